@@ -1,0 +1,91 @@
+"""The fold of events that every screen, the watcher and replay share."""
+
+from arena.foreign_text import printable
+from arena.run_state import LOG_LINES, RunState, fold
+from sandbox import events as ev
+from sandbox.verdict import Verdict
+
+SETTING = ev.Setting(problem_dir="p", preset="tiny", sizes={"M": 8}, world=2, device="cpu", dtype="bfloat16")
+
+
+def started(run_id: str) -> ev.RunStarted:
+    return ev.RunStarted(run_id=run_id, setting=SETTING, kernel_name="kernel.py", sha256="ab", at=1.0)
+
+
+def timed(run_id: str, median: float) -> ev.Timed:
+    call = ev.Interval(median=median, low=median - 0.1, high=median + 0.1)
+    return ev.Timed(run_id=run_id, round=1, rounds=8, calls=4, baseline_us=10.0, contender_us=8.0, call=call)
+
+
+def test_a_run_goes_through_its_phases() -> None:
+    state = fold([started("r1"), ev.PhaseStarted(run_id="r1", phase="load", limit_s=5.0, at=1.5)])
+    assert state.running
+    assert state.phase == "load"
+    assert state.phases["load"].started_at == 1.5
+
+    state.apply(ev.PhaseEnded(run_id="r1", phase="load", seconds=0.25))
+    assert state.phase == ""
+    assert state.phases["load"].seconds == 0.25
+    assert state.seconds == 0.25
+
+
+def test_correctness_is_known_before_the_speed() -> None:
+    state = fold([started("r1"), ev.Checked(run_id="r1", verdict=Verdict.PASS, seconds=0.2)])
+    assert state.verdict is Verdict.PASS
+    assert state.speedup is None
+    state.apply(timed("r1", 1.3))
+    assert state.speedup is not None
+    assert state.speedup.median == 1.3
+
+
+def test_a_new_run_forgets_the_old_one_but_not_the_worlds() -> None:
+    state = fold(
+        [
+            ev.Ready(pid=1, jail="off"),
+            ev.WorldChanged(role="spare", state="ready", world=2),
+            started("r1"),
+            timed("r1", 1.1),
+            ev.Cancelled(run_id="r1", phase="time"),
+        ]
+    )
+    assert state.cancelled_in == "time"
+    assert not state.running
+    state.apply(started("r2"))
+    assert (state.run_id, state.samples, state.cancelled_in) == ("r2", [], None)
+    assert state.jail == "off"
+    assert state.worlds["spare"].state == "ready"
+
+
+def test_late_events_of_an_older_run_change_nothing() -> None:
+    state = fold([started("r1"), started("r2"), timed("r1", 9.0)])
+    assert state.samples == []
+
+
+def test_a_refused_run_is_shown_even_if_it_never_started() -> None:
+    state = fold([ev.Refused(run_id="r9", message="world 3 is not allowed", advice="use 2 or 4")])
+    assert state.run_id == "r9"
+    assert state.refused is not None
+    assert not state.running
+
+
+def test_a_fatal_harness_error_ends_the_run() -> None:
+    state = fold([started("r1"), ev.Fatal(message="the baseline world died")])
+    assert not state.running
+    state.apply(started("r2"))
+    assert state.running
+
+
+def test_the_log_is_bounded_and_counts_what_it_dropped() -> None:
+    state = RunState()
+    state.apply(started("r1"))
+    for number in range(LOG_LINES + 10):
+        state.apply(ev.Log(run_id="r1", rank=0, stream="stdout", text=str(number)))
+    assert len(state.log) == LOG_LINES
+    assert state.log_total == LOG_LINES + 10
+    assert state.log[-1].text == str(LOG_LINES + 9)
+
+
+def test_foreign_text_cannot_steer_the_terminal() -> None:
+    assert printable("\x1b[31mred\x1b[0m \x1b]0;title\x07x\x00\u202ey\tz") == "red xy  z"
+    assert printable("10%\r20%\r\n") == "10%\n20%\n"
+    assert printable("[bold]not markup[/x]") == "[bold]not markup[/x]"
