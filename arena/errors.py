@@ -1,0 +1,54 @@
+"""Everything that can go wrong outside a kernel, as one tree.
+
+ArenaError
+├── UsageError              what was asked cannot be done (exit code 2)
+│   └── SettingsError       the settings file says something it may not
+└── EnvironmentFault        this machine or its files stand in the way (exit code 3)
+    ├── FolderUnwritable    a data folder cannot be created or written
+    ├── WorkspaceLocked     another app has this workspace open
+    ├── StoreError          the index of results cannot be used
+    └── RefereeFailed       the process that judges did not start, or is gone
+"""
+
+from sandbox.verdict import ExitCode
+
+
+class ArenaError(Exception):
+    """One clear sentence on what is wrong and where, and one on what to do."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+class UsageError(ArenaError):
+    """What was asked cannot be done; asking differently helps."""
+
+    exit_code = ExitCode.USAGE
+
+
+class SettingsError(UsageError):
+    """The settings file has an unknown key or a value that does not fit."""
+
+
+class EnvironmentFault(ArenaError):
+    """This machine or its files stand in the way."""
+
+
+class FolderUnwritable(EnvironmentFault):
+    """A data folder cannot be created or written."""
+
+
+class WorkspaceLocked(EnvironmentFault):
+    """Another app has this workspace open."""
+
+
+class StoreError(EnvironmentFault):
+    """The index of results cannot be used."""
+
+
+class RefereeFailed(EnvironmentFault):
+    """The process that judges did not start, or is gone."""

@@ -1,0 +1,93 @@
+"""Where pkb-arena keeps its files."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from arena.errors import FolderUnwritable
+
+HOME_VARIABLE = "PKB_ARENA_HOME"
+"""Environment variable: one folder for settings, data and state together (portable use, tests)."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The three folders, and what lies in them. Nothing is created before something is written."""
+
+    config: Path
+    """Settings, the user's themes."""
+    data: Path
+    """What a person made: kernels, revisions, journals, the index of results."""
+    state: Path
+    """What may be deleted at any time: drafts are not here, caches are."""
+
+    @property
+    def settings_file(self) -> Path:
+        return self.config / "settings.toml"
+
+    @property
+    def workspace(self) -> Path:
+        return self.data / "workspace"
+
+    @property
+    def runs(self) -> Path:
+        return self.data / "runs"
+
+    @property
+    def database(self) -> Path:
+        return self.data / "results.sqlite"
+
+    @property
+    def calibrations(self) -> Path:
+        return self.state / "calibrations"
+
+    @property
+    def kernel_cache(self) -> Path:
+        return self.state / "kernel-cache"
+
+    def all(self) -> dict[str, Path]:
+        """Every place by its name, for people who look for their files."""
+        return {
+            "settings": self.settings_file,
+            "workspace": self.workspace,
+            "runs": self.runs,
+            "results": self.database,
+            "calibrations": self.calibrations,
+            "kernel cache": self.kernel_cache,
+        }
+
+
+def find_paths() -> Paths:
+    """The folders that the environment asks for: PKB_ARENA_HOME, else the XDG folders."""
+    home = os.environ.get(HOME_VARIABLE)
+    if home:
+        root = Path(home).expanduser().absolute()
+        return Paths(config=root / "config", data=root / "data", state=root / "state")
+    from platformdirs import PlatformDirs
+
+    folders = PlatformDirs("pkb-arena", appauthor=False)
+    return Paths(config=folders.user_config_path, data=folders.user_data_path, state=folders.user_state_path)
+
+
+def make_folder(folder: Path) -> Path:
+    """Creates a folder (and its parents) for this user alone.
+
+    Raises:
+        FolderUnwritable: it cannot be created, or nothing can be written into it.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise unwritable(folder, PermissionError("not writable"))
+    return folder
+
+
+def unwritable(folder: Path, error: OSError) -> FolderUnwritable:
+    """The error for a folder that the system refuses, naming it and the way out."""
+    reason = error.strerror or str(error)
+    return FolderUnwritable(
+        f"cannot write to {folder}: {reason}",
+        f"make it writable, or set {HOME_VARIABLE} to a folder that is",
+    )

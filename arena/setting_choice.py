@@ -1,0 +1,83 @@
+"""From what a person asked, or left open, to the setting that fixes a measurement."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arena.errors import EnvironmentFault, UsageError
+from arena.machine import choose_device, visible_gpus
+from arena.settings import Settings
+from problems.specification import Problem, SizeError, WorldRefused
+from sandbox.events import Setting
+
+CPU_WORLD = 2
+"""Ranks on CPU when nothing was asked: the smallest world in which something is communicated."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was asked; empty or None leaves it to the settings, then to the problem and the machine."""
+
+    preset: str | None = None
+    world: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def choose_setting(problem: Problem, choice: Choice, settings: Settings) -> Setting:
+    """The setting to run in. Nothing is started for it.
+
+    What was asked for this run must fit the problem. What the settings say in general gives way where it does not.
+
+    Raises:
+        UsageError: a preset, size, dtype or world that the problem does not have.
+        EnvironmentFault: the device, or that many GPUs, are not there.
+    """
+    device = choose_device(choice.device or settings.device)
+    preset = choice.preset or settings.preset or problem.default_preset(device)
+    try:
+        sizes = problem.sizes(preset, dict(choice.sizes))
+    except SizeError as error:
+        raise UsageError(str(error), f"`pkb-arena show {problem.id}` lists presets and sizes") from None
+    return Setting(
+        problem_dir=str(problem.folder.resolve()),
+        preset=preset,
+        sizes=sizes,
+        world=_world(problem, choice, settings, device),
+        device=device,
+        dtype=_dtype(problem, choice, settings),
+    )
+
+
+def _dtype(problem: Problem, choice: Choice, settings: Settings) -> str:
+    if choice.dtype and choice.dtype not in problem.dtypes:
+        raise UsageError(f"{problem.slug} has no dtype {choice.dtype!r}", f"choose from {', '.join(problem.dtypes)}")
+    if choice.dtype:
+        return choice.dtype
+    return settings.dtype if settings.dtype in problem.dtypes else problem.dtypes[0]
+
+
+def _world(problem: Problem, choice: Choice, settings: Settings, device: str) -> int:
+    gpus = visible_gpus() if device == "cuda" else None
+    if choice.world is not None:
+        _check_world(problem, choice.world)
+        world = choice.world
+    elif settings.world in problem.worlds:
+        world = settings.world
+    elif gpus is not None:
+        world = max((world for world in problem.worlds if world <= gpus), default=min(problem.worlds))
+    else:
+        world = min(problem.worlds, key=lambda world: (world < CPU_WORLD, world))
+    if gpus is not None and world > gpus:
+        raise EnvironmentFault(
+            f"a world of {world} ranks needs {world} GPUs, and {gpus} are visible",
+            f"use --world {gpus} or less, or --device cpu",
+        )
+    return world
+
+
+def _check_world(problem: Problem, world: int) -> None:
+    try:
+        problem.check_world(world)
+    except WorldRefused as error:
+        raise UsageError(str(error), f"choose --world from {', '.join(map(str, problem.worlds))}") from None

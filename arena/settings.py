@@ -1,0 +1,152 @@
+"""What a person may set, in one TOML file.
+
+The struct below is the whole schema: the settings screen, the file's comments and the error messages come from it.
+"""
+
+import difflib
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from arena.atomic_file import write_atomically
+from arena.errors import SettingsError
+from arena.paths import Paths, make_folder, unwritable
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Everything that can be set. Each field's description is what the settings screen and the file show."""
+
+    theme: Annotated[str, Meta(description="Colours of the app.")] = "dark"
+    device: Annotated[
+        str,
+        Meta(description="Where kernels run: auto takes the GPUs if there are any, else CPU ranks.", pattern="^(auto|cpu|cuda)$"),
+    ] = "auto"
+    world: Annotated[
+        int, Meta(description="Number of ranks; 0 takes 2 on CPU, and all GPUs that the problem allows.", ge=0, le=64)
+    ] = 0
+    preset: Annotated[str, Meta(description="Sizes: tiny, paper or production; empty takes what suits the device.")] = ""
+    dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
+    budget_s: Annotated[
+        float, Meta(description="Seconds of timing after a kernel was found correct.", ge=0.1, le=600.0)
+    ] = 1.0
+    editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
+    bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
+    problem_dirs: Annotated[
+        list[str], Meta(description="Folders with problems of your own, beside the built-in ones.")
+    ] = []
+    keymap: Annotated[
+        dict[str, str], Meta(description="Keys of your own: the action's name = the key, such as run = \"ctrl+r\".")
+    ] = {}
+
+    @property
+    def problem_folders(self) -> list[Path]:
+        """problem_dirs as paths, `~` expanded."""
+        return [Path(folder).expanduser() for folder in self.problem_dirs]
+
+
+class SettingField(msgspec.Struct, frozen=True):
+    """One field of the schema, for a screen that lets people change it."""
+
+    name: str
+    kind: type
+    """str, int, float, bool, list or dict."""
+    default: Any
+    description: str
+    choices: tuple[str, ...] = ()
+
+
+def setting_fields() -> list[SettingField]:
+    """The schema in the order of the file."""
+    hints = get_type_hints(Settings, include_extras=True)
+    fields = []
+    for field in msgspec.structs.fields(Settings):
+        annotation = hints[field.name]
+        kind = annotation.__origin__
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        description = next(meta.description for meta in annotation.__metadata__ if isinstance(meta, Meta))
+        choices = DEVICES if field.name == "device" else ("", "tiny", "paper", "production") if field.name == "preset" else ()
+        fields.append(SettingField(field.name, getattr(kind, "__origin__", kind), default, description or "", choices))
+    return fields
+
+
+def load_settings(paths: Paths) -> Settings:
+    """The settings file, or the defaults where there is none.
+
+    Raises:
+        SettingsError: the file cannot be read, is not TOML, has an unknown key, or a value of the wrong kind.
+    """
+    path = paths.settings_file
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Settings()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}", "make it readable, or move it away") from None
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}", "correct that line") from None
+    return check_settings(values, str(path))
+
+
+def check_settings(values: dict[str, Any], where: str) -> Settings:
+    """The settings that `values` stand for; `where` names their source in messages.
+
+    Raises:
+        SettingsError: an unknown key, or a value of the wrong kind or out of range.
+    """
+    known = Settings.__struct_fields__
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"known keys are {', '.join(known)}"
+            raise SettingsError(f"{where}: unknown key {key!r}", hint)
+    try:
+        return msgspec.convert(values, Settings)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        raise SettingsError(f"{where}: {text}", "correct or delete that key") from None
+
+
+def save_settings(settings: Settings, paths: Paths) -> None:
+    """Writes the settings file: every key with its sentence; a key at its default is commented out.
+
+    Raises:
+        FolderUnwritable: the file is as it was.
+    """
+    lines = ["# Settings of pkb-arena. A key that is commented out has its default."]
+    tables = []
+    for field in setting_fields():
+        value = getattr(settings, field.name)
+        if field.kind is dict:
+            tables += ["", f"# {field.description}", f"[{field.name}]"]
+            tables += [f"{_text(key)} = {_text(item)}" for key, item in value.items()]
+            continue
+        mark = "# " if value == field.default else ""
+        lines += ["", f"# {field.description}", f"{mark}{field.name} = {_toml(value)}"]
+    make_folder(paths.config)
+    try:
+        write_atomically(paths.settings_file, "\n".join([*lines, *tables, ""]).encode())
+    except OSError as error:
+        raise unwritable(paths.config, error) from None
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list):
+        return "[" + ", ".join(_text(item) for item in value) + "]"
+    return repr(value)
+
+
+def _text(value: str) -> str:
+    """A TOML basic string: JSON's escapes are TOML's, but for DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

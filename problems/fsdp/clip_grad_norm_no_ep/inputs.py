@@ -1,0 +1,25 @@
+"""Inputs of problem 21: three gradient shards of very different scales."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """grad0..grad2 [M, N]: N(0, 1), each times its own 2^u with u uniform in [-6, 6] so that the norm cannot be guessed."""
+    m, n = setting.sizes.M, setting.sizes.N
+    tensors = {}
+    for index in range(3):
+        gradient = setting.randn(m, n)
+        if setting.distribution != "upstream":
+            exponent = setting.rand(1, dtype=torch.float32) * 12 - 6
+            gradient = gradient * torch.exp2(exponent).to(setting.dtype)
+        tensors[f"grad{index}"] = gradient
+    return tensors
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(grad_tensors, max_norm, norm_type, fsdp_group)"""
+    return [tensors["grad0"], tensors["grad1"], tensors["grad2"]], 1.0, 2.0, setting.groups["world"]

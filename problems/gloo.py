@@ -1,0 +1,155 @@
+"""Where gloo takes less than NCCL does, and what stands in on CPU ranks.
+
+Baselines and kernels are written as for NCCL. On CPU ranks the harness calls `install()` once, before any of them runs;
+with NCCL nothing here is touched. Each stand-in moves the same bytes with gloo's own collectives:
+
+- all_gather_into_tensor / reduce_scatter_tensor: NCCL only counts elements, gloo insists on the concatenated shape.
+- float8 dtypes: gloo does not know them; they travel as uint8.
+- all_gather with unequal list entries, all_to_all with unequal list entries: point-to-point messages.
+- reduce: gloo uses the buffers of ranks other than the root as scratch; NCCL leaves them alone.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_FLOAT8 = {torch.float8_e4m3fn, torch.float8_e5m2}
+_installed = False
+
+
+def _wire(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(torch.uint8) if tensor.dtype in _FLOAT8 else tensor
+
+
+def install() -> None:
+    """Wraps torch.distributed's functions for gloo; a second call does nothing."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    for name, make in (
+        ("all_gather_into_tensor", _flat_pair),
+        ("reduce_scatter_tensor", _flat_pair),
+        ("all_to_all_single", _wired_first_two),
+        ("all_gather", _all_gather),
+        ("all_to_all", _all_to_all),
+        ("broadcast", _wired_first),
+        ("reduce", _reduce),
+        ("scatter", _scatter),
+        ("gather", _gather),
+        ("send", _wired_first),
+        ("recv", _wired_first),
+        ("isend", _wired_first),
+        ("irecv", _wired_first),
+    ):
+        wrapped = make(getattr(dist, name))
+        setattr(dist, name, wrapped)
+        setattr(torch.distributed.distributed_c10d, name, wrapped)
+
+
+def _flat_pair(original: Callable[..., Any]) -> Callable[..., Any]:
+    """(output, input, ...) flattened to one dimension: only the number of elements matters, as with NCCL."""
+
+    def call(output: torch.Tensor, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if not output.is_contiguous():
+            raise ValueError("the output tensor must be contiguous")
+        return original(_wire(output).view(-1), _wire(input.contiguous()).view(-1), *args, **kwargs)
+
+    return call
+
+
+def _wired_first(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(_wire(tensor), *args, **kwargs)
+
+    return call
+
+
+def _wired_first_two(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(output: torch.Tensor, input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(_wire(output), _wire(input), *args, **kwargs)
+
+    return call
+
+
+def _same_shape(tensors: list[torch.Tensor]) -> bool:
+    return all(tensor.shape == tensors[0].shape for tensor in tensors)
+
+
+def _exchange(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any) -> None:
+    """outputs[s] := what rank s of the group has in inputs[my rank]; entries may be empty or unequal."""
+    group = group or dist.group.WORLD
+    me, size = dist.get_rank(group), dist.get_world_size(group)
+    outputs[me].copy_(inputs[me])
+    pending = []
+    for step in range(1, size):
+        to, source = (me + step) % size, (me - step) % size
+        if inputs[to].numel():
+            pending.append(dist.P2POp(dist.isend, _wire(inputs[to].contiguous()), dist.get_global_rank(group, to), group))
+        if outputs[source].numel():
+            pending.append(dist.P2POp(dist.irecv, _wire(outputs[source]), dist.get_global_rank(group, source), group))
+    if pending:
+        for work in dist.batch_isend_irecv(pending):
+            work.wait()
+
+
+class _Done:
+    """Stands for the finished work of an asynchronous call."""
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
+def _all_gather(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(tensor_list: list[torch.Tensor], tensor: torch.Tensor, group: Any = None, async_op: bool = False) -> Any:
+        if _unequal_anywhere(tensor_list):
+            _exchange(tensor_list, [tensor] * len(tensor_list), group)
+            return _Done() if async_op else None
+        return original([_wire(entry) for entry in tensor_list], _wire(tensor), group=group, async_op=async_op)
+
+    return call
+
+
+def _unequal_anywhere(tensors: list[torch.Tensor]) -> bool:
+    # The receive list of an all-gather has the same shapes on every rank, so all ranks take the same branch.
+    return not _same_shape(tensors)
+
+
+def _all_to_all(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any = None, async_op: bool = False) -> Any:
+        # Whether any rank's lists are unequal is not known here, so all ranks take the path that handles both.
+        _exchange(outputs, inputs, group)
+        return _Done() if async_op else None
+
+    return call
+
+
+def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(tensor: torch.Tensor, dst: int | None = None, *args: Any, **kwargs: Any) -> Any:
+        root = kwargs.get("group_dst", dst)
+        if root != dist.get_rank():
+            tensor = tensor.clone()
+        return original(tensor, dst, *args, **kwargs)
+
+    return call
+
+
+def _scatter(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any) -> Any:
+        parts = None if scatter_list is None else [_wire(part) for part in scatter_list]
+        return original(_wire(tensor), parts, *args, **kwargs)
+
+    return call
+
+
+def _gather(original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any) -> Any:
+        parts = None if gather_list is None else [_wire(part) for part in gather_list]
+        return original(_wire(tensor), parts, *args, **kwargs)
+
+    return call

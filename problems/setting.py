@@ -1,0 +1,62 @@
+"""What inputs.py is given: the sizes, this rank's place in the world, and where its random numbers come from."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+class SizesRefused(ValueError):
+    """Raised by inputs.py when sizes, world and dtype do not fit together; a usage error, never a verdict."""
+
+
+@dataclass
+class Setting:
+    """One rank's view of a problem's setting.
+
+    The same class serves drawing (trusted ranks: generators are set) and assembling (both sides: they are not).
+    """
+
+    rank: int
+    world: int
+    sizes: SimpleNamespace
+    """Size parameters and derived sizes as attributes: sizes.M, sizes.N..."""
+    dtype: torch.dtype
+    """The run dtype; float64 while the oracle runs."""
+    device: torch.device
+    distribution: str = "meaningful"
+    """ "meaningful" (tiny, production) or "upstream" (paper: exactly upstream's distribution)."""
+    groups: dict[str, dist.ProcessGroup | None] = field(default_factory=dict)
+    """This rank's process group per name of `layout(world)`, plus "world"."""
+    trial: int = 0
+    """A secret number per iteration, for scalars that upstream varies by trial (step = 1 + trial % 7)."""
+    own: torch.Generator | None = None
+    """Random numbers of this rank alone."""
+    shared: torch.Generator | None = None
+    """The same random numbers on every rank: all ranks must draw from it in the same order and amount."""
+
+    def randn(self, *shape: int, shared: bool = False, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Standard-normal tensor of the run dtype (drawn in that dtype) on the device."""
+        generator = self.shared if shared else self.own
+        return torch.randn(*shape, generator=generator, dtype=dtype or self.dtype, device=self.device)
+
+    def rand(self, *shape: int, shared: bool = False, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Uniform [0, 1) tensor of the run dtype on the device."""
+        generator = self.shared if shared else self.own
+        return torch.rand(*shape, generator=generator, dtype=dtype or self.dtype, device=self.device)
+
+    def randint(self, low: int, high: int, shape: tuple[int, ...], shared: bool = False, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        """Uniform integers in [low, high) on the device."""
+        generator = self.shared if shared else self.own
+        return torch.randint(low, high, shape, generator=generator, dtype=dtype, device=self.device)
+
+    def permutation(self, n: int, shared: bool = False) -> torch.Tensor:
+        """A random permutation of 0..n-1 (int64) on the device."""
+        generator = self.shared if shared else self.own
+        return torch.randperm(n, generator=generator, device=self.device)
+
+    def replace(self, **changes: Any) -> "Setting":
+        """A copy with some fields changed."""
+        return Setting(**{**self.__dict__, **changes})

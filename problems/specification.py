@@ -1,0 +1,274 @@
+"""What a problem folder says about itself, readable without torch.
+
+A folder `problems/<category>/<slug>/` holds problem.toml (this module's `ProblemFile`), card.md (what the player reads),
+inputs.py (how arguments are drawn and put together), baseline.py (the PyTorch + NCCL solution) and, where the house has a
+kernel, house.py.
+"""
+
+import ast
+import difflib
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from problems.formula import FormulaError, evaluate
+
+CATEGORIES = (
+    "collective",
+    "tensor",
+    "sequence",
+    "context",
+    "pipeline",
+    "data",
+    "expert",
+    "fsdp",
+    "vocab",
+    "graph",
+    "spatial",
+    "other",
+)
+PRESETS = ("tiny", "paper", "production")
+DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "uint8": 1, "int8": 1}
+
+
+class ProblemError(ValueError):
+    """A problem folder that cannot be used. The message says which file, what is wrong and what to do."""
+
+
+class SizeError(ValueError):
+    """A size parameter that the problem does not have or cannot take."""
+
+
+class WorldRefused(ValueError):
+    """A world size that the problem does not allow."""
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one call must do at the least, per rank: floating-point operations and bytes."""
+
+    flops: float
+    local_bytes: float
+    sent_bytes: float
+    received_bytes: float
+
+
+class CostFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Formulas per rank; see problems.formula for what they may contain."""
+
+    flops: str
+    local: str
+    sent: str
+    received: str
+
+
+class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How outputs are compared. The defaults fit most problems."""
+
+    oracle: str = "float64"
+    """float64: the baseline on inputs widened to float64; custom: `oracle` of inputs.py; baseline: the baseline itself."""
+    rms_floor: float = 0.0
+    """Relative RMS error that is always accepted (a card's own bound), beside the limits derived from the baseline."""
+    max_floor: float = 0.0
+    """The same for the largest elementwise error, relative to |y*| + rms(y*)."""
+    exact: list[str] = []
+    """Outputs that must match bit for bit even though they are floating-point ("0", "1.depth"...); ["*"] = all."""
+    may_alias: bool = False
+    """The result may be an argument itself (06: ranks other than the root hand back their input)."""
+    excused: dict[str, str] = {}
+    """Cheats of the admission test that cannot be told apart here, with the reason: "silent", or "input@1" for W = 1."""
+    notes: str = ""
+    """What else the judge cannot catch here, and why."""
+
+
+class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """problem.toml."""
+
+    id: int
+    slug: str
+    stem: str
+    title: str
+    category: str
+    domain: str
+    origin: str
+    class_: str = msgspec.field(name="class")
+    collectives: list[str]
+    presets: dict[str, dict[str, int]]
+    cost: CostFile
+    also: list[str] = []
+    groups: str = "world"
+    worlds: list[int] = msgspec.field(default_factory=lambda: [1, 2, 3, 4, 5, 6, 7, 8])
+    worlds_reason: str = ""
+    dtypes: list[str] = msgspec.field(default_factory=lambda: ["bfloat16", "float32", "float16"])
+    derived: dict[str, str] = {}
+    """Sizes computed from the parameters, in order; each may use those above it."""
+    mutates: list[str] = []
+    """Names of drawn tensors that the solution writes to; their final values are compared too."""
+    check: CheckFile = CheckFile()
+
+
+class Problem:
+    """One problem: its problem.toml and the files beside it."""
+
+    def __init__(self, folder: Path, file: ProblemFile) -> None:
+        self.folder = folder
+        self.file = file
+        self.id = file.id
+        self.slug = file.slug
+        self.stem = file.stem
+        self.title = file.title
+        self.category = file.category
+        self.also = file.also
+        self.domain = file.domain
+        self.origin = file.origin
+        self.class_ = file.class_
+        self.collectives = file.collectives
+        self.groups = file.groups
+        self.worlds = file.worlds
+        self.worlds_reason = file.worlds_reason
+        self.dtypes = file.dtypes
+        self.presets = file.presets
+        self.mutates = file.mutates
+        self.check = file.check
+
+    def __repr__(self) -> str:
+        return f"Problem({self.stem})"
+
+    @cached_property
+    def card(self) -> str:
+        """card.md: what the player reads."""
+        return (self.folder / "card.md").read_text(encoding="utf-8")
+
+    @cached_property
+    def baseline_source(self) -> str:
+        """baseline.py's text."""
+        return (self.folder / "baseline.py").read_text(encoding="utf-8")
+
+    @cached_property
+    def house_source(self) -> str | None:
+        """house.py's text, or None where the house has no kernel."""
+        path = self.folder / "house.py"
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    @cached_property
+    def parameters(self) -> list[tuple[str, str | None]]:
+        """solution's parameters as (name, default's source or None), read from baseline.py without running it."""
+        function = find_solution(self.baseline_source)
+        if function is None:
+            raise ProblemError(f"{self.folder / 'baseline.py'} defines no solution(...)")
+        arguments = function.args
+        names = [argument.arg for argument in arguments.posonlyargs + arguments.args]
+        defaults: list[str | None] = [None] * (len(names) - len(arguments.defaults))
+        defaults += [ast.unparse(default) for default in arguments.defaults]
+        return list(zip(names, defaults, strict=True))
+
+    def default_preset(self, device: str) -> str:
+        """`tiny` on CPU ranks, `production` on GPUs."""
+        return "production" if device == "cuda" else "tiny"
+
+    def sizes(self, preset: str, overrides: dict[str, int] | None = None) -> dict[str, int]:
+        """The size parameters of a preset with overrides applied.
+
+        Raises:
+            SizeError: unknown preset or parameter, or a value below 1.
+        """
+        if preset not in self.presets:
+            raise SizeError(f"{self.slug} has no preset {preset!r}: choose from {', '.join(self.presets)}")
+        sizes = dict(self.presets[preset])
+        for name, value in (overrides or {}).items():
+            if name not in sizes:
+                near = difflib.get_close_matches(name, sizes, n=1, cutoff=0.5)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise SizeError(f"{self.slug} has no size {name!r}: it has {', '.join(sizes)}{hint}")
+            if value < 1:
+                raise SizeError(f"size {name}={value}: sizes are 1 or more")
+            sizes[name] = value
+        return sizes
+
+    def check_world(self, world: int) -> None:
+        """Raises WorldRefused when the problem does not allow this world size."""
+        if world not in self.worlds:
+            allowed = ", ".join(map(str, self.worlds))
+            reason = f" ({self.worlds_reason})" if self.worlds_reason else ""
+            raise WorldRefused(f"{self.slug} runs on {allowed} ranks, not on {world}{reason}")
+
+    def names(self, sizes: dict[str, int], world: int, dtype: str) -> dict[str, int | float]:
+        """Everything a formula may use: sizes, W, b, and the derived sizes."""
+        names: dict[str, int | float] = {**sizes, "W": world, "b": DTYPE_BYTES[dtype]}
+        for name, formula in self.file.derived.items():
+            names[name] = evaluate(formula, names)
+        return names
+
+    def cost(self, sizes: dict[str, int], world: int, dtype: str) -> Cost:
+        """The least work of one call, per rank.
+
+        Raises:
+            FormulaError: a formula of problem.toml is broken.
+        """
+        names = self.names(sizes, world, dtype)
+        cost = self.file.cost
+        return Cost(
+            flops=float(evaluate(cost.flops, names)),
+            local_bytes=float(evaluate(cost.local, names)),
+            sent_bytes=float(evaluate(cost.sent, names)),
+            received_bytes=float(evaluate(cost.received, names)),
+        )
+
+
+def find_solution(source: str) -> ast.FunctionDef | None:
+    """The top-level `def solution(...)` of a kernel file, or None. Raises SyntaxError."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "solution":
+            return node
+    return None
+
+
+def load_problem(folder: Path) -> Problem:
+    """Reads and checks a problem folder (not its Python files).
+
+    Raises:
+        ProblemError: a file is missing, or problem.toml does not say what it must.
+    """
+    path = folder / "problem.toml"
+    for name in ("problem.toml", "card.md", "inputs.py", "baseline.py"):
+        if not (folder / name).is_file():
+            raise ProblemError(f"{folder}: {name} is missing; a problem folder has problem.toml, card.md, inputs.py and baseline.py")
+    try:
+        file = msgspec.toml.decode(path.read_bytes(), type=ProblemFile)
+    except (msgspec.ValidationError, msgspec.DecodeError, OSError) as error:
+        raise ProblemError(f"{path}: {error}") from None
+    _check(path, file)
+    return Problem(folder, file)
+
+
+def _check(path: Path, file: ProblemFile) -> None:
+    def fail(what: str) -> Any:
+        raise ProblemError(f"{path}: {what}")
+
+    if file.category not in CATEGORIES:
+        fail(f"category {file.category!r} is not one of {', '.join(CATEGORIES)}")
+    if file.class_ not in {"A", "B", "C", "D"}:
+        fail(f"class {file.class_!r} is not A, B, C or D")
+    if not file.slug.replace("_", "").isalnum():
+        fail(f"slug {file.slug!r} may only hold letters, digits and underscores")
+    if file.stem != f"{file.id:02d}_{file.slug}":
+        fail(f"stem {file.stem!r} should be {file.id:02d}_{file.slug}")
+    if missing := [preset for preset in PRESETS if preset not in file.presets]:
+        fail(f"preset {missing[0]!r} is missing; every problem has tiny, paper and production")
+    names = {frozenset(sizes) for sizes in file.presets.values()}
+    if len(names) != 1:
+        fail("all presets must set the same size parameters")
+    if unknown := [dtype for dtype in file.dtypes if dtype not in DTYPE_BYTES]:
+        fail(f"unknown dtype {unknown[0]!r}")
+    if not file.dtypes or not file.worlds:
+        fail("dtypes and worlds must not be empty")
+    if file.check.oracle not in {"float64", "custom", "baseline"}:
+        fail(f"check.oracle {file.check.oracle!r} is not float64, custom or baseline")
+    problem = Problem(path.parent, file)
+    try:
+        for sizes in file.presets.values():
+            for world in file.worlds:
+                problem.cost(sizes, world, file.dtypes[0])
+    except FormulaError as error:
+        fail(str(error))

@@ -1,0 +1,137 @@
+// C++ for CPU ranks: the peers' memory, signals and barriers, and 16-bit floats. Included before every source that
+// sandbox.kit.cpp compiles. Same names as px.cuh, so that a kernel's structure carries over to a GPU.
+#pragma once
+#include <math.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+typedef int32_t i32;
+typedef int64_t i64;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+#define PX_MAX_WORLD 8
+#define PX_SLOTS 1008  // slots 0..1007 of a pad are the kernel's
+#ifndef PX_TIMEOUT_MS
+#define PX_TIMEOUT_MS 10000
+#endif
+
+// --- 16-bit floats: storage types; compute in float ---------------------------------------------------------------------
+struct bf16 { u16 bits; };
+struct f16 { u16 bits; };
+
+static inline float px_float_of(u32 bits) { float value; memcpy(&value, &bits, 4); return value; }
+static inline u32 px_bits_of(float value) { u32 bits; memcpy(&bits, &value, 4); return bits; }
+
+static inline float to_float(float value) { return value; }
+static inline float to_float(double value) { return (float)value; }
+static inline float to_float(bf16 value) { return px_float_of((u32)value.bits << 16); }
+static inline float to_float(f16 value) {
+    const u32 sign = (u32)(value.bits & 0x8000) << 16, rest = value.bits & 0x7fff;
+    // The exponents differ by 112; multiplying by 2^112 moves subnormals right, too.
+    const float magnitude = px_float_of(rest << 13) * 0x1p112f;
+    return px_float_of(sign | (rest >= 0x7c00 ? 0x7f800000u | (rest & 0x3ff) << 13 : px_bits_of(magnitude)));
+}
+
+// Rounds to nearest even; NaN stays NaN.
+template <class T> static inline T from_float(float value);
+template <> inline float from_float<float>(float value) { return value; }
+template <> inline double from_float<double>(float value) { return value; }
+template <> inline bf16 from_float<bf16>(float value) {
+    const u32 bits = px_bits_of(value);
+    const u32 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    return bf16{(u16)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded)};
+}
+template <> inline f16 from_float<f16>(float value) {
+    const u32 bits = px_bits_of(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
+    if (rest > 0x7f800000) return f16{(u16)(sign | 0x7e00)};
+    if (rest >= 0x477ff000) return f16{(u16)(sign | 0x7c00)};                          // rounds to infinity
+    if (rest < 0x38800000)                                                            // subnormal: let the adder round
+        return f16{(u16)(sign | (px_bits_of(px_float_of(rest) + 0.5f) - 0x3f000000u))};
+    return f16{(u16)(sign | ((rest - 0x38000000 + 0xfff + ((rest >> 13) & 1)) >> 13))};
+}
+
+// --- peers -----------------------------------------------------------------------------------------------------------------
+struct Px {
+    u64 buf[PX_MAX_WORLD];  // each member's heap, as mapped in this process
+    u64 sig[PX_MAX_WORLD];  // each member's signal pad
+    int rank, world;        // of the team, not of the world, for symm.sub(...).px
+};
+
+// The same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
+template <class T> static inline T* px_at(const Px& px, int peer, T* mine) {
+    return (T*)(px.buf[peer] + ((u64)mine - px.buf[px.rank]));
+}
+
+// Barriers and waits throw this; Python sees sandbox.kit.errors.BarrierTimeout.
+struct PxTimeout { u32 missing, slot, value; };
+struct PxBadSlot { u32 slot; };
+
+static inline u32 px_load_acquire(const u32* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+static inline void px_store_release(u32* at, u32 value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+
+// Word of a pad that `sender` writes and the pad's owner reads.
+static inline u32* px_word(u64 pad, u32 slot, int sender) { return (u32*)(pad + 4ull * (slot * PX_MAX_WORLD + sender)); }
+
+static inline u64 px_now_us() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (u64)now.tv_sec * 1000000u + (u64)now.tv_nsec / 1000u;
+}
+
+// Waits until the word reaches `value` (as a signed difference: epochs wrap). Spins briefly, then yields, because ranks may
+// outnumber cores; after 5 ms it sleeps between looks. Returns false after timeout_ms.
+static inline bool px_reached(const u32* at, u32 value, u32 timeout_ms) {
+    for (int spin = 0; spin < 64; ++spin) {
+        if ((i32)(px_load_acquire(at) - value) >= 0) return true;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    const u64 start = px_now_us();
+    for (;;) {
+        if ((i32)(px_load_acquire(at) - value) >= 0) return true;
+        const u64 waited = px_now_us() - start;
+        if (waited > (u64)timeout_ms * 1000u) return false;
+        if (waited > 5000) {
+            const timespec nap = {0, 50000};
+            nanosleep(&nap, nullptr);
+        } else {
+            sched_yield();
+        }
+    }
+}
+
+static inline void px_send(const Px& px, int peer, u32 slot, u32 value) {
+    px_store_release(px_word(px.sig[peer], slot, px.rank), value);
+}
+
+// Bit mask of the members that did not arrive; 0 when all did.
+static inline u32 px_try_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms) {
+    for (int i = 1; i < px.world; ++i) px_send(px, (px.rank + i) % px.world, slot, epoch);
+    u32 missing = 0;
+    for (int peer = 0; peer < px.world; ++peer)
+        if (peer != px.rank && !px_reached(px_word(px.sig[px.rank], slot, peer), epoch, missing ? 0 : timeout_ms))
+            missing |= 1u << peer;
+    return missing;
+}
+
+// Everything written before px_signal is visible to the peer after its px_wait returns.
+static inline void px_signal(const Px& px, int peer, u32 slot, u32 value) {
+    if (slot >= PX_SLOTS) throw PxBadSlot{slot};
+    px_send(px, peer, slot, value);
+}
+static inline void px_wait(const Px& px, int peer, u32 slot, u32 value) {
+    if (slot >= PX_SLOTS) throw PxBadSlot{slot};
+    if (!px_reached(px_word(px.sig[px.rank], slot, peer), value, PX_TIMEOUT_MS)) throw PxTimeout{1u << peer, slot, value};
+}
+// All members meet. `epoch` must grow from use to use of the slot: pass symm.next_epoch(), one slot per barrier in a call.
+static inline void px_barrier(const Px& px, u32 slot, u32 epoch) {
+    if (slot >= PX_SLOTS) throw PxBadSlot{slot};
+    const u32 missing = px_try_barrier(px, slot, epoch, PX_TIMEOUT_MS);
+    if (missing) throw PxTimeout{missing, slot, epoch};
+}

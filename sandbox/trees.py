@@ -1,0 +1,51 @@
+"""What a solution returns, taken apart into tensors in a fixed order and a text that describes the containers."""
+
+from typing import Any
+
+import torch
+
+
+class NotATree(TypeError):
+    """The value holds something that is neither a tensor, a number, None nor a plain container."""
+
+
+def flatten(value: Any) -> tuple[str, list[tuple[str, torch.Tensor]]]:
+    """Structure text and (name, tensor) leaves of an output.
+
+    Names are paths such as "0" or "1.depth"; a single tensor is named "out". Numbers become 0-dim tensors, so that their
+    type is part of the comparison. Only exact types count: a subclass of Tensor could do its work after the clock stopped.
+
+    Raises:
+        NotATree: anything else is inside.
+    """
+    leaves: list[tuple[str, torch.Tensor]] = []
+
+    def walk(node: Any, path: str) -> str:
+        kind = type(node)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            leaves.append((path or "out", node.detach()))
+            return "T"
+        if node is None:
+            return "None"
+        if kind is bool:
+            leaves.append((path or "out", torch.tensor(node)))
+            return "bool"
+        if kind is int:
+            leaves.append((path or "out", torch.tensor(node, dtype=torch.int64)))
+            return "int"
+        if kind is float:
+            leaves.append((path or "out", torch.tensor(node, dtype=torch.float64)))
+            return "float"
+        if kind is tuple or kind is list:
+            inner = ",".join(walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node))
+            return f"({inner})" if kind is tuple else f"[{inner}]"
+        if kind is dict and all(type(key) is str for key in node):
+            inner = ",".join(f"{key}:{walk(node[key], f'{path}.{key}' if path else key)}" for key in sorted(node))
+            return f"{{{inner}}}"
+        if isinstance(node, tuple) and hasattr(node, "_fields"):  # a named tuple counts as a tuple
+            inner = ",".join(walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node))
+            return f"({inner})"
+        raise NotATree(f"{kind.__module__}.{kind.__qualname__} at {path or 'the top'}")
+
+    structure = walk(value, "")
+    return structure, leaves

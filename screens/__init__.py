@@ -1,0 +1,1 @@
+"""The terminal app: shows what the engine knows and decides nothing."""

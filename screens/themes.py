@@ -1,0 +1,81 @@
+"""Themes from TOML files, checked before Textual sees them: a bad colour would take the whole app down."""
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+FOLDER = Path(__file__).parent.parent / "themes"
+DEFAULT = "dark"
+
+VARIABLE_DEFAULTS = {
+    "muted": "#808894",
+    "rule": "#404854",
+    "band": "#30405c",
+    "code-keyword": "#c792ea",
+    "code-name": "#82b1ff",
+    "code-builtin": "#80cbc4",
+    "code-string": "#a5c98b",
+    "code-number": "#f2a97e",
+    "code-comment": "#808894",
+    "code-decorator": "#dcb267",
+}
+"""What our stylesheets use beyond Textual's own variables, for themes that do not set them."""
+
+_COLOURS = (
+    "primary", "secondary", "warning", "error", "success", "accent", "foreground", "background",
+    "surface", "panel", "boost",
+)  # fmt: skip
+_TEXT_STYLES = {"none", "bold", "dim", "italic", "reverse", "underline", "strike"}
+
+
+class ThemeError(ValueError):
+    """A theme file that cannot be used. The message names the file, the key and what is wrong."""
+
+
+def load_theme(path: Path) -> Theme:
+    """Reads one theme file.
+
+    Raises:
+        ThemeError: not TOML, an unknown key, or a value that is no colour.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ThemeError(f"{path}: {error}") from None
+    values.setdefault("name", path.stem)
+    for key in _COLOURS:
+        if key in values:
+            _check_colour(path, key, values[key])
+    variables = values.get("variables", {})
+    if not isinstance(variables, dict):
+        raise ThemeError(f"{path}: variables must be a table of name = colour")
+    for key, value in variables.items():
+        if not (isinstance(value, str) and set(value.split()) <= _TEXT_STYLES):
+            _check_colour(path, key, value)
+    try:
+        return Theme(**values)
+    except TypeError as error:
+        raise ThemeError(f"{path}: {str(error).removeprefix('Theme.__init__() ')}") from None
+
+
+def _check_colour(path: Path, key: str, value: object) -> None:
+    try:
+        Color.parse(str(value))
+    except ColorParseError:
+        raise ThemeError(f'{path}: {key} = "{value}" is not a colour; write it like "#7aa9e0"') from None
+
+
+def load_themes(folders: Iterable[Path] = (FOLDER,)) -> tuple[list[Theme], list[ThemeError]]:
+    """All usable themes of some folders, and what is wrong with the others."""
+    themes: list[Theme] = []
+    errors: list[ThemeError] = []
+    for folder in folders:
+        for path in sorted(folder.glob("*.toml")):
+            try:
+                themes.append(load_theme(path))
+            except ThemeError as error:
+                errors.append(error)
+    return themes, errors

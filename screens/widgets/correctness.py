@@ -1,0 +1,92 @@
+"""One row per rank: right or wrong, how far from the oracle against the limit, and where the wrong elements lie."""
+
+from textual.content import Content
+
+from arena.foreign_text import printable
+from arena.run_state import RunState
+from sandbox.events import OutputError, RankChecked
+from screens import figures
+from screens.widgets.foreign import PlainStatic
+
+Part = tuple[str, str] | str
+
+
+def worst(rank: RankChecked) -> OutputError | None:
+    """The output to show for a rank: the first wrong one, else the one nearest to its limit."""
+    wrong = [output for output in rank.outputs if not output.ok]
+    if wrong:
+        return wrong[0]
+    return max(rank.outputs, key=lambda output: share(output.rms, output.rms_limit), default=None)
+
+
+def share(value: float, limit: float) -> float:
+    """How much of a limit is used; outputs that must match exactly use all of it or nothing."""
+    if limit > 0.0:
+        return value / limit
+    return 0.0 if value == 0.0 else 1.0
+
+
+def rank_parts(rank: RankChecked, width: int) -> list[Part]:
+    """The row of one rank, `width` cells wide."""
+    output = worst(rank)
+    parts: list[Part] = [f"rank {rank.rank} ", ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error")]
+    if output is None:
+        return [*parts, ("no outputs", "$muted")]
+    if not rank.ok and output.where:
+        return parts + _wrong_parts(output)
+    if output.exact:
+        return [*parts, ("exact match" if output.ok else "differs", "$muted")]
+    bar = max(4, min(14, (width - 40) // 2))
+    for name, value, limit in (("rms", output.rms, output.rms_limit), ("max", output.max, output.max_limit)):
+        used = share(value, limit)
+        colour = "$accent" if used <= 1.0 else "$error"
+        parts += [(f"{name} ", "$muted"), ("▕", "$rule"), (figures.meter(used, bar), colour), ("▏", "$rule"),
+                  (f"{min(used, 999):>5.2f}  ", "$foreground" if used <= 1.0 else "$error")]  # fmt: skip
+    return parts
+
+
+def _wrong_parts(output: OutputError) -> list[Part]:
+    percent = 100.0 * output.wrong / output.total if output.total else 0.0
+    heat = "".join(figures.shade(part) for part in output.where)
+    return [
+        ("▕", "$rule"), (heat, "$error"), ("▏", "$rule"), (f" {percent:>5.1f} % wrong ", "$error"),
+        ("first ", "$muted"), figures.index_words(output.first_wrong),
+        (" expected ", "$muted"), printable(output.expected), (" got ", "$muted"), (printable(output.got), "$error"),
+    ]  # fmt: skip
+
+
+class Correctness(PlainStatic):
+    """The grid of ranks with their error meters against the limits."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id)
+        self._shown: tuple[object, ...] = ()
+
+    def show(self, state: RunState) -> None:
+        """Draws again only when a rank or the width changed."""
+        width = self.content_size.width
+        world = state.setting.world if state.setting else 0
+        paper = state.checked.paper_rule if state.checked else ""
+        key = (state.run_id, width, paper, state.running, *(state.ranks.get(rank) for rank in range(world)))
+        if key == self._shown:
+            return
+        self._shown = key
+        if not state.ranks:
+            waiting = "Every rank's output is compared with a float64 oracle on fresh inputs."
+            self.update(Content.styled(waiting, "$muted"))
+            return
+        rows: list[Content] = []
+        for rank in range(world):
+            if rank in state.ranks:
+                rows.append(Content.assemble(*rank_parts(state.ranks[rank], width)))
+            else:
+                rows.append(Content.styled(f"rank {rank} ·", "$muted"))
+        if width >= 50:
+            rows.append(Content.styled(self._legend(state, paper), "$muted"))
+        self.update(Content("\n").join(rows))
+
+    def _legend(self, state: RunState, paper: str) -> str:
+        if all(rank.ok for rank in state.ranks.values()):
+            rule = f"  ·  paper's rule: {printable(paper)}" if paper else ""
+            return f"1.00 = the limit, from the baseline's own error{rule}"
+        return "▕map▏ the flattened output, start to end; darker = more wrong elements"

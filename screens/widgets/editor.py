@@ -1,0 +1,103 @@
+"""The kernel editor: a TextArea that colours Python, CUDA and C++ and knows whether its text is on disk."""
+
+from dataclasses import dataclass
+
+from rich.style import Style
+from rich.text import Text
+from textual.geometry import Region
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widgets import TextArea
+
+from screens.widgets.highlight import Part, language_of, line_spans, parts_of
+
+_KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
+
+
+class Source(TextArea):
+    """A source file, coloured. Read-only unless it is an `Editor`."""
+
+    COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {f"source--{kind}" for kind in _KINDS}
+
+    def __init__(self, text: str = "", *, name: str = "kernel.py", read_only: bool = True, id: str | None = None) -> None:
+        super().__init__(
+            text, read_only=read_only, show_line_numbers=True, soft_wrap=False, tab_behavior="indent",
+            max_checkpoints=500, id=id, name=name,
+        )  # fmt: skip
+        self.source_language = language_of(name)
+        self._parts: dict[int, list[Part]] = {}
+        self._parts_of: int | None = None
+        self._styles: dict[str, Style] = {}
+
+    def get_line(self, line_index: int) -> Text:
+        """The line with its colours (overrides TextArea's plain one)."""
+        text = self.document.get_line(line_index)
+        line = Text(text, end="", no_wrap=True)
+        for start, end, kind in line_spans(text, self._parts.get(line_index, ()), self.source_language):
+            line.stylize(self._styles.get(kind, ""), start, end)
+        return line
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        version = hash(tuple(self.document.lines))  # strings cache their hashes: microseconds
+        if version != self._parts_of:
+            self._parts_of = version
+            self._parts = parts_of(self.document.lines, self.source_language)
+        if not self._styles:
+            self._read_styles()
+        return super().render_lines(crop)
+
+    def notify_style_update(self) -> None:
+        """The theme changed: colours are looked up again with the next line drawn."""
+        self._styles = {}
+        super().notify_style_update()
+
+    def _read_styles(self) -> None:
+        for kind in _KINDS:
+            style = self.get_component_rich_style(f"source--{kind}", partial=True)
+            self._styles[kind] = Style(color=style.color, bold=style.bold, italic=style.italic)
+
+
+class Editor(Source):
+    """The player's kernel. Posts `Edited` when the text stops being what is on disk, or becomes it again."""
+
+    BINDING_GROUP_TITLE = "Editor"
+
+    dirty: reactive[bool] = reactive(False)
+    """The text differs from the file."""
+
+    @dataclass
+    class Edited(Message):
+        """The text changed."""
+
+        editor: "Editor"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", read_only=False, id=id)
+        self.saved_text = ""
+
+    def show_saved(self, text: str) -> None:
+        """Shows what is on disk. Where the text is the same, cursor and undo history stay."""
+        self.saved_text = text
+        if self.text != text:
+            cursor, scroll = self.cursor_location, self.scroll_offset
+            self.replace(text, self.document.start, self.document.end)  # undo brings the old text back
+            self.move_cursor(self.clamp_visitable(cursor))
+            self.scroll_to(*scroll, animate=False)
+        self.dirty = False
+
+    def mark_saved(self, text: str) -> None:
+        """`text` has just been written to disk."""
+        self.saved_text = text
+        self.dirty = self.text != text
+
+    def jump_to(self, line: int, column: int = 0) -> None:
+        """Puts the cursor on a line (1-based) and the line in the middle of the pane."""
+        row = max(0, min(line - 1, self.document.line_count - 1))
+        self.move_cursor((row, column), center=True)
+        self.focus()
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        self.dirty = self.text != self.saved_text
+        self.post_message(self.Edited(self))

@@ -1,0 +1,148 @@
+"""Colours for kernel sources: Python, with the CUDA or C++ that its string literals hold.
+
+A line is lexed on its own and cached, so a keystroke costs one line whatever the length of the file. What a line cannot
+know by itself (that it lies inside a triple-quoted string, and in which language that string is) comes from one quick
+scan of the whole text.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+Language = Literal["python", "cuda", "string", "plain"]
+
+
+class Span(NamedTuple):
+    """Columns [start, end) of a line that are drawn alike."""
+
+    start: int
+    end: int
+    kind: str
+    """ "keyword", "name", "builtin", "string", "number", "comment" or "decorator"."""
+
+
+class Part(NamedTuple):
+    """Columns [start, end) of a line in one language; end None = to the end of the line."""
+
+    start: int
+    end: int | None
+    language: Language
+
+
+_STRING = re.compile(
+    r"#[^\n]*"
+    r"|(?P<triple>'''|\"\"\")(?P<body>(?:[^\\]|\\.)*?)(?:(?P=triple)|\Z)"
+    r"|\"(?:[^\"\\\n]|\\.)*\"?"
+    r"|'(?:[^'\\\n]|\\.)*'?",
+    re.DOTALL,
+)
+_C_SIGNS = re.compile(
+    r"__global__|__device__|#include|#define|extern\s+\"C\"|\btemplate\s*<|\b(?:void|int|float|double|static|using|px_\w+)\b[^=\n]*[;{(]"
+)
+
+
+def language_of(name: str) -> Language:
+    """The language of a file by its name."""
+    suffix = name.rpartition(".")[2].lower()
+    if suffix in {"cu", "cuh", "cpp", "cc", "c", "h", "hpp"}:
+        return "cuda"
+    return "python" if suffix == "py" else "plain"
+
+
+def parts_of(lines: Sequence[str], language: Language) -> dict[int, list[Part]]:
+    """The lines that are not simply `language` from end to end, by line number."""
+    if language != "python":
+        return {}
+    text = "\n".join(lines)
+    if "'''" not in text and '"""' not in text:
+        return {}
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    parts: dict[int, list[Part]] = {}
+    line = 0
+    for match in _STRING.finditer(text):
+        if match["triple"] is None:
+            continue
+        inside: Language = "cuda" if _C_SIGNS.search(match["body"]) else "string"
+        begin, end = (match.start("body"), match.end("body")) if inside == "cuda" else match.span()
+        while starts[line + 1] <= begin:
+            line += 1
+        row = line
+        while row < len(lines) and starts[row] < end:
+            left = max(begin - starts[row], 0)
+            right = end - starts[row] if end < starts[row + 1] - 1 else None
+            parts.setdefault(row, []).append(Part(left, right, inside))
+            row += 1
+        line = max(line, row - 1)
+    return parts
+
+
+@lru_cache(maxsize=20_000)
+def spans_of(text: str, language: Language) -> tuple[Span, ...]:
+    """The coloured spans of one line in one language."""
+    if language == "plain" or not text.strip():
+        return ()
+    if language == "string":
+        return (Span(0, len(text), "string"),)
+    spans: list[Span] = []
+    for start, token, value in _lexer(language).get_tokens_unprocessed(text + "\n"):  # a // comment ends in a line feed
+        kind = _kind(str(token))
+        if kind and start < len(text):
+            spans.append(Span(start, min(start + len(value), len(text)), kind))
+    return tuple(spans)
+
+
+def line_spans(text: str, parts: Sequence[Part], language: Language) -> list[Span]:
+    """The coloured spans of a line whose `parts` are in other languages."""
+    if not parts:
+        return list(spans_of(text, language))
+    spans: list[Span] = []
+    cursor = 0
+    for part in parts:
+        end = len(text) if part.end is None else part.end
+        spans += _shifted(text, cursor, part.start, language)
+        spans += _shifted(text, part.start, end, part.language)
+        cursor = end
+    return spans + _shifted(text, cursor, len(text), language)
+
+
+def _shifted(text: str, start: int, end: int, language: Language) -> list[Span]:
+    piece = text[start:end]
+    if language == "python" and piece.strip("rbfuRBFU") in {'"""', "'''"}:
+        return [Span(start, end, "string")]
+    return [Span(s + start, e + start, kind) for s, e, kind in spans_of(piece, language)]
+
+
+@lru_cache(maxsize=2)
+def _lexer(language: Language):  # type: ignore[no-untyped-def]  # pygments has no types; loaded with the first line
+    if language == "cuda":
+        from pygments.lexers.c_like import CudaLexer
+
+        return CudaLexer()
+    from pygments.lexers.python import PythonLexer
+
+    return PythonLexer()
+
+
+@lru_cache(maxsize=500)
+def _kind(token: str) -> str:
+    for prefix, kind in _KINDS:
+        if token.startswith(prefix):
+            return kind
+    return ""
+
+
+_KINDS = (
+    ("Token.Comment", "comment"),
+    ("Token.Keyword.Type", "builtin"),
+    ("Token.Keyword", "keyword"),
+    ("Token.Operator.Word", "keyword"),
+    ("Token.Name.Decorator", "decorator"),
+    ("Token.Name.Builtin", "builtin"),
+    ("Token.Name.Function", "name"),
+    ("Token.Name.Class", "name"),
+    ("Token.Literal.String", "string"),
+    ("Token.Literal.Number", "number"),
+)

@@ -1,0 +1,59 @@
+"""The phases of the run, each with its time: a wait is never shown without its name and a clock."""
+
+from textual.content import Content
+
+from arena.run_state import RunState
+from sandbox.events import PHASES
+from screens import figures
+from screens.widgets.foreign import PlainStatic
+
+
+def phase_parts(state: RunState, now: float) -> list[tuple[str, str]]:
+    """(text, theme colour) for every phase. `now` is on the same clock as the events' `at`."""
+    parts: list[tuple[str, str]] = []
+    for name in PHASES:
+        phase = state.phases.get(name)
+        if phase is None:
+            if name != "prepare":
+                parts.append((f"· {name}", "muted"))
+        elif phase.seconds is not None:
+            parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))
+        elif state.phase == name:
+            elapsed = max(0.0, now - phase.started_at)
+            limit = f"/{phase.limit_s:.0f}" if phase.limit_s else ""
+            parts.append((f"▸ {name} {elapsed:.1f}{limit} s{_count(state, name)}", "accent"))
+        elif state.cancelled_in == name:
+            parts.append((f"– {name} cancelled", "warning"))
+        else:
+            parts.append((f"✗ {name}", "error"))
+    return parts
+
+
+def _count(state: RunState, phase: str) -> str:
+    if phase == "time" and state.samples:
+        last = state.samples[-1]
+        return f" round {last.round}/{max(last.rounds, last.round)}"
+    if phase == "check" and state.ranks and state.setting:
+        return f" rank {len(state.ranks)}/{state.setting.world}"
+    return ""
+
+
+class PhaseLine(PlainStatic):
+    """One row above the keys."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._shown: list[tuple[str, str]] = []
+
+    def show(self, state: RunState, now: float, note: str = "") -> None:
+        """Draws the phases, then a note at the end ("esc cancels", "F5 runs")."""
+        parts: list[tuple[str, str]] = []
+        if state.run_id and not state.refused:
+            parts = [(words.ljust(11), f"${colour}") for words, colour in phase_parts(state, now)]
+        if state.result is not None:
+            parts.append((f"Σ {figures.seconds(state.result.seconds.total)} s", "$muted"))
+        parts.append((note, "$muted"))
+        if parts != self._shown:
+            self._shown = parts
+            pieces = [piece for part in parts for piece in (part, "  ")]
+            self.update(Content.assemble(*pieces), layout=False)

@@ -1,0 +1,57 @@
+"""Baseline and kernel side by side, in microseconds per call."""
+
+from collections.abc import Sequence
+
+from textual.content import Content
+
+from arena.run_state import RunState
+from screens import figures
+from screens.widgets.foreign import PlainStatic
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """The nearest-rank percentile; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(percent / 100.0 * len(ordered)))]
+
+
+class TimingTable(PlainStatic):
+    """Call time with its spread, device time where it is defined, and percent of the roofline."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id)
+        self._shown: tuple[object, ...] = ()
+
+    def show(self, state: RunState) -> None:
+        """Draws again only when a round or the result arrived."""
+        width = self.content_size.width
+        key = (state.run_id, len(state.samples), state.result is not None, width)
+        if key != self._shown:
+            self._shown = key
+            self.update(self._table(state, width), layout=False)
+
+    def _table(self, state: RunState, width: int) -> Content:
+        result = state.result
+        baseline = [sample.baseline_us for sample in state.samples]
+        contender = [sample.contender_us for sample in state.samples]
+        wide = width >= 62
+        head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}" + (f"{'device':>9}{'of bound':>10}" if wide else "")
+        rows = [Content.styled(head, "$muted")]
+        name = state.kernel_name or "kernel.py"
+        backend = "NCCL" if state.setting and state.setting.device == "cuda" else "gloo"
+        roofline = result.roofline if result else None
+        for label, rounds, final in (
+            (f"{backend} baseline", baseline, result.baseline_us if result else None),
+            (f"{name[:16]}", contender, result.contender_us if result else None),
+        ):
+            median = final.call if final and final.call is not None else percentile(rounds, 50)
+            row = f"{label:<17}{figures.microseconds(median)}"
+            row += figures.microseconds(percentile(rounds, 5)) + figures.microseconds(percentile(rounds, 95))
+            if wide:
+                row += figures.microseconds(final.device if final else None)
+                bound = f"{100 * roofline.bound_us / median:.0f} %" if roofline and median else "–"
+                row += f"{bound:>10}"
+            rows.append(Content(row))
+        return Content("\n").join(rows)
