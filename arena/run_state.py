@@ -83,8 +83,8 @@ class RunState:
                 self.phase = ""
             case RunStarted():
                 self._begin(event)
-            case Refused():
-                self._refuse(event)
+            case Refused() | Finished() if not self.running and event.run_id != self.run_id:
+                self._end_unstarted(event)
             case _ if event.run_id != self.run_id:
                 return
             case PhaseStarted():
@@ -105,26 +105,28 @@ class RunState:
                 self.result = event.result
                 self.sha256 = event.sha256
                 self.phase = ""
+            case Refused():
+                self.refused = event
+                self.phase = ""
             case Cancelled():
                 self.cancelled_in = event.phase
                 self.phase = ""
 
     def _begin(self, event: RunStarted) -> None:
-        fresh = RunState(jail=self.jail, worlds=self.worlds)
-        for name in RunState.__slots__:
-            setattr(self, name, getattr(fresh, name))
-        self.run_id = event.run_id
+        self._forget(event.run_id)
         self.setting = event.setting
         self.kernel_name = event.kernel_name
         self.sha256 = event.sha256
 
-    def _refuse(self, event: Refused) -> None:
-        if event.run_id != self.run_id:  # refused before it started
-            fresh = RunState(run_id=event.run_id, jail=self.jail, worlds=self.worlds)
-            for name in RunState.__slots__:
-                setattr(self, name, getattr(fresh, name))
-        self.refused = event
-        self.phase = ""
+    def _end_unstarted(self, event: Refused | Finished) -> None:
+        """A run that ended before it began: its setting was refused, or the referee never came up."""
+        self._forget(event.run_id)
+        self.apply(event)
+
+    def _forget(self, run_id: str) -> None:
+        fresh = RunState(run_id=run_id, jail=self.jail, worlds=self.worlds)
+        for name in RunState.__slots__:
+            setattr(self, name, getattr(fresh, name))
 
     def _end_phase(self, event: PhaseEnded) -> None:
         phase = self.phases.get(event.phase)
