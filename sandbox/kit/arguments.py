@@ -1,0 +1,94 @@
+"""Check and convert Python arguments for a compiled function, one small closure per parameter."""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from sandbox.kit.errors import ArgumentError
+from sandbox.kit.layout import Px
+from sandbox.kit.signature import Function, Parameter, Scalar
+
+Converter = Callable[[Any], Any]
+"""Takes the Python value, returns what ctypes passes; raises ArgumentError."""
+
+
+def converter(parameter: Parameter, index: int, function: Function, device: str) -> Converter:
+    """The converter of one parameter. device: where tensors must be, "cpu" or "cuda"."""
+    where = f"argument {index + 1} ({parameter.name}) of {function.name}"
+    if parameter.pointers > 1:
+        return _pointer_list(where, parameter, device)
+    if parameter.pointers:
+        return _pointer(where, parameter, device)
+    if parameter.is_px:
+        return _px(where)
+    assert parameter.scalar is not None
+    return _float(where) if parameter.scalar.kind == "float" else _integer(where, parameter, parameter.scalar)
+
+
+def _pointer(where: str, parameter: Parameter, device: str) -> Converter:
+    wanted = parameter.dtype
+    dtype: torch.dtype | None = getattr(torch, wanted) if wanted else None
+
+    def convert(value: Any) -> int:
+        if isinstance(value, torch.Tensor):
+            if dtype is not None and value.dtype is not dtype:
+                got = str(value.dtype).removeprefix("torch.")
+                raise ArgumentError(f"{where} is `{parameter.type}` and takes a {wanted} tensor, got {got}")
+            if value.device.type != device:
+                raise ArgumentError(f"{where} takes a tensor on {device}, got one on {value.device}")
+            if not value.is_contiguous():
+                raise ArgumentError(
+                    f"{where} got a tensor that is not contiguous (strides {tuple(value.stride())}); "
+                    "call .contiguous(), or pass .data_ptr() and the strides"
+                )
+            return value.data_ptr()
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise ArgumentError(f"{where} is `{parameter.type}` and takes a tensor or an address, got {type(value).__name__}")
+
+    return convert
+
+
+def _pointer_list(where: str, parameter: Parameter, device: str) -> Converter:
+    one = _pointer(where, parameter, device)
+
+    def convert(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise ArgumentError(f"{where} is `{parameter.type}` and takes a list of tensors, got {type(value).__name__}")
+        # ctypes passes an array for a void*; it lives until the call returns.
+        return (ctypes.c_void_p * len(value))(*map(one, value))
+
+    return convert
+
+
+def _px(where: str) -> Converter:
+    def convert(value: Any) -> Px:
+        if not isinstance(value, Px):
+            raise ArgumentError(f"{where} takes symm.px (or the px of a team), got {type(value).__name__}")
+        return value
+
+    return convert
+
+
+def _float(where: str) -> Converter:
+    def convert(value: Any) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        raise ArgumentError(f"{where} takes a number, got {type(value).__name__}")
+
+    return convert
+
+
+def _integer(where: str, parameter: Parameter, scalar: Scalar) -> Converter:
+    low, high = (0, 1) if scalar.kind == "bool" else (scalar.low, scalar.high)
+
+    def convert(value: Any) -> int:
+        if not isinstance(value, int):
+            raise ArgumentError(f"{where} is `{parameter.type}` and takes an int, got {type(value).__name__}")
+        if low <= value <= high:
+            return int(value)
+        raise ArgumentError(f"{where} is `{parameter.type}` and holds {low}..{high}, got {value}")
+
+    return convert

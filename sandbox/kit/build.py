@@ -1,0 +1,108 @@
+"""Build an artefact once per world and keep it by content hash.
+
+The first rank that asks holds a file lock while it builds; the others wait at the lock and load the same file. A lock dies with its
+holder, so a crashed rank blocks nobody.
+
+Environment: PKB_KERNEL_CACHE is the cache directory. Where it cannot be written (a harness mounts it read-only, so that no kernel can
+plant an artefact for a later one) new artefacts go to $TMPDIR/pkb-kernels.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+from sandbox.kit import compiling
+from sandbox.kit.errors import CompileError
+
+TIMEOUT_S = 120.0
+"""How long one compilation may take, and how long a rank waits for another's."""
+
+
+def content_key(*parts: str) -> str:
+    """The hash that names an artefact; parts are kept apart, so that ("ab", "c") and ("a", "bc") differ."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()[:40]
+
+
+def cache_dir() -> Path:
+    """Where finished artefacts are looked for first."""
+    named = os.environ.get("PKB_KERNEL_CACHE")
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "pkb-arena" / "kernels"
+
+
+def _writable_dir() -> Path:
+    preferred = cache_dir()
+    try:
+        preferred.mkdir(parents=True, exist_ok=True)
+        if os.access(preferred, os.W_OK):
+            return preferred
+    except OSError:
+        pass
+    fallback = Path(tempfile.gettempdir()) / f"pkb-kernels-{os.getuid()}"
+    fallback.mkdir(mode=0o700, exist_ok=True)
+    if fallback.stat().st_uid != os.getuid():
+        raise CompileError(f"{fallback} belongs to another user; set PKB_KERNEL_CACHE to a directory of your own")
+    return fallback
+
+
+def once(name: str, make: Callable[[Path], None], *, shown: bool = True) -> Path:
+    """The artefact `name`, built by `make(path)` if no cache has it yet.
+
+    make writes the artefact at the path it is given and raises CompileError when it cannot; every rank that waited for that build
+    raises the same error. shown: whether the harness's compile hooks are told.
+    """
+    cached = cache_dir() / name
+    if cached.exists():
+        return cached
+    directory = _writable_dir()
+    artefact = directory / name
+    if artefact.exists():
+        return artefact
+    asked = time.time_ns()
+    failure = directory / f"{name}.error"
+    with compiling.shown() if shown else nullcontext(), open(directory / f"{name}.lock", "w") as lock:
+        _lock(lock.fileno(), name)
+        if artefact.exists():
+            return artefact
+        # A failure recorded while this rank waited is this build's; an older one is stale and the build is tried again.
+        if failure.exists() and failure.stat().st_mtime_ns >= asked:
+            raise CompileError(*json.loads(failure.read_text()))
+        _make(artefact, failure, make)
+    return artefact
+
+
+def _make(artefact: Path, failure: Path, make: Callable[[Path], None]) -> None:
+    unfinished = artefact.with_name(f"{artefact.name}.{os.getpid()}")
+    try:
+        make(unfinished)
+        os.replace(unfinished, artefact)
+    except CompileError as error:
+        failure.write_text(json.dumps([error.message, error.line, error.text]))
+        raise
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _lock(fd: int, name: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S + 5
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise CompileError(f"another rank is still compiling {name} after {TIMEOUT_S:.0f} s") from None
+            time.sleep(0.002)

@@ -1,0 +1,178 @@
+'''C++ for CPU ranks.
+
+    from sandbox.kit import cpp, symm
+
+    lib = cpp.compile(r"""
+    extern "C" void scale(const Px& px, const bf16* x, bf16* y, long n, float factor, u32 epoch) {
+        for (long i = 0; i < n; ++i) y[i] = from_float<bf16>(to_float(x[i]) * factor);
+        px_barrier(px, 0, epoch);
+    }
+    """)
+    lib.scale(symm.px, x, y, x.numel(), 0.5, symm.next_epoch())
+
+Every `extern "C"` function becomes callable. The header px_cpu.h is included already (Px, barriers, signals, bf16). Tensors are passed
+for pointers and checked against the pointer's type; an int (an address) is taken for any pointer. C++ exceptions become Python errors,
+a barrier that times out becomes BarrierTimeout. The GIL is released during a call.
+'''
+
+import ctypes
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox.kit import build, gcc, source_lines
+from sandbox.kit.arguments import Converter, converter
+from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError, KernelError, ranks_text
+from sandbox.kit.layout import Px
+from sandbox.kit.signature import SCALARS, Function, Parameter, exported
+
+_HEADER = '#include "px_cpu.h"\n'
+_GUARD = """
+#line 1 "<kit>"
+#include <exception>
+struct PxFailure { u32 kind, missing, slot, value; char text[240]; };
+#define PX_GUARDED(failure, call) \\
+    try { call; return 0; } \\
+    catch (const PxTimeout& e) { *failure = PxFailure{1, e.missing, e.slot, e.value, {0}}; } \\
+    catch (const PxBadSlot& e) { *failure = PxFailure{2, 0, e.slot, 0, {0}}; } \\
+    catch (const std::exception& e) { *failure = PxFailure{3, 0, 0, 0, {0}}; strncpy(failure->text, e.what(), 239); } \\
+    catch (...) { *failure = PxFailure{3, 0, 0, 0, "an exception that is no std::exception"}; } \\
+    return 1;
+"""
+
+
+class _Failure(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("missing", ctypes.c_uint32),
+        ("slot", ctypes.c_uint32),
+        ("value", ctypes.c_uint32),
+        ("text", ctypes.c_char * 240),
+    )
+
+
+class Module:
+    """A compiled source. Its `extern "C"` functions are attributes."""
+
+    def __init__(self, functions: dict[str, Callable[..., Any]], path: Path) -> None:
+        self.functions = functions
+        self.path = path
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        try:
+            return self.functions[name]
+        except KeyError:
+            known = ", ".join(self.functions) or "none"
+            raise AttributeError(f'no extern "C" function {name} in this source; it has: {known}') from None
+
+
+def compile(source: str, flags: Sequence[str] = ()) -> Module:
+    """Compile C++ once per world and load it on this rank.
+
+    source: C++ text with at least one `extern "C"` function definition. flags: added to gcc's (for example "-fopenmp").
+    Raises CompileError with `line` in the calling Python file; without a compiler it says what to install.
+    """
+    functions = exported(source)
+    if not functions:
+        raise CompileError('nothing to call: define at least one function as `extern "C" void name(...) { ... }`')
+    located, path = source_lines.with_line_directives(source, sys._getframe(1))
+    whole = _HEADER + located + _GUARD + "".join(map(_wrapper, functions.values()))
+    header = (gcc.INCLUDE / "px_cpu.h").read_text()
+    name = build.content_key(source, header, _GUARD, *flags, gcc.fingerprint(), *gcc.FLAGS) + ".so"
+
+    def make(output: Path) -> None:
+        try:
+            gcc.compile_shared(whole, tuple(flags), output)
+        except CompileError as error:
+            raise CompileError(error.message, error.line, source_lines.readable(error.text, path)) from None
+
+    artefact = build.once(name, make)
+    try:
+        library = ctypes.CDLL(str(artefact))
+    except OSError as error:
+        raise CompileError(f"the compiled kernel does not load: {error}") from None
+    return Module({f.name: _bind(library, f) for f in functions.values()}, artefact)
+
+
+def _carrier(parameter: Parameter) -> tuple[str, Any]:
+    """How a parameter crosses from Python: C type of the wrapper's parameter, and ctypes' name for it."""
+    if parameter.pointers:
+        return "void*", ctypes.c_void_p
+    if parameter.is_px:
+        return "const Px*", ctypes.POINTER(Px)
+    assert parameter.scalar is not None
+    if parameter.scalar.kind == "float":
+        return "double", ctypes.c_double
+    return ("u64", ctypes.c_uint64) if parameter.scalar.low == 0 else ("i64", ctypes.c_int64)
+
+
+def _wrapper(function: Function) -> str:
+    listed, passed = [], []
+    for index, parameter in enumerate(function.parameters):
+        listed.append(f"{_carrier(parameter)[0]} a{index}")
+        passed.append(f"*a{index}" if parameter.is_px and not parameter.pointers else f"({parameter.type})a{index}")
+    call = f"{function.name}({', '.join(passed)})"
+    if function.returns != "void":
+        if function.returns not in SCALARS:
+            raise CompileError(f"{function.name} returns {function.returns}; return void or an arithmetic type")
+        listed.append(f"{function.returns}* result")
+        call = f"*result = {call}"
+    listed.append("PxFailure* failure")
+    return f'extern "C" int px_call_{function.name}({", ".join(listed)}) {{ PX_GUARDED(failure, {call}) }}\n'
+
+
+
+def _result_type(returns: str) -> Any:
+    scalar = SCALARS[returns]
+    if scalar.kind == "bool":
+        return ctypes.c_bool
+    if scalar.kind == "float":
+        return ctypes.c_float if scalar.bytes == 4 else ctypes.c_double
+    return getattr(ctypes, f"c_{'' if scalar.low else 'u'}int{8 * scalar.bytes}")
+
+
+def _bind(library: ctypes.CDLL, function: Function) -> Callable[..., Any]:
+    entry = library[f"px_call_{function.name}"]
+    converters: tuple[Converter, ...] = tuple(converter(p, i, function, "cpu") for i, p in enumerate(function.parameters))
+    count = len(converters)
+    result_type = None if function.returns == "void" else _result_type(function.returns)
+    entry.restype = ctypes.c_int
+    entry.argtypes = [
+        *(_carrier(p)[1] for p in function.parameters),
+        *([ctypes.POINTER(result_type)] if result_type else []),
+        ctypes.POINTER(_Failure),
+    ]
+    failure = _Failure()
+    failure_at = ctypes.byref(failure)
+
+    def call(*arguments: Any) -> Any:
+        if len(arguments) != count:
+            raise ArgumentError(f"{function.name} takes {count} arguments, got {len(arguments)}: {function}")
+        ready = [convert(value) for convert, value in zip(converters, arguments, strict=True)]
+        if result_type is None:
+            if entry(*ready, failure_at):
+                raise _error(function, failure, arguments)
+            return None
+        result = result_type()
+        if entry(*ready, ctypes.byref(result), failure_at):
+            raise _error(function, failure, arguments)
+        return result.value
+
+    call.__name__ = call.__qualname__ = function.name
+    call.__doc__ = str(function)
+    return call
+
+
+def _error(function: Function, failure: _Failure, arguments: Sequence[Any]) -> Exception:
+    if failure.kind == 1:
+        ranks = next((a.ranks for a in arguments if isinstance(a, Px)), tuple(range(8)))
+        missing = [rank for index, rank in enumerate(ranks) if failure.missing >> index & 1]
+        return BarrierTimeout(
+            f"{function.name} waited in vain for {ranks_text(missing)} (slot {failure.slot}, value {failure.value}): "
+            "do all ranks call it, with the same slots and epochs?",
+            missing,
+        )
+    if failure.kind == 2:
+        return KernelError(f"{function.name} used slot {failure.slot}; a kernel has slots 0..1007")
+    return KernelError(f"{function.name} threw: {failure.text.decode(errors='replace')}")

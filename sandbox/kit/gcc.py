@@ -1,0 +1,89 @@
+"""Run gcc on a text of C++: found, timed, killed with its children when it hangs, errors with the user's own lines."""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import psutil
+
+from sandbox.kit.build import TIMEOUT_S
+from sandbox.kit.errors import CompileError
+
+FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-fmax-errors=5", "-fdiagnostics-color=never")
+INCLUDE = Path(__file__).parent / "include"
+_NO_COMPILER = (
+    "no C++ compiler (g++) on this machine: install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++), "
+    "or write the kernel with torch and symm alone"
+)
+
+
+@functools.cache
+def compiler() -> str | None:
+    """Path of the C++ compiler: $CXX if set, else g++ or c++; None without one."""
+    named = os.environ.get("CXX")
+    for name in (named,) if named else ("g++", "c++"):
+        found = shutil.which(name)
+        if found:
+            return found
+    return None
+
+
+@functools.cache
+def fingerprint() -> str:
+    """What besides source and flags decides the machine code: the compiler file and the processor's features."""
+    path = compiler()
+    if path is None:
+        raise CompileError(_NO_COMPILER)
+    status = os.stat(os.path.realpath(path))
+    try:
+        features = re.findall(r"^(?:flags|Features|model name)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[:2]
+    except OSError:
+        features = []
+    return f"{path} {status.st_size} {status.st_mtime_ns} {features}"
+
+
+def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
+    """Compile C++ into a shared object. Raises CompileError (line = the first error's line in a file that is not the kit's)."""
+    path = compiler()
+    if path is None:
+        raise CompileError(_NO_COMPILER)
+    with tempfile.TemporaryDirectory(prefix="pkb-gcc-", dir=output.parent) as scratch:
+        command = [path, *FLAGS, *flags, f"-I{INCLUDE}", "-x", "c++", "-", "-o", str(output)]
+        environment = {**os.environ, "LC_ALL": "C", "TMPDIR": scratch}
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            errors="replace",
+        ) as process:
+            try:
+                _, text = process.communicate(source, timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                # gcc's driver leaves its compiler running when it is killed alone.
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+                process.kill()
+                process.communicate()
+                raise CompileError(f"gcc was still compiling after {TIMEOUT_S:.0f} s") from None
+    if process.returncode != 0:
+        message, line = first_error(text)
+        raise CompileError(message, line, text[:65536])
+
+
+def first_error(text: str) -> tuple[str, int | None]:
+    """The first error of gcc's or nvcc's or NVRTC's output as one line, and its line number."""
+    for pattern in (r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", r"^(.+?)\((\d+)\): (?:catastrophic )?error:? (.*)$"):
+        match = re.search(pattern, text, re.MULTILINE)
+        if match:
+            return f"{os.path.basename(match[1])}:{match[2]}: {match[3]}", int(match[2])
+    undefined = re.search(r"undefined (?:reference to|symbol:?) .*", text)
+    if undefined:
+        return undefined[0], None
+    return "the compiler failed: " + (text.strip().splitlines() or ["without saying why"])[-1], None

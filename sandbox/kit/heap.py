@@ -1,0 +1,100 @@
+"""A rank's heap of symmetric memory, seen from one process: everybody's bytes as tensors, and who owns which part of it."""
+
+import bisect
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from sandbox.kit.errors import SymmetricMemoryError
+from sandbox.kit.layout import ALIGN, HEAD_BYTES, PAD_BYTES
+from sandbox.kit.segment import Segment
+
+DEFAULT_BYTES = 1 << 30
+_MARGIN = 4096
+
+
+def heap_bytes() -> int:
+    """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB (on CPU ranks only touched pages cost memory)."""
+    named = os.environ.get("PKB_SYMM_BYTES")
+    if named is None:
+        return DEFAULT_BYTES
+    if not named.isdecimal() or int(named) < _MARGIN:
+        raise SymmetricMemoryError(f"PKB_SYMM_BYTES must be a whole number of bytes, at least {_MARGIN}; it is {named!r}")
+    return -(-int(named) // _MARGIN) * _MARGIN
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A buffer at the same offset in the heaps of all members of a team."""
+
+    offset: int
+    nbytes: int
+    mask: int
+
+
+class Heap:
+    """The heaps of all ranks.
+
+    parts: one uint8 tensor per rank, that rank's heap as this process maps it. pads: the address of each rank's signal pads.
+    """
+
+    def __init__(self, rank: int, parts: Sequence[torch.Tensor], pads: Sequence[int]) -> None:
+        self.rank = rank
+        self.parts = list(parts)
+        self.addresses = [part.data_ptr() for part in self.parts]
+        self.pads = list(pads)
+        self.bytes = self.parts[rank].numel()
+        self.used = 0
+        self._allocations: list[Allocation] = []
+        self._offsets: list[int] = []
+
+    def take(self, offset: int, nbytes: int, mask: int, what: str) -> torch.Tensor:
+        """This rank's bytes at an offset that the team agreed on. Raises SymmetricMemoryError when the heap is full."""
+        if offset + nbytes > self.bytes:
+            raise SymmetricMemoryError(
+                f"the symmetric heap is full: {what} needs {nbytes} bytes, {max(self.bytes - offset, 0)} of {self.bytes} are left; "
+                "reuse buffers by tag, or set PKB_SYMM_BYTES"
+            )
+        self.used = -(-(offset + nbytes) // ALIGN) * ALIGN
+        self._allocations.append(Allocation(offset, nbytes, mask))
+        self._offsets.append(offset)
+        return self.parts[self.rank][offset : offset + nbytes]
+
+    def offset_of(self, tensor: torch.Tensor, mask: int) -> int:
+        """Where a tensor (or a view of one) lies in the heap; checks that the whole team has that buffer."""
+        offset = tensor.data_ptr() - self.addresses[self.rank]
+        index = bisect.bisect_right(self._offsets, offset) - 1
+        if index < 0 or not 0 <= offset < self.bytes or offset >= self._end(index):
+            raise SymmetricMemoryError(
+                f"this tensor (shape {tuple(tensor.shape)}) is not symmetric memory: make it with symm.empty or symm.out, "
+                "or copy it there with symm.stage"
+            )
+        owner = self._allocations[index].mask
+        if owner & mask != mask:
+            raise SymmetricMemoryError("this buffer belongs to a smaller team: its other ranks have no such buffer")
+        return offset
+
+    def _end(self, index: int) -> int:
+        allocation = self._allocations[index]
+        return allocation.offset + max(allocation.nbytes, 1)
+
+
+def host_heap(segment: Segment) -> Heap:
+    """The heap behind the signal pads of each part of a host segment."""
+    parts = [
+        torch.frombuffer(
+            segment.memory,
+            dtype=torch.uint8,
+            offset=rank * segment.part_bytes + HEAD_BYTES,
+            count=segment.part_bytes - HEAD_BYTES,
+        )
+        for rank in range(segment.world)
+    ]
+    return Heap(segment.rank, parts, [segment.part_address(rank) for rank in range(segment.world)])
+
+
+def pad_address(pads: int, mask: int) -> int:
+    """A team's pad among a rank's pads."""
+    return pads + mask * PAD_BYTES

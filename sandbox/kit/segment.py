@@ -1,0 +1,117 @@
+"""One shared memory segment per world: an anonymous memory file that rank 0 makes and hands to the others.
+
+A memory file has no name, so a crash leaves nothing behind, and it is not held to the size of /dev/shm (64 MiB in many containers). It
+is sparse: pages that nobody touches cost nothing.
+"""
+
+import ctypes
+import mmap
+import os
+import secrets
+import socket
+import time
+from datetime import timedelta
+from typing import Any
+
+from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
+
+_KEY = "pkb-kit/symm/socket"
+_FAILED = "failed: "
+
+
+class Segment:
+    """The mapped segment: `world` parts of `part_bytes` each; part r belongs to rank r."""
+
+    def __init__(self, memory: mmap.mmap, rank: int, world: int, part_bytes: int) -> None:
+        self.memory = memory
+        self.rank = rank
+        self.world = world
+        self.part_bytes = part_bytes
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+    def part_address(self, rank: int) -> int:
+        """Where a rank's part begins in this process."""
+        return self.address + rank * self.part_bytes
+
+
+def connect(rank: int, world: int, store: Any, part_bytes: int, timeout_s: float) -> Segment:
+    """Make (rank 0) or receive the world's segment and map it. Collective.
+
+    store: a torch.distributed store that all ranks share. Raises BarrierTimeout naming the ranks that do not come, and
+    SymmetricMemoryError on every rank when the memory cannot be had.
+    """
+    fd = _make(world, store, part_bytes, timeout_s) if rank == 0 else _receive(rank, store, timeout_s)
+    try:
+        memory = mmap.mmap(fd, world * part_bytes)
+    except (OSError, ValueError) as error:
+        raise SymmetricMemoryError(_too_large(world, part_bytes, error)) from None
+    finally:
+        os.close(fd)
+    return Segment(memory, rank, world, part_bytes)
+
+
+def _make(world: int, store: Any, part_bytes: int, timeout_s: float) -> int:
+    try:
+        fd = os.memfd_create("pkb-symm")
+        os.ftruncate(fd, world * part_bytes)
+    except OSError as error:
+        text = _too_large(world, part_bytes, error)
+        store.set(_KEY, _FAILED + text)
+        raise SymmetricMemoryError(text) from None
+    if world == 1:
+        return fd
+    # An abstract socket leaves no file; its random name reaches only those who share the store.
+    name = "pkb-symm-" + secrets.token_hex(16)
+    missing = set(range(1, world))
+    deadline = time.monotonic() + timeout_s
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind("\0" + name)
+        listener.listen(world)
+        store.set(_KEY, name)
+        while missing:
+            listener.settimeout(max(deadline - time.monotonic(), 0.001))
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                os.close(fd)
+                raise _nobody(sorted(missing), timeout_s) from None
+            with connection:
+                connection.settimeout(timeout_s)
+                peer = connection.recv(1)
+                socket.send_fds(connection, [b"f"], [fd])
+                missing.discard(peer[0] if peer else 0)
+    return fd
+
+
+def _receive(rank: int, store: Any, timeout_s: float) -> int:
+    try:
+        store.wait([_KEY], timedelta(seconds=timeout_s))
+    except RuntimeError:
+        raise _nobody([0], timeout_s) from None
+    name = store.get(_KEY).decode()
+    if name.startswith(_FAILED):
+        raise SymmetricMemoryError(name.removeprefix(_FAILED))
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(timeout_s)
+            connection.connect("\0" + name)
+            connection.sendall(bytes([rank]))
+            _, fds, _, _ = socket.recv_fds(connection, 1, 1)
+    except OSError as error:
+        raise SymmetricMemoryError(f"rank 0 did not hand over the symmetric memory: {error}") from None
+    if not fds:
+        raise SymmetricMemoryError("rank 0 closed the connection before it handed over the symmetric memory")
+    return fds[0]
+
+
+def _nobody(missing: list[int], timeout_s: float) -> BarrierTimeout:
+    return BarrierTimeout(
+        f"{ranks_text(missing)} did not reach its first symm call within {timeout_s:g} s; the first one is collective", missing
+    )
+
+
+def _too_large(world: int, part_bytes: int, error: Exception) -> str:
+    return (
+        f"cannot reserve {part_bytes >> 20} MiB of symmetric memory for each of {world} ranks ({error}); "
+        "set PKB_SYMM_BYTES to a smaller heap"
+    )

@@ -1,0 +1,132 @@
+'''Symmetric memory: one heap per world that every rank maps, so that a rank reads and writes its peers' buffers directly.
+
+    from sandbox.kit import symm
+
+    def solution(x):                       # all-reduce: everybody reads everybody
+        mine = symm.stage(x)               # copy x to where peers can see it
+        symm.barrier()
+        total = torch.zeros_like(x, dtype=torch.float32)
+        for peer in symm.order():          # me, me+1, ...: spreads the traffic
+            total += symm.peers(mine)[peer]
+        return total.to(x.dtype)
+
+Attributes: `rank`, `world`, `px` (for compiled kernels), `ranks`. Functions: `empty`, `stage`, `out`, `peers`, `ptrs`, `order`,
+`barrier`, `signal`, `wait`, `next_epoch`, `sub`. The first use maps the heap and is collective.
+
+One barrier per call, or two? A buffer that peers read must not be overwritten while a slow peer still reads. Two barriers per call
+(before reading, and before the next writing) are always right. With two buffers used in turn, one is enough: a rank writes the buffer
+of call e again in call e+2, and to get there it passed the barrier of call e+1, which every peer enters only after it has finished
+reading in call e. `stage` and `out` take turns for you; `empty` does not. This holds for ONE barrier in every call, taken after all
+writing and before all reading, by all members.
+
+Epochs. A barrier inside a compiled kernel compares numbers that only grow: take one with `next_epoch()` per call and use another slot
+for each barrier of that call. They are never reset; comparison is by signed difference, so wrapping around is fine.
+
+On CPU ranks the heap is shared memory (PKB_SYMM_BYTES per rank, default 1 GiB, only touched pages count).
+'''
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import segment
+from sandbox.kit.errors import SymmetricMemoryError
+from sandbox.kit.heap import heap_bytes, host_heap
+from sandbox.kit.host_signals import host_signals
+from sandbox.kit.layout import HEAD_BYTES, MAX_WORLD, Px
+from sandbox.kit.team import OUT_RING, Shape, Team
+
+rank: int
+world: int
+ranks: tuple[int, ...]
+px: Px
+
+_world_team: Team | None = None
+
+
+def connect(timeout_s: float = 10.0) -> Team:
+    """The world's team; maps the heap at the first call, which is collective.
+
+    Kernels need not call it. Raises SymmetricMemoryError without a process group, BarrierTimeout when a rank does not come.
+    """
+    global _world_team
+    if _world_team is None:
+        _world_team = _connect(timeout_s)
+    return _world_team
+
+
+def _connect(timeout_s: float) -> Team:
+    if not dist.is_available() or not dist.is_initialized():
+        raise SymmetricMemoryError("symm needs torch.distributed to be initialised; pkb-arena does that before it loads a kernel")
+    me, size = dist.get_rank(), dist.get_world_size()
+    if size > MAX_WORLD:
+        raise SymmetricMemoryError(f"symm serves worlds of up to {MAX_WORLD} ranks, this one has {size}")
+    store = dist.distributed_c10d._get_default_store()
+    signals = host_signals()
+    mapped = segment.connect(me, size, store, HEAD_BYTES + heap_bytes(), timeout_s)
+    team = Team(mapped, host_heap(mapped), signals, range(size))
+    team.barrier(timeout_s)
+    return team
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("rank", "world", "ranks", "px"):
+        return getattr(connect(), name)
+    raise AttributeError(f"symm has no {name}")
+
+
+def order() -> list[int]:
+    """All ranks, starting with this one: me, me+1, ..."""
+    return connect().order()
+
+
+def empty(shape: Shape, dtype: torch.dtype, tag: str | None = None) -> torch.Tensor:
+    """A symmetric buffer, cached by (shape, dtype, tag); see `Team.empty`."""
+    return connect().empty(shape, dtype, tag)
+
+
+def stage(x: torch.Tensor, tag: str | None = None) -> torch.Tensor:
+    """A copy of x that peers can read, in one of two buffers used in turn."""
+    return connect().stage(x, tag)
+
+
+def out(shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING) -> torch.Tensor:
+    """The next buffer of a ring, for results that peers write into; may be returned from solution()."""
+    return connect().out(shape, dtype, tag, ring)
+
+
+def peers(t: torch.Tensor) -> list[torch.Tensor]:
+    """The same symmetric tensor in every rank's memory, this rank's included, indexed by rank."""
+    return connect().peers(t)
+
+
+def ptrs(t: torch.Tensor) -> list[int]:
+    """The addresses of `peers(t)` in this process."""
+    return connect().ptrs(t)
+
+
+def next_epoch() -> int:
+    """The next number for barriers and signals in a compiled kernel; all ranks must take the same number of them."""
+    return connect().next_epoch()
+
+
+def barrier(timeout_s: float = 10.0) -> None:
+    """Wait for all ranks; what they wrote before is visible after. Raises BarrierTimeout naming the missing ranks."""
+    connect().barrier(timeout_s)
+
+
+def signal(peer: int, slot: int, value: int) -> None:
+    """Tell a peer a growing number in a slot (0..1007); what was written before is visible to it after its `wait`."""
+    connect().signal(peer, slot, value)
+
+
+def wait(peer: int, slot: int, value: int, timeout_s: float = 10.0) -> None:
+    """Wait until a peer has signalled `value` or later in a slot. Raises BarrierTimeout."""
+    connect().wait(peer, slot, value, timeout_s)
+
+
+def sub(group: Sequence[int] | dist.ProcessGroup) -> Team:
+    """The same functions for some of the ranks, with slots and epochs of their own."""
+    return connect().sub(group)

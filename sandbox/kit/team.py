@@ -1,0 +1,213 @@
+"""A team: the world or some of its ranks, with buffers, signals, barriers and epochs of its own."""
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
+from sandbox.kit.heap import Heap, pad_address
+from sandbox.kit.host_signals import HostSignals
+from sandbox.kit.layout import (
+    ALLOCATION_SLOT,
+    BARRIER_SLOT,
+    EPOCH_MASK,
+    MAIL_BYTES,
+    PADS_BYTES,
+    USER_SLOTS,
+    Px,
+    make_px,
+    team_mask,
+)
+from sandbox.kit.segment import Segment
+
+Shape = int | Sequence[int]
+OUT_RING = 4
+_MAIL = struct.Struct(f"<QQ{MAIL_BYTES - 16}s")
+
+
+class Team:
+    """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in ascending order of global rank."""
+
+    def __init__(self, segment: Segment, heap: Heap, signals: HostSignals, ranks: Sequence[int]) -> None:
+        self.ranks = tuple(sorted(ranks))
+        self.world = len(self.ranks)
+        self.rank = self.ranks.index(segment.rank)
+        self.mask = team_mask(self.ranks)
+        self._segment = segment
+        self._heap = heap
+        self._signals = signals
+        host_pads = [pad_address(segment.part_address(r), self.mask) for r in self.ranks]
+        self._host_px = make_px(host_pads, host_pads, self.ranks, self.rank)
+        self.px: Px = make_px(
+            [heap.addresses[r] for r in self.ranks],
+            [pad_address(heap.pads[r], self.mask) for r in self.ranks],
+            self.ranks,
+            self.rank,
+        )
+        self._epoch = 0
+        self._barriers = 0
+        self._agreements = 0
+        self._buffers: dict[tuple[Any, ...], torch.Tensor] = {}
+        self._rings: dict[tuple[Any, ...], int] = {}
+        self._peers: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+        self._teams: dict[int, Team] = {self.mask: self}
+
+    def order(self) -> list[int]:
+        """All members, starting with this one: me, me+1, ... So that not everybody talks to rank 0 first."""
+        return [(self.rank + step) % self.world for step in range(self.world)]
+
+    # --- buffers ---------------------------------------------------------------------------------------------------------
+
+    def empty(self, shape: Shape, dtype: torch.dtype, tag: str | None = None) -> torch.Tensor:
+        """This rank's part of a symmetric buffer. The same (shape, dtype, tag) gives the same buffer again, contents kept.
+
+        Collective the first time: all members must ask for the same buffers in the same order.
+        """
+        return self._buffer(shape, dtype, tag, "empty", 0)
+
+    def stage(self, x: torch.Tensor, tag: str | None = None) -> torch.Tensor:
+        """Copy x into symmetric memory and return the copy, for peers to read after a barrier.
+
+        Alternates between two buffers, so one barrier per call is enough: see `sandbox.kit.symm`.
+        """
+        staged = self._buffer(x.shape, x.dtype, tag, "stage", 2)
+        staged.copy_(x)
+        return staged
+
+    def out(self, shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING) -> torch.Tensor:
+        """A symmetric buffer for a result that peers write into, the next of a ring of `ring` buffers.
+
+        The buffer may be returned from solution(): it is used again `ring` calls later.
+        """
+        return self._buffer(shape, dtype, tag, "out", ring)
+
+    def _buffer(self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, ring: int) -> torch.Tensor:
+        size = (shape,) if isinstance(shape, int) else tuple(shape)
+        key: tuple[Any, ...] = (role, size, dtype, tag)
+        if ring:
+            turn = self._rings.get(key, 0)
+            self._rings[key] = (turn + 1) % ring
+            key = (*key, turn)
+        found = self._buffers.get(key)
+        if found is not None:
+            return found
+        what = f"{role}({list(size)}, {str(dtype).removeprefix('torch.')}, tag={tag!r})"
+        nbytes = dtype.itemsize
+        for extent in size:
+            if extent < 0:
+                raise SymmetricMemoryError(f"negative extent in the shape of {what}")
+            nbytes *= extent
+        offset = self._agree(nbytes, what)
+        made = self._heap.take(offset, nbytes, self.mask, what).view(dtype).view(size)
+        self._buffers[key] = made
+        return made
+
+    def _agree(self, nbytes: int, what: str) -> int:
+        """An offset that is free on all members; raises when they do not ask for the same thing."""
+        mail = [self._segment.part_address(r) + PADS_BYTES + self.mask * MAIL_BYTES for r in self.ranks]
+        mine = _MAIL.pack(self._heap.used, nbytes, what.encode()[: MAIL_BYTES - 16])
+        ctypes.memmove(mail[self.rank], mine, MAIL_BYTES)
+        self._meet(10.0, f"symm.{what} is collective the first time")
+        letters = [_MAIL.unpack(ctypes.string_at(address, MAIL_BYTES)) for address in mail]
+        self._meet(10.0, f"symm.{what}")
+        texts = [text.rstrip(b"\0").decode(errors="replace") for _, _, text in letters]
+        for rank, text in zip(self.ranks, texts, strict=True):
+            if text != texts[self.rank]:
+                raise SymmetricMemoryError(
+                    f"ranks ask for different buffers: rank {self.ranks[self.rank]} for {texts[self.rank]}, rank {rank} for {text}; "
+                    "symmetric buffers need the same shapes in the same order everywhere (size them for the largest rank)"
+                )
+        return max(used for used, _, _ in letters)
+
+    def peers(self, t: torch.Tensor) -> list[torch.Tensor]:
+        """The same tensor in every member's memory, indexed by member; entry `rank` is t's own memory. Views keep their strides."""
+        key = (t.data_ptr(), t.dtype, t.shape, t.stride())
+        found = self._peers.get(key)
+        if found is None:
+            offset = self._heap.offset_of(t, self.mask)
+            found = [
+                self._heap.parts[rank][offset : offset + _span(t)].view(t.dtype).as_strided(t.shape, t.stride())
+                for rank in self.ranks
+            ]
+            if len(self._peers) > 4096:
+                self._peers.clear()
+            self._peers[key] = found
+        return list(found)
+
+    def ptrs(self, t: torch.Tensor) -> list[int]:
+        """Addresses of `peers(t)`."""
+        offset = self._heap.offset_of(t, self.mask)
+        return [self._heap.addresses[rank] + offset for rank in self.ranks]
+
+    # --- meeting ---------------------------------------------------------------------------------------------------------
+
+    def next_epoch(self) -> int:
+        """1, 2, 3...: a number for the barriers and signals of one call. Every member must take the same number of them."""
+        self._epoch = (self._epoch + 1) & EPOCH_MASK
+        return self._epoch
+
+    def barrier(self, timeout_s: float = 10.0) -> None:
+        """Wait for all members. What they wrote before is visible after. Raises BarrierTimeout naming who is missing."""
+        self._barriers = (self._barriers + 1) & EPOCH_MASK
+        missing = self._signals.barrier(self.px, BARRIER_SLOT, self._barriers, round(timeout_s * 1000))
+        if missing:
+            self._fail(missing, timeout_s, "symm.barrier; do all ranks make the same calls?")
+
+    def signal(self, peer: int, slot: int, value: int) -> None:
+        """Set this rank's word of `slot` at `peer` (0..1007; a u32 that must only grow)."""
+        self._signals.signal(self.px, self._member(peer), _user_slot(slot), value & EPOCH_MASK)
+
+    def wait(self, peer: int, slot: int, value: int, timeout_s: float = 10.0) -> None:
+        """Wait until `peer` has signalled `value` or later in `slot`. Raises BarrierTimeout."""
+        arrived = self._signals.wait(
+            self.px, self._member(peer), _user_slot(slot), value & EPOCH_MASK, round(timeout_s * 1000)
+        )
+        if not arrived:
+            rank = self.ranks[peer]
+            raise BarrierTimeout(f"rank {rank} did not signal {value} in slot {slot} within {timeout_s:g} s", [rank])
+
+    def sub(self, ranks: Sequence[int] | dist.ProcessGroup) -> "Team":
+        """The team of some ranks (global ranks, or a process group), this rank among them. Same ranks, same team."""
+        chosen = dist.get_process_group_ranks(ranks) if isinstance(ranks, dist.ProcessGroup) else list(ranks)
+        if self._segment.rank not in chosen:
+            raise SymmetricMemoryError(f"rank {self._segment.rank} is not in the team {chosen}; only members may ask for it")
+        if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(self._segment.world)):
+            raise SymmetricMemoryError(f"{chosen} is no set of ranks of this world of {self._segment.world}")
+        mask = team_mask(chosen)
+        if mask not in self._teams:
+            team = Team(self._segment, self._heap, self._signals, chosen)
+            team._teams = self._teams
+            self._teams[mask] = team
+        return self._teams[mask]
+
+    def _member(self, peer: int) -> int:
+        if not 0 <= peer < self.world:
+            raise SymmetricMemoryError(f"there is no peer {peer} in a team of {self.world}")
+        return peer
+
+    def _meet(self, timeout_s: float, what: str) -> None:
+        self._agreements = (self._agreements + 1) & EPOCH_MASK
+        missing = self._signals.barrier(self._host_px, ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000))
+        if missing:
+            self._fail(missing, timeout_s, what)
+
+    def _fail(self, missing: int, timeout_s: float, what: str) -> None:
+        ranks = [rank for index, rank in enumerate(self.ranks) if missing >> index & 1]
+        raise BarrierTimeout(f"{ranks_text(ranks)} did not arrive within {timeout_s:g} s at {what}", ranks)
+
+
+def _user_slot(slot: int) -> int:
+    if not 0 <= slot < USER_SLOTS:
+        raise SymmetricMemoryError(f"slot {slot} is outside 0..{USER_SLOTS - 1}")
+    return slot
+
+
+def _span(t: torch.Tensor) -> int:
+    """Bytes from a tensor's first to its last element."""
+    if t.numel() == 0:
+        return 0
+    return (1 + sum((extent - 1) * step for extent, step in zip(t.shape, t.stride(), strict=True))) * t.dtype.itemsize
