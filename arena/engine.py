@@ -1,7 +1,7 @@
 """The engine: takes runs, has the referee judge them, and tells everybody what happens.
 
-One run at a time; a newer one cancels the one in progress. Whatever happens, every run ends with exactly one of
-`Finished`, `Cancelled` and `Refused`.
+One run at a time; a newer one cancels the one in progress. Whatever happens, every run ends with exactly one
+of `Finished`, `Cancelled` and `Refused`.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that a person should know and that is not part of a run: a full disk, a referee that was restarted."""
+    """Something that a person should know and that is no event of a run: a full disk, a referee that died."""
 
     message: str
     advice: str = ""
@@ -232,7 +232,9 @@ class Engine:
         created = time.time()
         run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(created))}-{secrets.token_hex(4)}"
         problem = request.problem
-        source = request.source if request.source or request.kernel_name != "baseline" else problem.baseline_source
+        source = (
+            request.source if request.source or request.kernel_name != "baseline" else problem.baseline_source
+        )
         header = RunHeader(
             run_id=run_id,
             created=created,
@@ -257,8 +259,12 @@ class Engine:
     async def _living_referee(self) -> RefereeProcess:
         async with self._starting:
             if self._referee is None or not self._referee.alive:
-                environment = {"PKB_KERNEL_CACHE": os.environ.get("PKB_KERNEL_CACHE", str(self._paths.kernel_cache))}
-                self._referee = await RefereeProcess.start(self._on_event, self._on_exit, self._command, environment)
+                environment = {
+                    "PKB_KERNEL_CACHE": os.environ.get("PKB_KERNEL_CACHE", str(self._paths.kernel_cache))
+                }
+                self._referee = await RefereeProcess.start(
+                    self._on_event, self._on_exit, self._command, environment
+                )
             return self._referee
 
     async def _stop_current(self) -> None:
@@ -304,9 +310,16 @@ class Engine:
         if run is not None:
             self._end(run, _harness_error(run, f"the referee {why}", words))
         if not self._closing:
-            self._notify(Notice(f"the referee {why}; the next run starts a new one", "see `pkb-arena doctor` if it repeats"))
+            self._notify(
+                Notice(
+                    f"the referee {why}; the next run starts a new one",
+                    "see `pkb-arena doctor` if it repeats",
+                )
+            )
 
-    def _watch(self, run: _ActiveRun, seconds: float, message: str = "the referee does not answer", text: str = "") -> None:
+    def _watch(
+        self, run: _ActiveRun, seconds: float, message: str = "the referee does not answer", text: str = ""
+    ) -> None:
         """Gives the run up when nothing that is due has come within `seconds`."""
         if run.watchdog is not None:
             run.watchdog.cancel()
@@ -345,7 +358,9 @@ class Engine:
 
     def _journal_trouble(self, error: OSError) -> None:
         fault = unwritable(self._paths.runs, error)
-        self._notify(Notice(f"this run's journal is incomplete: {fault.message}", "free some space; the run goes on"))
+        self._notify(
+            Notice(f"this run's journal is incomplete: {fault.message}", "free some space; the run goes on")
+        )
 
     def _notify(self, notice: Notice) -> None:
         for listener in list(self._notice_listeners):
@@ -355,8 +370,12 @@ class Engine:
         for listener in list(self._listeners):
             try:
                 listener(event)
-            except Exception as error:  # a listener's fault must not end the run: the loop's handler reports it
-                asyncio.get_running_loop().call_exception_handler({"message": "event listener failed", "exception": error})
+            except (
+                Exception
+            ) as error:  # a listener's fault must not end the run: the loop's handler reports it
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "event listener failed", "exception": error}
+                )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -3,7 +3,7 @@
 ArenaError
 ├── UsageError              what was asked cannot be done (exit code 2)
 │   └── SettingsError       the settings file says something it may not
-└── EnvironmentFault        this machine or its files stand in the way (exit code 3)
+└── MachineError            this machine or its files stand in the way (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
     ├── WorkspaceLocked     another app has this workspace open
     ├── StoreError          the index of results cannot be used
@@ -34,21 +34,21 @@ class SettingsError(UsageError):
     """The settings file has an unknown key or a value that does not fit."""
 
 
-class EnvironmentFault(ArenaError):
+class MachineError(ArenaError):
     """This machine or its files stand in the way."""
 
 
-class FolderUnwritable(EnvironmentFault):
+class FolderUnwritable(MachineError):
     """A data folder cannot be created or written."""
 
 
-class WorkspaceLocked(EnvironmentFault):
+class WorkspaceLocked(MachineError):
     """Another app has this workspace open."""
 
 
-class StoreError(EnvironmentFault):
+class StoreError(MachineError):
     """The index of results cannot be used."""
 
 
-class RefereeFailed(EnvironmentFault):
+class RefereeFailed(MachineError):
     """The process that judges did not start, or is gone."""

@@ -11,7 +11,7 @@ from sandbox.events import AnyEvent, Setting, decode_event, encode
 
 VERSION = 1
 PENDING_BYTES = 16 << 20
-"""Held back in memory while the disk is full; beyond it events are dropped from the journal (never from the run)."""
+"""Held back while the disk is full; beyond it events are missing in the journal (never in the run)."""
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="run"):
@@ -75,7 +75,9 @@ class Journal:
         try:
             while self._pending and self._file >= 0:
                 written = os.write(self._file, self._pending)
-                del self._pending[:written]  # a full disk may take half a line: the rest follows when there is room
+                del self._pending[
+                    :written
+                ]  # a full disk may take half a line: the rest follows when there is room
         except OSError as error:
             self._report(error)
 

@@ -2,12 +2,10 @@
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
-from arena.errors import EnvironmentFault
+from arena.errors import MachineError
 
 _QUERY_S = 10.0
 
@@ -22,7 +20,7 @@ class Gpu:
 
 
 def visible_gpus() -> int:
-    """How many GPUs a kernel could use: device files, narrowed by CUDA_VISIBLE_DEVICES. Takes microseconds."""
+    """How many GPUs a kernel could use: device files, narrowed by CUDA_VISIBLE_DEVICES. Microseconds."""
     devices = sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if allowed is None:
@@ -32,9 +30,11 @@ def visible_gpus() -> int:
 
 
 def gpu_details() -> list[Gpu]:
-    """The GPUs by name, from nvidia-smi; empty where there is none or it does not answer. Takes up to seconds."""
+    """The GPUs by name, from nvidia-smi; empty where it is missing or does not answer. Up to seconds."""
     if shutil.which("nvidia-smi") is None:
         return []
+    import subprocess
+
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits"],
@@ -56,6 +56,8 @@ def gpu_details() -> list[Gpu]:
 
 def installed_version(package: str) -> str | None:
     """A package's version without importing it, or None."""
+    from importlib import metadata  # 40 ms that `list` does not need
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -71,7 +73,7 @@ def choose_device(asked: str) -> str:
     """ "cpu" or "cuda" for what was asked ("auto", "cpu", "cuda").
 
     Raises:
-        EnvironmentFault: cuda was asked for and cannot be had.
+        MachineError: cuda was asked for and cannot be had.
     """
     if asked == "cpu":
         return "cpu"
@@ -80,9 +82,11 @@ def choose_device(asked: str) -> str:
         return "cuda" if gpus and not torch_is_cpu_only() else "cpu"
     if not gpus:
         hidden = " (CUDA_VISIBLE_DEVICES hides them all)" if list(Path("/dev").glob("nvidia[0-9]*")) else ""
-        raise EnvironmentFault(f"no GPU is visible{hidden}", "use --device cpu; `pkb-arena doctor` shows what was looked for")
+        raise MachineError(
+            f"no GPU is visible{hidden}", "use --device cpu; `pkb-arena doctor` shows what was looked for"
+        )
     if torch_is_cpu_only():
-        raise EnvironmentFault(
+        raise MachineError(
             f"torch {installed_version('torch') or '(missing)'} cannot use this machine's {gpus} GPUs",
             "install torch with CUDA, or use --device cpu",
         )

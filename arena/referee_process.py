@@ -1,4 +1,4 @@
-"""The referee as seen from the engine: a child process that takes commands on stdin and says events on stdout."""
+"""The referee as the engine sees it: a child that takes commands on stdin and says events on stdout."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ START_S = 30.0
 SHUTDOWN_S = 3.0
 """For an orderly end; then it is killed."""
 KILL_S = 2.0
-"""Bounded wait after SIGKILL: a process in an uninterruptible device call may not go, and must not hang the app."""
+"""Bounded wait after SIGKILL: a process stuck in a device call may not go, and must not hang the app."""
 LINE_BYTES = 64 << 20
 STDERR_BYTES = 64 << 10
 
@@ -60,9 +60,9 @@ class RefereeProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                cwd=_ROOT,  # not the user's folder: a `sandbox` or `torch.py` of theirs would be imported instead
+                cwd=_ROOT,  # not the user's folder: a `torch.py` of theirs would be imported instead
                 env=_environment() | (environment or {}),
-                start_new_session=True,  # ctrl+c at the terminal reaches the engine alone, which ends runs in order
+                start_new_session=True,  # ctrl+c reaches the engine alone, which ends runs in order
             )
         except OSError as error:
             raise RefereeFailed(f"cannot start the referee: {error}", "run `pkb-arena doctor`") from None
@@ -73,13 +73,17 @@ class RefereeProcess:
                 ready = await asyncio.shield(self._ready)
         except TimeoutError:
             await self.kill()
-            raise RefereeFailed(f"the referee was not ready after {START_S:.0f} s", "run `pkb-arena doctor`") from None
+            raise RefereeFailed(
+                f"the referee was not ready after {START_S:.0f} s", "run `pkb-arena doctor`"
+            ) from None
         except asyncio.CancelledError:
             await self.kill()
             raise
         if ready.version != VERSION:
             await self.kill()
-            raise RefereeFailed(f"the referee speaks version {ready.version}, the engine {VERSION}", "reinstall pkb-arena")
+            raise RefereeFailed(
+                f"the referee speaks version {ready.version}, the engine {VERSION}", "reinstall pkb-arena"
+            )
         return self
 
     @property
@@ -139,7 +143,10 @@ class RefereeProcess:
             if not self._ready.done():
                 text = self.last_words.strip().splitlines()
                 self._ready.set_exception(
-                    RefereeFailed(f"the referee {why}: {text[-1] if text else 'it said nothing'}", "run `pkb-arena doctor`")
+                    RefereeFailed(
+                        f"the referee {why}: {text[-1] if text else 'it said nothing'}",
+                        "run `pkb-arena doctor`",
+                    )
                 )
             self._on_exit(why)
 
@@ -167,7 +174,9 @@ class RefereeProcess:
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))}
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    }
 
 
 def _status(status: int) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from arena.errors import EnvironmentFault, UsageError
+from arena.errors import MachineError, UsageError
 from arena.machine import choose_device, visible_gpus
 from arena.settings import Settings
 from problems.specification import Problem, SizeError, WorldRefused
@@ -27,11 +27,11 @@ class Choice:
 def choose_setting(problem: Problem, choice: Choice, settings: Settings) -> Setting:
     """The setting to run in. Nothing is started for it.
 
-    What was asked for this run must fit the problem. What the settings say in general gives way where it does not.
+    What was asked for this run must fit the problem; what the settings say gives way where it does not.
 
     Raises:
         UsageError: a preset, size, dtype or world that the problem does not have.
-        EnvironmentFault: the device, or that many GPUs, are not there.
+        MachineError: the device, or that many GPUs, are not there.
     """
     device = choose_device(choice.device or settings.device)
     preset = choice.preset or settings.preset or problem.default_preset(device)
@@ -51,7 +51,9 @@ def choose_setting(problem: Problem, choice: Choice, settings: Settings) -> Sett
 
 def _dtype(problem: Problem, choice: Choice, settings: Settings) -> str:
     if choice.dtype and choice.dtype not in problem.dtypes:
-        raise UsageError(f"{problem.slug} has no dtype {choice.dtype!r}", f"choose from {', '.join(problem.dtypes)}")
+        raise UsageError(
+            f"{problem.slug} has no dtype {choice.dtype!r}", f"choose from {', '.join(problem.dtypes)}"
+        )
     if choice.dtype:
         return choice.dtype
     return settings.dtype if settings.dtype in problem.dtypes else problem.dtypes[0]
@@ -69,7 +71,7 @@ def _world(problem: Problem, choice: Choice, settings: Settings, device: str) ->
     else:
         world = min(problem.worlds, key=lambda world: (world < CPU_WORLD, world))
     if gpus is not None and world > gpus:
-        raise EnvironmentFault(
+        raise MachineError(
             f"a world of {world} ranks needs {world} GPUs, and {gpus} are visible",
             f"use --world {gpus} or less, or --device cpu",
         )

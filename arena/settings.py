@@ -1,6 +1,6 @@
 """What a person may set, in one TOML file.
 
-The struct below is the whole schema: the settings screen, the file's comments and the error messages come from it.
+The struct below is the whole schema: the settings screen, the file's comments and the messages come from it.
 """
 
 import difflib
@@ -25,23 +25,38 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
     theme: Annotated[str, Meta(description="Colours of the app.")] = "dark"
     device: Annotated[
         str,
-        Meta(description="Where kernels run: auto takes the GPUs if there are any, else CPU ranks.", pattern="^(auto|cpu|cuda)$"),
+        Meta(
+            description="Where kernels run: auto takes the GPUs if there are any, else CPU ranks.",
+            pattern="^(auto|cpu|cuda)$",
+        ),
     ] = "auto"
     world: Annotated[
-        int, Meta(description="Number of ranks; 0 takes 2 on CPU, and all GPUs that the problem allows.", ge=0, le=64)
+        int,
+        Meta(
+            description="Number of ranks; 0 takes 2 on CPU, and all GPUs that the problem allows.",
+            ge=0,
+            le=64,
+        ),
     ] = 0
-    preset: Annotated[str, Meta(description="Sizes: tiny, paper or production; empty takes what suits the device.")] = ""
-    dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
+    preset: Annotated[
+        str, Meta(description="Sizes: tiny, paper or production; empty takes what suits the device.")
+    ] = ""
+    dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = (
+        ""
+    )
     budget_s: Annotated[
         float, Meta(description="Seconds of timing after a kernel was found correct.", ge=0.1, le=600.0)
     ] = 1.0
-    editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
+    editor: Annotated[
+        str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")
+    ] = ""
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
     problem_dirs: Annotated[
         list[str], Meta(description="Folders with problems of your own, beside the built-in ones.")
     ] = []
     keymap: Annotated[
-        dict[str, str], Meta(description="Keys of your own: the action's name = the key, such as run = \"ctrl+r\".")
+        dict[str, str],
+        Meta(description='Keys of your own: the action\'s name = the key, such as run = "ctrl+r".'),
     ] = {}
 
     @property
@@ -70,8 +85,16 @@ def setting_fields() -> list[SettingField]:
         kind = annotation.__origin__
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         description = next(meta.description for meta in annotation.__metadata__ if isinstance(meta, Meta))
-        choices = DEVICES if field.name == "device" else ("", "tiny", "paper", "production") if field.name == "preset" else ()
-        fields.append(SettingField(field.name, getattr(kind, "__origin__", kind), default, description or "", choices))
+        choices = (
+            DEVICES
+            if field.name == "device"
+            else ("", "tiny", "paper", "production")
+            if field.name == "preset"
+            else ()
+        )
+        fields.append(
+            SettingField(field.name, getattr(kind, "__origin__", kind), default, description or "", choices)
+        )
     return fields
 
 

@@ -1,4 +1,4 @@
-"""The index of results: what was run, what came of it, what is best. Rebuilt from the journals when it is lost."""
+"""The index of results: what was run, what came of it, what is best. Rebuilt from the journals if lost."""
 
 import sqlite3
 import threading
@@ -120,10 +120,10 @@ _INSERT = f"insert or replace into result ({', '.join(_COLUMNS)}) values ({', '.
 
 
 class Store:
-    """An open index. Its methods block for milliseconds: call them through `asyncio.to_thread` from an event loop."""
+    """An open index. Methods block for milliseconds: from an event loop use `asyncio.to_thread`."""
 
     def __init__(self, path: Path, runs: Path) -> None:
-        """Opens or creates the index at `path`; a damaged one is put aside and rebuilt from the journals in `runs`.
+        """Opens or creates the index; a damaged one is put aside and rebuilt from the journals in `runs`.
 
         Raises:
             StoreError: it can be neither opened nor created.
@@ -145,7 +145,9 @@ class Store:
                 self._connection = _connect(path)
                 fresh = True
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"cannot open {path}: {error}", "move that file away; it is rebuilt from the runs") from None
+            raise StoreError(
+                f"cannot open {path}: {error}", "move that file away; it is rebuilt from the runs"
+            ) from None
         if fresh and runs.is_dir():
             self.rebuild(runs)
 
@@ -164,7 +166,9 @@ class Store:
             with self._lock, self._connection:
                 self._connection.execute(_INSERT, _row(entry))
         except sqlite3.Error as error:
-            raise StoreError(f"cannot write to {self.path}: {error}", "free some space; the run's journal has it all") from None
+            raise StoreError(
+                f"cannot write to {self.path}: {error}", "free some space; the run's journal has it all"
+            ) from None
 
     def rebuild(self, runs: Path) -> int:
         """Adds every finished run that has a journal. Returns how many."""
@@ -172,7 +176,11 @@ class Store:
         for path in sorted(runs.glob("*.jsonl")):
             with suppress(OSError, ValueError):
                 header = read_header(path)
-                rows += [_row(entry_of(header, event.result)) for event in read_events(path) if isinstance(event, Finished)]
+                rows += [
+                    _row(entry_of(header, event.result))
+                    for event in read_events(path)
+                    if isinstance(event, Finished)
+                ]
         with self._lock, self._connection:
             self._connection.executemany(_INSERT, rows)
         return len(rows)
@@ -180,7 +188,8 @@ class Store:
     def history(self, problem_id: int, player: str = "you", limit: int = 200) -> list[Entry]:
         """A player's runs of a problem, newest first; the baseline's own are left out."""
         return self._query(
-            f"{_SELECT} where problem_id = ? and player = ? and kernel_name != ? order by created desc, run_id desc limit ?",
+            f"{_SELECT} where problem_id = ? and player = ? and kernel_name != ?"
+            " order by created desc, run_id desc limit ?",
             (problem_id, player, BASELINE, limit),
         )
 
@@ -190,10 +199,11 @@ class Store:
         return found[0] if found else None
 
     def standings(self, player: str = "you", device: str | None = None) -> dict[int, Standing]:
-        """How a player stands with every problem that was ever run (on one device, or on any), by problem id."""
+        """How a player stands with every problem that was run (on one device, or on any), by problem id."""
         clause, values = ("", ()) if device is None else (" and device = ?", (device,))
         entries = self._query(
-            f"{_SELECT} where player = ? and kernel_name != ?{clause} order by created, run_id", (player, BASELINE, *values)
+            f"{_SELECT} where player = ? and kernel_name != ?{clause} order by created, run_id",
+            (player, BASELINE, *values),
         )
         by_problem: dict[int, list[Entry]] = {}
         for entry in entries:
@@ -205,13 +215,19 @@ class Store:
             with self._lock:
                 rows = self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise StoreError(f"cannot read {self.path}: {error}", "move that file away; it is rebuilt from the runs") from None
+            raise StoreError(
+                f"cannot read {self.path}: {error}", "move that file away; it is rebuilt from the runs"
+            ) from None
         return [_entry(row) for row in rows]
 
 
 def _standing(problem_id: int, entries: list[Entry]) -> Standing:
     passed = [entry for entry in entries if entry.verdict is Verdict.PASS]
-    timed = [entry for entry in passed if entry.speedup is not None and entry.preset_sizes and entry.outcome != "too noisy"]
+    timed = [
+        entry
+        for entry in passed
+        if entry.speedup is not None and entry.preset_sizes and entry.outcome != "too noisy"
+    ]
     best = max(timed, key=lambda entry: entry.speedup or 0.0, default=None)
     return Standing(problem_id, len(entries), bool(passed), best, entries[-1])
 

@@ -1,7 +1,7 @@
 """Notices every save of a kernel file, whichever editor made it.
 
-Editors replace files (vim, VS Code, `os.replace`), so the folder is watched, not the file; contents are compared, so a
-touch or a rewrite of the same text is no save.
+Editors replace files (vim, VS Code, `os.replace`), so the folder is watched, not the file; contents are
+compared, so a touch or a rewrite of the same text is no save.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from arena.workspace import KernelFile, read_kernel
 
 DEBOUNCE_MS = 100
 STEP_MS = 20
-"""watchfiles gathers changes until none came for STEP_MS, at most DEBOUNCE_MS: about 25 ms from save to event."""
+"""Changes are gathered until none came for STEP_MS, at most DEBOUNCE_MS: 25 ms from save to event."""
 RECHECK_MS = 1_000
-"""The file is read anew this often even without an event: for folders that vanish, and file systems without inotify."""
+"""Read anew this often even without an event: for folders that vanish, and file systems without inotify."""
 EMPTY_GRACE_S = 0.06
 """An editor that writes in place truncates first: an empty file is looked at again before it counts."""
 

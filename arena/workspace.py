@@ -1,8 +1,8 @@
 """Kernel files: one per problem and player, with every revision and draft kept.
 
-    <root>/<problem's stem>/<player>/kernel.py      the kernel
-    <root>/.drafts/0123….py                         what was typed into one of them (or any other file) and not saved
-    <root>/.revisions/ab/abcdef….py                 every text that ever was a kernel, by SHA-256
+<root>/<problem's stem>/<player>/kernel.py      the kernel
+<root>/.drafts/0123….py                         what was typed into a kernel file and not saved
+<root>/.revisions/ab/abcdef….py                 every text that ever was a kernel, by SHA-256
 """
 
 import hashlib
@@ -49,7 +49,9 @@ def read_kernel(path: Path) -> KernelFile:
             raise UsageError(f"{path} has {size >> 20} MiB", "a kernel is one Python file of at most 4 MiB")
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError:
-        raise UsageError(f"there is no kernel file {path}", f"`pkb-arena new PROBLEM -o {path}` writes a starter") from None
+        raise UsageError(
+            f"there is no kernel file {path}", f"`pkb-arena new PROBLEM -o {path}` writes a starter"
+        ) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
     except UnicodeDecodeError as error:

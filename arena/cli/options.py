@@ -1,0 +1,90 @@
+"""Arguments and options that several commands share, with one meaning."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from arena.setting_choice import Choice
+from problems.specification import PRESETS
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
+)
+
+
+def _parse_sizes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    sizes = {}
+    for value in values:
+        name, equals, number = value.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE, such as M=4096", ctx, param)
+        try:
+            sizes[name.strip()] = int(number)
+        except ValueError:
+            raise click.BadParameter(f"{name}: {number!r} is not a whole number", ctx, param) from None
+    return sizes
+
+
+def _complete_problem(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from arena.cli.session import open_session
+
+    problems = open_session().catalogue.problems
+    names = {name: problem.title for problem in problems for name in (problem.slug, str(problem.id))}
+    return [
+        CompletionItem(name, help=title)
+        for name, title in names.items()
+        if name.startswith(incomplete.lower())
+    ]
+
+
+problem_argument = click.argument("problem", metavar="PROBLEM", shell_complete=_complete_problem)
+kernel_argument = click.argument("kernel", metavar="KERNEL", type=click.Path(path_type=Path))
+
+
+def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--preset --world --device --dtype --size, handed to the command as `choice: Choice`."""
+
+    @click.option(
+        "--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]"
+    )
+    @click.option(
+        "--world", type=click.IntRange(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]"
+    )
+    @click.option(
+        "--device", type=click.Choice(["cpu", "cuda"]), help="Where ranks run. [default: GPUs if any]"
+    )
+    @click.option("--dtype", metavar="T", help="Run dtype, such as float32. [default: the problem's first]")
+    @click.option(
+        "--size",
+        "sizes",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=_parse_sizes,
+        help="Override a size of the preset; repeatable.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        preset: str | None,
+        world: int | None,
+        device: str | None,
+        dtype: str | None,
+        sizes: dict[str, int],
+        **kwargs: Any,
+    ) -> Any:
+        choice = Choice(preset=preset, world=world, device=device, dtype=dtype, sizes=sizes)
+        return command(*args, choice=choice, **kwargs)
+
+    return wrapped
+
+
+rounds_option = click.option(
+    "--rounds",
+    type=click.IntRange(0, 10_000),
+    metavar="N",
+    help="Timing rounds; 0 checks correctness only. [default: as many as fit the time budget]",
+)

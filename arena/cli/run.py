@@ -1,0 +1,57 @@
+"""`pkb-arena run`: judge one kernel once."""
+
+from pathlib import Path
+
+import click
+
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.options import json_option, kernel_argument, problem_argument, rounds_option, setting_options
+from arena.cli.output import print_json, print_report
+from arena.cli.progress import Progress
+from arena.cli.request import make_request
+from arena.cli.session import Session, open_session
+from arena.engine import Engine, RunRequest
+from arena.errors import MachineError, UsageError
+from arena.results import RunReport, report
+from arena.setting_choice import Choice
+from sandbox.events import Cancelled, Refused
+from sandbox.verdict import exit_code
+
+
+@click.command()
+@problem_argument
+@kernel_argument
+@setting_options
+@rounds_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, problem: str, kernel: Path, choice: Choice, rounds: int | None, as_json: bool
+) -> None:
+    """Judge KERNEL, a Python file with solution(...), or the word `baseline`."""
+    session = open_session()
+    request = make_request(session, problem, kernel, choice, rounds)
+    judged = run_interruptibly(_judge(session, request))
+    if as_json:
+        print_json(judged)
+    else:
+        print_report(judged)
+    ctx.exit(exit_code(judged.verdict))
+
+
+async def _judge(session: Session, request: RunRequest) -> RunReport:
+    progress = Progress()
+    async with Engine(session.paths) as engine:
+        engine.subscribe(progress.event)
+        engine.subscribe_notices(progress.notice)
+        try:
+            await engine.start()
+            run_id = await engine.run(request)
+            end = await engine.wait(run_id)
+        finally:
+            progress.clear()
+        if isinstance(end, Refused):
+            raise UsageError(end.message, end.advice)
+        if isinstance(end, Cancelled):
+            raise MachineError(f"the run was cancelled in its phase {end.phase}", "run it again")
+        return report(engine.header(run_id), end.result)

@@ -1,0 +1,61 @@
+"""What every command starts from: the folders, the settings and the catalogue."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arena.cli.diagnostics import complain
+from arena.errors import UsageError
+from arena.paths import Paths, find_paths
+from arena.settings import Settings, load_settings
+from problems.catalogue import Catalogue, UnknownProblem, load_catalogue
+from problems.specification import Problem
+
+if TYPE_CHECKING:
+    from arena.store import Standing
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call of the command line."""
+
+    paths: Paths
+    settings: Settings
+    catalogue: Catalogue
+
+    def problem(self, name: str) -> Problem:
+        """
+        Raises:
+            UsageError: no problem of that name.
+        """
+        try:
+            return self.catalogue.find(name)
+        except UnknownProblem as error:
+            message, _, near = str(error).partition(": ")
+            raise UsageError(message, near or "`pkb-arena list` shows all problems") from None
+
+    def standings(self) -> "dict[int, Standing]":
+        """How the player stands; empty before the first run. Creates nothing."""
+        if not self.paths.database.exists():
+            return {}
+        from arena.store import Store  # sqlite3 is not free, and the first `list` has no use for it
+
+        store = Store(self.paths.database, self.paths.runs)
+        try:
+            return store.standings()
+        finally:
+            store.close()
+
+
+def open_session(warn: bool = False) -> Session:
+    """Reads the settings and the catalogue; with `warn`, problem folders that could not be read are named.
+
+    Raises:
+        SettingsError: the settings file is not one.
+    """
+    paths = find_paths()
+    settings = load_settings(paths)
+    catalogue = load_catalogue(settings.problem_folders)
+    if warn:
+        for broken in catalogue.broken:
+            complain(f"a problem was left out: {broken}")
+    return Session(paths, settings, catalogue)

@@ -1,0 +1,60 @@
+"""`pkb-arena show`: what a player reads before writing a kernel."""
+
+from typing import Any
+
+import click
+
+from arena.cli.options import json_option, problem_argument
+from arena.cli.output import print_json, print_line
+from arena.cli.session import open_session
+from arena.templates import signature
+from problems.specification import Problem
+
+
+@click.command()
+@problem_argument
+@json_option
+def command(problem: str, as_json: bool) -> None:
+    """Show a problem's card, its sizes, the signature of solution() and the baseline's source."""
+    session = open_session()
+    found = session.problem(problem)
+    if as_json:
+        print_json(_object(found))
+        return
+    print_line(f"{found.id} · {found.title}")
+    print_line(f"{found.stem} · {found.category} · class {found.class_} · {', '.join(found.collectives)}")
+    reason = f" ({found.worlds_reason})" if found.worlds_reason else ""
+    print_line(f"worlds {', '.join(map(str, found.worlds))}{reason} · dtypes {', '.join(found.dtypes)}")
+    for name, sizes in found.presets.items():
+        print_line(f"{name:<10}  {'  '.join(f'{key}={value}' for key, value in sizes.items())}")
+    print_line()
+    print_line(signature(found))
+    print_line()
+    print_line(found.card.strip())
+    print_line()
+    print_line("baseline.py")
+    print_line()
+    print_line(found.baseline_source.rstrip())
+
+
+def _object(problem: Problem) -> dict[str, Any]:
+    return {
+        "id": problem.id,
+        "slug": problem.slug,
+        "stem": problem.stem,
+        "title": problem.title,
+        "category": problem.category,
+        "class": problem.class_,
+        "domain": problem.domain,
+        "origin": problem.origin,
+        "collectives": problem.collectives,
+        "worlds": problem.worlds,
+        "worlds_reason": problem.worlds_reason,
+        "dtypes": problem.dtypes,
+        "presets": problem.presets,
+        "signature": signature(problem),
+        "card": problem.card,
+        "baseline": problem.baseline_source,
+        "house": problem.house_source,
+        "folder": str(problem.folder),
+    }
