@@ -39,8 +39,9 @@ Output = tuple[str, list[tuple[str, torch.Tensor]]]
 class Judge:
     """Compares outputs on all ranks alike (collective)."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, dtype: torch.dtype) -> None:
         self.problem = problem
+        self.dtype = str(dtype).removeprefix("torch.")
 
     def own_errors(self, baseline: Output, oracle: Output) -> list[OwnError]:
         """The baseline's error per output, the largest over the ranks; ranks may have different outputs."""
@@ -59,7 +60,7 @@ class Judge:
         """The limits of one output."""
         check = self.problem.check
         exact = "*" in check.exact or name in check.exact
-        return limits(tensor.dtype, own, check.rms_floor, check.max_floor, exact)
+        return limits(tensor.dtype, own, *check.floor(self.dtype), exact)
 
     def verdict(self, got: Output | None, baseline: Output, oracle: Output, own: list[OwnError]) -> tuple[str, str]:
         """(verdict, note), the worst over the ranks."""
@@ -164,15 +165,29 @@ class _NoCommunication:
                     copy(target, args[1][i] if isinstance(args[1], list) else args[1])
             elif name == "reduce_scatter" and len(args) > 1:
                 copy(args[0], args[1][0])
+            elif name in {"recv", "irecv"}:
+                args[0].zero_()
+            elif name == "broadcast" and _given(args, kwargs, "src") not in (None, dist.get_rank()):
+                args[0].zero_()
+            elif name == "gather":
+                for i, target in enumerate(_given(args, kwargs, "gather_list") or []):
+                    copy(target, args[0] if i == dist.get_rank() else torch.zeros_like(target))
+            elif name == "scatter":
+                parts = _given(args, kwargs, "scatter_list")
+                copy(args[0], parts[dist.get_rank()] if parts else torch.zeros_like(args[0]))
             return [Done()] if name == "batch_isend_irecv" else Done()
 
         return local
 
 
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
+    return kwargs.get(name, args[1] if len(args) > 1 else None)
+
+
 def examine(code: ProblemCode, setting: Setting) -> dict[str, Any]:
     """One row of the admission table, on every rank (rank 0's is kept)."""
     problem = code.problem
-    judge = Judge(problem)
+    judge = Judge(problem, setting.dtype)
     row: dict[str, Any] = {}
 
     def judged(outputs: Any) -> Output:

@@ -114,7 +114,7 @@ def compare(
             # -0.0 and 0.0 are the same number; NaN must be NaN.
             wrong &= ~((got == baseline) | ((got != got) & (baseline != baseline)))
             error = errors(got, oracle)
-            if bool((~torch.isfinite(_real(got)) & torch.isfinite(_real(baseline))).any()):
+            if bool((~torch.isfinite(wide(got)) & torch.isfinite(wide(baseline))).any()):
                 verdict = Verdict.NONFINITE
         if bool(wrong.any()) and verdict is Verdict.PASS:
             verdict = Verdict.WRONG_RESULT
@@ -161,10 +161,6 @@ def compare(
         where=_map(wrong) if count else [],
     )
     return figures, verdict
-
-
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _nonfinite_differs(y: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
