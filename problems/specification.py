@@ -72,6 +72,8 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Relative RMS error that is always accepted (a card's own bound), beside the limits derived from the baseline."""
     max_floor: float = 0.0
     """The same for the largest elementwise error, relative to |y*| + rms(y*)."""
+    floors: dict[str, tuple[float, float]] = {}
+    """(rms_floor, max_floor) of single run dtypes, where one pair cannot serve all of them."""
     exact: list[str] = []
     """Outputs that must match bit for bit even though they are floating-point ("0", "1.depth"...); ["*"] = all."""
     may_alias: bool = False
@@ -80,6 +82,10 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Cheats of the admission test that cannot be told apart here, with the reason: "silent", or "input@1" for W = 1."""
     notes: str = ""
     """What else the judge cannot catch here, and why."""
+
+    def floor(self, dtype: str) -> tuple[float, float]:
+        """(rms_floor, max_floor) for a run in this dtype."""
+        return self.floors.get(dtype, (self.rms_floor, self.max_floor))
 
 
 class ProblemFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -263,6 +269,8 @@ def _check(path: Path, file: ProblemFile) -> None:
         fail(f"unknown dtype {unknown[0]!r}")
     if not file.dtypes or not file.worlds:
         fail("dtypes and worlds must not be empty")
+    if unknown := [dtype for dtype in file.check.floors if dtype not in file.dtypes]:
+        fail(f"check.floors has {unknown[0]!r}, which is not one of the problem's dtypes")
     if file.check.oracle not in {"float64", "custom", "baseline"}:
         fail(f"check.oracle {file.check.oracle!r} is not float64, custom or baseline")
     problem = Problem(path.parent, file)

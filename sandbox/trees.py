@@ -23,7 +23,7 @@ def flatten(value: Any) -> tuple[str, list[tuple[str, torch.Tensor]]]:
     def walk(node: Any, path: str) -> str:
         kind = type(node)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
-            leaves.append((path or "out", node.detach()))
+            leaves.append((path or "out", torch.Tensor.detach(node)))
             return "T"
         if node is None:
             return "None"
@@ -36,6 +36,8 @@ def flatten(value: Any) -> tuple[str, list[tuple[str, torch.Tensor]]]:
         if kind is float:
             leaves.append((path or "out", torch.tensor(node, dtype=torch.float64)))
             return "float"
+        if kind is torch.Size:  # a tuple of ints, and equal to one
+            node, kind = tuple(node), tuple
         if kind is tuple or kind is list:
             inner = ",".join(walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node))
             return f"({inner})" if kind is tuple else f"[{inner}]"
@@ -49,3 +51,35 @@ def flatten(value: Any) -> tuple[str, list[tuple[str, torch.Tensor]]]:
 
     structure = walk(value, "")
     return structure, leaves
+
+
+def unflatten(structure: str, tensors: list[torch.Tensor]) -> Any:
+    """The containers that a structure text describes, filled with these tensors (numbers stay 0-dim tensors)."""
+    remaining = iter(tensors)
+    position = 0
+
+    def node() -> Any:
+        nonlocal position
+        for word in ("T", "None", "bool", "int", "float"):
+            if structure.startswith(word, position):
+                position += len(word)
+                return None if word == "None" else next(remaining)
+        opening = structure[position]
+        closing = {"(": ")", "[": "]", "{": "}"}[opening]
+        position += 1
+        items: list[Any] = []
+        keys: list[str] = []
+        while structure[position] != closing:
+            if structure[position] == ",":
+                position += 1
+            if opening == "{":
+                end = structure.index(":", position)
+                keys.append(structure[position:end])
+                position = end + 1
+            items.append(node())
+        position += 1
+        if opening == "{":
+            return dict(zip(keys, items, strict=True))
+        return tuple(items) if opening == "(" else items
+
+    return node()
