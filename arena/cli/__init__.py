@@ -50,6 +50,8 @@ class LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
+        from arena.machine import installed_version
+
         click.echo(f"{PROGRAM} {installed_version(PROGRAM) or '(not installed)'}")
         ctx.exit()
 

@@ -1,0 +1,47 @@
+# `make arena` opens the app, `make test` runs every check. Both build the environment in .venv first if needed.
+# Needs python3 (3.11 or newer, with venv), make and gcc.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/ready
+
+.PHONY: arena test quick lint test-gpu environment clean
+
+arena: environment
+	@$(BIN)/pkb-arena
+
+test: lint
+	$(BIN)/pytest
+
+quick: lint
+	$(BIN)/pytest -m "not slow and not gpu"
+
+test-gpu: environment
+	$(BIN)/pytest -m gpu tests/gpu
+
+lint: environment
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+environment: $(READY)
+
+# Where nvidia-smi answers and python3 has a torch of its own, that torch is kept: it fits the machine's driver.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "pkb-arena needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@command -v gcc >/dev/null || echo "note: no gcc; C++ kernels on CPU ranks need one" >&2
+	@if nvidia-smi >/dev/null 2>&1 && $(PYTHON) -c 'import torch' 2>/dev/null; then \
+	  echo "GPUs found: keeping this machine's torch"; \
+	  $(PYTHON) -m venv --system-site-packages .venv || exit 1; \
+	  grep -v '^torch==' requirements.lock > .venv/requirements.txt; \
+	else \
+	  $(PYTHON) -m venv .venv || { echo "python3 -m venv failed; on Debian: apt install python3-venv" >&2; exit 1; }; \
+	  cp requirements.lock .venv/requirements.txt; \
+	fi
+	$(BIN)/pip install --quiet --disable-pip-version-check -r .venv/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
