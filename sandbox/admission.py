@@ -132,7 +132,7 @@ class _NoCommunication:
 
     NAMES = (
         "all_reduce all_gather all_gather_into_tensor reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single "
-        "broadcast reduce scatter gather send recv isend irecv batch_isend_irecv all_gather_object broadcast_object_list barrier"
+        "broadcast reduce scatter gather send recv isend irecv P2POp batch_isend_irecv all_gather_object broadcast_object_list barrier"
     ).split()
 
     def __enter__(self) -> None:
@@ -158,6 +158,10 @@ class _NoCommunication:
                     target.zero_()
                     target.view(-1)[:count].copy_(source.reshape(-1)[:count].to(target.dtype))
 
+            if name == "P2POp":
+                return args[:2]
+            if name == "batch_isend_irecv":
+                return [operation(tensor) for operation, tensor in args[0]]
             if name in {"all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor"} and len(args) > 1:
                 copy(args[0], args[1])
             elif name in {"all_gather", "all_to_all"} and len(args) > 1:
@@ -175,7 +179,7 @@ class _NoCommunication:
             elif name == "scatter":
                 parts = _given(args, kwargs, "scatter_list")
                 copy(args[0], parts[dist.get_rank()] if parts else torch.zeros_like(args[0]))
-            return [Done()] if name == "batch_isend_irecv" else Done()
+            return Done()
 
         return local
 
