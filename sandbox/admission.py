@@ -109,6 +109,8 @@ def _one_wrong(output: Output) -> Output:
 
 
 def _fp8(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype.is_complex:
+        return torch.view_as_complex(_fp8(torch.view_as_real(tensor)))
     if not tensor.dtype.is_floating_point:
         return tensor
     scale = tensor.float().abs().amax().clamp(min=1e-30) / 448 if tensor.numel() else 1.0

@@ -29,8 +29,8 @@ class Kind(IntEnum):
     DRAW = 7
     REVEAL = 8
     JUDGE = 9
-    POISON = 10
-    PEAKS = 11
+    INTACT = 10
+    PROBE = 11
 
     READY = 64
     OPENED = 65

@@ -30,13 +30,14 @@ def converter(parameter: Parameter, index: int, function: Function, device: str)
 def _pointer(where: str, parameter: Parameter, device: str) -> Converter:
     wanted = parameter.dtype
     dtype: torch.dtype | None = getattr(torch, wanted) if wanted else None
+    on_cpu = device == "cpu"
 
     def convert(value: Any) -> int:
         if isinstance(value, torch.Tensor):
             if dtype is not None and value.dtype is not dtype:
                 got = str(value.dtype).removeprefix("torch.")
                 raise ArgumentError(f"{where} is `{parameter.type}` and takes a {wanted} tensor, got {got}")
-            if value.device.type != device:
+            if not (value.is_cpu if on_cpu else value.is_cuda):
                 raise ArgumentError(f"{where} takes a tensor on {device}, got one on {value.device}")
             if not value.is_contiguous():
                 raise ArgumentError(
@@ -46,7 +47,9 @@ def _pointer(where: str, parameter: Parameter, device: str) -> Converter:
             return value.data_ptr()
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise ArgumentError(f"{where} is `{parameter.type}` and takes a tensor or an address, got {type(value).__name__}")
+        raise ArgumentError(
+            f"{where} is `{parameter.type}` and takes a tensor or an address, got {type(value).__name__}"
+        )
 
     return convert
 
@@ -56,7 +59,9 @@ def _pointer_list(where: str, parameter: Parameter, device: str) -> Converter:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            raise ArgumentError(f"{where} is `{parameter.type}` and takes a list of tensors, got {type(value).__name__}")
+            raise ArgumentError(
+                f"{where} is `{parameter.type}` and takes a list of tensors, got {type(value).__name__}"
+            )
         # ctypes passes an array for a void*; it lives until the call returns.
         return (ctypes.c_void_p * len(value))(*map(one, value))
 

@@ -1,10 +1,10 @@
 """Build an artefact once per world and keep it by content hash.
 
-The first rank that asks holds a file lock while it builds; the others wait at the lock and load the same file. A lock dies with its
-holder, so a crashed rank blocks nobody.
+The first rank that asks holds a file lock while it builds; the others wait at the lock and load the same
+file. A lock dies with its holder, so a crashed rank blocks nobody.
 
-Environment: PKB_KERNEL_CACHE is the cache directory. Where it cannot be written (a harness mounts it read-only, so that no kernel can
-plant an artefact for a later one) new artefacts go to $TMPDIR/pkb-kernels.
+Environment: PKB_KERNEL_CACHE is the cache directory. Where it cannot be written (a harness mounts it
+read-only, so that no kernel can plant an artefact for a later one) new artefacts go to $TMPDIR/pkb-kernels.
 """
 
 import fcntl
@@ -54,15 +54,17 @@ def _writable_dir() -> Path:
     fallback = Path(tempfile.gettempdir()) / f"pkb-kernels-{os.getuid()}"
     fallback.mkdir(mode=0o700, exist_ok=True)
     if fallback.stat().st_uid != os.getuid():
-        raise CompileError(f"{fallback} belongs to another user; set PKB_KERNEL_CACHE to a directory of your own")
+        raise CompileError(
+            f"{fallback} belongs to another user; set PKB_KERNEL_CACHE to a directory of your own"
+        )
     return fallback
 
 
 def once(name: str, make: Callable[[Path], None], *, shown: bool = True) -> Path:
     """The artefact `name`, built by `make(path)` if no cache has it yet.
 
-    make writes the artefact at the path it is given and raises CompileError when it cannot; every rank that waited for that build
-    raises the same error. shown: whether the harness's compile hooks are told.
+    make writes the artefact at the path it is given and raises CompileError when it cannot; every rank that
+    waited for that build raises the same error. shown: whether the harness's compile hooks are told.
     """
     cached = cache_dir() / name
     if cached.exists():
@@ -77,7 +79,8 @@ def once(name: str, make: Callable[[Path], None], *, shown: bool = True) -> Path
         _lock(lock.fileno(), name)
         if artefact.exists():
             return artefact
-        # A failure recorded while this rank waited is this build's; an older one is stale and the build is tried again.
+        # A failure recorded while this rank waited is this build's; an older one is stale and the build is
+        # tried again.
         if failure.exists() and failure.stat().st_mtime_ns >= asked:
             raise CompileError(*json.loads(failure.read_text()))
         _make(artefact, failure, make)
@@ -104,5 +107,7 @@ def _lock(fd: int, name: str) -> None:
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise CompileError(f"another rank is still compiling {name} after {TIMEOUT_S:.0f} s") from None
+                raise CompileError(
+                    f"another rank is still compiling {name} after {TIMEOUT_S:.0f} s"
+                ) from None
             time.sleep(0.002)

@@ -1,7 +1,7 @@
 """Hooks by which the harness sees that a kernel is being compiled.
 
-The harness assigns both names before it loads a kernel. They are called on every rank that finds nothing in the cache,
-around the compilation or the wait for the rank that compiles.
+The harness assigns both names before it loads a kernel. They are called on every rank that finds nothing in
+the cache, around the compilation or the wait for the rank that compiles.
 """
 
 from collections.abc import Callable, Iterator

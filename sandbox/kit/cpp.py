@@ -10,9 +10,10 @@
     """)
     lib.scale(symm.px, x, y, x.numel(), 0.5, symm.next_epoch())
 
-Every `extern "C"` function becomes callable. The header px_cpu.h is included already (Px, barriers, signals, bf16). Tensors are passed
-for pointers and checked against the pointer's type; an int (an address) is taken for any pointer. C++ exceptions become Python errors,
-a barrier that times out becomes BarrierTimeout. The GIL is released during a call.
+Every `extern "C"` function becomes callable. The header px_cpu.h is included already (Px, barriers, signals,
+bf16). Tensors are passed for pointers and checked against the pointer's type; an int (an address) is taken
+for any pointer. C++ exceptions become Python errors, a barrier that times out becomes BarrierTimeout. The GIL
+is released during a call.
 '''
 
 import ctypes
@@ -36,7 +37,10 @@ struct PxFailure { u32 kind, missing, slot, value; char text[240]; };
     try { call; return 0; } \\
     catch (const PxTimeout& e) { *failure = PxFailure{1, e.missing, e.slot, e.value, {0}}; } \\
     catch (const PxBadSlot& e) { *failure = PxFailure{2, 0, e.slot, 0, {0}}; } \\
-    catch (const std::exception& e) { *failure = PxFailure{3, 0, 0, 0, {0}}; strncpy(failure->text, e.what(), 239); } \\
+    catch (const std::exception& e) { \\
+        *failure = PxFailure{3, 0, 0, 0, {0}}; \\
+        strncpy(failure->text, e.what(), 239); \\
+    } \\
     catch (...) { *failure = PxFailure{3, 0, 0, 0, "an exception that is no std::exception"}; } \\
     return 1;
 """
@@ -58,24 +62,26 @@ class Module:
     def __init__(self, functions: dict[str, Callable[..., Any]], path: Path) -> None:
         self.functions = functions
         self.path = path
+        self.__dict__.update(functions)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        try:
-            return self.functions[name]
-        except KeyError:
-            known = ", ".join(self.functions) or "none"
-            raise AttributeError(f'no extern "C" function {name} in this source; it has: {known}') from None
+        raise AttributeError(
+            f'no extern "C" function {name} in this source; it has: {", ".join(self.functions)}'
+        )
 
 
 def compile(source: str, flags: Sequence[str] = ()) -> Module:
     """Compile C++ once per world and load it on this rank.
 
-    source: C++ text with at least one `extern "C"` function definition. flags: added to gcc's (for example "-fopenmp").
-    Raises CompileError with `line` in the calling Python file; without a compiler it says what to install.
+    source: C++ text with at least one `extern "C"` function definition. flags: added to gcc's (for example
+    "-fopenmp"). Raises CompileError with `line` in the calling Python file; without a compiler it says what
+    to install.
     """
     functions = exported(source)
     if not functions:
-        raise CompileError('nothing to call: define at least one function as `extern "C" void name(...) { ... }`')
+        raise CompileError(
+            'nothing to call: define at least one function as `extern "C" void name(...) { ... }`'
+        )
     located, path = source_lines.with_line_directives(source, sys._getframe(1))
     whole = _HEADER + located + _GUARD + "".join(map(_wrapper, functions.values()))
     header = (gcc.INCLUDE / "px_cpu.h").read_text()
@@ -111,16 +117,19 @@ def _wrapper(function: Function) -> str:
     listed, passed = [], []
     for index, parameter in enumerate(function.parameters):
         listed.append(f"{_carrier(parameter)[0]} a{index}")
-        passed.append(f"*a{index}" if parameter.is_px and not parameter.pointers else f"({parameter.type})a{index}")
+        passed.append(
+            f"*a{index}" if parameter.is_px and not parameter.pointers else f"({parameter.type})a{index}"
+        )
     call = f"{function.name}({', '.join(passed)})"
     if function.returns != "void":
         if function.returns not in SCALARS:
-            raise CompileError(f"{function.name} returns {function.returns}; return void or an arithmetic type")
+            raise CompileError(
+                f"{function.name} returns {function.returns}; return void or an arithmetic type"
+            )
         listed.append(f"{function.returns}* result")
         call = f"*result = {call}"
     listed.append("PxFailure* failure")
     return f'extern "C" int px_call_{function.name}({", ".join(listed)}) {{ PX_GUARDED(failure, {call}) }}\n'
-
 
 
 def _result_type(returns: str) -> Any:
@@ -134,7 +143,9 @@ def _result_type(returns: str) -> Any:
 
 def _bind(library: ctypes.CDLL, function: Function) -> Callable[..., Any]:
     entry = library[f"px_call_{function.name}"]
-    converters: tuple[Converter, ...] = tuple(converter(p, i, function, "cpu") for i, p in enumerate(function.parameters))
+    converters: tuple[Converter, ...] = tuple(
+        converter(p, i, function, "cpu") for i, p in enumerate(function.parameters)
+    )
     count = len(converters)
     result_type = None if function.returns == "void" else _result_type(function.returns)
     entry.restype = ctypes.c_int
@@ -149,7 +160,7 @@ def _bind(library: ctypes.CDLL, function: Function) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         if len(arguments) != count:
             raise ArgumentError(f"{function.name} takes {count} arguments, got {len(arguments)}: {function}")
-        ready = [convert(value) for convert, value in zip(converters, arguments, strict=True)]
+        ready = [convert(value) for convert, value in zip(converters, arguments)]  # noqa: B905 - counted above
         if result_type is None:
             if entry(*ready, failure_at):
                 raise _error(function, failure, arguments)
@@ -169,7 +180,8 @@ def _error(function: Function, failure: _Failure, arguments: Sequence[Any]) -> E
         ranks = next((a.ranks for a in arguments if isinstance(a, Px)), tuple(range(8)))
         missing = [rank for index, rank in enumerate(ranks) if failure.missing >> index & 1]
         return BarrierTimeout(
-            f"{function.name} waited in vain for {ranks_text(missing)} (slot {failure.slot}, value {failure.value}): "
+            f"{function.name} waited in vain for {ranks_text(missing)} "
+            f"(slot {failure.slot}, value {failure.value}): "
             "do all ranks call it, with the same slots and epochs?",
             missing,
         )

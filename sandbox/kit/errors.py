@@ -10,7 +10,8 @@ class KitError(RuntimeError):
 class CompileError(KitError):
     """A kernel's C++ or CUDA source did not compile, or no compiler is there.
 
-    message: one line. line: 1-based line in the user's own kernel file, None when unknown. text: the compiler's output.
+    message: one line. line: 1-based line in the user's own kernel file, None when unknown. text: the
+    compiler's output.
     """
 
     def __init__(self, message: str, line: int | None = None, text: str = "") -> None:
@@ -35,7 +36,7 @@ class SymmetricMemoryError(KitError):
     """The symmetric heap could not be set up, is full, or was used differently by different ranks."""
 
 
-class BarrierTimeout(KitError):
+class BarrierTimeout(KitError):  # noqa: N818
     """Peers did not arrive in time. `missing` holds their global ranks."""
 
     def __init__(self, message: str, missing: Sequence[int]) -> None:

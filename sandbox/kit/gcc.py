@@ -1,23 +1,32 @@
-"""Run gcc on a text of C++: found, timed, killed with its children when it hangs, errors with the user's own lines."""
+"""Run gcc on a text of C++: found, timed, killed with its children when it hangs, errors with the user's own
+lines."""
 
 import functools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
 
-import psutil
-
 from sandbox.kit.build import TIMEOUT_S
 from sandbox.kit.errors import CompileError
 
-FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno", "-fmax-errors=5", "-fdiagnostics-color=never")
+FLAGS = (
+    "-O3",
+    "-march=native",
+    "-std=c++17",
+    "-shared",
+    "-fPIC",
+    "-fno-math-errno",
+    "-fmax-errors=5",
+    "-fdiagnostics-color=never",
+)
 INCLUDE = Path(__file__).parent / "include"
 _NO_COMPILER = (
-    "no C++ compiler (g++) on this machine: install one (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++), "
-    "or write the kernel with torch and symm alone"
+    "no C++ compiler (g++) on this machine: install one (Debian, Ubuntu: apt install g++; "
+    "Fedora: dnf install gcc-c++), or write the kernel with torch and symm alone"
 )
 
 
@@ -34,20 +43,24 @@ def compiler() -> str | None:
 
 @functools.cache
 def fingerprint() -> str:
-    """What besides source and flags decides the machine code: the compiler file and the processor's features."""
+    """What besides source and flags decides the machine code: the compiler file and the processor's
+    features."""
     path = compiler()
     if path is None:
         raise CompileError(_NO_COMPILER)
     status = os.stat(os.path.realpath(path))
     try:
-        features = re.findall(r"^(?:flags|Features|model name)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[:2]
+        features = re.findall(
+            r"^(?:flags|Features|model name)\s*:.*$", Path("/proc/cpuinfo").read_text(), re.MULTILINE
+        )[:2]
     except OSError:
         features = []
     return f"{path} {status.st_size} {status.st_mtime_ns} {features}"
 
 
 def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
-    """Compile C++ into a shared object. Raises CompileError (line = the first error's line in a file that is not the kit's)."""
+    """Compile C++ into a shared object. Raises CompileError (line = the first error's line in a file that is
+    not the kit's)."""
     path = compiler()
     if path is None:
         raise CompileError(_NO_COMPILER)
@@ -62,14 +75,13 @@ def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
             env=environment,
             text=True,
             errors="replace",
+            process_group=0,
         ) as process:
             try:
                 _, text = process.communicate(source, timeout=TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 # gcc's driver leaves its compiler running when it is killed alone.
-                for child in psutil.Process(process.pid).children(recursive=True):
-                    child.kill()
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 raise CompileError(f"gcc was still compiling after {TIMEOUT_S:.0f} s") from None
     if process.returncode != 0:
@@ -79,7 +91,10 @@ def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
 
 def first_error(text: str) -> tuple[str, int | None]:
     """The first error of gcc's or nvcc's or NVRTC's output as one line, and its line number."""
-    for pattern in (r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$", r"^(.+?)\((\d+)\): (?:catastrophic )?error:? (.*)$"):
+    for pattern in (
+        r"^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$",
+        r"^(.+?)\((\d+)\): (?:catastrophic )?error:? (.*)$",
+    ):
         match = re.search(pattern, text, re.MULTILINE)
         if match:
             return f"{os.path.basename(match[1])}:{match[2]}: {match[3]}", int(match[2])

@@ -1,4 +1,5 @@
-"""A rank's heap of symmetric memory, seen from one process: everybody's bytes as tensors, and who owns which part of it."""
+"""A rank's heap of symmetric memory, seen from one process: everybody's bytes as tensors, and who owns which
+part of it."""
 
 import bisect
 import os
@@ -21,7 +22,9 @@ def heap_bytes() -> int:
     if named is None:
         return DEFAULT_BYTES
     if not named.isdecimal() or int(named) < _MARGIN:
-        raise SymmetricMemoryError(f"PKB_SYMM_BYTES must be a whole number of bytes, at least {_MARGIN}; it is {named!r}")
+        raise SymmetricMemoryError(
+            f"PKB_SYMM_BYTES must be a whole number of bytes, at least {_MARGIN}; it is {named!r}"
+        )
     return -(-int(named) // _MARGIN) * _MARGIN
 
 
@@ -37,7 +40,8 @@ class Allocation:
 class Heap:
     """The heaps of all ranks.
 
-    parts: one uint8 tensor per rank, that rank's heap as this process maps it. pads: the address of each rank's signal pads.
+    parts: one uint8 tensor per rank, that rank's heap as this process maps it. pads: the address of each
+    rank's signal pads.
     """
 
     def __init__(self, rank: int, parts: Sequence[torch.Tensor], pads: Sequence[int]) -> None:
@@ -51,10 +55,12 @@ class Heap:
         self._offsets: list[int] = []
 
     def take(self, offset: int, nbytes: int, mask: int, what: str) -> torch.Tensor:
-        """This rank's bytes at an offset that the team agreed on. Raises SymmetricMemoryError when the heap is full."""
+        """This rank's bytes at an offset that the team agreed on. Raises SymmetricMemoryError when the heap
+        is full."""
         if offset + nbytes > self.bytes:
             raise SymmetricMemoryError(
-                f"the symmetric heap is full: {what} needs {nbytes} bytes, {max(self.bytes - offset, 0)} of {self.bytes} are left; "
+                f"the symmetric heap is full: {what} needs {nbytes} bytes, "
+                f"{max(self.bytes - offset, 0)} of {self.bytes} are left; "
                 "reuse buffers by tag, or set PKB_SYMM_BYTES"
             )
         self.used = -(-(offset + nbytes) // ALIGN) * ALIGN
@@ -68,12 +74,15 @@ class Heap:
         index = bisect.bisect_right(self._offsets, offset) - 1
         if index < 0 or not 0 <= offset < self.bytes or offset >= self._end(index):
             raise SymmetricMemoryError(
-                f"this tensor (shape {tuple(tensor.shape)}) is not symmetric memory: make it with symm.empty or symm.out, "
+                f"this tensor (shape {tuple(tensor.shape)}) is not symmetric memory: "
+                "make it with symm.empty or symm.out, "
                 "or copy it there with symm.stage"
             )
         owner = self._allocations[index].mask
         if owner & mask != mask:
-            raise SymmetricMemoryError("this buffer belongs to a smaller team: its other ranks have no such buffer")
+            raise SymmetricMemoryError(
+                "this buffer belongs to a smaller team: its other ranks have no such buffer"
+            )
         return offset
 
     def _end(self, index: int) -> int:

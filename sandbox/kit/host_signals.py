@@ -1,4 +1,5 @@
-"""Signals and barriers between processes through words in shared memory: in C where a compiler is, in Python elsewhere."""
+"""Signals and barriers between processes through words in shared memory: in C where a compiler is, in Python
+elsewhere."""
 
 import ctypes
 import functools
@@ -12,9 +13,9 @@ from sandbox.kit.errors import CompileError
 from sandbox.kit.layout import MAX_WORLD, Px, is_before
 
 _SOURCE = """#include "px_cpu.h"
-extern "C" unsigned px_host_barrier(const Px* px, u32 slot, u32 epoch, u32 ms) { return px_try_barrier(*px, slot, epoch, ms); }
-extern "C" void px_host_signal(const Px* px, int peer, u32 slot, u32 value) { px_send(*px, peer, slot, value); }
-extern "C" bool px_host_wait(const Px* px, int peer, u32 slot, u32 value, u32 ms) {
+extern "C" unsigned px_host_barrier(const Px* px, u32 slot, u32 epoch, u32 ms) { return px_try_barrier(*px,
+slot, epoch, ms); } extern "C" void px_host_signal(const Px* px, int peer, u32 slot, u32 value) { px_send(*px,
+peer, slot, value); } extern "C" bool px_host_wait(const Px* px, int peer, u32 slot, u32 value, u32 ms) {
     return px_reached(px_word(px->sig[px->rank], slot, peer), value, ms);
 }
 """
@@ -35,7 +36,8 @@ class HostSignals(Protocol):
 
 @functools.cache
 def host_signals() -> HostSignals:
-    """The fastest implementation that this machine has. Compiles a small library the first time on a machine."""
+    """The fastest implementation that this machine has. Compiles a small library the first time on a
+    machine."""
     try:
         return _Compiled(_library())
     except (CompileError, OSError):

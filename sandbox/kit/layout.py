@@ -1,7 +1,8 @@
-"""How a rank's part of the symmetric memory is laid out: signal pads, mail, then the heap. The C headers repeat it.
+"""How a rank's part of the symmetric memory is laid out: signal pads, mail, then the heap. The C headers
+repeat it.
 
-A team is a set of ranks of a world of at most 8, so its members' bit mask names it: every team has a pad and a mail box at a
-place that all ranks know without talking to each other.
+A team is a set of ranks of a world of at most 8, so its members' bit mask names it: every team has a pad and
+a mail box at a place that all ranks know without talking to each other.
 """
 
 import ctypes
@@ -23,7 +24,8 @@ EPOCH_MASK = 0xFFFF_FFFF
 
 
 class Px(ctypes.Structure):
-    """The struct `Px` of the C headers: heap and signal pad addresses of every member, as this process maps them."""
+    """The struct `Px` of the C headers: heap and signal pad addresses of every member, as this process maps
+    them."""
 
     _fields_ = (
         ("buf", ctypes.c_uint64 * MAX_WORLD),
@@ -56,5 +58,6 @@ def team_mask(ranks: Sequence[int]) -> int:
 
 
 def is_before(value: int, target: int) -> bool:
-    """Whether epoch `value` lies before `target`, as a signed 32-bit difference (epochs wrap, and are never reset)."""
+    """Whether epoch `value` lies before `target`, as a signed 32-bit difference (epochs wrap, and are never
+    reset)."""
     return ((value - target) & EPOCH_MASK) >= 0x8000_0000

@@ -1,7 +1,7 @@
 """One shared memory segment per world: an anonymous memory file that rank 0 makes and hands to the others.
 
-A memory file has no name, so a crash leaves nothing behind, and it is not held to the size of /dev/shm (64 MiB in many containers). It
-is sparse: pages that nobody touches cost nothing.
+A memory file has no name, so a crash leaves nothing behind, and it is not held to the size of /dev/shm (64
+MiB in many containers). It is sparse: pages that nobody touches cost nothing.
 """
 
 import ctypes
@@ -37,8 +37,8 @@ class Segment:
 def connect(rank: int, world: int, store: Any, part_bytes: int, timeout_s: float) -> Segment:
     """Make (rank 0) or receive the world's segment and map it. Collective.
 
-    store: a torch.distributed store that all ranks share. Raises BarrierTimeout naming the ranks that do not come, and
-    SymmetricMemoryError on every rank when the memory cannot be had.
+    store: a torch.distributed store that all ranks share. Raises BarrierTimeout naming the ranks that do not
+    come, and SymmetricMemoryError on every rank when the memory cannot be had.
     """
     fd = _make(world, store, part_bytes, timeout_s) if rank == 0 else _receive(rank, store, timeout_s)
     try:
@@ -106,7 +106,9 @@ def _receive(rank: int, store: Any, timeout_s: float) -> int:
 
 def _nobody(missing: list[int], timeout_s: float) -> BarrierTimeout:
     return BarrierTimeout(
-        f"{ranks_text(missing)} did not reach its first symm call within {timeout_s:g} s; the first one is collective", missing
+        f"{ranks_text(missing)} did not reach its first symm call within {timeout_s:g} s; "
+        "the first one is collective",
+        missing,
     )
 
 

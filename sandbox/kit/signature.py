@@ -1,7 +1,7 @@
 """Read the parameters of C++ functions out of a source text, without a compiler.
 
-Enough of C++ for the functions that a kernel file exports: `extern "C"` functions and `extern "C" __global__` kernels whose parameters
-are pointers, arithmetic types and the struct Px.
+Enough of C++ for the functions that a kernel file exports: `extern "C"` functions and `extern "C" __global__`
+kernels whose parameters are pointers, arithmetic types and the struct Px.
 """
 
 import re
@@ -25,7 +25,17 @@ def _int(size: int, signed: bool) -> Scalar:
     return Scalar("int", size, -(1 << bits - 1) if signed else 0, (1 << bits - signed) - 1)
 
 
-_SIGNED = {"char": 1, "signed char": 1, "short": 2, "int": 4, "long": 8, "long long": 8, "ptrdiff_t": 8, "ssize_t": 8, "intptr_t": 8}
+_SIGNED = {
+    "char": 1,
+    "signed char": 1,
+    "short": 2,
+    "int": 4,
+    "long": 8,
+    "long long": 8,
+    "ptrdiff_t": 8,
+    "ssize_t": 8,
+    "intptr_t": 8,
+}
 _UNSIGNED = {"unsigned char": 1, "unsigned short": 2, "unsigned": 4, "unsigned int": 4, "unsigned long": 8}
 _UNSIGNED |= {"unsigned long long": 8, "size_t": 8, "uintptr_t": 8}
 SCALARS: dict[str, Scalar] = {
@@ -51,10 +61,16 @@ _FLOAT_POINTEES = {
 }
 _WORDS = {"const", "volatile", "struct", "restrict", "register", "static", "inline"}
 _TYPE_WORDS = {"unsigned", "signed", "short", "long", "int", "char", "float", "double", "bool"}
-_ATTRIBUTE = re.compile(r"\b__(?:global|restrict|grid_constant|noinline|forceinline|restrict)__\b|\b__restrict\b")
-_BOUNDED = re.compile(r"\b__(?:launch_bounds|cluster_dims|maxnreg|attribute|block_size)__\s*\((?:[^()]|\([^()]*\))*\)")
+_ATTRIBUTE = re.compile(
+    r"\b__(?:global|restrict|grid_constant|noinline|forceinline|restrict)__\b|\b__restrict\b"
+)
+_BOUNDED = re.compile(
+    r"\b__(?:launch_bounds|cluster_dims|maxnreg|attribute|block_size)__\s*\((?:[^()]|\([^()]*\))*\)"
+)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_HEAD = re.compile(r'\bextern\s+"C"\s+(?P<returns>[\w\s:*]*?)\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{')
+_HEAD = re.compile(
+    r'\bextern\s+"C"\s+(?P<returns>[\w\s:*]*?)\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{'
+)
 
 
 @dataclass(frozen=True)
@@ -99,7 +115,8 @@ class Function:
 
 
 def exported(source: str) -> dict[str, Function]:
-    """The `extern "C"` functions that the source defines, by name. Raises CompileError for a parameter it cannot read."""
+    """The `extern "C"` functions that the source defines, by name. Raises CompileError for a parameter it
+    cannot read."""
     text = _COMMENT.sub(_blank, source)
     text = _BOUNDED.sub(_blank, text)
     text = _ATTRIBUTE.sub(_blank, text)
@@ -133,6 +150,7 @@ def _parameter(text: str, index: int, function: str, line: int) -> Parameter:
     if (parameter.is_px and not pointers) or (not reference and (pointers or parameter.scalar)):
         return parameter
     raise CompileError(
-        f"line {line} of the source: parameter `{text.strip()}` of {function} has a type that cannot be passed from Python; "
+        f"line {line} of the source: parameter `{text.strip()}` of {function} has a type that "
+        "cannot be passed from Python; "
         "use pointers, arithmetic types or Px"
     )

@@ -1,7 +1,8 @@
 """Map a compiled source text back to the lines of the Python file that it is written in.
 
-The text is usually a string literal of the kernel file, or several put together, or an f-string. Its lines are looked up among the
-file's lines, longest run first come, so all of these work without knowing how the text was made.
+The text is usually a string literal of the kernel file, or several put together, or an f-string. Its lines
+are looked up among the file's lines, longest run first come, so all of these work without knowing how the
+text was made.
 """
 
 import linecache
@@ -11,9 +12,11 @@ from types import FrameType
 
 
 def with_line_directives(source: str, frame: FrameType) -> tuple[str, str]:
-    """The source with `#line` directives that name the caller's file, and that file's path as the directives spell it.
+    """The source with `#line` directives that name the caller's file, and that file's path as the directives
+    spell it.
 
-    frame: the frame that called the kit. Text that is not found in its file keeps its own line numbers under the name "<source>".
+    frame: the frame that called the kit. Text that is not found in its file keeps its own line numbers under
+    the name "<source>".
     """
     path = frame.f_code.co_filename
     file_lines = [line.rstrip("\n") for line in linecache.getlines(path, frame.f_globals)]
@@ -63,7 +66,11 @@ def _align(lines: list[str], file_lines: list[str]) -> list[int]:
 
 def _run(lines: list[str], index: int, file_lines: list[str], start: int) -> int:
     run = 0
-    while index + run < len(lines) and start + run < len(file_lines) and lines[index + run] == file_lines[start + run]:
+    while (
+        index + run < len(lines)
+        and start + run < len(file_lines)
+        and lines[index + run] == file_lines[start + run]
+    ):
         run += 1
     return run
 
@@ -74,7 +81,8 @@ def _telling(lines: list[str]) -> bool:
 
 
 def _fill_gaps(numbers: list[int]) -> list[int]:
-    """Lines that differ from the file (the literal's first line, escapes, f-string fields) follow their neighbours."""
+    """Lines that differ from the file (the literal's first line, escapes, f-string fields) follow their
+    neighbours."""
     known = [index for index, number in enumerate(numbers) if number]
     if not known:
         return numbers

@@ -1,4 +1,5 @@
-'''Symmetric memory: one heap per world that every rank maps, so that a rank reads and writes its peers' buffers directly.
+"""Symmetric memory: one heap per world that every rank maps, so that a rank reads and writes its peers'
+buffers directly.
 
     from sandbox.kit import symm
 
@@ -6,24 +7,27 @@
         mine = symm.stage(x)               # copy x to where peers can see it
         symm.barrier()
         total = torch.zeros_like(x, dtype=torch.float32)
-        for peer in symm.order():          # me, me+1, ...: spreads the traffic
-            total += symm.peers(mine)[peer]
+        for peer in symm.peers(mine):
+            total += peer
         return total.to(x.dtype)
 
-Attributes: `rank`, `world`, `px` (for compiled kernels), `ranks`. Functions: `empty`, `stage`, `out`, `peers`, `ptrs`, `order`,
-`barrier`, `signal`, `wait`, `next_epoch`, `sub`. The first use maps the heap and is collective.
+Attributes: `rank`, `world`, `px` (for compiled kernels), `ranks`. Functions: `empty`, `stage`, `out`,
+`peers`, `ptrs`, `order`, `barrier`, `signal`, `wait`, `next_epoch`, `sub`. The first use maps the heap and is
+collective.
 
-One barrier per call, or two? A buffer that peers read must not be overwritten while a slow peer still reads. Two barriers per call
-(before reading, and before the next writing) are always right. With two buffers used in turn, one is enough: a rank writes the buffer
-of call e again in call e+2, and to get there it passed the barrier of call e+1, which every peer enters only after it has finished
-reading in call e. `stage` and `out` take turns for you; `empty` does not. This holds for ONE barrier in every call, taken after all
-writing and before all reading, by all members.
+One barrier per call, or two? A buffer that peers read must not be overwritten while a slow peer still reads.
+Two barriers per call (before reading, and before the next writing) are always right. With two buffers used in
+turn, one is enough: a rank writes the buffer of call e again in call e+2, and to get there it passed the
+barrier of call e+1, which every peer enters only after it has finished reading in call e. `stage` and `out`
+take turns for you; `empty` does not. This holds for ONE barrier in every call, taken after all writing and
+before all reading, by all members.
 
-Epochs. A barrier inside a compiled kernel compares numbers that only grow: take one with `next_epoch()` per call and use another slot
-for each barrier of that call. They are never reset; comparison is by signed difference, so wrapping around is fine.
+Epochs. A barrier inside a compiled kernel compares numbers that only grow: take one with `next_epoch()` per
+call and use another slot for each barrier of that call. They are never reset; comparison is by signed
+difference, so wrapping around is fine.
 
 On CPU ranks the heap is shared memory (PKB_SYMM_BYTES per rank, default 1 GiB, only touched pages count).
-'''
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,17 +53,22 @@ _world_team: Team | None = None
 def connect(timeout_s: float = 10.0) -> Team:
     """The world's team; maps the heap at the first call, which is collective.
 
-    Kernels need not call it. Raises SymmetricMemoryError without a process group, BarrierTimeout when a rank does not come.
+    Kernels need not call it. Raises SymmetricMemoryError without a process group, BarrierTimeout when a rank
+    does not come.
     """
-    global _world_team
+    global _world_team, rank, world, ranks, px
     if _world_team is None:
-        _world_team = _connect(timeout_s)
+        _world_team = team = _connect(timeout_s)
+        # Plain attributes from here on: a kernel reads them in every call.
+        rank, world, ranks, px = team.rank, team.world, team.ranks, team.px
     return _world_team
 
 
 def _connect(timeout_s: float) -> Team:
     if not dist.is_available() or not dist.is_initialized():
-        raise SymmetricMemoryError("symm needs torch.distributed to be initialised; pkb-arena does that before it loads a kernel")
+        raise SymmetricMemoryError(
+            "symm needs torch.distributed to be initialised; pkb-arena does that before it loads a kernel"
+        )
     me, size = dist.get_rank(), dist.get_world_size()
     if size > MAX_WORLD:
         raise SymmetricMemoryError(f"symm serves worlds of up to {MAX_WORLD} ranks, this one has {size}")
@@ -108,17 +117,20 @@ def ptrs(t: torch.Tensor) -> list[int]:
 
 
 def next_epoch() -> int:
-    """The next number for barriers and signals in a compiled kernel; all ranks must take the same number of them."""
+    """The next number for barriers and signals in a compiled kernel; all ranks must take the same number of
+    them."""
     return connect().next_epoch()
 
 
 def barrier(timeout_s: float = 10.0) -> None:
-    """Wait for all ranks; what they wrote before is visible after. Raises BarrierTimeout naming the missing ranks."""
+    """Wait for all ranks; what they wrote before is visible after. Raises BarrierTimeout naming the missing
+    ranks."""
     connect().barrier(timeout_s)
 
 
 def signal(peer: int, slot: int, value: int) -> None:
-    """Tell a peer a growing number in a slot (0..1007); what was written before is visible to it after its `wait`."""
+    """Tell a peer a growing number in a slot (0..1007); what was written before is visible to it after its
+    `wait`."""
     connect().signal(peer, slot, value)
 
 

@@ -30,7 +30,8 @@ _MAIL = struct.Struct(f"<QQ{MAIL_BYTES - 16}s")
 
 
 class Team:
-    """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in ascending order of global rank."""
+    """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in ascending order of
+    global rank."""
 
     def __init__(self, segment: Segment, heap: Heap, signals: HostSignals, ranks: Sequence[int]) -> None:
         self.ranks = tuple(sorted(ranks))
@@ -51,8 +52,8 @@ class Team:
         self._epoch = 0
         self._barriers = 0
         self._agreements = 0
-        self._buffers: dict[tuple[Any, ...], torch.Tensor] = {}
-        self._rings: dict[tuple[Any, ...], int] = {}
+        self._buffers: dict[tuple[Any, ...], list[torch.Tensor]] = {}
+        self._turns: dict[tuple[Any, ...], int] = {}
         self._peers: dict[tuple[Any, ...], list[torch.Tensor]] = {}
         self._teams: dict[int, Team] = {self.mask: self}
 
@@ -60,14 +61,15 @@ class Team:
         """All members, starting with this one: me, me+1, ... So that not everybody talks to rank 0 first."""
         return [(self.rank + step) % self.world for step in range(self.world)]
 
-    # --- buffers ---------------------------------------------------------------------------------------------------------
+    # --- buffers ---
 
     def empty(self, shape: Shape, dtype: torch.dtype, tag: str | None = None) -> torch.Tensor:
-        """This rank's part of a symmetric buffer. The same (shape, dtype, tag) gives the same buffer again, contents kept.
+        """This rank's part of a symmetric buffer. The same (shape, dtype, tag) gives the same buffer again,
+        contents kept.
 
         Collective the first time: all members must ask for the same buffers in the same order.
         """
-        return self._buffer(shape, dtype, tag, "empty", 0)
+        return self._buffer(shape, dtype, tag, "empty", 1)
 
     def stage(self, x: torch.Tensor, tag: str | None = None) -> torch.Tensor:
         """Copy x into symmetric memory and return the copy, for peers to read after a barrier.
@@ -78,23 +80,30 @@ class Team:
         staged.copy_(x)
         return staged
 
-    def out(self, shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING) -> torch.Tensor:
+    def out(
+        self, shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING
+    ) -> torch.Tensor:
         """A symmetric buffer for a result that peers write into, the next of a ring of `ring` buffers.
 
         The buffer may be returned from solution(): it is used again `ring` calls later.
         """
         return self._buffer(shape, dtype, tag, "out", ring)
 
-    def _buffer(self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, ring: int) -> torch.Tensor:
+    def _buffer(
+        self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, ring: int
+    ) -> torch.Tensor:
         size = (shape,) if isinstance(shape, int) else tuple(shape)
-        key: tuple[Any, ...] = (role, size, dtype, tag)
-        if ring:
-            turn = self._rings.get(key, 0)
-            self._rings[key] = (turn + 1) % ring
-            key = (*key, turn)
-        found = self._buffers.get(key)
-        if found is not None:
-            return found
+        key = (role, size, dtype, tag)
+        turns = self._buffers.get(key)
+        if turns is None:
+            turns = self._buffers[key] = [self._allocate(size, dtype, role, tag) for _ in range(ring)]
+        turn = self._turns.get(key, 0)
+        self._turns[key] = (turn + 1) % len(turns)
+        return turns[turn]
+
+    def _allocate(
+        self, size: tuple[int, ...], dtype: torch.dtype, role: str, tag: str | None
+    ) -> torch.Tensor:
         what = f"{role}({list(size)}, {str(dtype).removeprefix('torch.')}, tag={tag!r})"
         nbytes = dtype.itemsize
         for extent in size:
@@ -102,9 +111,7 @@ class Team:
                 raise SymmetricMemoryError(f"negative extent in the shape of {what}")
             nbytes *= extent
         offset = self._agree(nbytes, what)
-        made = self._heap.take(offset, nbytes, self.mask, what).view(dtype).view(size)
-        self._buffers[key] = made
-        return made
+        return self._heap.take(offset, nbytes, self.mask, what).view(dtype).view(size)
 
     def _agree(self, nbytes: int, what: str) -> int:
         """An offset that is free on all members; raises when they do not ask for the same thing."""
@@ -118,19 +125,23 @@ class Team:
         for rank, text in zip(self.ranks, texts, strict=True):
             if text != texts[self.rank]:
                 raise SymmetricMemoryError(
-                    f"ranks ask for different buffers: rank {self.ranks[self.rank]} for {texts[self.rank]}, rank {rank} for {text}; "
-                    "symmetric buffers need the same shapes in the same order everywhere (size them for the largest rank)"
+                    f"ranks ask for different buffers: rank {self.ranks[self.rank]} for {texts[self.rank]}, "
+                    f"rank {rank} for {text}; symmetric buffers need the same shapes in the same order "
+                    "everywhere (size them for the largest rank)"
                 )
-        return max(used for used, _, _ in letters)
+        return max(int(used) for used, _, _ in letters)
 
     def peers(self, t: torch.Tensor) -> list[torch.Tensor]:
-        """The same tensor in every member's memory, indexed by member; entry `rank` is t's own memory. Views keep their strides."""
+        """The same tensor in every member's memory, indexed by member; entry `rank` is t's own memory. Views
+        keep their strides."""
         key = (t.data_ptr(), t.dtype, t.shape, t.stride())
         found = self._peers.get(key)
         if found is None:
             offset = self._heap.offset_of(t, self.mask)
             found = [
-                self._heap.parts[rank][offset : offset + _span(t)].view(t.dtype).as_strided(t.shape, t.stride())
+                self._heap.parts[rank][offset : offset + _span(t)]
+                .view(t.dtype)
+                .as_strided(t.shape, t.stride())
                 for rank in self.ranks
             ]
             if len(self._peers) > 4096:
@@ -143,15 +154,17 @@ class Team:
         offset = self._heap.offset_of(t, self.mask)
         return [self._heap.addresses[rank] + offset for rank in self.ranks]
 
-    # --- meeting ---------------------------------------------------------------------------------------------------------
+    # --- meeting ---
 
     def next_epoch(self) -> int:
-        """1, 2, 3...: a number for the barriers and signals of one call. Every member must take the same number of them."""
+        """1, 2, 3...: a number for the barriers and signals of one call. Every member must take the same
+        number of them."""
         self._epoch = (self._epoch + 1) & EPOCH_MASK
         return self._epoch
 
     def barrier(self, timeout_s: float = 10.0) -> None:
-        """Wait for all members. What they wrote before is visible after. Raises BarrierTimeout naming who is missing."""
+        """Wait for all members. What they wrote before is visible after. Raises BarrierTimeout naming who is
+        missing."""
         self._barriers = (self._barriers + 1) & EPOCH_MASK
         missing = self._signals.barrier(self.px, BARRIER_SLOT, self._barriers, round(timeout_s * 1000))
         if missing:
@@ -168,13 +181,18 @@ class Team:
         )
         if not arrived:
             rank = self.ranks[peer]
-            raise BarrierTimeout(f"rank {rank} did not signal {value} in slot {slot} within {timeout_s:g} s", [rank])
+            raise BarrierTimeout(
+                f"rank {rank} did not signal {value} in slot {slot} within {timeout_s:g} s", [rank]
+            )
 
     def sub(self, ranks: Sequence[int] | dist.ProcessGroup) -> "Team":
-        """The team of some ranks (global ranks, or a process group), this rank among them. Same ranks, same team."""
+        """The team of some ranks (global ranks, or a process group), this rank among them. Same ranks, same
+        team."""
         chosen = dist.get_process_group_ranks(ranks) if isinstance(ranks, dist.ProcessGroup) else list(ranks)
         if self._segment.rank not in chosen:
-            raise SymmetricMemoryError(f"rank {self._segment.rank} is not in the team {chosen}; only members may ask for it")
+            raise SymmetricMemoryError(
+                f"rank {self._segment.rank} is not in the team {chosen}; only members may ask for it"
+            )
         if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(self._segment.world)):
             raise SymmetricMemoryError(f"{chosen} is no set of ranks of this world of {self._segment.world}")
         mask = team_mask(chosen)
@@ -191,7 +209,9 @@ class Team:
 
     def _meet(self, timeout_s: float, what: str) -> None:
         self._agreements = (self._agreements + 1) & EPOCH_MASK
-        missing = self._signals.barrier(self._host_px, ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000))
+        missing = self._signals.barrier(
+            self._host_px, ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000)
+        )
         if missing:
             self._fail(missing, timeout_s, what)
 
@@ -210,4 +230,6 @@ def _span(t: torch.Tensor) -> int:
     """Bytes from a tensor's first to its last element."""
     if t.numel() == 0:
         return 0
-    return (1 + sum((extent - 1) * step for extent, step in zip(t.shape, t.stride(), strict=True))) * t.dtype.itemsize
+    return (
+        1 + sum((extent - 1) * step for extent, step in zip(t.shape, t.stride(), strict=True))
+    ) * t.dtype.itemsize

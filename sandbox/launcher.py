@@ -1,0 +1,81 @@
+"""The first process of a world: imports torch once, forks the ranks, and tells the referee which of them died.
+
+    python -m sandbox.launcher '{"ranks": 2, "trusted": false, "sockets": [..], "reports": [..], "pipes": [..], "status": 9, ...}'
+
+Forking after the import makes a world of eight cost one import of torch.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from sandbox.processes import adopt_orphans, die_with_parent
+
+
+def main() -> None:
+    """Forks, then reaps until every rank is gone."""
+    plan = json.loads(sys.argv[1])
+    die_with_parent()
+    adopt_orphans()
+    import torch
+    import torch.distributed as dist
+
+    from problems import gloo
+    from sandbox import frames, rank, trusted
+
+    compat = str(Path(__file__).parent / "kit" / "compat")
+    if compat not in sys.path:
+        sys.path.append(compat)
+    torch.set_num_threads(1)
+    pids: dict[int, int] = {}
+    for r in range(plan["ranks"]):
+        pid = os.fork()
+        if pid == 0:
+            die_with_parent()
+            _rank(plan, r, dist, gloo, trusted.TrustedRank if plan["trusted"] else rank.Rank)
+            os._exit(70)
+        pids[pid] = r
+    status = socket.socket(fileno=plan["status"])
+    for fd in [*plan["sockets"], *plan["reports"], *plan["pipes"]]:
+        os.close(fd)
+    while pids:
+        pid, code = os.waitpid(-1, 0)
+        if pid in pids:
+            # arg: rank, value: the wait status as the kernel gave it
+            status.sendall(frames.encode(frames.Kind.DONE, pids.pop(pid), code))
+    # Ranks are gone; whatever they left behind is this process's child now and dies with the world.
+    while True:
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            break
+
+
+def _rank(plan: dict[str, Any], r: int, dist: Any, gloo: Any, kind: Any) -> None:
+    from sandbox.rank import prepare_process
+
+    os.dup2(plan["pipes"][r], 1)
+    os.dup2(plan["pipes"][r], 2)
+    for other, (sock, report) in enumerate(zip(plan["sockets"], plan["reports"], strict=True)):
+        if other != r:
+            os.close(sock)
+            os.close(report)
+    for fd in [*plan["pipes"], plan["status"]]:
+        os.close(fd)
+    cores = plan["cores"][r]
+    if cores:
+        os.sched_setaffinity(0, cores)
+    prepare_process()
+    folder = Path(plan["folder"]) / f"rank{r}"
+    folder.mkdir(exist_ok=True)
+    os.environ |= {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(plan["ranks"])}
+    dist.init_process_group("gloo", init_method=f"file://{plan['folder']}/store", rank=r, world_size=plan["ranks"])
+    gloo.install()
+    kind(r, plan["ranks"], socket.socket(fileno=plan["sockets"][r]), plan["reports"][r], folder).serve()
+
+
+if __name__ == "__main__":
+    main()

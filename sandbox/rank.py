@@ -1,0 +1,303 @@
+"""A rank of either world: maps its arenas, loads a solution, runs batches when told. Imports torch.
+
+The code here is convenience, not trust: a kernel shares this process and can change anything in it. What it cannot reach is
+the clock, the seeds, the oracle and the verdict, which live in other processes.
+"""
+
+import faulthandler
+import gc
+import inspect
+import linecache
+import os
+import signal
+import socket
+import struct
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+from problems.specification import load_problem
+from sandbox import frames, memory, slots
+from sandbox.frames import Kind
+from sandbox.problem_code import Leaves, ProblemCode, with_mutated
+from sandbox.trees import NotATree, flatten
+
+TEXT_LIMIT = 60_000
+Iteration = tuple[tuple[Any, ...], Leaves, slots.Slot]
+
+
+class Reported(Exception):
+    """A failure that was sent to the referee already."""
+
+
+class Rank:
+    """Serves one rank's control socket."""
+
+    def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path) -> None:
+        """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
+        self.rank = rank
+        self.world = world
+        self.sock = sock
+        self.folder = folder
+        self.report = memory.map_output(report)
+        self.code: ProblemCode | None = None
+        self.setting: Setting | None = None
+        self.solution: Callable[..., Any] | None = None
+        self.kernel_path = ""
+        self.inputs = torch.empty(0, dtype=torch.uint8)
+        self.slots: list[slots.Slot] = []
+        self.slot_bytes = 0
+        self.iterations: list[Iteration] = []
+        self.originals: list[Leaves] = []
+        self.checking = False
+        self.results: list[Any] = []
+        self.last: tuple[str, list[tuple[str, torch.Tensor]]] | None = None
+        self.handlers: dict[int, Callable[[Any, list[int]], None]] = {
+            Kind.OPEN: self.open,
+            Kind.ARENAS: self.arenas,
+            Kind.LOAD: self.load,
+            Kind.ARM: self.arm,
+            Kind.GO: self.go,
+            Kind.RECOPY: self.recopy,
+        }
+
+    def serve(self) -> None:
+        """Answers the referee until it hangs up."""
+        self.say(Kind.READY, os.getpid())
+        while True:
+            try:
+                frame, payload, fds = frames.receive(self.sock)
+            except (EOFError, ConnectionError):
+                os._exit(0)
+            try:
+                self.handlers[frame.kind](payload, fds)
+            except Reported:
+                pass
+            except BaseException as error:
+                self.blame(error)
+
+    def say(self, kind: int, value: int = 0) -> None:
+        """Sends a bare frame."""
+        self.sock.sendall(frames.encode(kind, 0, value))
+
+    def fail(self, kind: int, text: str, line: int = 0) -> None:
+        """Leaves a text in the report page and says what kind of failure it is."""
+        data = text.encode("utf-8", "replace")[:TEXT_LIMIT]
+        self.report[4 : 4 + len(data)] = data
+        self.report[:4] = struct.pack("<I", len(data))
+        self.say(kind, line)
+
+    def blame(self, error: BaseException) -> None:
+        """An exception out of the kernel's code, with the kernel's own line."""
+        kind: int = Kind.RAISED
+        if isinstance(error, MemoryError) or "out of memory" in str(error).lower() or "can't allocate memory" in str(error).lower():
+            kind = Kind.NO_MEMORY
+        elif type(error).__name__ == "CompileError":
+            kind = Kind.COMPILE_FAILED
+        elif isinstance(error, torch.AcceleratorError) if hasattr(torch, "AcceleratorError") else False:
+            kind = Kind.DEVICE
+        elif self.solution is None:
+            kind = Kind.LOAD_FAILED
+        line = getattr(error, "line", None) or self.kernel_line(error)
+        self.fail(kind, self.describe(error), int(line or 0))
+
+    def kernel_line(self, error: BaseException) -> int:
+        """The deepest line of the kernel file on the traceback, or 0."""
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.kernel_path]
+        return lines[-1] or 0 if lines else 0
+
+    def describe(self, error: BaseException) -> str:
+        """The exception with the traceback below the harness's own frames."""
+        full = traceback.TracebackException.from_exception(error, limit=-30)
+        inside = [i for i, f in enumerate(full.stack) if f.filename == self.kernel_path]
+        if inside:
+            full.stack = traceback.StackSummary.from_list(full.stack[inside[0] :])
+        elif self.kernel_path:
+            full.stack = traceback.StackSummary.from_list([])
+        text = "".join(full.format()).replace(self.kernel_path, Path(self.kernel_path).name) if self.kernel_path else "".join(full.format())
+        extra = getattr(error, "text", "")
+        head = "".join(traceback.format_exception_only(error)).strip()
+        return f"{head}\n\n{extra}\n{text}" if isinstance(extra, str) and extra and not isinstance(error, SyntaxError) else f"{head}\n\n{text}"
+
+    # --- before the kernel ---------------------------------------------------------------------------------
+
+    def open(self, payload: Any, fds: list[int]) -> None:
+        """Opens a problem with a setting (collective)."""
+        self.code = ProblemCode(load_problem(Path(payload["folder"])))
+        device = torch.device(payload["device"])
+        self.setting = self.code.setting(payload["sizes"], payload["preset"], getattr(torch, payload["dtype"]), device)
+        self.say(Kind.OPENED)
+
+    def arenas(self, payload: Any, fds: list[int]) -> None:
+        """Maps the sealed inputs and the outputs."""
+        inputs, outputs = fds
+        self.inputs = slots.bytes_of(memory.map_input(inputs))
+        self.map_slots(slots.bytes_of(memory.map_output(outputs)), payload)
+        os.close(inputs)
+        os.close(outputs)
+        self.say(Kind.MAPPED)
+
+    def map_slots(self, outputs: torch.Tensor, payload: Any) -> None:
+        """Cuts the output arena into slots."""
+        self.slot_bytes = payload["in_bytes"]
+        size = payload["out_bytes"]
+        self.slots = [slots.Slot(outputs[i * size : (i + 1) * size], payload["room"]) for i in range(payload["slots"])]
+
+    def load(self, payload: Any, fds: list[int]) -> None:
+        """Imports a kernel's text as a module of its own and finds solution."""
+        assert self.code is not None
+        name = Path(payload["name"]).name
+        source = payload["source"]
+        self.kernel_path = str(self.folder / name)
+        Path(self.kernel_path).write_text(source, encoding="utf-8")
+        linecache.cache[self.kernel_path] = (len(source), None, source.splitlines(keepends=True), self.kernel_path)
+        self.solution = None
+        try:
+            binary = compile(source, self.kernel_path, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError) as error:
+            text = "".join(traceback.format_exception_only(error)).replace(self.kernel_path, name)
+            self.fail(Kind.SYNTAX, text, getattr(error, "lineno", 0) or 0)
+            return
+        module = types.ModuleType("kernel")
+        module.__file__ = self.kernel_path
+        sys.modules["kernel"] = module
+        exec(binary, module.__dict__)
+        solution = getattr(module, "solution", None)
+        if not callable(solution):
+            names = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "kernel"]
+            hint = f"; it defines {', '.join(names[:5])}" if names else ""
+            empty = " (the file is empty)" if not source.strip() else ""
+            self.fail(Kind.LOAD_FAILED, f"The kernel defines no solution(...){empty}{hint}.")
+            return
+        self.check_signature(solution)
+        self.solution = solution
+        self.say(Kind.LOADED)
+
+    def check_signature(self, solution: Callable[..., Any]) -> None:
+        """solution must take the baseline's arguments by position."""
+        assert self.code is not None
+        wanted = self.code.problem.parameters
+        try:
+            inspect.signature(solution).bind(*[None] * len(wanted))
+        except TypeError as error:
+            names = ", ".join(n if default is None else f"{n}={default}" for n, default in wanted)
+            line = getattr(getattr(solution, "__code__", None), "co_firstlineno", 0)
+            self.fail(
+                Kind.LOAD_FAILED,
+                f"solution{inspect.signature(solution)} cannot be called with this problem's arguments: {error}.\n"
+                f"Expected: solution({names})",
+                line,
+            )
+            raise Reported from None
+        except ValueError:
+            pass  # a builtin without a signature: the first call will tell
+
+    # --- batches -------------------------------------------------------------------------------------------
+
+    def arm(self, payload: Any, fds: list[int]) -> None:
+        """Assembles the arguments of every iteration of the next batch, off the clock."""
+        assert self.code is not None
+        assert self.setting is not None
+        mutates = self.code.problem.mutates
+        self.checking = payload["checking"]
+        self.iterations, self.originals, self.results = [], [], []
+        for index, table in payload["slots"]:
+            given = slots.read_inputs(self.inputs, index * self.slot_bytes, table)
+            original = given
+            if self.checking:
+                given = {name: tensor.clone() for name, tensor in given.items()}
+            elif mutates:
+                given = {name: t.clone() if name in mutates else t for name, t in given.items()}
+            slot = self.slots[index]
+            if self.last is not None:
+                try:
+                    slot.ready(*self.last)
+                except slots.DoesNotFit:
+                    self.last = None
+            self.iterations.append((self.code.arguments(given, self.setting), given, slot))
+            self.originals.append(original)
+        gc.collect(0)
+        self.say(Kind.ARMED)
+
+    def go(self, payload: Any, fds: list[int]) -> None:
+        """Runs the batch: this is what the referee's clock sees."""
+        if self.checking:
+            self.check_batch()
+        else:
+            self.timed_batch()
+        self.say(Kind.DONE)
+
+    def timed_batch(self) -> None:
+        """Calls one after another, each output copied into its slot before the next call."""
+        assert self.solution is not None
+        assert self.code is not None
+        solution, mutates = self.solution, self.code.problem.mutates
+        gc.disable()
+        try:
+            for arguments, given, slot in self.iterations:
+                result = solution(*arguments)
+                if mutates:
+                    result = with_mutated(result, given, mutates)
+                structure, leaves = flatten(result)
+                slot.pack(structure, leaves)
+        except (NotATree, slots.DoesNotFit) as error:
+            self.fail(Kind.BAD_STRUCTURE, str(error))
+            raise Reported from None
+        finally:
+            gc.enable()
+
+    def check_batch(self) -> None:
+        """The first iterations, on private copies of the inputs, so that a write to them is found and not a crash."""
+        assert self.solution is not None
+        assert self.code is not None
+        mutates = self.code.problem.mutates
+        for arguments, given, slot in self.iterations:
+            result = self.solution(*arguments)
+            self.results.append(with_mutated(result, given, mutates))
+            try:
+                structure, leaves = flatten(self.results[-1])
+                slot.pack(structure, leaves)
+            except (NotATree, slots.DoesNotFit) as error:
+                self.fail(Kind.BAD_STRUCTURE, f"solution returned {error}")
+                raise Reported from None
+            self.last = (structure, leaves)
+            if not self.code.problem.check.may_alias:
+                self.check_alias(result, given)
+        for (_, given, _), original in zip(self.iterations, self.originals, strict=True):
+            for name, tensor in given.items():
+                if name not in mutates and not _same_bits(tensor, original[name]):
+                    self.fail(Kind.MUTATED, f"solution wrote to its argument {name}")
+                    raise Reported
+
+    def check_alias(self, result: Any, given: Leaves) -> None:
+        """The result must not be an argument, or a view of one."""
+        spans = [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size(), name) for name, t in given.items()]
+        for path, tensor in flatten(result)[1]:
+            for low, high, name in spans:
+                if tensor.numel() and low <= tensor.data_ptr() < high:
+                    self.fail(Kind.BAD_STRUCTURE, f"output {path} shares memory with the argument {name}; return a fresh tensor")
+                    raise Reported
+
+    def recopy(self, payload: Any, fds: list[int]) -> None:
+        """Copies the results of the last checked batch again: were they still being written when solution returned?"""
+        for result, (_, _, slot) in zip(self.results, self.iterations, strict=True):
+            slot.pack(*flatten(result))
+        self.say(Kind.RECOPIED)
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
+
+
+def prepare_process() -> None:
+    """Signal handlers and threads of a rank process."""
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)

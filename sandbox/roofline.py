@@ -1,0 +1,46 @@
+"""The least time one call can take on this machine, and which resource sets it."""
+
+from pathlib import Path
+
+import msgspec
+
+from problems.specification import load_problem
+from sandbox.events import Setting
+
+
+class Peaks(msgspec.Struct, frozen=True):
+    """What one rank can do at the most, from a calibration of this machine. Zeros: never measured."""
+
+    flops: float = 0.0
+    """Floating-point operations a second in the run dtype."""
+    local: float = 0.0
+    """Bytes a second of its own memory, read plus written."""
+    link: float = 0.0
+    """Bytes a second to or from its peers, one direction."""
+    device: str = "cpu"
+
+    @property
+    def known(self) -> bool:
+        """Whether this machine was calibrated."""
+        return self.flops > 0 and self.local > 0 and self.link > 0
+
+    def impossible(self) -> "Peaks":
+        """Peaks that no machine of this kind reaches: below the time they give, work was skipped."""
+        if self.known:
+            return Peaks(self.flops * 4, self.local * 16, self.link * 8, self.device)
+        if self.device == "cuda":
+            return Peaks(5e15, 2e13, 2e12, self.device)
+        return Peaks(2e13, 4e12, 4e12, self.device)
+
+
+def bound_us(setting: Setting, peaks: Peaks) -> tuple[float, str]:
+    """max(FLOPs/peak, local bytes/bandwidth, max(sent, received)/link) per rank, in microseconds, and its limiter."""
+    problem = load_problem(Path(setting.problem_dir))
+    cost = problem.cost(setting.sizes, setting.world, setting.dtype)
+    terms = {
+        "compute": cost.flops / peaks.flops,
+        "memory": cost.local_bytes / peaks.local,
+        "link": max(cost.sent_bytes, cost.received_bytes) / peaks.link,
+    }
+    limiter = max(terms, key=lambda name: terms[name])
+    return terms[limiter] * 1e6, limiter

@@ -1,0 +1,280 @@
+"""A rank of the baseline world: draws inputs, runs the baseline and the oracle, and compares. Never loads a kernel."""
+
+import os
+import random
+import time
+import traceback
+from typing import Any
+
+import msgspec
+import torch
+import torch.distributed as dist
+
+from problems.setting import SizesRefused
+from sandbox import frames, memory, slots
+from sandbox.checks import Limits, OwnError, compare, errors, limits, paper_rule
+from sandbox.events import OutputError
+from sandbox.frames import Kind
+from sandbox.problem_code import Leaves
+from sandbox.rank import Rank
+from sandbox.trees import flatten, unflatten
+from sandbox.verdict import Verdict
+
+WITHHELD_BYTES = 4096
+Output = tuple[str, list[tuple[str, torch.Tensor]]]
+
+
+class TrustedRank(Rank):
+    """Rank plus the referee's hands: its messages are believed, so they may carry payloads."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.theirs_in = torch.empty(0, dtype=torch.uint8)
+        self.theirs_out = torch.empty(0, dtype=torch.uint8)
+        self.mine_in = torch.empty(0, dtype=torch.uint8)
+        self.mine_out = torch.empty(0, dtype=torch.uint8)
+        self.room = 0
+        self.in_bytes = self.out_bytes = 0
+        self.count = 0
+        self.withheld: list[tuple[int, int]] = []
+        self.tables: dict[int, list[list[Any]]] = {}
+        self.own: list[OwnError] = []
+        self.maps: list[Any] = []
+        self.random = random.SystemRandom()
+        self.handlers |= {
+            Kind.PROBE: self.probe,
+            Kind.ARENAS: self.make_arenas,
+            Kind.DRAW: self.draw,
+            Kind.REVEAL: self.reveal,
+            Kind.JUDGE: self.judge,
+            Kind.INTACT: self.intact,
+        }
+
+    def reply(self, payload: Any, fds: tuple[int, ...] = ()) -> None:
+        """Answers with JSON."""
+        frames.send(self.sock, Kind.REPLY, payload, fds=fds)
+
+    def blame(self, error: BaseException) -> None:
+        """An exception here is the harness's or the problem's, never the kernel's."""
+        kind = Kind.REFUSED if isinstance(error, SizesRefused) else Kind.BROKEN
+        text = str(error) if isinstance(error, SizesRefused) else "".join(traceback.format_exception(error))
+        self.fail(kind, text)
+
+    def probe(self, payload: Any, fds: list[int]) -> None:
+        """Draws and runs the baseline a few times: how large are slots, how long is a call? (collective)"""
+        assert self.code is not None
+        assert self.setting is not None
+        self.solution = self.code.baseline
+        in_sizes, out_sizes, seconds, leaves = [], [], [], 0
+        self.own = []
+        for seed in payload["seeds"]:
+            tensors = self.code.draw(self.setting, seed)
+            in_sizes.append(slots.lay_out(tensors)[1])
+            dist.barrier()
+            started = time.perf_counter()
+            self.last = flatten(self.code.call(self.code.baseline, tensors, self.setting))
+            seconds.append(time.perf_counter() - started)
+            leaves = max(leaves, len(self.last[1]))
+            out_sizes.append(sum(memory.up(t.numel() * t.element_size()) for _, t in self.last[1]))
+        self.room = max(16, 2 * leaves)
+        capacity = self.code.capacity(self.setting)
+        in_bytes = max(in_sizes) if len(set(in_sizes)) == 1 else 2 * max(in_sizes) + memory.PAGE
+        out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
+        # Room beyond the baseline's own size, so that a result of the wrong shape is seen and not merely refused.
+        out_bytes += slots.header_bytes(self.room) + max(memory.PAGE, min(out_bytes, 1 << 20))
+        self.reply({"in_bytes": memory.up(in_bytes), "out_bytes": memory.up(out_bytes), "room": self.room, "seconds": min(seconds)})
+
+    def make_arenas(self, payload: Any, fds: list[int]) -> None:
+        """Makes this rank's own arenas and the contender's, and hands the contender's descriptors out."""
+        self.in_bytes, self.out_bytes, self.count = payload["in_bytes"], payload["out_bytes"], payload["slots"]
+        if payload["own"]:
+            in_fd, in_map = memory.input_arena(self.in_bytes * self.count)
+            out_fd, out_map = memory.output_arena(self.out_bytes * self.count)
+            self.mine_in, self.mine_out = slots.bytes_of(in_map), slots.bytes_of(out_map)
+            self.inputs = slots.bytes_of(memory.map_input(in_fd))
+            self.map_slots(self.mine_out, payload)
+            for fd in (in_fd, out_fd):
+                os.close(fd)
+        in_fd, in_map = memory.input_arena(self.in_bytes * self.count)
+        out_fd, out_map = memory.output_arena(self.out_bytes * self.count)
+        self.theirs_in, self.theirs_out = slots.bytes_of(in_map), slots.bytes_of(out_map)
+        self.theirs_out.fill_(slots.POISON)
+        self.reply({}, fds=(in_fd, out_fd))
+        for fd in (in_fd, out_fd):
+            os.close(fd)
+
+    def draw(self, payload: Any, fds: list[int]) -> None:
+        """Fills slots with fresh iterations; a random part of every floating tensor is withheld from the contender."""
+        assert self.code is not None
+        assert self.setting is not None
+        intact = bool((self.theirs_out == slots.POISON).all()) if payload["intact"] else True
+        self.withheld = []
+        tables = []
+        for index, seed in enumerate(payload["seeds"]):
+            tensors = self.code.draw(self.setting, seed)
+            table, size = slots.lay_out(tensors)
+            if size > self.in_bytes:
+                raise SizesRefused(f"inputs of {size} bytes do not fit the slot of {self.in_bytes}; draws differ too much in size")
+            self.fill(index * self.in_bytes, table, tensors)
+            tables.append([index, table])
+            self.tables[index] = table
+        self.reply({"tables": tables, "intact": intact})
+
+    def fill(self, base: int, table: list[list[Any]], tensors: Leaves) -> None:
+        """Writes one slot into both input arenas, the contender's with gaps."""
+        assert self.code is not None
+        mutates = self.code.problem.mutates
+        mine = slots.read_inputs(self.mine_in, base, table)
+        theirs = slots.read_inputs(self.theirs_in, base, table)
+        for (name, _, _, offset), tensor in zip(table, tensors.values(), strict=True):
+            mine[name].copy_(tensor)
+            size = tensor.numel() * tensor.element_size()
+            # Integers may shape the arguments (splits, offsets), and what may be written is copied before GO.
+            if not tensor.dtype.is_floating_point or size < 64 or name in mutates:
+                theirs[name].copy_(tensor)
+                continue
+            hidden = memory.up(min(WITHHELD_BYTES, max(size // 64, 32)), 16)
+            start = self.random.randrange(0, max(size - hidden, 0) // 16 + 1) * 16
+            low, high = base + offset + start, min(base + offset + start + hidden, base + offset + size)
+            first, last = base + offset, base + offset + size
+            self.theirs_in[first:low].copy_(self.mine_in[first:low])
+            self.theirs_in[high:last].copy_(self.mine_in[high:last])
+            self.withheld.append((low, high))
+
+    def reveal(self, payload: Any, fds: list[int]) -> None:
+        """Completes the contender's inputs: the last thing before its GO."""
+        for low, high in self.withheld:
+            self.theirs_in[low:high].copy_(self.mine_in[low:high])
+        self.say(Kind.REPLY)
+
+    def intact(self, payload: Any, fds: list[int]) -> None:
+        """Whether anything was written to the poisoned output arena."""
+        self.reply({"intact": bool((self.theirs_out == slots.POISON).all())})
+
+    # --- comparing -----------------------------------------------------------------------------------------
+
+    def judge(self, payload: Any, fds: list[int]) -> None:
+        """Compares the contender's outputs of some iterations (collective: all ranks judge the same ones).
+
+        The contender's bytes are copied before anything else is done, and the arena is poisoned at once.
+        """
+        assert self.code is not None
+        indices: list[int] = payload["slots"]
+        size = self.out_bytes
+        copies = [self.theirs_out[i * size : (i + 1) * size].clone() for i in indices]
+        if payload["poison"]:
+            self.theirs_out.fill_(slots.POISON)
+        findings = [self.judge_one(index, copy, payload["ran"]) for index, copy in zip(indices, copies, strict=True)]
+        self.reply({"findings": findings})
+
+    def judge_one(self, index: int, copy: torch.Tensor, ran: bool) -> dict[str, Any]:
+        """The verdict on one slot, with figures per output."""
+        assert self.code is not None
+        assert self.setting is not None
+        tensors = slots.read_inputs(self.inputs, index * self.in_bytes, self.tables[index])
+        if ran:
+            packed = slots.Unpacked(self.mine_out[index * self.out_bytes : (index + 1) * self.out_bytes], self.room)
+            plain: Output = (packed.structure, self.named(packed.structure, packed.tensors))
+        else:
+            plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
+        baseline = self.in_order(plain)
+        oracle = flatten(self.code.canonical(self.code.oracle(tensors, self.setting), self.setting))
+        self.pool_own_errors(baseline, oracle)
+        got = slots.Unpacked(copy, self.room)
+        finding = self.structure(got, plain)
+        if finding is not None:
+            return finding
+        try:
+            ordered = self.in_order((got.structure, self.named(got.structure, got.tensors)))
+        except Exception as error:
+            return _failed(Verdict.WRONG_RESULT, f"the outputs do not belong together: {error}")
+        figures: list[OutputError] = []
+        worst = Verdict.PASS
+        paper = True
+        pairs = zip(ordered[1], baseline[1], oracle[1], strict=True)
+        for position, ((name, y), (_, b), (_, o)) in enumerate(pairs):
+            if y.shape != b.shape:
+                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} has {list(y.shape)} after ordering, not {list(b.shape)}", name)
+            own = self.own[position]
+            found, verdict = compare(name, y, b, o, own, self.held(name, b, own))
+            figures.append(found)
+            paper &= paper_rule(y, b)
+            if worst is Verdict.PASS:
+                worst = verdict
+        return {"verdict": worst.value, "message": "", "outputs": msgspec.to_builtins(figures), "paper": paper}
+
+    def in_order(self, output: Output) -> Output:
+        """Outputs in canonical order, where the problem leaves the order free."""
+        assert self.code is not None
+        assert self.setting is not None
+        if getattr(self.code.inputs, "canonical", None) is None:
+            return output
+        tree = unflatten(output[0], [tensor for _, tensor in output[1]])
+        return flatten(self.code.canonical(tree, self.setting))
+
+    @staticmethod
+    def named(structure: str, tensors: list[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+        """Tensors with their paths in the structure."""
+        return [(name, t) for (name, _), t in zip(flatten(unflatten(structure, tensors))[1], tensors, strict=True)]
+
+    def pool_own_errors(self, baseline: Output, oracle: Output) -> None:
+        """The baseline's error per output: the largest over ranks and iterations so far (collective)."""
+        found = [
+            errors(b, o) if (b.dtype.is_floating_point or b.dtype.is_complex) and b.shape == o.shape else OwnError()
+            for (_, b), (_, o) in zip(baseline[1], oracle[1], strict=True)
+        ]
+        self.own += [OwnError()] * (len(found) - len(self.own))
+        pooled = [mine.pooled(new) for mine, new in zip(self.own, found, strict=False)]
+        figures = torch.zeros(2 * 64, dtype=torch.float64)
+        for i, error in enumerate(pooled[:64]):
+            figures[2 * i], figures[2 * i + 1] = error.rms, error.max
+        dist.all_reduce(figures, op=dist.ReduceOp.MAX)
+        self.own = [
+            OwnError(float(figures[2 * i]), float(figures[2 * i + 1])) if i < 64 else error for i, error in enumerate(pooled)
+        ]
+
+    def held(self, name: str, tensor: torch.Tensor, own: OwnError) -> Limits:
+        """The limits of one output."""
+        assert self.code is not None
+        check = self.code.problem.check
+        exact = "*" in check.exact or name in check.exact
+        return limits(tensor.dtype, own, check.rms_floor, check.max_floor, exact)
+
+    def structure(self, got: slots.Unpacked, plain: Output) -> dict[str, Any] | None:
+        """What is wrong with the containers, shapes and dtypes; None when nothing is."""
+        if not got.written:
+            return _failed(Verdict.PROTOCOL, "an iteration's output never arrived")
+        if not got.sound:
+            return _failed(Verdict.PROTOCOL, "an output slot holds what the harness never writes")
+        if got.structure != plain[0]:
+            return _failed(Verdict.WRONG_STRUCTURE, f"returned {got.structure[:200]}, expected {plain[0][:200]}")
+        for i, (name, b) in enumerate(plain[1]):
+            y = got.tensors[i]
+            if y.dtype != b.dtype:
+                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} is {_plain(y.dtype)}, expected {_plain(b.dtype)}", name)
+            if y.shape != b.shape:
+                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} has shape {list(y.shape)}, expected {list(b.shape)}", name)
+            if got.devices[i] != (0 if b.device.type == "cpu" else 1):
+                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} is on the wrong device", name)
+            if not _dense(list(y.shape), got.strides[i]) and got.strides[i] != list(b.stride()):
+                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} has strides {got.strides[i]}: return it contiguous", name)
+        return None
+
+
+def _dense(shape: list[int], strides: list[int]) -> bool:
+    if 0 in shape:
+        return True
+    step = 1
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n != 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _failed(verdict: Verdict, message: str, output: str | None = None) -> dict[str, Any]:
+    return {"verdict": verdict.value, "message": message, "output": output, "outputs": [], "paper": False}

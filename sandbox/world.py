@@ -1,0 +1,318 @@
+"""One world as the referee sees it: W rank processes, their sockets, what they print, and how they end."""
+
+import contextlib
+import json
+import mmap
+import os
+import selectors
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox import frames, memory
+from sandbox.frames import Frame, Kind
+from sandbox.jail import Profile, environment
+from sandbox.processes import kill_tree
+
+OUTPUT_KEPT = 256 << 10
+OUTPUT_FATAL = 64 << 20
+SOURCE_ROOT = Path(__file__).resolve().parent.parent
+
+
+class WorldFailed(Exception):
+    """A rank reported a failure, died, or broke the protocol."""
+
+    def __init__(self, kind: str, rank: int, line: int = 0, text: str = "", status: int = 0) -> None:
+        super().__init__(f"rank {rank}: {kind} {text[:500]}")
+        self.kind = kind
+        """A Kind's name, or "DIED", "PROTOCOL", "FLOOD"."""
+        self.rank = rank
+        self.line = line
+        self.text = text
+        self.status = status
+        """For DIED: the wait status."""
+
+
+class Deadline(Exception):
+    """Not every rank answered in time."""
+
+    def __init__(self, ranks: list[int]) -> None:
+        super().__init__(f"waiting for ranks {ranks}")
+        self.ranks = ranks
+
+
+@dataclass
+class _Line:
+    """A rank's side of the wire."""
+
+    sock: socket.socket
+    pipe: int
+    report: mmap.mmap
+    buffer: bytearray = field(default_factory=bytearray)
+    frames: deque[tuple[Frame, Any, list[int]]] = field(default_factory=deque)
+    fds: list[int] = field(default_factory=list)
+    printed: int = 0
+    status: int | None = None
+    closed: bool = False
+
+
+class World:
+    """W ranks behind sockets. All methods are called from the referee's one thread."""
+
+    def __init__(
+        self,
+        ranks: int,
+        trusted: bool,
+        profile: Profile,
+        selector: selectors.BaseSelector,
+        on_text: Callable[[int, str], None],
+    ) -> None:
+        """Starts the processes; they report READY on their own.
+
+        on_text is called with what a rank printed (bounded; the rest is dropped, and beyond 64 MiB fails the world).
+        """
+        self.ranks = ranks
+        self.trusted = trusted
+        self.selector = selector
+        self.on_text = on_text
+        self.started = time.monotonic()
+        self.setting_key: Any = None
+        self.alive = True
+        self.opened = False
+        self.failure: WorldFailed | None = None
+        self.compiling: set[int] = set()
+        self.on_compiling: Callable[[bool], None] = lambda active: None
+        self.folder = Path(tempfile.mkdtemp(prefix="pkb-world-"))
+        self.lines: list[_Line] = []
+        theirs: dict[str, list[int]] = {"sockets": [], "reports": [], "pipes": []}
+        for rank in range(ranks):
+            mine, other = socket.socketpair()
+            read, write = os.pipe()
+            os.set_blocking(read, False)
+            mine.setblocking(False)
+            report_fd, report = memory.report_page()
+            self.lines.append(_Line(mine, read, report))
+            theirs["sockets"].append(other.detach())
+            theirs["reports"].append(report_fd)
+            theirs["pipes"].append(write)
+            selector.register(mine, selectors.EVENT_READ, self._reader(rank))
+            selector.register(read, selectors.EVENT_READ, self._printer(rank))
+        self.status, status = socket.socketpair()
+        self.status.setblocking(False)
+        selector.register(self.status, selectors.EVENT_READ, self._reap)
+        plan = {
+            **theirs,
+            "ranks": ranks,
+            "trusted": trusted,
+            "status": status.fileno(),
+            "folder": str(self.folder),
+            "cores": [cores_of(rank, ranks) for rank in range(ranks)],
+        }
+        passed = [fd for fds in theirs.values() for fd in fds] + [status.fileno()]
+        extra = {"PYTHONPATH": str(SOURCE_ROOT), "PKB_WORLD": "baseline" if trusted else "contender"}
+        self.process = subprocess.Popen(
+            profile.command([sys.executable, "-m", "sandbox.launcher", json.dumps(plan)]),
+            pass_fds=passed,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs["pipes"][0],
+            stderr=theirs["pipes"][0],
+            env=environment(self.folder, extra),
+            cwd=self.folder,
+            start_new_session=True,
+        )
+        for fd in passed[:-1]:
+            os.close(fd)
+        status.close()
+
+    # --- what arrives --------------------------------------------------------------------------------------
+
+    def _reader(self, rank: int) -> Callable[[], None]:
+        line_of = self.lines
+
+        def read() -> None:
+            line = line_of[rank]
+            try:
+                data, fds, _, _ = socket.recv_fds(line.sock, 1 << 20, 8)
+            except BlockingIOError:
+                return
+            except OSError:
+                data, fds = b"", []
+            if not self.trusted:
+                for fd in fds:
+                    os.close(fd)
+            else:
+                line.fds += fds
+            if not data:
+                line.closed = True
+                self.selector.unregister(line.sock)
+                return
+            line.buffer += data
+            self._split(rank, line)
+
+        return read
+
+    def _split(self, rank: int, line: _Line) -> None:
+        while len(line.buffer) >= frames.SIZE:
+            try:
+                frame = frames.decode(bytes(line.buffer[: frames.SIZE]))
+            except frames.BadFrame as error:
+                self.failure = WorldFailed("PROTOCOL", rank, text=str(error))
+                line.buffer.clear()
+                return
+            size = frames.SIZE
+            payload = None
+            if self.trusted and frame.kind == Kind.REPLY and frame.value:
+                size += min(frame.value, frames.MAX_PAYLOAD)
+                if len(line.buffer) < size:
+                    return
+                payload = json.loads(bytes(line.buffer[frames.SIZE : size]))
+            fds, line.fds = line.fds, []
+            del line.buffer[:size]
+            if frame.kind in (Kind.COMPILING, Kind.COMPILED):
+                before = bool(self.compiling)
+                (self.compiling.add if frame.kind == Kind.COMPILING else self.compiling.discard)(rank)
+                if before != bool(self.compiling):
+                    self.on_compiling(not before)
+                continue
+            line.frames.append((frame, payload, fds))
+        if len(line.frames) > 1024:
+            self.failure = WorldFailed("PROTOCOL", rank, text="a rank sends frames without end")
+            line.frames.clear()
+
+    def _printer(self, rank: int) -> Callable[[], None]:
+        def read() -> None:
+            line = self.lines[rank]
+            try:
+                data = os.read(line.pipe, 1 << 16)
+            except (BlockingIOError, OSError):
+                return
+            if not data:
+                self.selector.unregister(line.pipe)
+                return
+            before = line.printed
+            line.printed += len(data)
+            if before < OUTPUT_KEPT:
+                self.on_text(rank, data[: OUTPUT_KEPT - before].decode("utf-8", "replace"))
+            if line.printed > OUTPUT_FATAL:
+                self.failure = WorldFailed("FLOOD", rank, text=f"rank {rank} printed more than {OUTPUT_FATAL >> 20} MiB")
+
+        return read
+
+    def _reap(self) -> None:
+        try:
+            data = self.status.recv(4096)
+        except BlockingIOError:
+            return
+        if not data:
+            self.selector.unregister(self.status)
+            for line in self.lines:
+                line.closed = True
+        for at in range(0, len(data) - frames.SIZE + 1, frames.SIZE):
+            with contextlib.suppress(frames.BadFrame):
+                frame = frames.decode(data[at : at + frames.SIZE])
+                if frame.arg < self.ranks:
+                    self.lines[frame.arg].status = frame.value
+
+    # --- what is sent and awaited ----------------------------------------------------------------------------
+
+    def tell(self, kind: int, payload: Any = None, rank: int | None = None, fds: tuple[int, ...] = ()) -> None:
+        """Sends a frame to one rank or to all."""
+        for r in range(self.ranks) if rank is None else [rank]:
+            sock = self.lines[r].sock
+            try:
+                sock.setblocking(True)
+                sock.settimeout(5)
+                frames.send(sock, kind, payload, fds=fds)
+            except OSError:
+                pass  # the rank is gone: whoever waits for its answer finds out why
+            finally:
+                with contextlib.suppress(OSError):
+                    sock.setblocking(False)
+
+    def go(self) -> int:
+        """Releases all ranks at once; returns perf_counter_ns of the moment before."""
+        data = frames.encode(Kind.GO)
+        socks = [line.sock for line in self.lines]
+        started = time.perf_counter_ns()
+        for sock in socks:
+            with contextlib.suppress(OSError):
+                sock.send(data)
+        return started
+
+    def missing(self, kind: int) -> list[int]:
+        """Ranks whose next frame is not there yet; raises WorldFailed when one says something else, or is gone.
+
+        The earliest cause wins: a rank that reports a failure explains the others' silence.
+        """
+        if self.failure is not None:
+            raise self.failure
+        for rank, line in enumerate(self.lines):
+            if line.frames and line.frames[0][0].kind in frames.FAILURES:
+                frame = line.frames[0][0]
+                raise WorldFailed(Kind(frame.kind).name, rank, _line(frame.value), self.report(rank))
+        waiting = []
+        for rank, line in enumerate(self.lines):
+            if line.frames:
+                frame = line.frames[0][0]
+                if frame.kind == kind:
+                    continue
+                raise WorldFailed("PROTOCOL", rank, text=f"sent {Kind(frame.kind).name} where {Kind(kind).name} was due")
+            if line.status is not None or line.closed:
+                raise WorldFailed("DIED", rank, status=line.status if line.status is not None else -1)
+            waiting.append(rank)
+        return waiting
+
+    def take(self) -> list[tuple[Any, list[int]]]:
+        """The awaited frame of every rank: (payload, descriptors)."""
+        return [line.frames.popleft()[1:] for line in self.lines]
+
+    def report(self, rank: int) -> str:
+        """What a rank left in its report page: bytes from an untrusted process, decoded and bounded."""
+        page = self.lines[rank].report
+        (length,) = struct.unpack("<I", page[:4])
+        return bytes(page[4 : 4 + min(length, len(page) - 4)]).decode("utf-8", "replace")
+
+    def close(self) -> bool:
+        """Kills every process of the world and forgets it; True when all are gone."""
+        if not self.alive:
+            return True
+        self.alive = False
+        gone = kill_tree(self.process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=0.2)
+        for line in self.lines:
+            for key in (line.sock, line.pipe):
+                with contextlib.suppress(KeyError, ValueError):
+                    self.selector.unregister(key)
+            line.sock.close()
+            os.close(line.pipe)
+            line.report.close()
+            for fd in line.fds:
+                os.close(fd)
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.unregister(self.status)
+        self.status.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return gone
+
+
+def _line(value: int) -> int:
+    return value if 0 < value < 1 << 31 else 0
+
+
+def cores_of(rank: int, ranks: int) -> list[int]:
+    """The cores that rank r of every world is pinned to: the same few for both worlds, at most four."""
+    cores = sorted(os.sched_getaffinity(0))
+    if ranks > len(cores):
+        return [cores[rank % len(cores)]]
+    share = min(len(cores) // ranks, 4)
+    return cores[rank * share : (rank + 1) * share]
