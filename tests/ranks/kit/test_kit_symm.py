@@ -1,0 +1,292 @@
+"""Symmetric memory between real ranks."""
+
+import os
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import errors, host_signals, symm
+
+WORLDS = [1, 2, 3, 4, 8]
+
+
+def _pattern(rank: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count) * 7 + rank * 31) % 101).to(dtype).view(shape)
+
+
+def read_peers(rank: int, world: int) -> None:
+    for dtype in (
+        torch.bfloat16,
+        torch.float32,
+        torch.int64,
+        torch.bool,
+        torch.complex64,
+        torch.float8_e4m3fn,
+    ):
+        mine = symm.stage(_pattern(rank, (5, 7), dtype))
+        symm.barrier()
+        peers = symm.peers(mine)
+        assert len(peers) == world == symm.world
+        assert symm.rank == rank
+        for peer in symm.order():
+            assert torch.equal(peers[peer].float(), _pattern(peer, (5, 7), dtype).float())
+        assert peers[rank].data_ptr() == mine.data_ptr()
+        assert symm.ptrs(mine) == [peer.data_ptr() for peer in peers]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_rank_reads_what_its_peers_staged(worlds, world):
+    worlds.run(read_peers, world)
+
+
+def write_peers(rank: int, world: int) -> None:
+    board = symm.empty((world, 1000), torch.float32, tag="board")
+    assert symm.empty((world, 1000), torch.float32, tag="board") is board
+    for turn in range(20):
+        for peer in symm.order():
+            symm.peers(board)[peer][rank] = turn * 100 + rank
+        symm.barrier()
+        assert board[:, 17].tolist() == [turn * 100 + source for source in range(world)]
+        symm.barrier()
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_stores_to_peers_are_visible_after_a_barrier(worlds, world):
+    worlds.run(write_peers, world)
+
+
+def one_barrier_per_call(rank: int, world: int) -> None:
+    generator = torch.Generator().manual_seed(rank)
+    for turn in range(300):
+        mine = symm.stage(torch.full((64,), turn * 10 + rank))
+        symm.barrier()
+        if torch.rand(1, generator=generator).item() < 0.05:
+            time.sleep(0.002)  # a slow reader: the others must not overwrite what it reads
+        assert [int(peer[5]) for peer in symm.peers(mine)] == [turn * 10 + peer for peer in range(world)]
+
+
+@pytest.mark.parametrize("world", [2, 3, 8])
+def test_staging_in_turns_needs_one_barrier_per_call(worlds, world):
+    worlds.run(one_barrier_per_call, world)
+
+
+def views(rank: int, world: int) -> None:
+    whole = symm.empty((6, 8), torch.float32)
+    whole.copy_(_pattern(rank, (6, 8), torch.float32))
+    symm.barrier()
+    for peer in range(world):
+        expected = _pattern(peer, (6, 8), torch.float32)
+        assert torch.equal(symm.peers(whole[2:4, 1:])[peer], expected[2:4, 1:])
+        assert torch.equal(symm.peers(whole.T)[peer], expected.T)
+
+
+def test_views_of_symmetric_tensors_have_peers(worlds):
+    worlds.run(views, 2)
+
+
+def outputs_in_a_ring(rank: int, world: int) -> None:
+    first = [symm.out((4,), torch.float32) for _ in range(4)]
+    assert len({t.data_ptr() for t in first}) == 4
+    assert symm.out((4,), torch.float32).data_ptr() == first[0].data_ptr()
+    assert symm.out((4,), torch.float32, tag="other").data_ptr() not in {t.data_ptr() for t in first}
+
+
+def test_outputs_come_from_a_ring(worlds):
+    worlds.run(outputs_in_a_ring, 2)
+
+
+def signals(rank: int, world: int) -> None:
+    """A token goes round; each rank adds its rank + 1."""
+    box = symm.empty((1,), torch.int64, tag="box")
+    box.zero_()
+    symm.barrier()
+    for lap in range(1, 6):
+        if rank or lap > 1:
+            symm.wait((rank - 1) % world, slot=3, value=lap if rank else lap - 1)
+        token = box + rank + 1
+        symm.peers(box)[(rank + 1) % world].copy_(token)
+        symm.signal((rank + 1) % world, slot=3, value=lap)
+    if rank == 0:
+        symm.wait((rank - 1) % world, slot=3, value=5)
+        assert box.item() == 5 * world * (world + 1) // 2
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_signals_order_a_ring(worlds, world):
+    worlds.run(signals, world)
+
+
+def teams(rank: int, world: int) -> list[int]:
+    columns = [dist.new_group(list(range(start, world, 2))) for start in (0, 1)]
+    column = symm.sub(columns[rank % 2])
+    row = symm.sub([rank // 2 * 2, rank // 2 * 2 + 1])
+    assert symm.sub(column.ranks) is column
+    # Unequal use of the heap by one team must not shift the buffers of the next.
+    if rank % 2:
+        column.empty((1000,), torch.float32, tag="only odd ranks have this")
+    got = []
+    for team in (column, row, symm.connect()):
+        mine = team.stage(torch.tensor([float(rank)]))
+        team.barrier()
+        got.append([int(peer.item()) for peer in team.peers(mine)])
+        assert team.px.rank == team.ranks.index(rank)
+        assert got[-1] == list(team.ranks)
+    return got
+
+
+def test_teams_have_their_own_buffers_and_barriers(worlds):
+    assert worlds.run(teams, 4) == [
+        [[0, 2], [0, 1], [0, 1, 2, 3]],
+        [[1, 3], [0, 1], [0, 1, 2, 3]],
+        [[0, 2], [2, 3], [0, 1, 2, 3]],
+        [[1, 3], [2, 3], [0, 1, 2, 3]],
+    ]
+
+
+def buffers_of_a_smaller_team(rank: int, world: int) -> None:
+    if rank < 2:
+        mine = symm.sub([0, 1]).stage(torch.zeros(3))
+        with pytest.raises(errors.SymmetricMemoryError, match="smaller team"):
+            symm.peers(mine)
+    symm.barrier()
+    with pytest.raises(errors.SymmetricMemoryError, match="only members"):
+        symm.sub([r for r in range(world) if r != rank])
+    with pytest.raises(errors.SymmetricMemoryError, match=r"not symmetric memory.*symm\.stage"):
+        symm.peers(torch.zeros(3))
+
+
+def test_foreign_tensors_have_no_peers(worlds):
+    worlds.run(buffers_of_a_smaller_team, 3)
+
+
+def absent_at_barrier(rank: int, world: int) -> str:
+    symm.barrier()
+    if rank in (1, 3):
+        time.sleep(1.0)
+        return ""
+    try:
+        symm.barrier(timeout_s=0.3)
+    except errors.BarrierTimeout as error:
+        assert error.missing == (1, 3)
+        return str(error)
+    raise AssertionError("the barrier let this rank pass")
+
+
+def test_a_barrier_that_times_out_names_the_missing_ranks(worlds):
+    texts = worlds.run(absent_at_barrier, 4)
+    assert texts[0].startswith("ranks 1, 3 did not arrive within 0.3 s")
+
+
+def absent_at_first_use(rank: int, world: int) -> str:
+    if rank == world - 1:
+        time.sleep(1.0)
+        return ""
+    try:
+        symm.connect(timeout_s=0.3)
+    except errors.BarrierTimeout as error:
+        return str(error)
+    raise AssertionError("the heap was mapped without a rank")
+
+
+def test_the_first_use_names_a_rank_that_does_not_come(worlds):
+    texts = worlds.run(absent_at_first_use, 2)
+    assert texts[0].startswith("rank 1 did not reach its first symm call")
+
+
+def unanswered_wait(rank: int, world: int) -> None:
+    with pytest.raises(errors.BarrierTimeout, match=f"rank {1 - rank} did not signal 7 in slot 2"):
+        symm.wait(1 - rank, slot=2, value=7, timeout_s=0.1)
+    with pytest.raises(errors.SymmetricMemoryError, match=r"slot 1008 is outside 0\.\.1007"):
+        symm.signal(1 - rank, slot=1008, value=1)
+
+
+def test_a_wait_times_out(worlds):
+    worlds.run(unanswered_wait, 2)
+
+
+def different_shapes(rank: int, world: int) -> None:
+    with pytest.raises(
+        errors.SymmetricMemoryError, match=r"different buffers.*\[3\].*\[4\]|different buffers.*\[4\].*\[3\]"
+    ):
+        symm.empty((3 + rank,), torch.float32)
+
+
+def test_ranks_that_ask_for_different_buffers_are_told(worlds):
+    worlds.run(different_shapes, 2)
+
+
+def fill_the_heap(rank: int, world: int) -> None:
+    with pytest.raises(errors.SymmetricMemoryError, match=r"heap is full.*PKB_SYMM_BYTES"):
+        symm.empty((3 << 20,), torch.uint8)
+    # Nothing is lost: what fits still fits.
+    assert symm.empty((1 << 19,), torch.uint8).numel() == 1 << 19
+
+
+def test_a_full_heap_says_what_to_do(worlds):
+    worlds.run(fill_the_heap, 2, PKB_SYMM_BYTES=str(1 << 20))
+
+
+def impossible_size(rank: int, world: int) -> str:
+    try:
+        symm.connect(timeout_s=5)
+    except errors.SymmetricMemoryError as error:
+        return str(error)
+    raise AssertionError("there is no such memory")
+
+
+@pytest.mark.parametrize("size", ["64 MiB", str(1 << 60)])
+def test_a_heap_that_cannot_be_had_is_refused_on_every_rank(worlds, size):
+    for text in worlds.run(impossible_size, 2, PKB_SYMM_BYTES=size):
+        assert "PKB_SYMM_BYTES" in text
+
+
+def epochs_near_the_wrap(rank: int, world: int) -> None:
+    team = symm.connect()
+    team._barriers = team._epoch = 0xFFFF_FFF0
+    signals = host_signals.host_signals()
+    # A pad's words start at 0, which is "before" 0xFFFFFFF0 only by half a lap: bring them up first.
+    for step in range(0, 0xFFFF_FFF0, 0x4000_0000):
+        assert signals.barrier(team.px, 1023, step, 5000) == 0
+    for _ in range(64):
+        team.barrier(timeout_s=5)
+    assert team._barriers == 0x30
+    assert [team.next_epoch() for _ in range(17)][-2:] == [0, 1]
+
+
+def test_epochs_wrap_around(worlds):
+    worlds.run(epochs_near_the_wrap, 2)
+
+
+def without_a_compiler(rank: int, world: int) -> float:
+    assert isinstance(host_signals.host_signals(), host_signals.InPython)
+    read_peers(rank, world)
+    signals(rank, world)
+    start = time.perf_counter()
+    for _ in range(50):
+        symm.barrier()
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_everything_works_without_a_compiler(worlds, world):
+    worlds.run(without_a_compiler, world, CXX="no-such-compiler")
+
+
+def leftovers(rank: int, world: int) -> list[str]:
+    symm.stage(torch.zeros(1000))
+    symm.barrier()
+    return sorted(os.listdir("/dev/shm"))
+
+
+def test_nothing_is_left_in_dev_shm(worlds):
+    before = sorted(os.listdir("/dev/shm"))
+    for listed in worlds.run(leftovers, 2):
+        assert not [name for name in listed if name not in before and "symm" in name]
+
+
+def test_symm_needs_a_process_group():
+    with pytest.raises(errors.SymmetricMemoryError, match="needs torch.distributed"):
+        symm.barrier()
