@@ -5,7 +5,6 @@ of `Finished`, `Cancelled` and `Refused`.
 """
 
 import asyncio
-import hashlib
 import os
 import secrets
 import time
@@ -18,7 +17,8 @@ from arena.errors import ArenaError, RefereeFailed
 from arena.journal import Journal, RunHeader
 from arena.paths import Paths, make_folder, unwritable
 from arena.referee_process import COMMAND, RefereeProcess
-from arena.store import Store, entry_of
+from arena.store import BASELINE, Store, entry_of
+from arena.workspace import Workspace, content_hash
 from problems.specification import Problem
 from sandbox.events import (
     AnyEvent,
@@ -233,7 +233,7 @@ class Engine:
         run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(created))}-{secrets.token_hex(4)}"
         problem = request.problem
         source = (
-            request.source if request.source or request.kernel_name != "baseline" else problem.baseline_source
+            request.source if request.source or request.kernel_name != BASELINE else problem.baseline_source
         )
         header = RunHeader(
             run_id=run_id,
@@ -244,7 +244,7 @@ class Engine:
             player=request.player,
             kernel_name=request.kernel_name,
             kernel_path=request.kernel_path,
-            sha256=hashlib.sha256(source.encode()).hexdigest(),
+            sha256=content_hash(source),
             source=source,
             setting=request.setting,
             preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
@@ -350,6 +350,8 @@ class Engine:
             if self._store is None:
                 self._store = Store(self._paths.database, self._paths.runs)
             self._store.record(entry_of(header, result))
+            if header.kernel_name != BASELINE:
+                Workspace(self._paths.workspace).keep_revision(header.source)
 
         try:
             await asyncio.to_thread(write)

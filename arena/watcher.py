@@ -63,7 +63,6 @@ class KernelWatcher:
                     rust_timeout=RECHECK_MS,
                     yield_on_timeout=True,
                     recursive=False,
-                    raise_interrupt=False,
                 ):
                     yield
                     if not self.path.parent.is_dir():

@@ -87,10 +87,8 @@ def _open_app() -> int:
             "the app needs a terminal, and this is not one", "`pkb-arena run` works anywhere; see --help"
         )
         return ExitCode.USAGE
-    open_app: Callable[[], int] = importlib.import_module(
-        "screens.app"
-    ).main  # by name: the engine knows no display
-    return open_app()
+    run_app: Callable[[], int] = importlib.import_module("screens.app").run_app  # the engine knows no display
+    return run_app()
 
 
 def main(arguments: list[str] | None = None) -> None:

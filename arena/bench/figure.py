@@ -1,0 +1,28 @@
+"""One measured figure and what was promised."""
+
+import msgspec
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A figure with its unit and, where there is one, its limit."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+    """The value should be at most this."""
+    detail: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """The promise holds."""
+        return self.limit is None or self.value <= self.limit
+
+    def text(self) -> str:
+        """ "0.41 s  (at most 0.5 s)  median of 20, slowest 0.52 s"."""
+        parts = [f"{self.value:.3g} {self.unit}".rstrip()]
+        if self.limit is not None:
+            parts.append(
+                f"({'at most' if self.kept else 'MORE THAN'} {self.limit:g} {self.unit})".replace(" )", ")")
+            )
+        return "  ".join([*parts, self.detail]).rstrip()

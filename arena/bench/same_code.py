@@ -1,0 +1,58 @@
+"""The baseline against itself: a judge that measures well never calls it faster."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from arena.bench.figure import Figure
+from arena.engine import Engine, RunRequest
+from arena.errors import MachineError
+from arena.paths import Paths
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.events import Finished, Interval
+from sandbox.verdict import Verdict
+
+REPETITIONS = 40
+
+
+async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+    """Problem 13, tiny, two CPU ranks: how often identical code was called faster, slower, even or too noisy.
+
+    Raises:
+        MachineError: a run did not pass.
+    """
+    count = repetitions or REPETITIONS
+    problem = load_catalogue().find("13")
+    setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
+    outcomes: Counter[str] = Counter()
+    intervals: list[Interval] = []
+    with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
+        own = Paths(Path(folder) / "config", Path(folder) / "data", Path(folder) / "state")
+        async with Engine(own) as engine:
+            for _ in range(count):
+                run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="")
+                end = await engine.wait(await engine.run(run))
+                if not isinstance(end, Finished) or end.result.verdict is not Verdict.PASS:
+                    raise MachineError(
+                        f"the baseline did not pass against itself: {end}", "run `pkb-arena doctor`"
+                    )
+                outcomes[end.result.outcome] += 1
+                if end.result.speedup is not None and end.result.speedup.call is not None:
+                    intervals.append(end.result.speedup.call)
+    inside = sum(1 for interval in intervals if interval.low <= 1.0 <= interval.high)
+    medians = sorted(interval.median for interval in intervals)
+    spread = f"medians {medians[0]:.3f} to {medians[-1]:.3f}" if medians else "nothing was timed"
+    return [
+        Figure("same code called faster", outcomes["faster"], "", 0, f"of {count}; {spread}"),
+        Figure("same code called slower", outcomes["slower"], "", None, f"of {count}"),
+        Figure(
+            "same code called even",
+            outcomes["even"],
+            "",
+            None,
+            f"of {count}; 1.0 inside the interval {inside} times",
+        ),
+        Figure("same code too noisy", outcomes["too noisy"], "", None, f"of {count}"),
+    ]

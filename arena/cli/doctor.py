@@ -1,0 +1,67 @@
+"""`pkb-arena doctor`: what this machine can do, and how fast pkb-arena is on it."""
+
+import click
+
+from arena.bench import MEASUREMENTS, measure
+from arena.cli.diagnostics import say
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.options import json_option
+from arena.cli.output import print_json, print_line
+from arena.doctor import can_run, examine
+from arena.errors import UsageError
+from arena.paths import find_paths
+from sandbox.verdict import ExitCode
+
+_SIGNS = {"ok": click.style("✓", fg="green"), "limited": "–", "missing": click.style("✗", fg="red")}
+
+
+@click.command()
+@click.option(
+    "--bench",
+    is_flag=False,
+    flag_value="all",
+    metavar="[NAME]",
+    help=f"Measure instead: {', '.join(MEASUREMENTS)}, or all of them.",
+)
+@click.option(
+    "--repetitions",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="How often, where a measurement is repeated.",
+)
+@json_option
+@click.pass_context
+def command(ctx: click.Context, bench: str | None, repetitions: int | None, as_json: bool) -> None:
+    """Say what this machine can do, and what to do about the rest.
+
+    Exit code 3 when something is missing that every run needs.
+    """
+    if bench is not None:
+        _bench(bench, repetitions, as_json)
+        return
+    findings = examine()
+    if as_json:
+        print_json({"can_run": can_run(findings), "findings": findings})
+    else:
+        for finding in findings:
+            print_line(f"{_SIGNS[finding.state]} {finding.name:<16} {finding.found}")
+            if finding.advice:
+                print_line(f"  {'':<16} → {finding.advice}")
+    ctx.exit(ExitCode.PASS if can_run(findings) else ExitCode.ENVIRONMENT)
+
+
+def _bench(name: str, repetitions: int | None, as_json: bool) -> None:
+    if name != "all" and name not in MEASUREMENTS:
+        raise UsageError(f"there is no measurement {name!r}", f"there are {', '.join(MEASUREMENTS)} and all")
+    names = list(MEASUREMENTS) if name == "all" else [name]
+    paths = find_paths()
+    measured = []
+    for each in names:
+        say(f"measuring {each} ...")
+        figures = run_interruptibly(measure(each, paths, repetitions))
+        measured += figures
+        if not as_json:
+            for figure in figures:
+                print_line(f"{figure.name:<34} {figure.text()}")
+    if as_json:
+        print_json(measured)

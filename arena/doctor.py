@@ -1,0 +1,200 @@
+"""What this machine can do for pkb-arena, and what to do about the rest. Imports neither torch nor CUDA."""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import ArenaError
+from arena.machine import gpu_details, installed_version, torch_is_cpu_only, visible_gpus
+from arena.paths import Paths, find_paths, unwritable
+from arena.settings import load_settings
+from problems.catalogue import load_catalogue
+
+SHARED_MEMORY_MIB = 512
+"""Below this in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
+FREE_MEMORY_GIB = 4
+FREE_DISK_MIB = 200
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    state: str
+    """ "ok"; "limited": works, with less; "missing": something does not work."""
+    found: str
+    advice: str = ""
+    """What to do about it; empty when it is ok."""
+
+
+def examine() -> list[Finding]:
+    """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
+    return [*_software(), *_gpus(), *_hardware(), *_terminal(), *_files(find_paths())]
+
+
+def can_run(findings: list[Finding]) -> bool:
+    """Nothing is missing that every run needs."""
+    return all(finding.state != "missing" for finding in findings)
+
+
+def _software() -> Iterator[Finding]:
+    yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    torch = installed_version("torch")
+    if torch is None:
+        yield Finding(
+            "torch", "missing", "not installed", "pip install torch (2.9 or newer); no kernel runs without it"
+        )
+    else:
+        yield Finding("torch", "ok", torch + (", CPU only" if torch_is_cpu_only() else ""))
+    gcc = shutil.which("gcc")
+    if gcc:
+        yield Finding("gcc", "ok", gcc)
+    else:
+        yield Finding("gcc", "limited", "not found", "install gcc and g++ to write C++ kernels for CPU ranks")
+    bubblewrap = shutil.which("bwrap")
+    if bubblewrap:
+        yield Finding("bubblewrap", "ok", bubblewrap)
+    else:
+        yield Finding(
+            "bubblewrap", "limited", "not found", "install bubblewrap before running kernels you do not trust"
+        )
+
+
+def _gpus() -> Iterator[Finding]:
+    visible = visible_gpus()
+    details = gpu_details() if visible else []
+    if not visible:
+        yield Finding(
+            "GPUs", "limited", "none visible", "kernels run on CPU ranks; everything else is the same"
+        )
+        return
+    names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in details})) or "unknown"
+    if torch_is_cpu_only():
+        yield Finding("GPUs", "limited", f"{visible} x {names}", "install torch with CUDA to use them")
+    else:
+        yield Finding("GPUs", "ok", f"{visible} x {names}")
+    cupy = next((f"{name} {version}" for name in _CUPY if (version := installed_version(name))), None)
+    if cupy:
+        yield Finding("CuPy", "ok", cupy)
+    else:
+        advice = "pip install 'pkb-arena[cuda13]' (or [cuda12], as torch has it) to write CUDA C++ kernels"
+        yield Finding("CuPy", "limited", "not installed", advice)
+
+
+_CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
+
+
+def _hardware() -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0))
+    if cores >= 2:
+        yield Finding("cores", "ok", str(cores))
+    else:
+        yield Finding("cores", "limited", str(cores), "two ranks on one core take turns: timings mean little")
+    memory = _available_memory_gib()
+    if memory is None or memory >= FREE_MEMORY_GIB:
+        yield Finding("memory", "ok", "unknown" if memory is None else f"{memory:.1f} GiB free")
+    else:
+        yield Finding(
+            "memory", "limited", f"{memory:.1f} GiB free", "keep to small worlds: a rank takes about 0.3 GiB"
+        )
+    yield _shared_memory()
+    yield _seals()
+
+
+def _available_memory_gib() -> float | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) / 2**20
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _shared_memory() -> Finding:
+    try:
+        room = shutil.disk_usage("/dev/shm").free >> 20
+    except OSError:
+        return Finding(
+            "/dev/shm", "missing", "not there", "mount a tmpfs at /dev/shm: ranks share memory through it"
+        )
+    if room >= SHARED_MEMORY_MIB:
+        return Finding("/dev/shm", "ok", f"{room} MiB free")
+    return Finding("/dev/shm", "limited", f"{room} MiB free", "in a container: docker run --shm-size=8g")
+
+
+def _seals() -> Finding:
+    """Whether inputs can be sealed against writing (memfd_create with F_SEAL_WRITE)."""
+    import fcntl
+
+    try:
+        file = os.memfd_create("doctor", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    except (OSError, AttributeError):
+        return Finding("sealed memory", "missing", "no memfd", "run on Linux 3.17 or newer")
+    try:
+        os.ftruncate(file, 4096)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+    except OSError as error:
+        return Finding(
+            "sealed memory", "missing", error.strerror or str(error), "allow memfd seals in this container"
+        )
+    finally:
+        os.close(file)
+    return Finding("sealed memory", "ok", "memfd seals work")
+
+
+def _terminal() -> Iterator[Finding]:
+    if not sys.stdout.isatty():
+        yield Finding(
+            "terminal", "limited", "stdout is not a terminal", "the app needs one; every command works"
+        )
+        return
+    columns, lines = shutil.get_terminal_size()
+    colours = os.environ.get("COLORTERM", "")
+    term = os.environ.get("TERM", "")
+    depth = "16 million" if colours in {"truecolor", "24bit"} else "256" if "256" in term else "16"
+    found = f"{columns} x {lines}, {depth} colours ({term or 'TERM is not set'})"
+    if os.environ.get("NO_COLOR"):
+        yield Finding("terminal", "limited", f"{found}, NO_COLOR set", "unset NO_COLOR to see colours")
+    elif columns < 60:
+        yield Finding(
+            "terminal", "limited", found, "widen it to 60 columns or more: below that one pane is shown"
+        )
+    elif depth == "16":
+        yield Finding(
+            "terminal", "limited", found, "choose the theme `ansi`, or a terminal with more colours"
+        )
+    else:
+        yield Finding("terminal", "ok", found)
+
+
+def _files(paths: Paths) -> Iterator[Finding]:
+    for name, folder in (("settings", paths.config), ("data", paths.data), ("state", paths.state)):
+        yield _folder(name, folder)
+    try:
+        settings = load_settings(paths)
+        broken = load_catalogue(settings.problem_folders).broken
+    except ArenaError as error:
+        yield Finding("settings file", "missing", error.message, error.advice)
+        return
+    for problem in broken:
+        yield Finding("problem", "limited", str(problem), "correct it, or take it out of problem_dirs")
+
+
+def _folder(name: str, folder: Path) -> Finding:
+    name = f"{name} folder"
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        fault = unwritable(folder, PermissionError(f"{there} is not a folder that can be written"))
+        return Finding(name, "missing", fault.message, fault.advice)
+    room = shutil.disk_usage(there).free >> 20
+    if room < FREE_DISK_MIB:
+        return Finding(
+            name, "limited", f"{folder}, {room} MiB free", "free some space: journals grow with every run"
+        )
+    return Finding(name, "ok", str(folder))

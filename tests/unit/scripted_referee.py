@@ -1,0 +1,81 @@
+"""Speaks the referee's protocol and does what the kernel's source says: for failures a real one cannot be asked for.
+
+Sources: `pass`; `wait` until cancelled; `hang` and never answer again; `die`; `garbage`; `fatal`; `refuse`.
+"""
+
+import hashlib
+import os
+import sys
+import time
+
+from sandbox import events
+from sandbox.verdict import Verdict
+
+
+def say(event: events.AnyEvent) -> None:
+    sys.stdout.buffer.write(events.encode(event) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def finished(command: events.Run, sha256: str) -> events.Finished:
+    result = events.Result(
+        verdict=Verdict.PASS,
+        detail="all right",
+        failure=None,
+        paper_rule="match",
+        error=None,
+        speedup=events.Speedup(call=events.Interval(median=1.5, low=1.4, high=1.6), device=None),
+        baseline_us=None,
+        contender_us=None,
+        roofline=None,
+        seconds=events.Seconds(),
+        jail="none",
+        sealed=True,
+        outcome="faster",
+        rounds=3,
+    )
+    return events.Finished(run_id=command.run_id, sha256=sha256, result=result)
+
+
+def judge(command: events.Run) -> None:
+    source = command.source
+    sha256 = hashlib.sha256(source.encode()).hexdigest()
+    if source == "refuse":
+        say(events.Refused(run_id=command.run_id, message="sizes do not fit", advice="choose others"))
+        return
+    say(
+        events.RunStarted(
+            run_id=command.run_id, setting=command.setting, kernel_name=command.kernel_name, sha256=sha256
+        )
+    )
+    say(events.PhaseStarted(run_id=command.run_id, phase="check", limit_s=0.1))
+    match source:
+        case "pass":
+            say(finished(command, sha256))
+        case "hang":
+            time.sleep(600)
+        case "die":
+            sys.stderr.write("last words")
+            os._exit(9)
+        case "garbage":
+            sys.stdout.write("<html>\n")
+            sys.stdout.flush()
+        case "fatal":
+            say(events.Fatal(message="the baseline world is gone", text="why"))
+
+
+def main() -> None:
+    say(events.Ready(pid=os.getpid(), jail="none"))
+    for line in sys.stdin.buffer:
+        match events.decode_command(line):
+            case events.Run() as command:
+                judge(command)
+            case events.Cancel(run_id=run_id):
+                say(events.Cancelled(run_id=run_id, phase="check"))
+            case events.Shutdown():
+                return
+            case _:
+                pass
+
+
+main()

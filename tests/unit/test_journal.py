@@ -1,0 +1,100 @@
+"""Journals: everything that happened, in order, whatever the disk does."""
+
+import os
+from pathlib import Path
+
+from arena.journal import Journal, RunHeader, read_events, read_header
+from sandbox.events import Finished, Log, PhaseStarted, Result, Seconds, Setting
+from sandbox.verdict import Verdict
+
+SETTING = Setting(
+    problem_dir="/problems/x", preset="tiny", sizes={"M": 2}, world=2, device="cpu", dtype="float32"
+)
+HEADER = RunHeader(
+    run_id="r1",
+    created=1.5,
+    problem_id=13,
+    slug="gemm_allreduce",
+    category="tensor",
+    player="you",
+    kernel_name="kernel.py",
+    kernel_path="/k/kernel.py",
+    sha256="0" * 64,
+    source="def solution():\n    return '\x1b[31m ü'\n",
+    setting=SETTING,
+)
+RESULT = Result(
+    verdict=Verdict.PASS,
+    detail="",
+    failure=None,
+    paper_rule="match",
+    error=None,
+    speedup=None,
+    baseline_us=None,
+    contender_us=None,
+    roofline=None,
+    seconds=Seconds(total=0.5),
+    jail="none",
+    sealed=True,
+)
+EVENTS = [
+    PhaseStarted(run_id="r1", phase="check", limit_s=5.0),
+    Log(run_id="r1", rank=0, stream="stdout", text="[/x] \n \x00"),
+    Finished(run_id="r1", sha256="0" * 64, result=RESULT),
+]
+
+
+def complain(error: OSError) -> None:
+    raise AssertionError(error)
+
+
+def write(path: Path) -> None:
+    journal = Journal(path, HEADER, complain)
+    for event in EVENTS:
+        journal.append(event)
+    assert journal.close()
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    write(tmp_path / "r1.jsonl")
+    assert read_header(tmp_path / "r1.jsonl") == HEADER
+    assert list(read_events(tmp_path / "r1.jsonl")) == EVENTS
+
+
+def test_a_last_line_that_a_crash_cut_short_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "r1.jsonl"
+    write(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert list(read_events(path)) == EVENTS[:-1]
+
+
+def test_events_are_on_disk_before_the_journal_is_closed(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "r1.jsonl", HEADER, complain)
+    journal.append(EVENTS[0])
+    assert list(read_events(tmp_path / "r1.jsonl")) == EVENTS[:1]
+    journal.close()
+
+
+def test_a_full_disk_is_reported_once_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "r1.jsonl").symlink_to("/dev/full")
+    troubles: list[OSError] = []
+    journal = Journal(tmp_path / "r1.jsonl", HEADER, troubles.append)
+    for event in EVENTS:
+        journal.append(event)
+    assert not journal.close()
+    assert [error.strerror for error in troubles] == ["No space left on device"]
+
+
+def test_what_a_full_disk_held_back_is_written_when_there_is_room(tmp_path: Path) -> None:
+    path = tmp_path / "r1.jsonl"
+    path.symlink_to("/dev/full")
+    journal = Journal(path, HEADER, lambda error: None)
+    journal.append(EVENTS[0])
+    path.unlink()
+    room = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    os.dup2(room, journal._file)  # the same open file, on a disk with room
+    os.close(room)
+    journal.append(EVENTS[1])
+    journal.close()
+    assert read_header(path) == HEADER
+    assert list(read_events(path)) == EVENTS[:2]

@@ -1,0 +1,71 @@
+"""Settings: one TOML file, unknown keys refused, written atomically with its own explanations."""
+
+import tomllib
+
+import pytest
+
+from arena.errors import FolderUnwritable, SettingsError
+from arena.paths import Paths
+from arena.settings import Settings, check_settings, load_settings, save_settings, setting_fields
+
+
+def test_no_file_means_the_defaults(paths: Paths) -> None:
+    assert load_settings(paths) == Settings()
+
+
+def test_what_is_saved_is_loaded(paths: Paths) -> None:
+    settings = Settings(
+        theme="light",
+        world=4,
+        budget_s=2.5,
+        bell=True,
+        editor='vim -c "set \\ft=cuda"',
+        problem_dirs=["~/my problems", "/ö/ü"],
+        keymap={"run": "ctrl+r", "odd.name": "f\x7f"},
+    )
+    save_settings(settings, paths)
+    assert load_settings(paths) == settings
+
+
+def test_the_file_explains_itself_and_comments_out_defaults(paths: Paths) -> None:
+    save_settings(Settings(world=4), paths)
+    text = paths.settings_file.read_text()
+    assert tomllib.loads(text) == {"world": 4, "keymap": {}}
+    for field in setting_fields():
+        assert f"# {field.description}" in text
+
+
+def test_an_unknown_key_is_refused_with_its_file_and_the_nearest_key(paths: Paths) -> None:
+    paths.config.mkdir(parents=True)
+    paths.settings_file.write_text('them = "dark"\n')
+    with pytest.raises(SettingsError) as caught:
+        load_settings(paths)
+    assert str(paths.settings_file) in caught.value.message
+    assert "'them'" in caught.value.message
+    assert "theme" in caught.value.advice
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "values", [{"world": "two"}, {"world": -1}, {"device": "tpu"}, {"keymap": {"run": 5}}]
+)
+def test_a_value_that_does_not_fit_is_refused_by_name(values: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match=next(iter(values))):
+        check_settings(values, "here")
+
+
+def test_broken_toml_names_the_line(paths: Paths) -> None:
+    paths.config.mkdir(parents=True)
+    paths.settings_file.write_text("world = \n")
+    with pytest.raises(SettingsError, match="line 1"):
+        load_settings(paths)
+
+
+def test_an_unwritable_folder_names_the_way_out(paths: Paths) -> None:
+    paths.config.parent.mkdir(parents=True)
+    paths.config.write_text("a file where the folder should be")
+    with pytest.raises(FolderUnwritable) as caught:
+        save_settings(Settings(), paths)
+    assert str(paths.config) in caught.value.message
+    assert "PKB_ARENA_HOME" in caught.value.advice
+    assert caught.value.exit_code == 3

@@ -1,0 +1,142 @@
+"""The index of results: who stands how, rebuilt from journals when it is lost."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.errors import StoreError
+from arena.journal import Journal, RunHeader
+from arena.paths import Paths
+from arena.store import Entry, Store, entry_of
+from sandbox.events import Finished, Interval, Result, Seconds, Setting, Speedup
+from sandbox.verdict import Verdict
+
+
+def header(
+    run_id: str, created: float = 1.0, problem: int = 13, device: str = "cpu", **changes: object
+) -> RunHeader:
+    setting = Setting(
+        problem_dir="/p", preset="tiny", sizes={"M": 2}, world=2, device=device, dtype="bfloat16"
+    )
+    made = RunHeader(
+        run_id=run_id,
+        created=created,
+        problem_id=problem,
+        slug="gemm_allreduce",
+        category="tensor",
+        player="you",
+        kernel_name="kernel.py",
+        kernel_path="/k/kernel.py",
+        sha256="ab" * 32,
+        source="",
+        setting=setting,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def result(verdict: Verdict = Verdict.PASS, speedup: float | None = None, outcome: str = "") -> Result:
+    call = None if speedup is None else Interval(median=speedup, low=speedup - 0.1, high=speedup + 0.1)
+    return Result(
+        verdict=verdict,
+        detail="",
+        failure=None,
+        paper_rule=None,
+        error=None,
+        speedup=None if call is None else Speedup(call=call, device=None),
+        baseline_us=None,
+        contender_us=None,
+        roofline=None,
+        seconds=Seconds(),
+        jail="",
+        sealed=True,
+        outcome=outcome,
+    )
+
+
+@pytest.fixture
+def store(paths: Paths) -> Store:
+    return Store(paths.database, paths.runs)
+
+
+def entries(*rows: tuple[RunHeader, Result]) -> list[Entry]:
+    return [entry_of(*row) for row in rows]
+
+
+def test_an_entry_is_read_back(store: Store) -> None:
+    (entry,) = entries((header("a"), result(speedup=1.5, outcome="faster")))
+    store.record(entry)
+    assert store.entry("a") == entry
+    assert store.entry("b") is None
+
+
+def test_history_is_newest_first_and_leaves_the_baseline_out(store: Store) -> None:
+    for entry in entries(
+        (header("a", 1.0), result()),
+        (header("b", 2.0, kernel_name="baseline"), result()),
+        (header("c", 3.0), result(Verdict.WRONG_RESULT)),
+        (header("d", 4.0, problem=1), result()),
+        (header("e", 5.0, player="model:x"), result()),
+    ):
+        store.record(entry)
+    assert [entry.run_id for entry in store.history(13)] == ["c", "a"]
+
+
+def test_the_best_is_the_fastest_honest_pass(store: Store) -> None:
+    for entry in entries(
+        (header("a", 1.0), result(speedup=1.2, outcome="faster")),
+        (header("b", 2.0), result(Verdict.WRONG_RESULT, speedup=9.0, outcome="faster")),
+        (header("c", 3.0, preset_sizes=False), result(speedup=8.0, outcome="faster")),
+        (header("d", 4.0), result(speedup=7.0, outcome="too noisy")),
+        (header("e", 5.0), result(speedup=1.1, outcome="faster")),
+    ):
+        store.record(entry)
+    standing = store.standings()[13]
+    assert standing.best is not None
+    assert standing.best.run_id == "a"
+    assert (standing.runs, standing.solved, standing.faster, standing.last.run_id) == (5, True, True, "e")
+
+
+def test_only_failures_are_unsolved(store: Store) -> None:
+    store.record(entry_of(header("a"), result(Verdict.CRASH)))
+    standing = store.standings()[13]
+    assert (standing.solved, standing.best) == (False, None)
+
+
+def test_standings_can_be_narrowed_to_a_device(store: Store) -> None:
+    store.record(entry_of(header("a", device="cuda"), result(speedup=2.0, outcome="faster")))
+    assert store.standings(device="cpu") == {}
+    assert 13 in store.standings(device="cuda")
+
+
+def journal(paths: Paths, run_id: str) -> None:
+    paths.runs.mkdir(parents=True, exist_ok=True)
+    written = Journal(paths.runs / f"{run_id}.jsonl", header(run_id), lambda error: None)
+    written.append(Finished(run_id=run_id, sha256="ab" * 32, result=result()))
+    written.close()
+
+
+def test_a_lost_index_is_rebuilt_from_the_journals(paths: Paths) -> None:
+    journal(paths, "a")
+    (paths.runs / "junk.jsonl").write_text("not a journal\n")
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
+
+
+def test_a_damaged_index_is_put_aside_and_rebuilt(paths: Paths) -> None:
+    journal(paths, "a")
+    paths.database.write_bytes(b"this is no database" * 100)
+    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
+    assert list(paths.data.glob("results.sqlite.damaged-*"))
+
+
+def test_two_processes_worth_of_connections_share_the_index(paths: Paths) -> None:
+    one, two = Store(paths.database, paths.runs), Store(paths.database, paths.runs)
+    one.record(entry_of(header("a"), result()))
+    two.record(entry_of(header("b", 2.0), result()))
+    assert [entry.run_id for entry in one.history(13)] == ["b", "a"]
+
+
+def test_a_place_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "results.sqlite").mkdir()
+    with pytest.raises(StoreError, match=r"results\.sqlite"):
+        Store(tmp_path / "results.sqlite", tmp_path)

@@ -1,0 +1,109 @@
+"""The watcher sees every save of every kind of editor once, and nothing else."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from arena.watcher import KernelWatcher
+from arena.workspace import content_hash
+
+WAIT_S = 10.0
+
+
+@asynccontextmanager
+async def watching(path: Path) -> AsyncIterator[tuple[KernelWatcher, "asyncio.Queue[str]"]]:
+    seen: asyncio.Queue[str] = asyncio.Queue()
+    watcher = KernelWatcher(path, content_hash(path.read_text()))
+
+    async def collect() -> None:
+        async for kernel in watcher:
+            seen.put_nowait(kernel.text)
+
+    task = asyncio.create_task(collect())
+    await asyncio.sleep(0.3)
+    try:
+        yield watcher, seen
+    finally:
+        watcher.stop()
+        async with asyncio.timeout(WAIT_S):
+            await task
+
+
+async def next_text(seen: "asyncio.Queue[str]") -> str:
+    async with asyncio.timeout(WAIT_S):
+        return await seen.get()
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel.py"
+    path.write_text("one")
+    return path
+
+
+async def test_a_write_in_place_is_seen(kernel: Path) -> None:
+    async with watching(kernel) as (_, seen):
+        kernel.write_text("two")
+        assert await next_text(seen) == "two"
+
+
+async def test_every_atomic_replacement_is_seen(kernel: Path) -> None:
+    async with watching(kernel) as (_, seen):
+        for text in ("two", "three", "four"):  # a watch on the file itself would see the first only
+            other = kernel.with_name("other")
+            other.write_text(text)
+            os.replace(other, kernel)
+            assert await next_text(seen) == text
+
+
+async def test_vims_backup_and_rename_is_seen(kernel: Path) -> None:
+    async with watching(kernel) as (_, seen):
+        kernel.rename(kernel.with_name("kernel.py~"))
+        kernel.write_text("two")
+        assert await next_text(seen) == "two"
+
+
+async def test_the_same_text_again_is_no_save(kernel: Path) -> None:
+    async with watching(kernel) as (_, seen):
+        kernel.write_text("one")
+        kernel.touch()
+        kernel.with_name("neighbour.py").write_text("two")
+        kernel.write_text("last")
+        assert await next_text(seen) == "last"
+        assert seen.empty()
+
+
+async def test_own_writes_are_no_saves(kernel: Path) -> None:
+    async with watching(kernel) as (watcher, seen):
+        watcher.wrote(content_hash("mine"))
+        kernel.write_text("mine")
+        await asyncio.sleep(0.3)
+        kernel.write_text("theirs")
+        assert await next_text(seen) == "theirs"
+
+
+async def test_a_truncation_before_the_write_is_not_taken_for_an_empty_kernel(kernel: Path) -> None:
+    async with watching(kernel) as (_, seen):
+        with kernel.open("w") as file:
+            file.flush()
+            await asyncio.sleep(0.03)
+            file.write("two")
+        assert await next_text(seen) == "two"
+
+
+async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    path = folder / "kernel.py"
+    path.write_text("one")
+    async with watching(path) as (_, seen):
+        folder.rename(tmp_path / "gone")
+        folder.mkdir()
+        path.write_text("two")
+        assert await next_text(seen) == "two"
+        path.write_text("three")
+        assert await next_text(seen) == "three"

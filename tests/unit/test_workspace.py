@@ -1,0 +1,150 @@
+"""Kernel files: whole or not at all, every text kept, one app at a time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena.atomic_file import write_atomically
+from arena.errors import FolderUnwritable, UsageError, WorkspaceLocked
+from arena.workspace import Workspace, content_hash, read_kernel
+from arena.workspace_lock import WorkspaceLock
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path / "workspace")
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return load_catalogue().find("13")
+
+
+def test_a_saved_kernel_is_read_back_byte_for_byte(workspace: Workspace, problem: Problem) -> None:
+    text = "# café\r\ndef solution():\r\n\treturn 1"
+    path = workspace.kernel_path(problem)
+    assert workspace.save(path, text) == content_hash(text)
+    assert read_kernel(path).text == text
+    assert path.read_bytes() == text.encode()
+
+
+def test_saving_keeps_the_new_text_and_the_one_it_replaces(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.kernel_path(problem)
+    workspace.save(path, "mine")
+    path.write_text("another program's")
+    workspace.save(path, "mine again")
+    for text in ("mine", "another program's", "mine again"):
+        assert workspace.revision(content_hash(text)) == text
+
+
+def test_a_damaged_revision_is_not_handed_out(workspace: Workspace) -> None:
+    sha256 = workspace.keep_revision("text")
+    file = next(workspace.root.glob(f".revisions/*/{sha256}.py"))
+    file.chmod(0o600)
+    file.write_text("tampered")
+    assert workspace.revision(sha256) is None
+
+
+def test_a_draft_survives_until_the_text_is_saved(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.kernel_path(problem)
+    workspace.save(path, "saved")
+    assert workspace.draft(path) is None
+    workspace.save_draft(path, "typed")
+    assert Workspace(workspace.root).draft(path) == "typed"
+    workspace.save(path, "typed")
+    assert workspace.draft(path) is None
+
+
+def test_a_draft_that_equals_the_file_is_none(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.kernel_path(problem)
+    workspace.save(path, "same")
+    workspace.save_draft(path, "same")
+    assert workspace.draft(path) is None
+
+
+def test_no_player_name_leaves_the_workspace(workspace: Workspace, problem: Problem) -> None:
+    for player in ("you", "model:gpt/5", "..", ".", "../../etc", "ü b"):
+        path = workspace.kernel_path(problem, player).resolve()
+        assert path.is_relative_to(workspace.root.resolve() / problem.stem)
+        assert len(path.relative_to(workspace.root.resolve()).parts) == 3
+    with pytest.raises(UsageError):
+        workspace.kernel_path(problem, "")
+
+
+def test_a_failed_write_leaves_the_old_text_and_no_litter(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text("old")
+    with pytest.raises(TypeError):
+        write_atomically(path, "not bytes")  # type: ignore[arg-type]
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["kernel.py"]
+
+
+def test_an_atomic_write_keeps_permissions_and_symbolic_links(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.py", tmp_path / "link.py"
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    write_atomically(link, b"new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert real.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "no kernel file"), (b"\xff\xfe", "UTF-8"), (b"x" * (5 << 20), "MiB")]
+)
+def test_an_unreadable_kernel_is_a_usage_error(tmp_path: Path, content: bytes | None, words: str) -> None:
+    path = tmp_path / "kernel.py"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=words):
+        read_kernel(path)
+
+
+def test_a_folder_is_no_kernel(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="folder"):
+        read_kernel(tmp_path)
+
+
+def test_an_empty_file_is_a_kernel_to_judge(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").touch()
+    assert read_kernel(tmp_path / "kernel.py").text == ""
+
+
+def test_an_unwritable_workspace_is_named(tmp_path: Path, problem: Problem) -> None:
+    (tmp_path / "workspace").write_text("a file")
+    with pytest.raises(FolderUnwritable, match="workspace"):
+        Workspace(tmp_path / "workspace").save(tmp_path / "workspace" / "a" / "kernel.py", "text")
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from arena.workspace_lock import WorkspaceLock
+lock = WorkspaceLock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_app_is_told_who_has_the_workspace(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(WorkspaceLocked) as caught:
+            WorkspaceLock(tmp_path)
+        assert str(holder.pid) in caught.value.message
+        assert "PKB_ARENA_HOME" in caught.value.advice
+    finally:
+        holder.kill()
+        holder.communicate()
+    WorkspaceLock(tmp_path).release()  # a killed app leaves no stale lock
