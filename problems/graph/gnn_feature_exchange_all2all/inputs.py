@@ -1,0 +1,39 @@
+"""Inputs of problem 65: a feature table, the rows to fetch from it, and how many of them each peer asked for."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+from problems.shared.rotated import rotated, rows_per_peer
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """local_features [s, h] N(0, 1); seed_inverse_ids [R] int64; leaving and arriving [W] int64, rows by rotated position.
+
+    Upstream: uniform ids and equal counts. Otherwise ids favour few hot rows and counts are skewed, some of them zero.
+    """
+    s = setting.sizes
+    features = setting.randn(s.s, s.h)
+    if setting.distribution == "upstream":
+        ids = setting.randint(0, s.s, (s.R,))
+    else:
+        ids = (setting.rand(s.R, dtype=torch.float64) ** 3 * s.s).to(torch.int64)
+    rows = rows_per_peer(setting)
+    return {
+        "local_features": features,
+        "seed_inverse_ids": ids,
+        "leaving": rotated(rows[setting.rank], setting.rank),
+        "arriving": rotated(rows[:, setting.rank], setting.rank),
+    }
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(local_features, seed_inverse_ids, counts_sent, counts_received, group): named after the request phase."""
+    return (
+        tensors["local_features"],
+        tensors["seed_inverse_ids"],
+        tensors["arriving"].tolist(),
+        tensors["leaving"].tolist(),
+        None,
+    )
