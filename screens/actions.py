@@ -38,7 +38,7 @@ ACTIONS = (
     Action("next_pane", "f8", "pane", "Move between editor, result and log.", "arena", show=False),
     Action("baseline_run", "shift+f5", "run baseline", "Run the baseline against itself: it must come out even.", "arena", show=False),
     Action("problems", "f10", "problems", "Back to the list of problems; the run and what you typed are kept.", "arena"),
-    Action("open", "enter", "open", "Open the problem under the cursor.", "problems"),
+    Action("open", "enter", "open", "Open the problem under the cursor.", "problems", show=False),
     Action("filter", "slash", "filter", "Filter by id, words, origin, collective, class or state (solved, unsolved, faster, slower, wrong).",
            "problems"),
     Action("sort", "s", "sort", "Sort by the next column; a click on a column's head does the same.", "problems"),
@@ -52,9 +52,20 @@ ACTIONS = (
 
 
 def bindings(scope: Scope) -> list[Binding]:
-    """The bindings of one scope, ready for a class's BINDINGS; ids make them remappable."""
+    """The bindings of one scope, ready for a class's BINDINGS; ids make them remappable.
+
+    Keys of the arena come before the editor's own, which uses some of them otherwise.
+    """
     return [
-        Binding(action.key, action.name, action.title, show=action.show, id=action.name, tooltip=action.help)
+        Binding(
+            action.key,
+            action.name,
+            action.title,
+            show=action.show,
+            id=action.name,
+            tooltip=action.help,
+            priority=scope == "arena",
+        )  # fmt: skip
         for action in ACTIONS
         if action.scope == scope
     ]

@@ -3,15 +3,96 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arena.paths import Paths
-from arena.settings import Settings, save_settings
+from arena.settings import Settings, load_settings
 from arena.workspace import Workspace
 from arena.workspace_lock import WorkspaceLock
 
 if TYPE_CHECKING:
     from arena.engine import Engine
-    from arena.store import Store
+    from arena.store import Standing, Store
     from problems.catalogue import Catalogue
+    from sandbox.events import Setting
+
+
+class Services:
+    """Settings and workspace at once; catalogue, index of results and engine after `open`."""
+
+    def __init__(self, paths: Paths) -> None:
+        """Reads the settings and takes the workspace for this app alone.
+
+        Raises:
+            SettingsError: the settings file says something it may not.
+            WorkspaceLocked: another app has the workspace open.
+            FolderUnwritable: the data folder cannot be created or written.
+        """
+        self.paths = paths
+        self.first_start = not paths.settings_file.exists()
+        self.settings: Settings = load_settings(paths)
+        self.workspace = Workspace(paths.workspace)
+        self._lock = WorkspaceLock(paths.workspace)
+        self.catalogue: Catalogue | None = None
+        self.standings: dict[int, Standing] = {}
+        self._store: Store | None = None
+        self._engine: Engine | None = None
+
+    async def open(self) -> Catalogue:
+        """Reads the catalogue and the index of results, and makes the engine (its processes start with the first run).
+
+        Raises:
+            ArenaError: the index of results cannot be used.
+        """
+        self.catalogue = await asyncio.to_thread(self.read_catalogue)
+        self._store = await asyncio.to_thread(self._open_store)
+        from arena.engine import Engine
+
+        self._engine = Engine(self.paths, self._store)
+        await self.refresh_standings()
+        return self.catalogue
+
+    def read_catalogue(self) -> Catalogue:
+        """All problems, the person's own among them. Blocks for milliseconds."""
+        from problems.catalogue import load_catalogue
+
+        return load_catalogue(self.settings.problem_folders)
+
+    def _open_store(self) -> Store:
+        from arena.store import Store
+
+        return Store(self.paths.database, self.paths.runs)
+
+    @property
+    def store(self) -> Store:
+        """The index of results; only after `open`."""
+        assert self._store is not None, "Services.open has not run"
+        return self._store
+
+    @property
+    def engine(self) -> Engine:
+        """The engine; only after `open`."""
+        assert self._engine is not None, "Services.open has not run"
+        return self._engine
+
+    async def warm(self, setting: Setting) -> str:
+        """Has worlds made ready for a setting. Returns what stood in the way, if anything did."""
+        from arena.errors import ArenaError
+
+        try:
+            await self.engine.warm(setting)
+        except ArenaError as error:
+            return f"{error.message}: {error.advice}"
+        return ""
+
+    async def refresh_standings(self) -> None:
+        """Reads again how the person stands with every problem."""
+        self.standings = await asyncio.to_thread(self.store.standings)
+
+    async def close(self) -> None:
+        """Ends every process and file; bounded by the engine's own limits. May be called twice."""
+        if self._engine is not None:
+            await self._engine.close()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+        self._lock.release()

@@ -29,11 +29,14 @@ def share(value: float, limit: float) -> float:
 def rank_parts(rank: RankChecked, width: int) -> list[Part]:
     """The row of one rank, `width` cells wide."""
     output = worst(rank)
-    parts: list[Part] = [f"rank {rank.rank} ", ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error")]
+    parts: list[Part] = [
+        f"rank {rank.rank} ",
+        ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error"),
+    ]
     if output is None:
         return [*parts, ("no outputs", "$muted")]
     if not rank.ok and output.where:
-        return parts + _wrong_parts(output)
+        return parts + _wrong_parts(output, width)
     if output.exact:
         return [*parts, ("exact match" if output.ok else "differs", "$muted")]
     bar = max(4, min(14, (width - 40) // 2))
@@ -45,14 +48,20 @@ def rank_parts(rank: RankChecked, width: int) -> list[Part]:
     return parts
 
 
-def _wrong_parts(output: OutputError) -> list[Part]:
+def _wrong_parts(output: OutputError, width: int) -> list[Part]:
     percent = 100.0 * output.wrong / output.total if output.total else 0.0
-    heat = "".join(figures.shade(part) for part in output.where)
+    heat = "".join(figures.shade(part) for part in squeeze(output.where, max(8, min(32, width - 42))))
     return [
-        ("▕", "$rule"), (heat, "$error"), ("▏", "$rule"), (f" {percent:>5.1f} % wrong ", "$error"),
-        ("first ", "$muted"), figures.index_words(output.first_wrong),
-        (" expected ", "$muted"), printable(output.expected), (" got ", "$muted"), (printable(output.got), "$error"),
+        ("▕", "$rule"), (heat, "$error"), ("▏", "$rule"), (f"{percent:>5.1f} % ", "$error"),
+        f"{figures.index_words(output.first_wrong)} ",
+        printable(output.expected), (" ≠ ", "$muted"), (printable(output.got), "$error"),
     ]  # fmt: skip
+
+
+def squeeze(where: list[float], cells: int) -> list[float]:
+    """The map in at most `cells` parts, each with the largest share of those it covers."""
+    step = -(-len(where) // cells) if where else 1
+    return [max(where[at : at + step]) for at in range(0, len(where), step)]
 
 
 class Correctness(PlainStatic):
@@ -89,4 +98,4 @@ class Correctness(PlainStatic):
         if all(rank.ok for rank in state.ranks.values()):
             rule = f"  ·  paper's rule: {printable(paper)}" if paper else ""
             return f"1.00 = the limit, from the baseline's own error{rule}"
-        return "▕map▏ the flattened output, start to end; darker = more wrong elements"
+        return "map of the flattened output · wrong · first index: expected ≠ got"

@@ -2,16 +2,19 @@
 
 import difflib
 
+from rich.segment import Segment
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
-from textual.strip import Segment, Strip
+from textual.strip import Strip
 
 _KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 
 def diff_lines(old: str, new: str, old_name: str, new_name: str) -> list[str]:
     """Unified diff without line ends; empty when the texts are equal."""
-    return list(difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="", n=4))
+    return list(
+        difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="", n=4)
+    )
 
 
 class DiffView(ScrollView, can_focus=True):

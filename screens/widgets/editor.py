@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from rich.style import Style
 from rich.text import Text
+from textual.events import Key
 from textual.geometry import Region
 from textual.message import Message
 from textual.reactive import reactive
@@ -20,7 +21,9 @@ class Source(TextArea):
 
     COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {f"source--{kind}" for kind in _KINDS}
 
-    def __init__(self, text: str = "", *, name: str = "kernel.py", read_only: bool = True, id: str | None = None) -> None:
+    def __init__(
+        self, text: str = "", *, name: str = "kernel.py", read_only: bool = True, id: str | None = None
+    ) -> None:
         super().__init__(
             text, read_only=read_only, show_line_numbers=True, soft_wrap=False, tab_behavior="indent",
             max_checkpoints=500, id=id, name=name,
@@ -74,6 +77,7 @@ class Editor(Source):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", read_only=False, id=id)
+        self._bindings.key_to_bindings.pop("f6", None)  # "select line" there; F6 is the history here
         self.saved_text = ""
 
     def show_saved(self, text: str) -> None:
@@ -96,6 +100,27 @@ class Editor(Source):
         row = max(0, min(line - 1, self.document.line_count - 1))
         self.move_cursor((row, column), center=True)
         self.focus()
+
+    def on_key(self, event: Key) -> None:
+        """A new line starts where the one above it does, deeper after a colon or an opening bracket."""
+        if event.key == "enter":
+            row, column = self.cursor_location
+            before = self.document.get_line(row)[:column]
+            indent = before[: len(before) - len(before.lstrip())]
+            if before.rstrip().endswith((":", "(", "[", "{")):
+                indent += " " * self.indent_width
+            self.replace(f"\n{indent}", *self.selection)
+            event.prevent_default()
+            event.stop()
+
+    def action_delete_left(self) -> None:
+        """Within the indentation, one level at a time."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        if self.selection.is_empty and before and not before.strip(" "):
+            self.delete((row, (column - 1) // self.indent_width * self.indent_width), (row, column))
+        else:
+            super().action_delete_left()
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
 from textual.renderables.digits import Digits
-from textual.strip import Segment, Strip
+from textual.strip import Strip
 from textual.widget import Widget
 
 from arena.foreign_text import printable
@@ -14,6 +15,8 @@ from sandbox.verdict import Verdict
 from screens import figures
 
 HEIGHT = 3
+BIG_SIGNS = {"✓": ("    ╱", "╲  ╱ ", " ╲╱  "), "✗": ("╲ ╱", " ╳ ", "╱ ╲")}
+"""Signs as tall as the figures."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Answer:
     colour: str
     """Name of a theme colour."""
     big: str = ""
-    """Drawn in letters three rows high; figures only."""
+    """Drawn three rows high: a figure, or one of BIG_SIGNS."""
     sign: str = ""
     support: str = ""
     advice: str = ""
@@ -33,11 +36,20 @@ class Answer:
 def answer_of(state: RunState, dirty: bool = False) -> Answer:
     """The answer for what is known so far."""
     if state.fatal is not None:
-        return Answer("! HARNESS ERROR", "warning", support=_line(state.fatal.message), advice="F10 doctor · F5 tries again")
+        return Answer(
+            "! HARNESS ERROR",
+            "warning",
+            support=_line(state.fatal.message),
+            advice="F10 doctor · F5 tries again",
+        )
     if state.refused is not None:
-        return Answer("! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice))
+        return Answer(
+            "! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice)
+        )
     if state.cancelled_in is not None:
-        return Answer("– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", advice="F5 runs again")
+        return Answer(
+            "– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", advice="F5 runs again"
+        )
     if not state.run_id:
         what = "ctrl+s saves and runs" if dirty else "F5 runs this kernel"
         return Answer("NOT RUN YET", "muted", support=what)
@@ -47,12 +59,15 @@ def answer_of(state: RunState, dirty: bool = False) -> Answer:
     if verdict is not Verdict.PASS:
         failure = state.failure
         where = _line(failure.message) if failure else ""
-        return Answer(figures.verdict_words(verdict), figures.verdict_style(verdict), support=where,
-                      advice=_line(failure.advice) if failure else "")  # fmt: skip
+        return Answer(
+            figures.verdict_words(verdict), figures.verdict_style(verdict),
+            big="" if verdict is Verdict.HARNESS_ERROR else "✗", support=where,
+            advice=_line(failure.advice) if failure else "",
+        )  # fmt: skip
     speedup = state.speedup
     if speedup is None:
         support = "timing…" if state.running else "correct; not timed"
-        return Answer("✓ PASS", "success", support=support)
+        return Answer("✓ PASS", "success", big="✓", support=support)
     outcome = (state.result.outcome if state.result else "") or figures.outcome_of(speedup)
     settled = "" if state.result else " so far"
     return Answer(
@@ -74,11 +89,21 @@ def _line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def big_rows(text: str, style: Style) -> tuple[str, str, str]:
+    """A figure or a sign in three rows."""
+    if text in BIG_SIGNS:
+        return BIG_SIGNS[text]
+    lines = [*Segment.split_lines(part for part in Digits(text).render(style) if isinstance(part, Segment))]
+    top, middle, bottom = ("".join(segment.text for segment in line) for line in lines[:HEIGHT])
+    return top, middle, bottom
+
+
 class Headline(Widget):
     """Three rows: problem and setting on the left, the answer on the right."""
 
     COMPONENT_CLASSES = {
-        f"headline--{name}" for name in ("title", "muted", "success", "error", "warning", "accent", "foreground")
+        f"headline--{name}"
+        for name in ("title", "muted", "success", "error", "warning", "accent", "foreground")
     }
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -107,7 +132,9 @@ class Headline(Widget):
         style = self.get_component_rich_style("headline--title" if y == 0 else "headline--muted")
         room = max(width - right_width - 2, 0)
         left_strip = Strip([Segment(left, style)]).adjust_cell_length(room, self.rich_style)
-        return Strip([*left_strip, Segment("  ", self.rich_style), *right]).adjust_cell_length(width, self.rich_style)
+        return Strip([*left_strip, Segment("  ", self.rich_style), *right]).adjust_cell_length(
+            width, self.rich_style
+        )
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"headline--{name}")
@@ -115,7 +142,7 @@ class Headline(Widget):
     def _answer_cells(self, y: int) -> list[Segment]:
         """Row `y` of the answer, every row equally wide: words, support and advice beside the big number."""
         answer = self.answer
-        room = max(20, int(self.content_size.width * (0.30 if answer.big else 0.62)))
+        room = max(20, int(self.content_size.width * (0.30 if answer.sign else 0.55)))
         rows = [(answer.words, answer.colour), (answer.support, "foreground"), (answer.advice, "muted")]
         text, colour = rows[y] if y < HEIGHT else ("", "muted")
         words = Strip([Segment(text, self._style(colour))])
@@ -125,15 +152,13 @@ class Headline(Widget):
         cells = [pad, *words]
         if answer.big:
             style = self._style(answer.colour)
-            rows_of_digits = Segment.split_lines(Digits(answer.big).render(style))
-            digits = next((row for index, row in enumerate(rows_of_digits) if index == y), [])
-            sign = f"   {answer.sign} " if y == 1 else "     "
-            cells += [Segment(sign, style), *(Segment(part.text, style) for part in digits)]
+            sign = f"   {answer.sign or ' '} " if y == 1 else "     "
+            cells += [Segment(sign, style), Segment(big_rows(answer.big, style)[y], style)]
         return [*cells, Segment(" ", self.rich_style)]
 
     def _narrow_line(self, y: int, width: int) -> Strip:
         answer = self.answer
-        number = f"  {answer.sign} {answer.big.replace('x', '×')}" if answer.big else ""
+        number = f"  {answer.sign} {answer.big.replace('x', '×')}" if answer.sign else ""
         rows = [
             (f"{answer.words.partition('  ')[0]}{number}", answer.colour),
             (answer.support, "foreground"),

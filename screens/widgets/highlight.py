@@ -6,11 +6,17 @@ scan of the whole text.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 Language = Literal["python", "cuda", "string", "plain"]
+
+
+class Lexer(Protocol):
+    """What is used of Pygments, which has no types of its own."""
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]: ...
 
 
 class Span(NamedTuple):
@@ -58,24 +64,24 @@ def parts_of(lines: Sequence[str], language: Language) -> dict[int, list[Part]]:
     if "'''" not in text and '"""' not in text:
         return {}
     starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
+    for text_line in lines:
+        starts.append(starts[-1] + len(text_line) + 1)
     parts: dict[int, list[Part]] = {}
-    line = 0
+    first = 0
     for match in _STRING.finditer(text):
         if match["triple"] is None:
             continue
         inside: Language = "cuda" if _C_SIGNS.search(match["body"]) else "string"
         begin, end = (match.start("body"), match.end("body")) if inside == "cuda" else match.span()
-        while starts[line + 1] <= begin:
-            line += 1
-        row = line
+        while starts[first + 1] <= begin:
+            first += 1
+        row = first
         while row < len(lines) and starts[row] < end:
             left = max(begin - starts[row], 0)
             right = end - starts[row] if end < starts[row + 1] - 1 else None
             parts.setdefault(row, []).append(Part(left, right, inside))
             row += 1
-        line = max(line, row - 1)
+        first = max(first, row - 1)
     return parts
 
 
@@ -87,7 +93,9 @@ def spans_of(text: str, language: Language) -> tuple[Span, ...]:
     if language == "string":
         return (Span(0, len(text), "string"),)
     spans: list[Span] = []
-    for start, token, value in _lexer(language).get_tokens_unprocessed(text + "\n"):  # a // comment ends in a line feed
+    for start, token, value in _lexer(language).get_tokens_unprocessed(
+        text + "\n"
+    ):  # a // comment ends in a line feed
         kind = _kind(str(token))
         if kind and start < len(text):
             spans.append(Span(start, min(start + len(value), len(text)), kind))
@@ -116,14 +124,11 @@ def _shifted(text: str, start: int, end: int, language: Language) -> list[Span]:
 
 
 @lru_cache(maxsize=2)
-def _lexer(language: Language):  # type: ignore[no-untyped-def]  # pygments has no types; loaded with the first line
-    if language == "cuda":
-        from pygments.lexers.c_like import CudaLexer
+def _lexer(language: Language) -> Lexer:
+    from pygments.lexers import get_lexer_by_name  # loaded with the first line, not with the app
 
-        return CudaLexer()
-    from pygments.lexers.python import PythonLexer
-
-    return PythonLexer()
+    lexer: Lexer = get_lexer_by_name(language)
+    return lexer
 
 
 @lru_cache(maxsize=500)

@@ -5,27 +5,19 @@ from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual.binding import Binding, BindingType
 from textual.events import Click
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
-from textual.strip import Segment, Strip
+from textual.strip import Strip
 
 from arena.foreign_text import printable
+from screens.log_lines import LogLine
 
 LINES_KEPT = 5_000
 _COLUMNS_SHOWN = 2_000
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """One line of the pane. `rank` None = the referee's own words."""
-
-    text: str
-    rank: int | None = None
-    kind: str = "text"
-    """ "text", "error" or "note"."""
 
 
 class LogPane(ScrollView, can_focus=True):
@@ -93,7 +85,7 @@ class LogPane(ScrollView, can_focus=True):
         strip = Strip([Segment(mark, self.get_component_rich_style("log--rank")), Segment(line.text, style)])
         strip = strip.crop(x, x + width).adjust_cell_length(width, self.rich_style)
         if row == self.cursor and self.has_focus:
-            strip = strip.apply_style(self.get_component_rich_style("log--cursor"))
+            strip = strip.apply_style(self.get_component_rich_style("log--cursor", partial=True))
         return strip
 
     def action_move(self, step: int) -> None:
@@ -132,7 +124,9 @@ class LogPane(ScrollView, can_focus=True):
                 self.action_jump()
 
 
-_NAMED = re.compile(r"""(?:kernel|[\w.-]+)\.(?:py|cu|cpp)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b""")
+_NAMED = re.compile(
+    r"""(?:kernel|[\w.-]+)\.(?:py|cu|cpp)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b"""
+)
 
 
 def named_line(text: str) -> int | None:

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from textual.strip import Segment, Strip
+from rich.segment import Segment
+from textual.strip import Strip
 from textual.widget import Widget
 
 from sandbox.events import Timed
@@ -83,10 +84,16 @@ class SpeedupChart(Widget):
         return [self._row(y, grid, bands, low, high, height) for y in range(height)]
 
     def _row(
-        self, y: int, grid: BrailleGrid, bands: dict[int, tuple[float, float]], low: float, high: float, height: int
+        self,
+        y: int,
+        grid: BrailleGrid,
+        bands: dict[int, tuple[float, float]],
+        low: float,
+        high: float,
+        height: int,
     ) -> Strip:
         line = self.get_component_rich_style("chart--line")
-        band = self.get_component_rich_style("chart--band")
+        band = self.get_component_rich_style("chart--band", partial=True)
         axis = self.get_component_rich_style("chart--axis")
         one = self.get_component_rich_style("chart--one")
         step = (high - low) / height

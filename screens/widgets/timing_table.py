@@ -37,7 +37,9 @@ class TimingTable(PlainStatic):
         baseline = [sample.baseline_us for sample in state.samples]
         contender = [sample.contender_us for sample in state.samples]
         wide = width >= 62
-        head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}" + (f"{'device':>9}{'of bound':>10}" if wide else "")
+        head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}" + (
+            f"{'device':>9}{'of bound':>10}" if wide else ""
+        )
         rows = [Content.styled(head, "$muted")]
         name = state.kernel_name or "kernel.py"
         backend = "NCCL" if state.setting and state.setting.device == "cuda" else "gloo"

@@ -1,0 +1,212 @@
+"""The start: problems by parallelism category, what each one costs, and how you stand with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Footer, Input, OptionList
+from textual.widgets.option_list import Option
+
+from screens import figures
+from screens.actions import Scope, bindings
+from screens.base import BaseScreen
+from screens.card_preview import card_preview
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.problem_table import ProblemTable, Row
+
+if TYPE_CHECKING:
+    from arena.store import Standing
+    from problems.specification import Problem
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+class PickerScreen(BaseScreen):
+    """Categories, table, card."""
+
+    SCOPE: ClassVar[Scope] = "problems"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("problems"),
+        Binding("escape", "clear_filter", "clear the filter", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[Problem] = []
+        self.standings: dict[int, Standing] = {}
+        self.category = ""
+        self.machine = ""
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="top"):
+            yield PlainStatic("pkb-arena", id="name")
+            yield PlainStatic("", id="machine")
+            yield PlainStatic("", id="score")
+        with Horizontal(id="panes"):
+            yield OptionList(id="categories")
+            with Vertical(id="problem-pane"):
+                yield Input(
+                    placeholder="filter: id, words, collective, class:C, solved, unsolved, slower…",
+                    id="filter",
+                    compact=True,
+                )
+                yield ProblemTable(id="problems")
+                yield PlainStatic("reading the problems…", id="nothing")
+            with VerticalScroll(id="card-pane", can_focus=False):
+                yield PlainStatic("", id="card-preview")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one("#categories").border_title = "Parallelism"
+        self.query_one("#problem-pane").border_title = "Problems"
+        self.query_one("#problems", ProblemTable).display = False
+        self.query_one("#filter").display = False
+
+    def show(self, problems: list[Problem], standings: dict[int, Standing], machine: str) -> None:
+        """Fills the screen; called again when results changed."""
+        self.problems, self.standings, self.machine = problems, standings, machine
+        self._show_score()
+        self._show_categories()
+        self._fill()
+        self.query_one("#problems", ProblemTable).focus()
+
+    def on_screen_resume(self) -> None:
+        if self.problems:
+            self.start(self.arena_app.refresh_picker(), "standings")
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def _show_score(self) -> None:
+        self.query_one("#machine", PlainStatic).update(self.machine)
+        held = [self.standings[problem.id] for problem in self.problems if problem.id in self.standings]
+        solved = sum(standing.solved for standing in held)
+        faster = sum(standing.faster for standing in held)
+        best = max(
+            (standing.best.speedup or 0.0 for standing in held if standing.best and standing.faster),
+            default=0.0,
+        )
+        words = f"solved {solved} of {len(self.problems)} · faster {faster}"
+        self.query_one("#score", PlainStatic).update(
+            words + (f" · best ▲ {figures.factor(best)}×" if best else "")
+        )
+
+    def _show_categories(self) -> None:
+        counts: dict[str, list[Problem]] = {}
+        for problem in self.problems:
+            counts.setdefault(problem.category, []).append(problem)
+        options = [Option(self._category_line("all", self.problems), id="all")]
+        order = self.arena_app.services.catalogue
+        names = list(order.categories) if order else sorted(counts)
+        options += [
+            Option(self._category_line(name, counts[name]), id=name) for name in names if name in counts
+        ]
+        categories = self.query_one("#categories", OptionList)
+        at = categories.highlighted
+        categories.clear_options()
+        categories.add_options(options)
+        categories.highlighted = min(at or 0, len(options) - 1)
+
+    def _category_line(self, name: str, problems: list[Problem]) -> Content:
+        solved = sum(1 for problem in problems if (held := self.standings.get(problem.id)) and held.solved)
+        bar = _BARS[max(1, round(8 * solved / len(problems)))] if solved else " "
+        return Content.assemble(f"{name:<12}", (f"{len(problems):>4} ", "$muted"), (bar, "$accent"))
+
+    def _rows(self) -> list[Row]:
+        words = self.query_one("#filter", Input).value.lower().split()
+        rows = (
+            Row(problem, self.standings.get(problem.id))
+            for problem in self.problems
+            if not self.category or self.category == problem.category or self.category in problem.also
+        )
+        return [row for row in rows if row.matches(words)]
+
+    def _fill(self) -> None:
+        table = self.query_one("#problems", ProblemTable)
+        rows = self._rows()
+        pane = self.query_one("#problem-pane")
+        table.show(rows, max(30, pane.content_size.width or 60))
+        table.display = bool(rows)
+        nothing = self.query_one("#nothing", PlainStatic)
+        nothing.display = not rows
+        nothing.update(
+            "No problem fits this filter; escape clears it." if self.problems else "No problems were found."
+        )
+        pane.border_subtitle = f"{len(rows)} of {len(self.problems)}"
+        self._show_card()
+
+    def _show_card(self) -> None:
+        problem = self.query_one("#problems", ProblemTable).current
+        pane = self.query_one("#card-pane", VerticalScroll)
+        preview = self.query_one("#card-preview", PlainStatic)
+        if problem is None:
+            pane.border_title = ""
+            preview.update("")
+            return
+        pane.border_title = f"{problem.id} · {problem.slug}"
+        preview.update(
+            card_preview(problem, self.standings.get(problem.id), self.arena_app.services.settings)
+        )
+        pane.scroll_home(animate=False)
+
+    def on_resize(self) -> None:
+        if self.problems:
+            self.call_after_refresh(self._fill)
+
+    # --- what people do ------------------------------------------------------------------------------------
+
+    @on(OptionList.OptionHighlighted, "#categories")
+    def _category_chosen(self, event: OptionList.OptionHighlighted) -> None:
+        chosen = event.option.id or "all"
+        category = "" if chosen == "all" else chosen
+        if category != self.category:
+            self.category = category
+            self._fill()
+
+    @on(OptionList.OptionSelected, "#categories")
+    @on(Input.Submitted, "#filter")
+    def _to_table(self) -> None:
+        self.query_one("#problems").focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self) -> None:
+        self._fill()
+
+    @on(ProblemTable.RowHighlighted)
+    def _row_highlighted(self) -> None:
+        self._show_card()
+
+    @on(ProblemTable.RowSelected)
+    def action_open(self) -> None:
+        if (problem := self.query_one("#problems", ProblemTable).current) is not None:
+            self.arena_app.open_problem(problem)
+
+    @on(ProblemTable.HeaderSelected)
+    def _sort_by(self, event: ProblemTable.HeaderSelected) -> None:
+        self.query_one("#problems", ProblemTable).sort_column = event.column_key.value or "id"
+        self._fill()
+
+    def action_sort(self) -> None:
+        table = self.query_one("#problems", ProblemTable)
+        table.sort_by_next()
+        self._fill()
+
+    def action_filter(self) -> None:
+        self.query_one("#filter").display = True
+        self.query_one("#filter").focus()
+
+    def action_clear_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.value = ""
+        box.display = False
+        self.query_one("#problems").focus()
+
+    def action_read_card(self) -> None:
+        if (problem := self.query_one("#problems", ProblemTable).current) is not None:
+            from screens.reader import Reader
+
+            self.app.push_screen(Reader(f"{problem.id} · {problem.title}", problem.card))
