@@ -273,7 +273,8 @@ def _differs_anywhere(cheated: Output | None, baseline: Output) -> bool:
 
 
 def _raw(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    # as_strided: a single element may be contiguous with any stride, which view() then refuses.
+    return tensor.contiguous().as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
 def _returns_input(baseline: Output, tensors: Leaves) -> Output | None:

@@ -81,7 +81,8 @@ def limits(dtype: torch.dtype, own: OwnError, rms_floor: float, max_floor: float
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    # as_strided: a single element may be contiguous with any stride, which view() then refuses.
+    return tensor.contiguous().as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
 def _show(tensor: torch.Tensor, index: tuple[int, ...]) -> str:
