@@ -1,31 +1,36 @@
-"""The gated delta rule, chunk by chunk: matrix products within a chunk, a short recurrence from chunk to chunk.
+"""The gated delta rule, chunk by chunk: matrix products within a chunk, a short recurrence from chunk to
+chunk.
 
-Per head, with a state S (K x V) that starts at zero and decays by a_t (a scalar or one factor per key channel):
+Per head, with a state S (K x V) that starts at zero and decays by a_t (a scalar or one factor per key
+channel):
 
     S' = diag(a_t) S;   u_t = b_t (v_t - S'^T k_t);   S = S' + k_t u_t^T;   o_t = S^T q_t
 
-Let G_i be the sum of log a up to token i of the chunk. The corrections u of a chunk solve a unit lower triangular system
-whose entries are (k_i . k_j) decayed by exp(G_i - G_j), so only the state that enters the chunk is sequential.
+Let G_i be the sum of log a up to token i of the chunk. The corrections u of a chunk solve a unit lower
+triangular system whose entries are (k_i . k_j) decayed by exp(G_i - G_j), so only the state that enters the
+chunk is sequential.
 """
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 
 def gated_delta_rule(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor, beta: torch.Tensor, chunk: int
 ) -> torch.Tensor:
-    """q, k [N, T, K], v [N, T, V], log_decay [N, T, K] or [N, T, 1], beta [N, T] -> o [N, T, V], all of one wide dtype.
+    """q, k [N, T, K], v [N, T, V], log_decay [N, T, K] or [N, T, 1], beta [N, T] -> o [N, T, V], all of one
+    wide dtype.
 
-    q and k come normalised and scaled. With a decay per channel, `chunk` times the largest -log_decay should stay
-    below about 150 (float32), since the decays are then applied to q and k apart.
+    q and k come normalised and scaled. With a decay per channel, `chunk` times the largest -log_decay should
+    stay below about 150 (float32), since the decays are then applied to q and k apart.
     """
     tokens = q.shape[1]
     padding = -tokens % chunk
     q, k, v, log_decay = (
-        F.pad(x, (0, 0, 0, padding)).unflatten(1, (-1, chunk)).transpose(0, 1) for x in (q, k, v, log_decay)
+        functional.pad(x, (0, 0, 0, padding)).unflatten(1, (-1, chunk)).transpose(0, 1)
+        for x in (q, k, v, log_decay)
     )
-    beta = F.pad(beta, (0, padding)).unflatten(1, (-1, chunk)).transpose(0, 1).unsqueeze(-1)
+    beta = functional.pad(beta, (0, padding)).unflatten(1, (-1, chunk)).transpose(0, 1).unsqueeze(-1)
 
     total = log_decay.cumsum(dim=2)
     last = total[:, :, -1:]

@@ -5,13 +5,15 @@ import torch.distributed as dist
 
 
 def bucket_counts(bucket: torch.Tensor, buckets: int) -> torch.Tensor:
-    """bucket [n] int64 in 0..buckets-1 -> how many of each, [buckets] int64; does not synchronise the host."""
+    """bucket [n] int64 in 0..buckets-1 -> how many of each, [buckets] int64 (no host synchronisation)."""
     ones = torch.ones_like(bucket)
     return torch.zeros(buckets, dtype=torch.int64, device=bucket.device).scatter_add_(0, bucket, ones)
 
 
 def exchange_counts(counts: torch.Tensor, group: dist.ProcessGroup | None) -> tuple[list[int], list[int]]:
-    """counts [W] int64, rows for each rank -> (rows sent to each, rows received from each); one host synchronisation."""
+    """counts [W] int64, rows for each rank -> (rows sent to each, rows received from each); one host
+    synchronisation.
+    """
     received = torch.empty_like(counts)
     dist.all_to_all_single(received, counts, group=group)
     sent, came = torch.stack((counts, received)).tolist()

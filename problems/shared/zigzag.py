@@ -7,7 +7,9 @@ import torch
 
 
 def natural_order(shards: torch.Tensor, dim: int) -> torch.Tensor:
-    """Shards of W ranks in rank order (`dim` has size W, the next one S) -> the sequence, both dims merged to W*S."""
+    """Shards of W ranks in rank order (`dim` has size W, the next one S) -> the sequence, both dims merged to
+    W*S.
+    """
     first, second = shards.chunk(2, dim=dim + 1)
     return torch.cat((first.flatten(dim, dim + 1), second.flip(dim).flatten(dim, dim + 1)), dim=dim)
 

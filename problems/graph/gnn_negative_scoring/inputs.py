@@ -1,4 +1,4 @@
-"""Inputs of problem 69: one positive and K negative scores per row, a different number of rows on every rank."""
+"""Inputs of problem 69: one positive and K negative scores per row, different numbers of rows per rank."""
 
 from typing import Any
 
@@ -10,8 +10,9 @@ from problems.setting import Setting
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """pos [P_r] and neg [P_r, K], N(0, 1), with P_r = rows + (r mod 3).
 
-    Except in upstream's distribution each row has its own difficulty (its negatives are shifted) and no negative is as good
-    as tied with its row's positive: what comes too close after the logistic function is moved one unit up or down.
+    Except in upstream's distribution each row has its own difficulty (its negatives are shifted) and no
+    negative is as good as tied with its row's positive: what comes too close after the logistic function is
+    moved one unit up or down.
     """
     s = setting.sizes
     rows = s.rows + setting.rank % 3

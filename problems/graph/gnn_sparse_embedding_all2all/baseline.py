@@ -15,8 +15,9 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """idx [n] int64, value [n, ...] -> the pairs this rank owns: recv_idx [R] int64, recv_value [R, ...].
 
-    Rank i mod W owns id i. Pairs come by sender, and in the sender's order; n may differ between ranks and be zero.
-    num_nodes is the number of ids in all and does not change the result. With one rank the arguments are handed back.
+    Rank i mod W owns id i. Pairs come by sender, and in the sender's order; n may differ between ranks and be
+    zero. num_nodes is the number of ids in all and does not change the result. With one rank the arguments
+    are handed back.
     """
     world = dist.get_world_size(group)
     if world == 1:

@@ -10,8 +10,9 @@ from problems.setting import Setting
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """idx [n] int64 in 0..num_nodes-1, value [n, H] N(0, 1), count [1]: how many pairs this rank really has.
 
-    Upstream draws ids uniformly and every rank has n pairs. Otherwise half of the ids follow a power law (many duplicates)
-    and an eighth of the pairs go to owner 0. In every fourth trial one owner gets nothing, in another one rank has nothing.
+    Upstream draws ids uniformly and every rank has n pairs. Otherwise half of the ids follow a power law
+    (many duplicates) and an eighth of the pairs go to owner 0. In every fourth trial one owner gets nothing,
+    in another one rank has nothing.
     """
     s, world = setting.sizes, setting.world
     count = s.n

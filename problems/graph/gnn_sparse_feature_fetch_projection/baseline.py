@@ -16,8 +16,8 @@ def solution(
 ) -> torch.Tensor:
     """local_embedding_shard [rows, D], input_node_ids [Q] int64, proj_matrix [D, Dout] -> [Q, Dout].
 
-    With Ns = ceil(num_total_nodes / W), rank r holds table rows r*Ns up to (r+1)*Ns (fewer on the last ranks). Row i of the
-    result is the table row of input_node_ids[i] times this rank's proj_matrix.
+    With Ns = ceil(num_total_nodes / W), rank r holds table rows r*Ns up to (r+1)*Ns (fewer on the last
+    ranks). Row i of the result is the table row of input_node_ids[i] times this rank's proj_matrix.
     """
     world, rank = dist.get_world_size(group), dist.get_rank(group)
     shard = -(-num_total_nodes // world)

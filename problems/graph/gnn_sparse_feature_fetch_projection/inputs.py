@@ -17,9 +17,10 @@ def _nodes(setting: Setting) -> int:
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """table [rows of this rank, D] N(0, 1), ids [Q] int64, proj [D, D].
 
-    Upstream walks over the owners in turn and over the first rows of their shards, and draws a projection per rank. Otherwise
-    the projection is shared and scaled by 1/sqrt(D); half of the ids are uniform over all nodes, half follow a power law, the
-    first and the last node are among them, and in every fourth trial nothing is asked of the last rank.
+    Upstream walks over the owners in turn and over the first rows of their shards, and draws a projection per
+    rank. Otherwise the projection is shared and scaled by 1/sqrt(D); half of the ids are uniform over all
+    nodes, half follow a power law, the first and the last node are among them, and in every fourth trial
+    nothing is asked of the last rank.
     """
     s, world, rank = setting.sizes, setting.world, setting.rank
     nodes = _nodes(setting)
