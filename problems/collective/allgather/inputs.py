@@ -1,0 +1,19 @@
+"""Inputs of problem 2: one dense tensor a rank."""
+
+import torch
+
+from problems.setting import Setting
+from problems.shared.dense import finite_bits
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """tensor [M, N]: random finite bit patterns; upstream's own distribution is the constant rank + 1."""
+    m, n = setting.sizes.M, setting.sizes.N
+    if setting.distribution == "upstream":
+        return {"tensor": torch.full((m, n), setting.rank + 1, dtype=setting.dtype, device=setting.device)}
+    return {"tensor": finite_bits(setting, m, n)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor]:
+    """solution(tensor)"""
+    return (tensors["tensor"],)

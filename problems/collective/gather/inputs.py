@@ -1,0 +1,26 @@
+"""Inputs of problem 6: one dense tensor a rank, and the root, which changes from call to call."""
+
+import torch
+
+from problems.setting import Setting
+from problems.shared.dense import finite_bits, root
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """tensor [M, N]: random finite bit patterns (upstream: the constant rank + 1); dst [1] (upstream: 0)."""
+    m, n = setting.sizes.M, setting.sizes.N
+    if setting.distribution == "upstream":
+        tensor = torch.full((m, n), setting.rank + 1, dtype=setting.dtype, device=setting.device)
+    else:
+        tensor = finite_bits(setting, m, n)
+    return {"tensor": tensor, "dst": root(setting)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, int]:
+    """solution(tensor, dst)"""
+    return tensors["tensor"], int(tensors["dst"])
+
+
+def capacity(setting: Setting) -> int:
+    """Bytes of [W, M, N]: any rank may be the root."""
+    return int(setting.world * setting.sizes.S)

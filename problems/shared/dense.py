@@ -1,0 +1,25 @@
+"""Inputs of the plain collectives: values that show every lost bit, and a root that cannot be taken for granted."""
+
+import torch
+
+from problems.setting import Setting
+
+
+def finite_bits(setting: Setting, *shape: int) -> torch.Tensor:
+    """Random bit patterns of the run dtype without NaN and infinities, drawn from the rank's own generator.
+
+    For problems that only move data: values of every magnitude, subnormals and both zeros included, so that nothing but a
+    bit-for-bit copy is right.
+    """
+    count = 1
+    for extent in shape:
+        count *= extent
+    words = -(-count * setting.dtype.itemsize // 4)
+    drawn = setting.randint(-(2**31), 2**31, (words,), dtype=torch.int32)
+    return drawn.view(setting.dtype)[:count].view(shape).nan_to_num(nan=1.0)
+
+
+def root(setting: Setting) -> torch.Tensor:
+    """The root of this iteration, [1] int64: another rank from trial to trial; upstream's is always rank 0."""
+    chosen = 0 if setting.distribution == "upstream" else setting.trial % setting.world
+    return torch.tensor([chosen], dtype=torch.int64, device=setting.device)
