@@ -29,9 +29,16 @@ def install() -> None:
     if _installed:
         return
     _installed = True
+    # Newer releases have other names for these two and warn about the older ones.
+    for name, newer in (
+        ("all_gather_into_tensor", "all_gather_single"),
+        ("reduce_scatter_tensor", "reduce_scatter_single"),
+    ):
+        original = getattr(dist, newer, None) or getattr(dist, name)
+        for known in (name, newer):
+            if hasattr(dist, known):
+                _replace(known, _flat_pair(original))
     for name, make in (
-        ("all_gather_into_tensor", _flat_pair),
-        ("reduce_scatter_tensor", _flat_pair),
         ("all_to_all_single", _wired_first_two),
         ("all_gather", _all_gather),
         ("all_to_all", _all_to_all),
@@ -44,9 +51,12 @@ def install() -> None:
         ("isend", _wired_first),
         ("irecv", _wired_first),
     ):
-        wrapped = make(getattr(dist, name))
-        setattr(dist, name, wrapped)
-        setattr(torch.distributed.distributed_c10d, name, wrapped)
+        _replace(name, make(getattr(dist, name)))
+
+
+def _replace(name: str, wrapped: Callable[..., Any]) -> None:
+    setattr(dist, name, wrapped)
+    setattr(torch.distributed.distributed_c10d, name, wrapped)
 
 
 def _flat_pair(original: Callable[..., Any]) -> Callable[..., Any]:
