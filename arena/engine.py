@@ -27,6 +27,7 @@ from sandbox.events import (
     Failure,
     Fatal,
     Finished,
+    PhaseEnded,
     PhaseStarted,
     Refused,
     Result,
@@ -39,10 +40,10 @@ from sandbox.verdict import ADVICE, Verdict
 
 CANCEL_S = 5.0
 """A cancelled run that has not ended by then takes the referee with it."""
-OVERDUE_S = 15.0
-"""Beyond a phase's own deadline, which the referee enforces: then the referee itself hangs."""
-FIRST_PHASE_S = 120.0
-"""Until the first phase starts: worlds import torch, on a machine that may be busy."""
+OVERDUE_S = 90.0
+"""Beyond a phase's own deadline, which the referee enforces: only when the referee itself hangs."""
+BETWEEN_PHASES_S = 300.0
+"""Until the next phase starts: worlds import torch meanwhile, on a machine that may be busy."""
 FATAL_S = 2.0
 """After a Fatal, the run's own end should follow at once."""
 
@@ -195,7 +196,7 @@ class Engine:
                 self._end(active, Cancelled(run_id=run_id, phase="prepare"))
                 return run_id
             self._current = active
-            self._watch(active, FIRST_PHASE_S)
+            self._watch(active, BETWEEN_PHASES_S)
             await referee.send(
                 Run(
                     run_id=run_id,
@@ -299,6 +300,8 @@ class Engine:
             case PhaseStarted():
                 run.phase = event.phase
                 self._watch(run, event.limit_s + OVERDUE_S)
+            case PhaseEnded():
+                self._watch(run, BETWEEN_PHASES_S)
             case Fatal():
                 self._watch(run, FATAL_S, event.message, event.text)
         run.journal.append(event)

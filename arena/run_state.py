@@ -83,7 +83,7 @@ class RunState:
                 self.phase = ""
             case RunStarted():
                 self._begin(event)
-            case Refused() | Finished() if not self.running and event.run_id != self.run_id:
+            case Refused() | Finished() | Cancelled() if not self.running and event.run_id != self.run_id:
                 self._end_unstarted(event)
             case _ if event.run_id != self.run_id:
                 return
@@ -118,8 +118,8 @@ class RunState:
         self.kernel_name = event.kernel_name
         self.sha256 = event.sha256
 
-    def _end_unstarted(self, event: Refused | Finished) -> None:
-        """A run that ended before it began: its setting was refused, or the referee never came up."""
+    def _end_unstarted(self, event: Refused | Finished | Cancelled) -> None:
+        """A run that ended before it began: refused, cancelled while it waited, or without a referee."""
         self._forget(event.run_id)
         self.apply(event)
 

@@ -107,7 +107,7 @@ def load_settings(paths: Paths) -> Settings:
     path = paths.settings_file
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Settings()
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} cannot be read: {error}", "make it readable, or move it away") from None

@@ -1,6 +1,9 @@
 """Walls every test off from the settings, data and terminal of whoever runs it."""
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,19 +11,19 @@ import pytest
 import arena
 from arena.paths import Paths
 
+_TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of this test's own for settings, data and state; what the environment says about colours is gone."""
+    """A folder of this test's own for settings, data and state; the environment's say on colours is gone."""
     folder = tmp_path / "home"
     monkeypatch.setenv("PKB_ARENA_HOME", str(folder))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the subprocesses of tests that start in other folders
     for name in list(os.environ):
-        if name in {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}:
-            monkeypatch.delenv(name)
-        elif name.startswith(("TEXTUAL_", "PKB_")) and name != "PKB_ARENA_HOME":
+        ours = name.startswith(("TEXTUAL_", "PKB_")) and name != "PKB_ARENA_HOME"
+        if ours or name in _TERMINAL:
             monkeypatch.delenv(name)
     return folder
 
@@ -29,3 +32,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def paths(home: Path) -> Paths:
     """The folders of this test."""
     return Paths(config=home / "config", data=home / "data", state=home / "state")
+
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def pkb_arena(tmp_path: Path) -> CommandLine:
+    """Runs the real command line in a process of its own, in this test's folder."""
+
+    def call(*arguments: str, timeout: float = 110, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "arena.cli", *arguments],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=os.environ | environment,
+            check=False,
+        )
+
+    return call

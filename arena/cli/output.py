@@ -78,9 +78,11 @@ def print_report(report: RunReport) -> None:
         print_line(f"error {rms}   paper rule: {report.paper_rule or 'not applied'}")
     if report.failure is not None:
         print_line(report.detail)
-        if report.failure.text:
+        text = printable(report.failure.text).strip("\n").rstrip()
+        if text and one_line(text) != one_line(report.failure.message):
             print_line()
-            print_line(printable(report.failure.text).rstrip())
+            print_line(text)
+            print_line()
     elif report.verdict is not Verdict.PASS:
         print_line(report.detail)
     took = msgspec.structs.asdict(report.seconds)

@@ -1,4 +1,4 @@
-"""Speaks the referee's protocol and does what the kernel's source says: for failures a real one cannot be asked for.
+"""Speaks the referee's protocol and does what the kernel's source says: failures on demand.
 
 Sources: `pass`; `wait` until cancelled; `hang` and never answer again; `die`; `garbage`; `fatal`; `refuse`.
 """

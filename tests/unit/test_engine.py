@@ -159,19 +159,6 @@ async def test_a_referee_that_does_not_start_is_said_with_its_reason(paths: Path
         assert await verdict(engine, "pass") is Verdict.HARNESS_ERROR
 
 
-async def test_a_full_disk_is_noticed_and_the_run_ends_with_its_verdict(paths: Paths, tmp_path: Path) -> None:
-    paths.data.mkdir(parents=True)
-    paths.runs.mkdir()
-    notices: list[Notice] = []
-    async with Engine(paths, command=COMMAND) as engine:
-        engine.subscribe_notices(notices.append)
-        paths.runs.rmdir()
-        paths.runs.symlink_to("/proc/self/fdinfo")  # a folder in which no file can be made
-        assert await verdict(engine, "pass") is Verdict.PASS
-    assert len(notices) == 1
-    assert str(paths.runs) in notices[0].message
-
-
 async def test_an_unwritable_data_folder_stops_before_anything_starts(paths: Paths) -> None:
     paths.data.parent.mkdir(parents=True)
     paths.data.write_text("a file where the folder should be")

@@ -1,0 +1,234 @@
+"""`run`, `watch` and `replay` on real ranks: verdicts, exit codes, interruption, and nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from problems.catalogue import load_catalogue
+
+pytestmark = pytest.mark.slow
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+FIELDS = {
+    *(
+        "problem",
+        "id",
+        "category",
+        "kernel",
+        "sha256",
+        "device",
+        "world",
+        "dtype",
+        "preset",
+        "verdict",
+        "detail",
+    ),
+    *(
+        "paper_rule",
+        "error",
+        "speedup",
+        "baseline_us",
+        "contender_us",
+        "roofline",
+        "seconds",
+        "jail",
+        "sealed",
+    ),
+    *("failure", "run_id", "sizes", "outcome", "rounds"),
+}
+SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "3")
+WAIT_S = 100.0
+
+
+@pytest.fixture
+def source() -> str:
+    return load_catalogue().find("13").baseline_source
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, source: str) -> Path:
+    path = tmp_path / "kernel.py"
+    path.write_text(source)
+    return path
+
+
+def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "arena.cli", *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
+    """Notes a process's descendants; afterwards all of them must have ended."""
+    noted: list[psutil.Process] = []
+
+    def note(process: psutil.Process) -> list[psutil.Process]:
+        found: list[psutil.Process] = process.children(recursive=True)
+        noted.extend(found)
+        return found
+
+    yield note
+    _, alive = psutil.wait_procs(noted, timeout=10)
+    for process in alive:
+        process.kill()
+    assert not alive
+
+
+def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(
+    pkb_arena: CommandLine, home: Path
+) -> None:
+    done = pkb_arena("run", "13", "baseline", *SETTING, "--json")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    said = json.loads(line)
+    assert set(said) == FIELDS
+    assert (said["verdict"], said["id"], said["problem"], said["kernel"]) == (
+        "PASS",
+        13,
+        "gemm_allreduce",
+        "baseline",
+    )
+    assert (said["world"], said["device"], said["preset"], said["dtype"]) == (2, "cpu", "tiny", "bfloat16")
+    assert (
+        said["speedup"]["call"]["low"] <= said["speedup"]["call"]["median"] <= said["speedup"]["call"]["high"]
+    )
+    assert said["failure"] is None
+    assert "check" in done.stderr  # progress goes there
+    assert "\x1b" not in done.stdout + done.stderr
+    told = pkb_arena("replay", "last", "--json").stdout.splitlines()
+    assert json.loads(told[0])["run_id"] == said["run_id"]
+    assert json.loads(told[-1])["result"]["verdict"] == "PASS"
+    (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 13)
+    assert not row["solved"]  # running the baseline solves nothing
+
+
+def test_an_honest_kernel_passes_and_is_remembered(pkb_arena: CommandLine, kernel: Path) -> None:
+    done = pkb_arena("run", "13", "kernel.py", *SETTING)
+    assert done.returncode == 0, done.stderr
+    assert "✓ PASS" in done.stdout
+    (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 13)
+    assert row["solved"]
+
+
+def test_a_wrong_kernel_fails_with_rank_index_and_values(
+    pkb_arena: CommandLine, kernel: Path, source: str
+) -> None:
+    kernel.write_text(
+        source.replace("return product", "product[3, 5] += dist.get_rank() * 9\n    return product")
+    )
+    done = pkb_arena("run", "13", "kernel.py", *SETTING, "--json")
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)
+    assert said["verdict"] == "WRONG_RESULT"
+    assert (said["failure"]["rank"], said["failure"]["index"]) == (1, [3, 5])
+    assert "\n" not in said["detail"]
+    for words in ("check", "rank 1", "3, 5", "expected", "got"):
+        assert words in said["detail"]
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("", "LOAD_ERROR"),
+        ("def solution(:\n", "COMPILE_ERROR"),
+        ("x = 1\n", "LOAD_ERROR"),
+        ("def solution(only_one):\n    return only_one\n", "LOAD_ERROR"),
+    ],
+    ids=["empty", "syntax", "no solution", "signature"],
+)
+def test_a_file_that_is_no_kernel_is_judged(
+    pkb_arena: CommandLine, kernel: Path, text: str, verdict: str
+) -> None:
+    kernel.write_text(text)
+    done = pkb_arena("run", "13", "kernel.py", *SETTING, "--json")
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)
+    assert said["verdict"] == verdict
+    assert said["detail"]
+    assert said["failure"]["advice"]
+
+
+def test_ctrl_c_ends_everything_with_130(
+    tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
+) -> None:
+    kernel.write_text(source.replace("return product", "open('running', 'w')\n    while True: pass"))
+    kernel.write_text(kernel.read_text().replace("'running'", repr(str(tmp_path / "running"))))
+    process = start("run", "13", "kernel.py", *SETTING, "--json", cwd=tmp_path)
+    until((tmp_path / "running").exists, "the kernel")
+    assert len(gone(psutil.Process(process.pid))) >= 4  # referee, two worlds, ranks
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert stdout == ""
+    assert "Traceback" not in stderr
+
+
+def test_a_killed_command_line_leaves_no_process(
+    tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
+) -> None:
+    running = tmp_path / "running"
+    kernel.write_text(source.replace("return product", f"open({str(running)!r}, 'w')\n    while True: pass"))
+    process = start("run", "13", "kernel.py", *SETTING, cwd=tmp_path)
+    until(running.exists, "the kernel")
+    assert gone(psutil.Process(process.pid))
+    process.kill()
+    process.communicate(timeout=20)
+
+
+def test_watch_judges_every_save_and_ends_with_130(
+    tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
+) -> None:
+    process = start("watch", "13", "kernel.py", *SETTING, "--json", cwd=tmp_path)
+    assert process.stdout is not None
+    try:
+        assert json.loads(process.stdout.readline())["verdict"] == "PASS"
+        other = kernel.with_name("other.py")
+        other.write_text("def solution(:\n")
+        os.replace(other, kernel)
+        assert json.loads(process.stdout.readline())["verdict"] == "COMPILE_ERROR"
+        kernel.write_text(source + "\n# better\n")
+        assert json.loads(process.stdout.readline())["verdict"] == "PASS"
+        gone(psutil.Process(process.pid))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130
+
+
+def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path) -> None:
+    (home / "data").mkdir(parents=True)
+    (home / "state").mkdir()
+    script = (
+        'mount -t tmpfs -o size=64k tmpfs "$1" && { cat /dev/zero > "$1/filler" 2>/dev/null; shift; "$@"; }'
+    )
+    probe = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(home / "data")]
+    if subprocess.run([*probe, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this machine lets nobody mount a small disk")
+    command = [sys.executable, "-P", "-m", "arena.cli", "run", "13", "baseline", *SETTING, "--json"]
+    done = subprocess.run(
+        [*probe, *command], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "PASS"
+    assert "No space left on device" in done.stderr

@@ -1,0 +1,263 @@
+"""The command line before anything runs: what it lists, and one clear message and code for each bad input."""
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import arena
+from arena.machine import visible_gpus
+from problems.catalogue import load_catalogue
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel.py"
+    path.write_text(load_catalogue().find("13").baseline_source)
+    return path
+
+
+def add_problem(tmp_path: Path, home: Path, old: str, new: str) -> None:
+    """A problem of one's own: 13 under another id, with one line of its problem.toml changed."""
+    folder = tmp_path / "mine" / "two_only"
+    shutil.copytree(load_catalogue().find("13").folder, folder)
+    text = (folder / "problem.toml").read_text()
+    assert old in text
+    text = text.replace("id = 13", "id = 913").replace("gemm_allreduce", "two_only").replace('"13_', '"913_')
+    (folder / "problem.toml").write_text(text.replace(old, new))
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text(f'problem_dirs = ["{folder.parent}"]\n')
+
+
+def test_list_shows_every_problem(pkb_arena: CommandLine) -> None:
+    done = pkb_arena("list")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    for problem in load_catalogue().problems:
+        assert problem.slug in done.stdout
+
+
+def test_list_json_is_one_array_with_every_field(pkb_arena: CommandLine, home: Path) -> None:
+    rows = json.loads(pkb_arena("list", "--json").stdout)
+    problems = load_catalogue().problems
+    assert {row["id"] for row in rows} == {problem.id for problem in problems}
+    row = next(row for row in rows if row["id"] == 13)
+    assert (row["slug"], row["stem"], row["class"]) == ("gemm_allreduce", "13_gemm_allreduce", "C")
+    assert {"title", "category", "domain", "collectives", "worlds", "dtypes", "presets"} <= set(row)
+    assert (row["best"], row["solved"]) == (None, False)
+    assert not home.exists()  # looking creates nothing
+
+
+def test_list_narrows_to_a_category_and_refuses_one_that_is_not(pkb_arena: CommandLine) -> None:
+    assert {
+        row["category"] for row in json.loads(pkb_arena("list", "--category", "tensor", "--json").stdout)
+    } == {"tensor"}
+    done = pkb_arena("list", "--category", "tensors")
+    assert done.returncode == 2
+    assert "tensors" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["13", "gemm_allreduce", "13_gemm_allreduce"])
+def test_show_knows_a_problem_by_all_its_names(pkb_arena: CommandLine, name: str) -> None:
+    done = pkb_arena("show", name)
+    assert done.returncode == 0
+    assert "def solution(A_local, B_local):" in done.stdout
+    assert load_catalogue().find("13").baseline_source.strip() in done.stdout
+
+
+def test_show_json_has_the_card_and_the_baseline(pkb_arena: CommandLine) -> None:
+    shown = json.loads(pkb_arena("show", "13", "--json").stdout)
+    problem = load_catalogue().find("13")
+    assert (shown["card"], shown["baseline"]) == (problem.card, problem.baseline_source)
+
+
+def test_new_writes_a_starter_once(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    done = pkb_arena("new", "13", "-o", "mine.py")
+    assert (done.returncode, done.stdout) == (0, "mine.py\n")
+    (tmp_path / "mine.py").write_text("work of hours")
+    again = pkb_arena("new", "13", "-o", "mine.py")
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    assert (tmp_path / "mine.py").read_text() == "work of hours"
+
+
+def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, home: Path) -> None:
+    path = Path(pkb_arena("new", "13").stdout.strip())
+    assert path.is_relative_to(home / "data" / "workspace")
+    assert path.read_text() == load_catalogue().find("13").baseline_source
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "gemm_alreduce", "kernel.py"], ["gemm_alreduce", "gemm_allreduce"]),
+        (["run", "13", "nowhere.py"], ["nowhere.py"]),
+        (["run", "13", "."], ["folder"]),
+        (["run", "13", "kernel.py", "--dtype", "float3"], ["float3", "bfloat16"]),
+        (["run", "13", "kernel.py", "--size", "Q=4"], ["'Q'"]),
+        (["run", "13", "kernel.py", "--size", "M=many"], ["many", "whole number"]),
+        (["run", "13", "kernel.py", "--size", "M"], ["NAME=VALUE"]),
+        (["run", "13", "kernel.py", "--size", "M=0"], ["M=0"]),
+        (["run", "13", "kernel.py", "--preset", "huge"], ["huge", "tiny"]),
+        (["run", "13", "kernel.py", "--world", "0"], ["--world"]),
+        (["run", "13", "kernel.py", "--world", "9"], ["9"]),
+        (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),
+        (["run", "13"], ["KERNEL"]),
+        (["watch", "13", "baseline"], ["baseline"]),
+        (["walk"], ["walk"]),
+        (["replay", "20200101-000000-00000000"], ["20200101-000000-00000000"]),
+        (["config", "path", "attic"], ["attic"]),
+        (["doctor", "--bench", "fun"], ["fun"]),
+    ],
+)
+def test_bad_usage_gets_one_message_and_exit_code_2(
+    pkb_arena: CommandLine, kernel: Path, home: Path, arguments: list[str], words: list[str]
+) -> None:
+    done = pkb_arena(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("pkb-arena: ")
+    for word in words:
+        assert word in done.stderr
+    assert not (home / "data").exists()  # nothing was started
+
+
+def test_an_unreadable_kernel_file_is_named(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_bytes(b"\xff\xfe\x00")
+    done = pkb_arena("run", "13", "kernel.py")
+    assert done.returncode == 2
+    assert "UTF-8" in done.stderr
+
+
+def test_a_world_that_the_problem_forbids_is_refused_with_its_reason(
+    pkb_arena: CommandLine, kernel: Path, tmp_path: Path, home: Path
+) -> None:
+    problem = load_catalogue().find("13")
+    line = next(
+        line
+        for line in (problem.folder / "problem.toml").read_text().splitlines()
+        if line.startswith("collectives")
+    )
+    add_problem(tmp_path, home, line, f'{line}\nworlds = [2]\nworlds_reason = "it takes two"')
+    done = pkb_arena("run", "two_only", "kernel.py", "--world", "3")
+    assert done.returncode == 2
+    assert "it takes two" in done.stderr
+    assert not (home / "data").exists()
+
+
+def test_a_broken_problem_of_ones_own_hides_no_other(
+    pkb_arena: CommandLine, tmp_path: Path, home: Path
+) -> None:
+    add_problem(tmp_path, home, 'class = "C"', 'class = "Z"')
+    done = pkb_arena("list")
+    assert done.returncode == 0
+    assert "gemm_allreduce" in done.stdout
+    assert "'Z'" in done.stderr
+
+
+@pytest.mark.skipif(visible_gpus() > 0, reason="this machine has GPUs")
+def test_cuda_without_a_gpu_is_the_machines_fault(pkb_arena: CommandLine, kernel: Path) -> None:
+    done = pkb_arena("run", "13", "kernel.py", "--device", "cuda")
+    assert done.returncode == 3
+    assert "--device cpu" in done.stderr
+
+
+def test_an_unwritable_data_folder_is_named_with_the_way_out(pkb_arena: CommandLine, kernel: Path) -> None:
+    done = pkb_arena("run", "13", "kernel.py", PKB_ARENA_HOME="/dev/null/arena")
+    assert done.returncode == 3
+    assert "/dev/null/arena" in done.stderr
+    assert "PKB_ARENA_HOME" in done.stderr
+
+
+def test_an_unknown_setting_is_refused_by_every_command(pkb_arena: CommandLine, home: Path) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text("wrld = 4\n")
+    for arguments in (["list"], ["show", "13"]):
+        done = pkb_arena(*arguments)
+        assert done.returncode == 2
+        assert "wrld" in done.stderr
+
+
+def test_the_app_without_a_terminal_says_so(pkb_arena: CommandLine) -> None:
+    done = pkb_arena()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "terminal" in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_complete_commands_and_problems(pkb_arena: CommandLine, shell: str) -> None:
+    done = pkb_arena("completion", shell)
+    assert done.returncode == 0
+    assert "_PKB_ARENA_COMPLETE" in done.stdout
+    completed = pkb_arena(
+        _PKB_ARENA_COMPLETE="bash_complete", COMP_WORDS="pkb-arena run gemm_allr", COMP_CWORD="2"
+    )
+    assert "gemm_allreduce" in completed.stdout
+
+
+def test_no_colour_unless_stdout_is_a_terminal_that_wants_it(home: Path) -> None:
+    def coloured(**environment: str) -> bool:
+        primary, secondary = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-m", "arena.cli", "doctor"],
+            stdin=secondary,
+            stdout=secondary,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"TERM": "xterm-256color"} | environment,
+        ) as process:
+            os.close(secondary)
+            text = b""
+            try:
+                while chunk := os.read(primary, 4096):
+                    text += chunk
+            except OSError:
+                pass  # the pty says EIO when its other end is gone
+            process.wait()
+        os.close(primary)
+        assert b"python" in text
+        return b"\x1b[" in text
+
+    assert coloured()
+    assert not coloured(NO_COLOR="1")
+    assert not coloured(TERM="dumb")
+
+
+def test_doctor_json_says_what_can_be_done(pkb_arena: CommandLine, home: Path) -> None:
+    done = pkb_arena("doctor", "--json")
+    said = json.loads(done.stdout)
+    assert done.returncode == (0 if said["can_run"] else 3)
+    names = {finding["name"] for finding in said["findings"]}
+    assert {"python", "torch", "GPUs", "gcc", "/dev/shm", "sealed memory", "data folder"} <= names
+    for finding in said["findings"]:
+        assert finding["state"] == "ok" or finding["advice"]
+    assert not home.exists()
+
+
+def test_light_commands_stay_light() -> None:
+    code = (
+        "import sys; from arena.cli import main\n"
+        "try: main(['list'])\n"
+        "except SystemExit: pass\n"
+        "import arena.engine\n"
+        "heavy = {'torch', 'cupy', 'httpx', 'textual', 'watchfiles', 'numpy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_engine_imports_no_display() -> None:
+    folder = Path(arena.__file__).parent
+    for path in folder.rglob("*.py"):
+        text = path.read_text()
+        assert "import textual" not in text
+        assert "from textual" not in text
