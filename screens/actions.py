@@ -29,26 +29,73 @@ class Action:
 ACTIONS = (
     Action("save", "ctrl+s", "save & run", "Save the kernel and run it.", "arena"),
     Action("run", "f5", "run", "Run the kernel as it is in the editor (it is saved first).", "arena"),
-    Action("cancel", "escape", "cancel", "Cancel the run, in whichever phase; twice when idle: back to the problems.", "arena",
-           show=False),
-    Action("edit_outside", "f2", "$EDITOR", "Open the kernel in your own editor; saving there runs it too.", "arena"),
-    Action("next_view", "f3", "view", "Next view: kernel, baseline, diff, card (and result, log when narrow).", "arena"),
+    Action(
+        "cancel",
+        "escape",
+        "cancel",
+        "Cancel the run in any phase; twice when idle: back to the problems.",
+        "arena",
+        show=False,
+    ),
+    Action(
+        "edit_outside",
+        "f2",
+        "$EDITOR",
+        "Open the kernel in your own editor; saving there runs it too.",
+        "arena",
+    ),
+    Action(
+        "next_view",
+        "f3",
+        "view",
+        "Next view: kernel, baseline, diff, card (and result, log when narrow).",
+        "arena",
+    ),
     Action("setting", "f4", "size", "Choose preset, sizes, world and dtype of the runs.", "arena"),
     Action("history", "f6", "history", "Every revision with its verdict; restore or compare one.", "arena"),
     Action("next_pane", "f8", "pane", "Move between editor, result and log.", "arena", show=False),
-    Action("baseline_run", "shift+f5", "run baseline", "Run the baseline against itself: it must come out even.", "arena", show=False),
-    Action("problems", "f10", "problems", "Back to the list of problems; the run and what you typed are kept.", "arena"),
+    Action(
+        "baseline_run",
+        "shift+f5",
+        "run baseline",
+        "Run the baseline against itself: it must come out even.",
+        "arena",
+        show=False,
+    ),
+    Action(
+        "problems",
+        "f10",
+        "problems",
+        "Back to the list of problems; the run and what you typed are kept.",
+        "arena",
+    ),
     Action("open", "enter", "open", "Open the problem under the cursor.", "problems", show=False),
-    Action("filter", "slash", "filter", "Filter by id, words, origin, collective, class or state (solved, unsolved, faster, slower, wrong).",
-           "problems"),
-    Action("sort", "s", "sort", "Sort by the next column; a click on a column's head does the same.", "problems"),
+    Action(
+        "filter",
+        "slash",
+        "filter",
+        "Filter by id, words, origin, collective, class:C, or state: solved, unsolved, faster, wrong…",
+        "problems",
+    ),
+    Action(
+        "sort", "s", "sort", "Sort by the next column; a click on a column's head does the same.", "problems"
+    ),
     Action("read_card", "space", "card", "Read the whole card of the problem.", "problems"),
-    Action("help", "f1", "help", "Keys, how judging works, and a first kernel in five minutes.", "everywhere"),
+    Action(
+        "help", "f1", "help", "Keys, how judging works, and a first kernel in five minutes.", "everywhere"
+    ),
     Action("settings", "f9", "settings", "Settings, each with a sentence.", "everywhere"),
-    Action("doctor", "f12", "doctor", "What this machine can do, and what to do about the rest.", "everywhere", show=False),
+    Action(
+        "doctor",
+        "f12",
+        "doctor",
+        "What this machine can do, and what to do about the rest.",
+        "everywhere",
+        show=False,
+    ),
     Action("next_theme", "ctrl+t", "theme", "Next theme.", "everywhere", show=False),
     Action("quit", "ctrl+q", "quit", "Leave. What you typed is kept.", "everywhere"),
-)  # fmt: skip
+)
 
 
 def bindings(scope: Scope) -> list[Binding]:
@@ -65,7 +112,7 @@ def bindings(scope: Scope) -> list[Binding]:
             id=action.name,
             tooltip=action.help,
             priority=scope == "arena",
-        )  # fmt: skip
+        )
         for action in ACTIONS
         if action.scope == scope
     ]

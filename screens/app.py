@@ -8,7 +8,7 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import App
 from textual.binding import BindingType
@@ -30,8 +30,8 @@ class ArenaApp(App[None]):
     """pkb-arena in a terminal."""
 
     TITLE = "pkb-arena"
-    CSS_PATH = [FOLDER / name for name in STYLESHEETS]
-    COMMANDS = {ActionCommands, ProblemCommands}
+    CSS_PATH: ClassVar[Any] = [FOLDER / name for name in STYLESHEETS]
+    COMMANDS: ClassVar[Any] = {ActionCommands, ProblemCommands}
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     def __init__(self, services: Services, problem: str = "", kernel: Path | None = None) -> None:

@@ -29,7 +29,7 @@ from screens.widgets.correctness import Correctness
 from screens.widgets.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
 from screens.widgets.failure_view import FailureView
-from screens.widgets.headline import Headline, answer_of
+from screens.widgets.headline import Headline, answer_of, waiting_answer, worlds_words
 from screens.widgets.log_pane import LogPane
 from screens.widgets.phase_line import PhaseLine
 from screens.widgets.problem_table import Row
@@ -145,7 +145,7 @@ class ArenaScreen(BaseScreen):
             await self.take_outside_save(kernel)
 
     async def take_outside_save(self, kernel: KernelFile) -> None:
-        """Another program saved the file: show it and run it. Unsaved text stays reachable by undo and in history."""
+        """Another program saved the file: show it and run it. Unsaved text stays within reach of undo."""
         if self.editor.dirty:
             await self.session.keep(self.editor.text)
             self.say("kernel changed on disk; ctrl+z brings your unsaved text back")
@@ -200,7 +200,7 @@ class ArenaScreen(BaseScreen):
     def draw(self, force: bool = False) -> None:
         """Brings every widget up to what is known; each redraws itself only if it must."""
         session, state = self.session, self.session.state
-        if not (force or session.changed or state.running) or not self.is_attached:
+        if not (force or session.changed or session.busy) or not self.is_attached:
             return
         session.changed = False
         new_run, lines = session.take_log()
@@ -231,13 +231,18 @@ class ArenaScreen(BaseScreen):
             self._views(), self.view, {"kernel": " ● unsaved" if editor.dirty else ""}
         )
         title = f"{self.problem.id} · {self.problem.title}"
-        self.query_one(Headline).show(answer_of(state, editor.dirty), title, self._meta(), self._best())
-        if state.running:
+        waiting = self.session.waiting_since
+        if waiting is None:
+            answer = answer_of(state, editor.dirty)
+        else:
+            answer = waiting_answer(state, time.monotonic() - waiting)
+        self.query_one(Headline).show(answer, title, self._meta(), self._best())
+        if self.session.busy:
             note = "esc cancels"
         elif time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
             note = "nothing is running · esc again for the problems"
         else:
-            note = ""
+            note = "" if state.run_id else worlds_words(state)
         self.query_one(PhaseLine).show(state, self.session.now, note)
 
     def _best(self) -> str:
@@ -313,7 +318,7 @@ class ArenaScreen(BaseScreen):
 
     def action_cancel(self) -> None:
         """Cancels the run; twice when nothing runs: back to the problems."""
-        if self.session.state.running:
+        if self.session.busy:
             self.start(self.session.services.engine.cancel(), "cancel")
         elif time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
             self.action_problems()

@@ -20,7 +20,10 @@ class BaseScreen(Screen[None]):
     """A full-screen view."""
 
     SCOPE: ClassVar[Scope] = "everywhere"
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
     @property
     def arena_app(self) -> ArenaApp:

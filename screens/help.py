@@ -9,26 +9,33 @@ _KEYS = {"escape": "esc", "slash": "/", "question_mark": "?"}
 JUDGING = """
 ## How a kernel is judged
 
-1. **load**: your file is imported on every rank of a fresh world. **compile**: what it compiles is compiled.
-2. **check**: inputs nobody could know in advance, new for every call. Every rank's output is compared with a float64
-   oracle; your error is held against the baseline's own error. The meters show how much of each limit is used.
-3. **time**: baseline and kernel take turns on the same inputs, in random order, on the referee's clock; the slowest rank
-   counts. The speedup is baseline time over kernel time; its 95 % interval narrows with every round.
-4. **▲ faster** and **▼ slower** are only said when the whole interval lies on that side of 1; else it is **≈ even**, or
-   **~ too noisy** to tell.
+1. **load**: your file is imported on every rank of a fresh world. **compile**: what it compiles is
+   compiled.
+2. **check**: inputs nobody could know in advance, new for every call. Every rank's output is compared
+   with a float64 oracle; your error is held against the baseline's own error. The meters show how much of
+   each limit is used.
+3. **time**: baseline and kernel take turns on the same inputs, in random order, on the referee's clock;
+   the slowest rank counts. The speedup is baseline time over kernel time; its 95 % interval narrows with
+   every round.
+4. **▲ faster** and **▼ slower** are only said when the whole interval lies on that side of 1; else it is
+   **≈ even**, or **~ too noisy** to tell.
 
-The outputs that are checked are the outputs that were timed. Every run ends in exactly one verdict, and with a line that
-says what to do about it.
+The outputs that are checked are the outputs that were timed. Every run ends in exactly one verdict, and with
+a line that says what to do about it.
 """
 
 FIRST_KERNEL = """
 ## A first kernel in five minutes
 
-1. Choose a problem and press enter. The editor opens with a kernel that is already right: the baseline itself.
+1. Choose a problem and press enter. The editor opens with a kernel that is already right: the baseline
+   itself.
 2. Press ctrl+s. It is judged: ✓ PASS and ≈ even, since it is the baseline.
-3. Change it. `def solution(...)` gets this rank's tensors and returns this rank's result; the card says what both are.
-4. Save again, here or in any other editor: every save is judged at once. A wrong element is shown with its rank and index.
-5. Peers' memory is one import away: `from sandbox.kit import symm`. `symm.peers(t)` are the same tensor on all ranks.
+3. Change it. `def solution(...)` gets this rank's tensors and returns this rank's result; the card says
+   what both are.
+4. Save again, here or in any other editor: every save is judged at once. A wrong element is shown with
+   its rank and index.
+5. Peers' memory is one import away: `from sandbox.kit import symm`. `symm.peers(t)` are the same tensor
+   on all ranks.
 6. Every version you ran is in the history (F6), with its verdict. Nothing you typed is lost.
 """
 

@@ -1,4 +1,4 @@
-"""Every revision of a kernel that was run: its verdict and speedup; restore one, or compare it with the editor."""
+"""Every revision of a kernel that was run, with its verdict; restore one, or compare it with the editor."""
 
 import time
 from typing import ClassVar
@@ -31,9 +31,13 @@ def entry_line(entry: Entry, here: bool) -> Content:
         speed = f"{figures.speedup_words(interval, entry.outcome)} {figures.interval_words(interval)}"
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
     return Content.assemble(
-        (f"{when}  ", "$muted"), (f"{words:<18}", f"${colour}"), (f"{speed:<24}", f"${figures.outcome_style(entry.outcome)}"),
-        (f"{entry.sha256[:8]}  ", "$muted"), ("in the editor  " if here else "", "$accent"), (setting, "$muted"),
-    )  # fmt: skip
+        (f"{when}  ", "$muted"),
+        (f"{words:<18}", f"${colour}"),
+        (f"{speed:<24}", f"${figures.outcome_style(entry.outcome)}"),
+        (f"{entry.sha256[:8]}  ", "$muted"),
+        ("in the editor  " if here else "", "$accent"),
+        (setting, "$muted"),
+    )
 
 
 class HistoryScreen(ModalScreen[str | None]):

@@ -12,7 +12,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.watcher import KernelWatcher
 from arena.workspace import KernelFile, content_hash, read_kernel
 from problems.specification import Problem
-from sandbox.events import AnyEvent, RunStarted, Setting
+from sandbox.events import AnyEvent, Cancelled, Fatal, Finished, Refused, RunStarted, Setting
 from screens.log_lines import LogLine, lines_of
 from screens.services import Services
 
@@ -29,6 +29,8 @@ class KernelSession:
         self.state = RunState()
         self.changed = True
         """Something was folded in since the screen last drew."""
+        self.waiting_since: float | None = None
+        """When a run was asked for that has not begun yet, on this process's monotonic clock."""
         self._new_lines: list[LogLine] = []
         self._new_run = False
         self._clock_offset = 0.0
@@ -110,7 +112,13 @@ class KernelSession:
             kernel_path="" if baseline else str(self.path),
             budget_s=self.services.settings.budget_s,
         )
-        await self.services.engine.run(request)
+        self.waiting_since = time.monotonic()
+        self.changed = True
+        try:
+            await self.services.engine.run(request)
+        except ArenaError:
+            self.waiting_since = None
+            raise
 
     def apply(self, event: AnyEvent) -> None:
         """Folds an event in."""
@@ -119,6 +127,10 @@ class KernelSession:
         if isinstance(event, RunStarted):
             self._new_run = True
             self._new_lines.clear()
+        if isinstance(event, RunStarted | Finished | Refused | Fatal):
+            self.waiting_since = None
+        elif isinstance(event, Cancelled) and event.run_id != self.state.run_id:
+            self.waiting_since = None
         self.state.apply(event)
         self._new_lines += lines_of(event)
         self.changed = True
@@ -127,6 +139,11 @@ class KernelSession:
     def now(self) -> float:
         """The present on the clock of the events."""
         return time.monotonic() - self._clock_offset
+
+    @property
+    def busy(self) -> bool:
+        """A run is waiting for its worlds, or in progress."""
+        return self.waiting_since is not None or self.state.running
 
     def take_log(self) -> tuple[bool, list[LogLine]]:
         """(a new run began, lines) since the last call."""

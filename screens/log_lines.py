@@ -20,7 +20,7 @@ from screens import figures
 
 @dataclass(frozen=True)
 class LogLine:
-    """One piece of text for the pane; it may hold several lines and control characters, which the pane removes."""
+    """Text for the pane; it may hold several lines and control characters, which the pane removes."""
 
     text: str
     rank: int | None = None

@@ -1,4 +1,4 @@
-"""What the screens talk to. Opened in two steps, so that the first paint waits for neither disk nor engine."""
+"""What the screens talk to, opened in two steps: the first paint waits for neither disk nor engine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Services:
         self._engine: Engine | None = None
 
     async def open(self) -> Catalogue:
-        """Reads the catalogue and the index of results, and makes the engine (its processes start with the first run).
+        """Reads the catalogue and the index of results, and makes the engine; its processes start later.
 
         Raises:
             ArenaError: the index of results cannot be used.

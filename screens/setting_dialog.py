@@ -114,9 +114,12 @@ class SettingDialog(ModalScreen[Choice | None]):
             report.update(Content.styled(f"✗ {text}", "$error"))
             return
         cost = self.problem.cost(setting.sizes, setting.world, setting.dtype)
-        report.update(Content.styled(
-            f"each rank: {figures.amount(cost.flops, 'FLOP')} · touches {figures.amount(cost.local_bytes, 'B')} "
-            f"· sends {figures.amount(cost.sent_bytes, 'B')} · on {setting.device}", "$muted"))  # fmt: skip
+        words = (
+            f"each rank: {figures.amount(cost.flops, 'FLOP')}"
+            f" · touches {figures.amount(cost.local_bytes, 'B')}"
+            f" · sends {figures.amount(cost.sent_bytes, 'B')} · on {setting.device}"
+        )
+        report.update(Content.styled(words, "$muted"))
 
     @on(Input.Submitted)
     def action_take(self) -> None:

@@ -1,4 +1,4 @@
-"""One row per rank: right or wrong, how far from the oracle against the limit, and where the wrong elements lie."""
+"""One row per rank: right or wrong, how much of the error limit is used, and where wrong elements lie."""
 
 from textual.content import Content
 

@@ -1,6 +1,7 @@
 """A unified diff between two sources, with its signs."""
 
 import difflib
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual.geometry import Size
@@ -20,7 +21,13 @@ def diff_lines(old: str, new: str, old_name: str, new_name: str) -> list[str]:
 class DiffView(ScrollView, can_focus=True):
     """Scrolls in both directions."""
 
-    COMPONENT_CLASSES = {"diff--added", "diff--removed", "diff--place", "diff--same", "diff--empty"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "diff--added",
+        "diff--removed",
+        "diff--place",
+        "diff--same",
+        "diff--empty",
+    }
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -1,6 +1,7 @@
 """The headline of the arena screen: what is judged, and the answer in the largest letters on the screen."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -78,6 +79,17 @@ def answer_of(state: RunState, dirty: bool = False) -> Answer:
     )  # fmt: skip
 
 
+def waiting_answer(state: RunState, seconds: float) -> Answer:
+    """While a run waits for its worlds: what is waited for, and since when."""
+    return Answer("▸ WAITING", "accent", support=f"{worlds_words(state)} · {seconds:.0f} s")
+
+
+def worlds_words(state: RunState) -> str:
+    """The worlds in a few words: "worlds: baseline starting · spare ready"."""
+    known = [f"{role} {world.state}" for role, world in state.worlds.items() if world.state != "gone"]
+    return "worlds: " + " · ".join(known) if known else "the referee starts"
+
+
 def _proofs(state: RunState) -> str:
     if state.result is None:
         return ""
@@ -101,7 +113,7 @@ def big_rows(text: str, style: Style) -> tuple[str, str, str]:
 class Headline(Widget):
     """Three rows: problem and setting on the left, the answer on the right."""
 
-    COMPONENT_CLASSES = {
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"headline--{name}"
         for name in ("title", "muted", "success", "error", "warning", "accent", "foreground")
     }

@@ -1,8 +1,8 @@
 """Colours for kernel sources: Python, with the CUDA or C++ that its string literals hold.
 
-A line is lexed on its own and cached, so a keystroke costs one line whatever the length of the file. What a line cannot
-know by itself (that it lies inside a triple-quoted string, and in which language that string is) comes from one quick
-scan of the whole text.
+A line is lexed on its own and cached, so a keystroke costs one line whatever the length of the file. What a
+line cannot know by itself (that it lies inside a triple-quoted string, and in which language that string is)
+comes from one quick scan of the whole text.
 """
 
 import re
@@ -125,7 +125,8 @@ def _shifted(text: str, start: int, end: int, language: Language) -> list[Span]:
 
 @lru_cache(maxsize=2)
 def _lexer(language: Language) -> Lexer:
-    from pygments.lexers import get_lexer_by_name  # loaded with the first line, not with the app
+    # imported with the first line, not with the app
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
 
     lexer: Lexer = get_lexer_by_name(language)
     return lexer

@@ -1,4 +1,4 @@
-"""What the ranks printed, and the compiler's words: bounded, filtered by rank, enter jumps the editor to a line."""
+"""What the ranks printed, and the compiler's words: bounded, filtered by rank; enter jumps to a line."""
 
 import re
 from collections import deque
@@ -23,7 +23,13 @@ _COLUMNS_SHOWN = 2_000
 class LogPane(ScrollView, can_focus=True):
     """Keys inside: digits show one rank, `a` all of them, enter jumps to the line that a message names."""
 
-    COMPONENT_CLASSES = {"log--text", "log--rank", "log--error", "log--note", "log--cursor"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "log--text",
+        "log--rank",
+        "log--error",
+        "log--note",
+        "log--cursor",
+    }
     BINDING_GROUP_TITLE = "Log"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Line up", show=False),

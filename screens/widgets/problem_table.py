@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from arena.store import Standing
     from problems.specification import Problem
 
-WIDTHS = {"id": 4, "problem": 0, "you": 9, "class": 7, "collective": 15, "ranks": 7}
+WIDTHS = {"id": 4, "problem": 0, "you": 9, "class": 7, "collective": 15, "ranks": 10}
 """Columns in the order of their importance; the title takes what is left."""
 COLUMNS = ("id", "problem", "class", "collective", "ranks", "you")
-TITLE_WIDTH = (16, 58)
-"""Narrower than the first, other columns give way; wider than the second, it would only spread the row."""
+TITLE_WIDTH = (12, 36, 64)
+"""The least; what it has before the less important columns get anything; the most."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,16 @@ def ranks_words(worlds: list[int]) -> str:
 
 
 def columns_for(width: int) -> tuple[list[str], int]:
-    """(columns that fit, width of the title column) for a pane of `width` cells; each column has a cell of air on both sides."""
-    shown: list[str] = []
-    room = width
-    for name, cells in WIDTHS.items():
-        least = (cells or TITLE_WIDTH[0]) + 2
-        if room < least and len(shown) >= 3:
+    """(columns that fit, width of the title) in `width` cells; a column has a cell of air on both sides."""
+    least, wanted, most = TITLE_WIDTH
+    shown = ["id", "problem", "you"]
+    room = width - 2 - sum(WIDTHS[name] + 2 for name in shown)  # 2 for the scrollbar
+    for name in ("class", "collective", "ranks"):
+        if room - WIDTHS[name] - 2 < wanted:
             break
         shown.append(name)
-        room -= least
-    return [name for name in COLUMNS if name in shown], min(TITLE_WIDTH[0] + max(room, 0), TITLE_WIDTH[1])
+        room -= WIDTHS[name] + 2
+    return [name for name in COLUMNS if name in shown], max(least, min(room, most))
 
 
 class ProblemTable(DataTable[Text]):
@@ -161,10 +161,10 @@ class ProblemTable(DataTable[Text]):
                     ", ".join(problem.collectives)[:15] or "–", style=self._colour("muted"), no_wrap=True
                 )
             case "ranks":
-                return Text(ranks_words(problem.worlds)[:7], style=self._colour("muted"))
+                return Text(ranks_words(problem.worlds)[:10], style=self._colour("muted"))
         words, colour = row.you
         return Text(words, style=self._colour(colour))
 
     def _colour(self, name: str) -> str:
-        """A theme variable in Rich's words, which leave out Textual's prefix for the terminal's own colours."""
+        """A theme variable in Rich's words, which lack Textual's prefix for the terminal's own colours."""
         return self.app.theme_variables.get(name, "").removeprefix("ansi_")

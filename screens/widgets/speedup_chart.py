@@ -1,7 +1,8 @@
-"""The speedup round by round: the median as a line, its 95 % interval as a band that narrows, and the baseline at 1."""
+"""The speedup round by round: the median as a line, its 95 % interval as a band, the baseline at 1."""
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rich.segment import Segment
 from textual.strip import Strip
@@ -18,7 +19,7 @@ _AXIS = 7
 def bounds_of(samples: Sequence[Timed]) -> tuple[float, float]:
     """Lowest and highest speedup of the chart: the settled part of the band and 1.0, with a little air.
 
-    The first rounds have wide intervals; they may leave the chart at the top and bottom so that the end is readable.
+    The first rounds have wide intervals; they may leave the chart so that the end is readable.
     """
     settled = samples[len(samples) // 3 :] or samples
     low = min([1.0, *(s.call.low for s in settled if math.isfinite(s.call.low))])
@@ -30,7 +31,13 @@ def bounds_of(samples: Sequence[Timed]) -> tuple[float, float]:
 class SpeedupChart(Widget):
     """Redraws only when a round arrived."""
 
-    COMPONENT_CLASSES = {"chart--line", "chart--band", "chart--axis", "chart--one", "chart--empty"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "chart--line",
+        "chart--band",
+        "chart--axis",
+        "chart--one",
+        "chart--empty",
+    }
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
