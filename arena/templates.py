@@ -1,30 +1,25 @@
-"""Starter kernels: the smallest file of each kind that is already right."""
+"""Starter kernels: each is right before its first edit."""
 
-from pathlib import Path
-
-import sandbox.kit
 from problems.specification import Problem
+from sandbox.kit.templates import fill, names
 
-TEMPLATES = {
-    "baseline": "the PyTorch + NCCL baseline itself",
-    "torch": "plain torch, peers' memory read directly",
-    "cuda": "CUDA C++ through sandbox.kit.cuda",
-    "triton": "Triton",
-    "cpp": "C++ for CPU ranks through sandbox.kit.cpp",
-}
-_FOLDER = Path(sandbox.kit.__file__).parent / "templates"
+BASELINE = "baseline"
+"""The baseline itself, unchanged, is a template too."""
+
+
+def template_names() -> list[str]:
+    """What can be started from: "baseline", "cpp", "symm", "torch"..."""
+    return [BASELINE, *names()]
 
 
 def signature(problem: Problem) -> str:
-    """ "def solution(x, alpha=1.0):", as the baseline has it, annotations left out."""
-    arguments = ", ".join(
-        name if default is None else f"{name}={default}" for name, default in problem.parameters
-    )
-    return f"def solution({arguments}):"
+    """ "solution(x, alpha=1.0)" with the baseline's parameters, annotations left out."""
+    arguments = (name if default is None else f"{name}={default}" for name, default in problem.parameters)
+    return f"solution({', '.join(arguments)})"
 
 
 def starter(problem: Problem, template: str) -> str:
-    """The text of a starter kernel for a problem."""
-    if template == "baseline":
+    """The text of a starter kernel for a problem; `template` is one of `template_names()`."""
+    if template == BASELINE:
         return problem.baseline_source
-    raise NotImplementedError(_FOLDER)
+    return fill(template, f"{problem.id} · {problem.title}", signature(problem), problem.baseline_source)

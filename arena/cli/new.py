@@ -11,7 +11,7 @@ from arena.cli.output import print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.paths import make_folder, unwritable
-from arena.templates import TEMPLATES, starter
+from arena.templates import BASELINE, starter, template_names
 from arena.workspace import Workspace
 
 
@@ -19,8 +19,8 @@ from arena.workspace import Workspace
 @problem_argument
 @click.option(
     "--template",
-    type=click.Choice(list(TEMPLATES)),
-    default="baseline",
+    type=click.Choice(template_names()),
+    default=BASELINE,
     show_default=True,
     help="What to start from.",
 )

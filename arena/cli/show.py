@@ -28,7 +28,7 @@ def command(problem: str, as_json: bool) -> None:
     for name, sizes in found.presets.items():
         print_line(f"{name:<10}  {'  '.join(f'{key}={value}' for key, value in sizes.items())}")
     print_line()
-    print_line(signature(found))
+    print_line(f"def {signature(found)}")
     print_line()
     print_line(found.card.strip())
     print_line()

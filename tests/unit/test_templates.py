@@ -1,0 +1,48 @@
+"""Starters: a kernel file for the problem at hand, whichever template it comes from."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from arena.templates import signature, starter, template_names
+from problems.catalogue import load_catalogue
+from problems.specification import Problem, find_solution
+
+
+@pytest.fixture
+def problem() -> Problem:
+    return load_catalogue().find("13")
+
+
+@pytest.mark.parametrize("template", template_names())
+def test_a_starter_defines_solution_with_the_baselines_parameters(problem: Problem, template: str) -> None:
+    text = starter(problem, template)
+    solution = find_solution(text)
+    assert solution is not None
+    assert [argument.arg for argument in solution.args.args] == ["A_local", "B_local"]
+    assert "__PROBLEM__" not in text
+    assert "__BASELINE__" not in text
+
+
+@pytest.mark.parametrize("template", [name for name in template_names() if name != "baseline"])
+def test_a_starter_says_which_problem_it_is_for(problem: Problem, template: str) -> None:
+    words = ast.get_docstring(ast.parse(starter(problem, template))) or ""
+    assert problem.title in words
+    assert signature(problem) in words
+
+
+def test_a_signature_shows_defaults() -> None:
+    problems = [
+        problem for problem in load_catalogue().problems if any(default for _, default in problem.parameters)
+    ]
+    assert problems
+    for problem in problems:
+        name, default = next((name, default) for name, default in problem.parameters if default)
+        assert f"{name}={default}" in signature(problem)
+
+
+def test_starters_are_made_without_torch() -> None:
+    code = "import sys, arena.templates; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
