@@ -1,0 +1,39 @@
+"""Inputs of problem 72: two gates and a value, sharded in zigzag order, and long filters that decay."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """x1, x2, v [B, D, S] N(0, 1); filters h [G, taps] and bias [D], the same on all ranks.
+
+    Upstream fills filters and bias with running numbers (rounded to bfloat16) divided by T and D. Otherwise
+    filters are noise under an exponential envelope, exp(-t / tau) / sqrt(tau) with tau log-spaced from 16 to
+    T/4 over the groups and no longer than the sequence, and the bias is N(0, 1): outputs are of order one and
+    every tap counts.
+    """
+    s, device = setting.sizes, setting.device
+    if s.G % setting.world or s.S % 2:
+        raise SizesRefused(f"W={setting.world} must divide G={s.G}, and S={s.S} must be even")
+    tensors = {name: setting.randn(s.B, s.D, s.S) for name in ("x1", "x2", "v")}
+    if setting.distribution == "upstream":
+        count = torch.arange(s.G * s.T, dtype=torch.float32, device=device).to(torch.bfloat16) / s.T
+        channel = torch.arange(s.D, dtype=torch.float32, device=device).to(torch.bfloat16) / s.D
+        return tensors | {"h": count.to(setting.dtype).view(s.G, s.T), "bias": channel.to(setting.dtype)}
+    taps = min(s.T, s.L)
+    longest = max(2.0, taps / 4)
+    exponent = torch.linspace(0, 1, s.G, device=device)[:, None]
+    tau = min(16.0, longest / 2) ** (1 - exponent) * longest**exponent
+    envelope = torch.exp(-torch.arange(taps, device=device) / tau) / tau.sqrt()
+    h = setting.randn(s.G, taps, shared=True, dtype=torch.float32) * envelope
+    return tensors | {"h": h.to(setting.dtype), "bias": setting.randn(s.D, shared=True)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(x1_seq, x2_seq, v_seq, h, conv_bias, num_groups, group_dim, group, with_zigzag_splitting)"""
+    s = setting.sizes
+    gates = (tensors["x1"], tensors["x2"], tensors["v"])
+    return *gates, tensors["h"], tensors["bias"], s.G, s.dim, setting.groups["world"], True
