@@ -32,6 +32,7 @@ from sandbox.events import (
 from sandbox.frames import Kind
 from sandbox.roofline import Peaks, bound_us
 from sandbox.verdict import ADVICE, Verdict
+from sandbox.wording import detail, meaning
 from sandbox.world import Deadline, World, WorldFailed
 
 CHECKED_SLOTS = 3
@@ -418,7 +419,7 @@ class Judging:
 
     def explain(self, failed: WorldFailed) -> tuple[Verdict, Failure]:
         """What a rank's end means."""
-        verdict, message, text = _meaning(failed)
+        verdict, message, text = meaning(failed)
         phase = "compile" if verdict is Verdict.COMPILE_ERROR else self.phase
         failure = Failure(
             phase=phase, message=message, advice=ADVICE[verdict], rank=failed.rank, line=failed.line or None, text=text
@@ -452,7 +453,7 @@ class Judging:
         total = time.monotonic() - self.started
         return Result(
             verdict=verdict,
-            detail=_detail(verdict, failure),
+            detail=detail(verdict, failure),
             failure=failure,
             paper_rule=None if self.paper is None else "match" if self.paper else "mismatch",
             error=Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
@@ -477,53 +478,3 @@ class Judging:
 def _median(values: list[float]) -> float:
     ordered = sorted(values)
     return ordered[len(ordered) // 2] if ordered else 0.0
-
-
-def _detail(verdict: Verdict, failure: Failure | None) -> str:
-    if failure is None:
-        return ""
-    parts = [failure.message.splitlines()[0] if failure.message else verdict.value]
-    where = [f"phase {failure.phase}"]
-    if failure.rank is not None:
-        where.append(f"rank {failure.rank}")
-    if failure.line:
-        where.append(f"line {failure.line}")
-    if failure.index is not None:
-        where.append(f"first at {failure.index}: expected {failure.expected}, got {failure.got}")
-    return f"{parts[0]} ({', '.join(where)}). {failure.advice}".strip()
-
-
-def _first_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[0].strip()[:300] if lines else ""
-
-
-_REPORTED = {
-    "SYNTAX": Verdict.COMPILE_ERROR,
-    "COMPILE_FAILED": Verdict.COMPILE_ERROR,
-    "LOAD_FAILED": Verdict.LOAD_ERROR,
-    "RAISED": Verdict.CRASH,
-    "BAD_STRUCTURE": Verdict.WRONG_STRUCTURE,
-    "MUTATED": Verdict.MUTATED_INPUT,
-    "NO_MEMORY": Verdict.OUT_OF_MEMORY,
-    "DEVICE": Verdict.DEVICE_ERROR,
-    "FLOOD": Verdict.OUTPUT_FLOOD,
-    "PROTOCOL": Verdict.PROTOCOL,
-}
-
-
-def _meaning(failed: WorldFailed) -> tuple[Verdict, str, str]:
-    """(verdict, one line, full text) of a rank's failure."""
-    if failed.kind == "DIED":
-        status = failed.status
-        if status >= 0 and os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
-            verdict = Verdict.OUT_OF_MEMORY if number == signal.SIGKILL else Verdict.CRASH
-            return verdict, f"rank {failed.rank} was killed by {name}", ""
-        code = os.WEXITSTATUS(status) if status >= 0 else "unknown"
-        return Verdict.CRASH, f"rank {failed.rank} exited with status {code} before its work was done", ""
-    if failed.kind == "SYNTAX":
-        lines = failed.text.strip().splitlines()
-        return Verdict.COMPILE_ERROR, lines[-1][:300] if lines else "syntax error", failed.text
-    return _REPORTED.get(failed.kind, Verdict.PROTOCOL), _first_line(failed.text) or failed.kind, failed.text

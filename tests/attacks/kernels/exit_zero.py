@@ -1,0 +1,10 @@
+# expect: CRASH
+# problem: allreduce
+# attack: H1
+"""Leaves with status 0 as if all had gone well."""
+
+import os
+
+
+def solution(tensor):
+    os._exit(0)

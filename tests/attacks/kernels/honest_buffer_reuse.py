@@ -1,0 +1,17 @@
+# expect: PASS
+# problem: allreduce
+# attack: A1-twin
+"""Keeps a buffer between calls, but computes in it every time."""
+
+import torch.distributed as dist
+
+buffer = None
+
+
+def solution(tensor):
+    global buffer
+    if buffer is None:
+        buffer = tensor.clone()
+    buffer.copy_(tensor)
+    dist.all_reduce(buffer)
+    return buffer.clone()

@@ -1,0 +1,17 @@
+# expect: PASS
+# problem: clip_grad_norm_no_ep
+# attack: A5-twin
+"""All gradients in one pass, scaled by a factor that stays on the device."""
+
+import torch
+import torch.distributed as dist
+
+
+def solution(grad_tensors, max_norm, norm_type=2.0, fsdp_group=None):
+    total = torch.stack([g.float().norm(norm_type) ** norm_type for g in grad_tensors]).sum()
+    dist.all_reduce(total, group=fsdp_group)
+    norm = total ** (1 / norm_type)
+    scale = (max_norm / norm).clamp(max=1.0)
+    for g in grad_tensors:
+        g.copy_((g.float() * scale).to(g.dtype))
+    return norm

@@ -1,0 +1,13 @@
+# expect: PASS
+# problem: allreduce
+# attack: H10-twin
+"""Prints a line a call."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    print("summing", tuple(tensor.shape))
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

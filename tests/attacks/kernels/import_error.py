@@ -1,0 +1,10 @@
+# expect: LOAD_ERROR
+# problem: allreduce
+# attack: -
+"""Imports what is not there."""
+
+import not_a_module_anywhere
+
+
+def solution(tensor):
+    return not_a_module_anywhere.sum(tensor)

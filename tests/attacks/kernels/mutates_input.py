@@ -1,0 +1,11 @@
+# expect: MUTATED_INPUT
+# problem: allreduce
+# attack: A19
+"""Sums in place: right values, but the argument is gone."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    dist.all_reduce(tensor)
+    return tensor.clone()

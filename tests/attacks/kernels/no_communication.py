@@ -1,0 +1,10 @@
+# expect: WRONG_RESULT
+# problem: allreduce
+# attack: A6
+"""W times the own tensor."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    return tensor * dist.get_world_size()

@@ -1,0 +1,7 @@
+# expect: LOAD_ERROR
+# problem: allreduce
+# attack: -
+"""The function has another name."""
+
+def solve(tensor):
+    return tensor

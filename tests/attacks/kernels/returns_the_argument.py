@@ -1,0 +1,7 @@
+# expect: WRONG_STRUCTURE
+# problem: allreduce
+# attack: A10
+"""Hands the argument itself back."""
+
+def solution(tensor):
+    return tensor

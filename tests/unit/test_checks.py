@@ -1,0 +1,117 @@
+"""The comparison rules: what an honest kernel may differ by, and what no kernel may."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox.checks import OwnError, compare, errors, limits, paper_rule
+from sandbox.verdict import Verdict
+
+
+def judged(got, baseline, oracle, exact=False):
+    own = errors(baseline, oracle)
+    held = limits(got.dtype, own, 0.0, 0.0, exact)
+    return compare("out", got, baseline, oracle, own, held)
+
+
+@pytest.fixture
+def summed():
+    """Four bf16 tensors, their sum with a rounding after every addition, rounded once, and exact."""
+    parts = [torch.randn(64, 64, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(4)]
+    baseline = parts[0].clone()
+    for part in parts[1:]:
+        baseline += part
+    oracle = sum(part.double() for part in parts)
+    return baseline, oracle.to(torch.bfloat16), oracle
+
+
+def test_rounding_once_is_accepted_and_more_accurate(summed):
+    baseline, once, oracle = summed
+    figures, verdict = judged(once, baseline, oracle)
+    assert verdict is Verdict.PASS
+    assert figures.rms < figures.baseline_rms
+
+
+def test_eight_bits_are_not_enough(summed):
+    baseline, once, oracle = summed
+    scale = once.float().abs().max() / 448
+    coarse = ((once.float() / scale).to(torch.float8_e4m3fn).float() * scale).bfloat16()
+    assert judged(coarse, baseline, oracle)[1] is Verdict.WRONG_RESULT
+
+
+@pytest.mark.parametrize("row", [0, 31, 63])
+def test_one_wrong_element_is_found_where_it_is(summed, row):
+    baseline, once, oracle = summed
+    once[row, 5] += 1
+    figures, verdict = judged(once, baseline, oracle)
+    assert verdict is Verdict.WRONG_RESULT
+    assert figures.first_wrong == [row, 5]
+    assert figures.wrong == 1
+    assert sum(share > 0 for share in figures.where) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_value_that_is_not_finite_is_never_a_wildcard(summed, value):
+    baseline, once, oracle = summed
+    once[1, 1] = value
+    assert judged(once, baseline, oracle)[1] is Verdict.NONFINITE
+
+
+def test_infinities_must_be_where_the_baseline_has_them():
+    baseline = torch.tensor([1.0, float("inf"), float("nan")])
+    oracle = baseline.double()
+    assert judged(baseline.clone(), baseline, oracle)[1] is Verdict.PASS
+    assert judged(torch.tensor([1.0, float("-inf"), float("nan")]), baseline, oracle)[1] is Verdict.NONFINITE
+    assert judged(torch.tensor([1.0, 2.0, float("nan")]), baseline, oracle)[1] is Verdict.NONFINITE
+
+
+def test_pure_data_movement_is_exact():
+    baseline = torch.randn(32).bfloat16()
+    off = baseline.clone()
+    off[7] = torch.nextafter(off[7].float(), torch.tensor(9.0)).bfloat16() + 0.01
+    assert judged(baseline.clone(), baseline, baseline.double())[1] is Verdict.PASS
+    assert judged(off, baseline, baseline.double())[1] is Verdict.WRONG_RESULT
+
+
+def test_integers_beyond_float_precision_are_told_apart():
+    baseline = torch.tensor([2**24, 5000, 2**53])
+    assert judged(baseline + torch.tensor([1, 0, 0]), baseline, baseline)[1] is Verdict.WRONG_RESULT
+    assert judged(baseline + torch.tensor([0, 0, 1]), baseline, baseline)[1] is Verdict.WRONG_RESULT
+    assert judged(baseline.clone(), baseline, baseline)[1] is Verdict.PASS
+
+
+def test_the_imaginary_part_counts():
+    oracle = torch.randn(16, dtype=torch.complex128)
+    baseline = oracle.to(torch.complex64)
+    junk = torch.complex(baseline.real, torch.zeros(16))
+    assert judged(junk, baseline, oracle)[1] is Verdict.WRONG_RESULT
+    assert paper_rule(junk, baseline), "upstream's rule drops the imaginary part"
+
+
+def test_zeros_fail_even_when_values_are_below_an_absolute_tolerance():
+    oracle = 1e-4 * torch.rand(256, dtype=torch.float64)
+    baseline = oracle.to(torch.bfloat16)
+    zeros = torch.zeros_like(baseline)
+    assert judged(zeros, baseline, oracle)[1] is Verdict.WRONG_RESULT
+    assert paper_rule(zeros, baseline)
+
+
+def test_empty_outputs_are_equal():
+    empty = torch.empty(0, 4)
+    assert judged(empty, empty.clone(), empty.double())[1] is Verdict.PASS
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 300), st.sampled_from([torch.float32, torch.bfloat16, torch.float16]))
+def test_correct_rounding_passes_and_the_negative_fails(seed, count, dtype):
+    oracle = torch.randn(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    baseline = (oracle * (1 + torch.finfo(dtype).eps / 2)).to(dtype)
+    assert judged(oracle.to(dtype), baseline, oracle)[1] is Verdict.PASS
+    assert judged(-oracle.to(dtype), baseline, oracle)[1] is Verdict.WRONG_RESULT
+
+
+def test_limits_never_go_below_the_baselines_own_error():
+    held = limits(torch.float32, OwnError(1e-3, 1e-2), 0.0, 0.0, exact=False)
+    assert held.rms > 1e-3
+    assert held.max > 1e-2

@@ -1,0 +1,98 @@
+"""Output slots: what is packed comes out again, and what a hostile rank writes is bounded."""
+
+import os
+import struct
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sandbox import slots
+from sandbox.trees import NotATree, flatten, unflatten
+
+ROOM = 16
+SIZE = 64 << 10
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.randn(3, 4),
+        (torch.arange(5), [torch.ones(2, dtype=torch.bool)], {"b": torch.zeros(()), "a": torch.empty(0, 3)}),
+        {"returned": torch.randn(2).bfloat16(), "written": {"grad0": torch.randn(2, 2)}},
+        (1, 2.5, True, None, torch.randn(2, dtype=torch.complex64)),
+        [],
+    ],
+)
+def test_a_packed_output_is_read_back(value):
+    memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
+    structure, leaves = flatten(value)
+    slots.Slot(memory, ROOM).pack(structure, leaves)
+    got = slots.Unpacked(memory, ROOM)
+    assert got.sound
+    assert got.structure == structure
+    for (_, put), out in zip(leaves, got.tensors, strict=True):
+        assert out.dtype == put.dtype
+        assert torch.equal(out, put)
+    again, names = flatten(unflatten(structure, got.tensors))
+    assert [name for name, _ in names] == [name for name, _ in leaves]
+    assert again.replace("T", "") == structure.replace("T", "").replace("int", "").replace("float", "").replace("bool", "")
+
+
+def test_a_changed_shape_is_laid_out_anew():
+    memory = torch.zeros(SIZE, dtype=torch.uint8)
+    slot = slots.Slot(memory, ROOM)
+    for shape in [(4, 4), (4, 4), (2, 3)]:
+        tensor = torch.randn(shape)
+        slot.pack(*flatten(tensor))
+        assert torch.equal(slots.Unpacked(memory, ROOM).tensors[0], tensor)
+
+
+@pytest.mark.parametrize(
+    "value", [torch.zeros(1 << 20), [torch.zeros(1)] * 40, torch.zeros(2, 2).to_sparse(), torch.zeros(1).expand([1] * 9)]
+)
+def test_what_does_not_fit_is_refused(value):
+    with pytest.raises(slots.DoesNotFit):
+        slots.Slot(torch.zeros(SIZE, dtype=torch.uint8), ROOM).pack(*flatten(value))
+
+
+@pytest.mark.parametrize("value", ["text", {1: torch.zeros(1)}, torch.nn.Linear(1, 1), object(), {torch.zeros(1)}])
+def test_only_plain_trees_count(value):
+    with pytest.raises(NotATree):
+        flatten(value)
+
+
+def test_a_subclass_of_tensor_is_not_a_tensor():
+    class Lazy(torch.Tensor):
+        pass
+
+    with pytest.raises(NotATree, match="Lazy"):
+        flatten(torch.zeros(1).as_subclass(Lazy))
+
+
+def test_poison_is_not_an_output():
+    assert not slots.Unpacked(torch.full((SIZE,), slots.POISON, dtype=torch.uint8), ROOM).written
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(min_size=200, max_size=3000), st.booleans())
+def test_any_bytes_are_bounded(noise, plausible):
+    memory = torch.full((SIZE,), 0, dtype=torch.uint8)
+    data = bytearray(noise)
+    if plausible:
+        data[:16] = struct.pack("<QII", slots.WRITTEN, 1 + data[20] % ROOM, data[21])
+    memory[: len(data)] = torch.frombuffer(data, dtype=torch.uint8)
+    got = slots.Unpacked(memory, ROOM)
+    for tensor in got.tensors:
+        assert tensor.numel() * tensor.element_size() <= SIZE
+
+
+def test_input_slots_keep_tensors_apart():
+    tensors = {"a": torch.randn(3), "b": torch.arange(7), "c": torch.empty(0, 2)}
+    table, size = slots.lay_out(tensors)
+    memory = torch.frombuffer(bytearray(os.urandom(2 * size)), dtype=torch.uint8)
+    for name, view in slots.read_inputs(memory, size, table).items():
+        view.copy_(tensors[name])
+    for name, view in slots.read_inputs(memory, size, table).items():
+        assert torch.equal(view, tensors[name])
