@@ -108,6 +108,12 @@ def _one_wrong(output: Output) -> Output:
     return output[0], tensors
 
 
+def _other_dtype(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype.is_complex:
+        return tensor.to(torch.complex128 if tensor.dtype != torch.complex128 else torch.complex64)
+    return tensor.to(torch.float64 if tensor.dtype != torch.float64 else torch.float32)
+
+
 def _fp8(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype.is_complex:
         return torch.view_as_complex(_fp8(torch.view_as_real(tensor)))
@@ -243,7 +249,7 @@ def examine(code: ProblemCode, setting: Setting) -> dict[str, Any]:
         "input": lambda: _returns_input(baseline, tensors),
         "other_trial": lambda: theirs,
         "fp8": lambda: _changed(baseline, _fp8),
-        "dtype": lambda: _changed(baseline, lambda t: t.to(torch.float64 if t.dtype != torch.float64 else torch.float32)),
+        "dtype": lambda: _changed(baseline, _other_dtype),
         "one_wrong": lambda: _one_wrong(baseline),
     }
     for name, cheat in cheats.items():
