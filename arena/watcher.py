@@ -28,11 +28,13 @@ class KernelWatcher:
         """`known` is the SHA-256 of the content that is no news."""
         self.path = path
         self._known = known
+        self._own: list[str] = []
+        """Contents that this process writes itself and that were not seen yet, in order."""
         self._stop = asyncio.Event()
 
     def wrote(self, sha256: str) -> None:
         """Says that this process is about to write this content itself: it will not be reported."""
-        self._known = sha256
+        self._own.append(sha256)
 
     def stop(self) -> None:
         """Ends the iteration soon."""
@@ -44,9 +46,17 @@ class KernelWatcher:
             if kernel is not None and not kernel.text:
                 await asyncio.sleep(EMPTY_GRACE_S)
                 kernel = self._read()
-            if kernel is not None and kernel.sha256 != self._known:
-                self._known = kernel.sha256
+            if kernel is not None and self._is_news(kernel.sha256):
                 yield kernel
+
+    def _is_news(self, sha256: str) -> bool:
+        if sha256 == self._known:
+            return False
+        self._known = sha256
+        if sha256 in self._own:
+            del self._own[: self._own.index(sha256) + 1]  # and those before it, which were overwritten unseen
+            return False
+        return True
 
     async def _hints(self) -> AsyncIterator[None]:
         """Something may have changed: an event in the folder, or a second went by."""

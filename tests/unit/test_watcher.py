@@ -86,6 +86,19 @@ async def test_own_writes_are_no_saves(kernel: Path) -> None:
         assert await next_text(seen) == "theirs"
 
 
+async def test_what_is_there_before_an_own_write_is_no_save(kernel: Path) -> None:
+    async with watching(kernel) as (watcher, seen):
+        watcher.wrote(content_hash("mine"))
+        kernel.with_name("neighbour.py").write_text("the folder changes before the kernel does")
+        await asyncio.sleep(0.3)
+        kernel.write_text("mine")
+        await asyncio.sleep(0.3)
+        kernel.write_text("theirs")
+        assert await next_text(seen) == "theirs"
+        kernel.write_text("mine")  # by somebody else this time
+        assert await next_text(seen) == "mine"
+
+
 async def test_a_truncation_before_the_write_is_not_taken_for_an_empty_kernel(kernel: Path) -> None:
     async with watching(kernel) as (_, seen):
         with kernel.open("w") as file:
