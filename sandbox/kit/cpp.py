@@ -129,7 +129,7 @@ def _wrapper(function: Function) -> str:
         listed.append(f"{function.returns}* result")
         call = f"*result = {call}"
     listed.append("PxFailure* failure")
-    return f'extern "C" int px_call_{function.name}({", ".join(listed)}) {{ PX_GUARDED(failure, {call}) }}\n'
+    return f"PX_EXPORT int px_call_{function.name}({', '.join(listed)}) {{ PX_GUARDED(failure, {call}) }}\n"
 
 
 def _result_type(returns: str) -> Any:

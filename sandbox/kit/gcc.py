@@ -19,6 +19,7 @@ FLAGS = (
     "-std=c++17",
     "-shared",
     "-fPIC",
+    "-fvisibility=hidden",  # else a kernel's `read` would be the C library's
     "-fno-math-errno",
     "-fmax-errors=5",
     "-fdiagnostics-color=never",

@@ -13,9 +13,9 @@ from sandbox.kit.errors import CompileError
 from sandbox.kit.layout import MAX_WORLD, Px, is_before
 
 _SOURCE = """#include "px_cpu.h"
-extern "C" unsigned px_host_barrier(const Px* px, u32 slot, u32 epoch, u32 ms) { return px_try_barrier(*px,
-slot, epoch, ms); } extern "C" void px_host_signal(const Px* px, int peer, u32 slot, u32 value) { px_send(*px,
-peer, slot, value); } extern "C" bool px_host_wait(const Px* px, int peer, u32 slot, u32 value, u32 ms) {
+PX_EXPORT unsigned px_host_barrier(const Px* px, u32 slot, u32 epoch, u32 ms) { return px_try_barrier(*px,
+slot, epoch, ms); } PX_EXPORT void px_host_signal(const Px* px, int peer, u32 slot, u32 value) { px_send(*px,
+peer, slot, value); } PX_EXPORT bool px_host_wait(const Px* px, int peer, u32 slot, u32 value, u32 ms) {
     return px_reached(px_word(px->sig[px->rank], slot, peer), value, ms);
 }
 """

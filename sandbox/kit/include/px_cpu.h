@@ -15,6 +15,7 @@ typedef uint32_t u32;
 typedef uint64_t u64;
 
 #define PX_MAX_WORLD 8
+#define PX_EXPORT extern "C" __attribute__((visibility("default")))
 #define PX_SLOTS 1008  // slots 0..1007 of a pad are the kernel's
 #ifndef PX_TIMEOUT_MS
 #define PX_TIMEOUT_MS 10000

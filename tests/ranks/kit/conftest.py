@@ -28,7 +28,10 @@ class Worlds:
         timeout_s: float = 60,
         **environment: str,
     ) -> list[dict[str, Any]]:
-        """Call function(rank, world, *arguments) on every rank; one {"value": ...} or {"error": traceback} per rank."""
+        """Call function(rank, world, *arguments) on every rank; one report per rank.
+
+        A report is {"value": ...} or {"error": traceback}.
+        """
         request = {
             "file": function.__code__.co_filename,
             "function": function.__name__,

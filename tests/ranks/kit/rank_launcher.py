@@ -1,7 +1,7 @@
-"""A process that imports torch once and forks worlds of ranks on request: how the tests get real ranks quickly.
+"""A process that imports torch once and forks worlds of ranks on request: real ranks for tests, quickly.
 
-One JSON object a line. Request: file, function, world, arguments, environment, timeout_s. Reply: one report per rank with `value` (what
-the function returned) or `error` (its traceback), or `error` alone for a rank that died or hung.
+One JSON object a line. Request: file, function, world, arguments, environment, timeout_s. Reply: one report
+per rank with `value` (what the function returned) or `error` (its traceback, or that it died or hung).
 """
 
 import faulthandler

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from sandbox.kit import errors, host_signals, symm
 
 WORLDS = [1, 2, 3, 4, 8]
+DTYPES = [torch.bfloat16, torch.float32, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn]
 
 
 def _pattern(rank: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -32,7 +33,7 @@ def read_peers(rank: int, world: int) -> None:
         assert len(peers) == world == symm.world
         assert symm.rank == rank
         for peer in symm.order():
-            assert torch.equal(peers[peer].float(), _pattern(peer, (5, 7), dtype).float())
+            assert torch.equal(peers[peer].view(torch.uint8), _pattern(peer, (5, 7), dtype).view(torch.uint8))
         assert peers[rank].data_ptr() == mine.data_ptr()
         assert symm.ptrs(mine) == [peer.data_ptr() for peer in peers]
 
@@ -60,7 +61,7 @@ def test_stores_to_peers_are_visible_after_a_barrier(worlds, world):
 
 def one_barrier_per_call(rank: int, world: int) -> None:
     generator = torch.Generator().manual_seed(rank)
-    for turn in range(300):
+    for turn in range(100):
         mine = symm.stage(torch.full((64,), turn * 10 + rank))
         symm.barrier()
         if torch.rand(1, generator=generator).item() < 0.05:
@@ -167,12 +168,10 @@ def absent_at_barrier(rank: int, world: int) -> str:
     if rank in (1, 3):
         time.sleep(1.0)
         return ""
-    try:
+    with pytest.raises(errors.BarrierTimeout) as caught:
         symm.barrier(timeout_s=0.3)
-    except errors.BarrierTimeout as error:
-        assert error.missing == (1, 3)
-        return str(error)
-    raise AssertionError("the barrier let this rank pass")
+    assert caught.value.missing == (1, 3)
+    return str(caught.value)
 
 
 def test_a_barrier_that_times_out_names_the_missing_ranks(worlds):
@@ -184,11 +183,9 @@ def absent_at_first_use(rank: int, world: int) -> str:
     if rank == world - 1:
         time.sleep(1.0)
         return ""
-    try:
+    with pytest.raises(errors.BarrierTimeout) as caught:
         symm.connect(timeout_s=0.3)
-    except errors.BarrierTimeout as error:
-        return str(error)
-    raise AssertionError("the heap was mapped without a rank")
+    return str(caught.value)
 
 
 def test_the_first_use_names_a_rank_that_does_not_come(worlds):
@@ -208,9 +205,7 @@ def test_a_wait_times_out(worlds):
 
 
 def different_shapes(rank: int, world: int) -> None:
-    with pytest.raises(
-        errors.SymmetricMemoryError, match=r"different buffers.*\[3\].*\[4\]|different buffers.*\[4\].*\[3\]"
-    ):
+    with pytest.raises(errors.SymmetricMemoryError, match=r"different buffers: .*\[[34]\].* for .*\[[34]\]"):
         symm.empty((3 + rank,), torch.float32)
 
 
@@ -230,11 +225,9 @@ def test_a_full_heap_says_what_to_do(worlds):
 
 
 def impossible_size(rank: int, world: int) -> str:
-    try:
-        symm.connect(timeout_s=5)
-    except errors.SymmetricMemoryError as error:
-        return str(error)
-    raise AssertionError("there is no such memory")
+    with pytest.raises(errors.SymmetricMemoryError) as caught:
+        symm.connect()
+    return str(caught.value)
 
 
 @pytest.mark.parametrize("size", ["64 MiB", str(1 << 60)])
@@ -288,5 +281,5 @@ def test_nothing_is_left_in_dev_shm(worlds):
 
 
 def test_symm_needs_a_process_group():
-    with pytest.raises(errors.SymmetricMemoryError, match="needs torch.distributed"):
+    with pytest.raises(errors.SymmetricMemoryError, match="needs torch"):
         symm.barrier()

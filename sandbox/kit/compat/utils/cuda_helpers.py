@@ -1,0 +1,122 @@
+"""`compile_cuda_extension` as kernels written for the ParallelKernelBench harness call it.
+
+One rank of a world builds the extension with torch's load_inline, the others load the same file; it is cached
+by content. Needs nvcc for CUDA sources. nvcc takes 20 to 60 seconds for a file that includes torch's headers:
+`sandbox.kit.cuda` takes 0.1. Has not run with CUDA sources yet.
+"""
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from sandbox.kit import build
+from sandbox.kit.errors import CompileError
+
+
+def compile_cuda_extension(
+    name: str,
+    cuda_source: str | list[str],
+    cpp_source: str | list[str] = "",
+    functions: list[str] | None = None,
+    extra_cuda_cflags: list[str] | None = None,
+    extra_cflags: list[str] | None = None,
+    extra_ldflags: list[str] | None = None,
+    **options: Any,
+) -> ModuleType:
+    """Build and import a torch extension from source texts.
+
+    cuda_source: CUDA C++, empty for an extension without kernels. cpp_source: C++ of the host side.
+    functions: names to export (without a PYBIND11_MODULE of one's own). Other options go to load_inline.
+    Raises CompileError.
+    """
+    cuda, cpp = _texts(cuda_source), _texts(cpp_source)
+    flags = {"cuda": extra_cuda_cflags or [], "cpp": extra_cflags or [], "ld": extra_ldflags or []}
+    key = build.content_key(
+        "load_inline",
+        torch.__version__,
+        str(torch.version.cuda),
+        _arch(),
+        name,
+        *cuda,
+        *cpp,
+        repr((functions, flags, options)),
+    )
+    module_name = f"{name}_{key[:12]}"
+
+    def make(output: Path) -> None:
+        folder = output.with_name(output.name + ".build")
+        folder.mkdir()
+        try:
+            _load_inline(module_name, cuda, cpp, functions, flags, options, folder)
+            shutil.move(folder / f"{module_name}.so", output)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return _import(module_name, build.once(f"{key}.ext.so", make))
+
+
+def _texts(source: str | list[str]) -> list[str]:
+    texts = [source] if isinstance(source, str) else list(source)
+    return [text for text in texts if text.strip()]
+
+
+def _arch() -> str:
+    """The GPU architecture in the form of TORCH_CUDA_ARCH_LIST; with an `a` on Hopper, where wgmma needs
+    it."""
+    named = os.environ.get("TORCH_CUDA_ARCH_LIST")
+    if named:
+        return named
+    if not torch.cuda.is_available():
+        return ""
+    major, minor = torch.cuda.get_device_capability()
+    return f"{major}.{minor}" + ("a" if major >= 9 else "")
+
+
+def _load_inline(
+    name: str,
+    cuda: list[str],
+    cpp: list[str],
+    functions: list[str] | None,
+    flags: dict[str, list[str]],
+    options: dict[str, Any],
+    folder: Path,
+) -> None:
+    from torch.utils import cpp_extension
+
+    if cuda and cpp_extension.CUDA_HOME is None:
+        raise CompileError(
+            "compile_cuda_extension needs nvcc (the CUDA toolkit), which is not here; "
+            "sandbox.kit.cuda needs none"
+        )
+    arch = _arch()
+    if arch:
+        os.environ["TORCH_CUDA_ARCH_LIST"] = arch
+    try:
+        cpp_extension.load_inline(  # type: ignore[no-untyped-call]
+            name=name,
+            cpp_sources=cpp,
+            cuda_sources=cuda,
+            functions=functions,
+            extra_cflags=flags["cpp"],
+            extra_cuda_cflags=flags["cuda"],
+            extra_ldflags=flags["ld"],
+            build_directory=str(folder),
+            **options,
+        )
+    except (RuntimeError, OSError) as error:
+        text = f"{error}\n{error.__cause__ or ''}"
+        raise CompileError(f"the extension {name} does not build", None, text[:65536]) from None
+
+
+def _import(name: str, path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module

@@ -1,0 +1,40 @@
+"""Texts of starter kernels, each with the baseline inside, so that every one is right before its first edit.
+
+A template is a Python file with placeholders in comments and docstrings: `__PROBLEM__` (id and title),
+`__SIGNATURE__` (`solution(...)` with the baseline's parameters), and the line `# __BASELINE__`, which the
+baseline's code replaces.
+"""
+
+import ast
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """The templates there are: "torch", "symm", "cpp"..."""
+    return sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem != "__init__")
+
+
+def fill(name: str, problem: str, signature: str, baseline: str) -> str:
+    """The text of a starter kernel.
+
+    name: one of `names()`. problem: for the docstring, for example "13 · Row-parallel GEMM + all-reduce".
+    signature: "solution(A_local, B_local)". baseline: the source of the problem's baseline.py.
+    """
+    text = (_FOLDER / f"{name}.py").read_text()
+    text = text.replace("__PROBLEM__", problem).replace("__SIGNATURE__", signature)
+    return text.replace("# __BASELINE__\n", _code(baseline))
+
+
+def _code(baseline: str) -> str:
+    """The baseline without its docstring and its `from __future__` lines, which may only stand at the top of
+    a file."""
+    lines = baseline.splitlines(keepends=True)
+    dropped: set[int] = set()
+    for index, node in enumerate(ast.parse(baseline).body):
+        docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        if docstring or future:
+            dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return "".join(line for number, line in enumerate(lines, 1) if number not in dropped).strip("\n") + "\n"
