@@ -1,0 +1,36 @@
+"""Inputs of problem 75: one sequence shard with all heads; decay parameters of the own heads only."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """q, k [B, S, heads, K], v [B, S, value_heads, V], gate, beta [B, S, value_heads]; a_log, dt_bias in
+    bfloat16.
+
+    Upstream: all N(0, 1) (beta after a sigmoid), under which half of the state is lost per token. Otherwise
+    gate ~ N(-4, 1) (decays of about 0.98) and v ~ N(0, 16^2). a_log runs from 0 to 0.2 and dt_bias from -0.1
+    to 0.1 over all value heads.
+    """
+    s, device = setting.sizes, setting.device
+    tensors = {name: setting.randn(s.B, s.S, s.heads, s.K) for name in ("q", "k")}
+    tensors["v"] = setting.randn(s.B, s.S, s.value_heads, s.V)
+    tensors["gate"] = setting.randn(s.B, s.S, s.value_heads)
+    logits = setting.randn(s.B, s.S, s.value_heads, dtype=torch.bfloat16)
+    tensors["beta"] = torch.sigmoid(logits).to(setting.dtype)
+    if setting.distribution != "upstream":
+        tensors["gate"] = tensors["gate"] - 4
+        tensors["v"] = tensors["v"] * 16
+    for name, low, high in (("a_log", 0.0, 0.2), ("dt_bias", -0.1, 0.1)):
+        everyone = torch.linspace(low, high, s.value_heads, device=device).to(torch.bfloat16)
+        tensors[name] = everyone.chunk(setting.world)[setting.rank].clone()
+    return tensors
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(q, k, v, gate, beta, a_log, dt_bias, group)"""
+    given = (tensors[name] for name in ("q", "k", "v", "gate", "beta", "a_log", "dt_bias"))
+    return *given, setting.groups["world"]

@@ -1,0 +1,45 @@
+"""Inputs of problem 74: one sequence shard per context-parallel rank, gates that remember about eighty
+tokens.
+"""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+
+def layout(world: int) -> dict[str, list[list[int]]]:
+    """Pairs of neighbours for the tensor-parallel sum, every second rank for the sequence; none below four
+    ranks.
+    """
+    if world < 4 or world % 2:
+        return {}
+    return {
+        "tp": [[first, first + 1] for first in range(0, world, 2)],
+        "cp": [list(range(start, world, 2)) for start in (0, 1)],
+    }
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """q, k, g [B, S, H, K], v [B, S, H, V], beta [B, S, H], and a_log [H], dt_bias [H*K] in bfloat16.
+
+    Upstream: all N(0, 1), under which a state is forgotten after two tokens. Otherwise g ~ N(-6, 1) (decays
+    of about 0.99) and v ~ N(0, 16^2). a_log and dt_bias run evenly from -0.1 to 0.1.
+    """
+    s, device = setting.sizes, setting.device
+    tensors = {name: setting.randn(s.B, s.S, s.H, s.K) for name in ("q", "k", "g")}
+    tensors["v"] = setting.randn(s.B, s.S, s.H, s.V)
+    tensors["beta"] = setting.randn(s.B, s.S, s.H)
+    if setting.distribution != "upstream":
+        tensors["g"] = tensors["g"] - 6
+        tensors["v"] = tensors["v"] * 16
+    for name, count in (("a_log", s.H), ("dt_bias", s.H * s.K)):
+        tensors[name] = torch.linspace(-0.1, 0.1, count, device=device).to(torch.bfloat16)
+    return tensors
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(q, k, v, g, beta, a_log, dt_bias, cp_group, tp_group)"""
+    given = (tensors[name] for name in ("q", "k", "v", "g", "beta", "a_log", "dt_bias"))
+    return *given, setting.groups.get("cp", setting.groups["world"]), setting.groups.get("tp")
