@@ -1,0 +1,70 @@
+"""Inputs of problem 64: a graph whose adjacency lists lie on the ranks that own the nodes, and seeds to start from."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+MOST_NEIGHBOURS = 64
+UPSTREAM_DEGREE = 16
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """seeds [s], row_ptr [Nn + 1], col [E_r], owner [Nn] and fanouts [hops], all int64.
+
+    Upstream: a ring in which node v has the neighbours v+1 .. v+16, whole on every rank, and consecutive seeds; nothing is
+    random. Otherwise degrees follow a power law (0 to 64, a tenth of the nodes isolated), popular nodes are neighbours of
+    many, owners are random, and a rank has the lists of its own nodes alone. In every fourth trial the last hop takes all.
+    """
+    s, device = setting.sizes, setting.device
+    fanouts = torch.arange(s.hops, 0, -1, device=device) * s.fanout
+    if setting.distribution == "upstream":
+        nodes = torch.arange(s.Nn, device=device)
+        neighbours = nodes[:, None] + torch.arange(1, UPSTREAM_DEGREE + 1, device=device)
+        return {
+            "seeds": (setting.rank * s.s + torch.arange(s.s, device=device)) % s.Nn,
+            "row_ptr": torch.arange(s.Nn + 1, device=device) * UPSTREAM_DEGREE,
+            "col": (neighbours % s.Nn).view(-1),
+            "owner": nodes % setting.world,
+            "fanouts": fanouts,
+        }
+    owner = torch.arange(s.Nn, device=device)[setting.permutation(s.Nn, shared=True)] % setting.world
+    popular = setting.permutation(s.Nn, shared=True)
+    degrees = _degrees(s.Nn // setting.world, device)
+    extent = torch.zeros(s.Nn, dtype=torch.int64, device=device)
+    extent[owner == setting.rank] = degrees[setting.permutation(len(degrees))]
+    chosen = setting.rand(int(degrees.sum()), dtype=torch.float64) ** 2 * s.Nn
+    if setting.trial % 4 == 0:
+        fanouts[-1] = -1
+    return {
+        "seeds": setting.permutation(s.Nn)[: s.s],
+        "row_ptr": torch.nn.functional.pad(extent.cumsum(0), (1, 0)),
+        "col": popular[chosen.to(torch.int64)],
+        "owner": owner,
+        "fanouts": fanouts,
+    }
+
+
+def _degrees(count: int, device: torch.device) -> torch.Tensor:
+    """The degrees of one rank's nodes, the same on all ranks and in all trials, so that shapes do not change."""
+    place = (torch.arange(count, dtype=torch.float64, device=device) + 0.5) / count
+    degrees = (3 * place**-0.45).clamp(max=MOST_NEIGHBOURS).to(torch.int64)
+    degrees[count - count // 10 :] = 0
+    return degrees
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(seed_nodes, fanouts, local_adj_row_ptr, local_adj_col, node_to_rank, group, replace)"""
+    fanouts = tensors["fanouts"].tolist()
+    return tensors["seeds"], fanouts, tensors["row_ptr"], tensors["col"], tensors["owner"], None, False
+
+
+def capacity(setting: Setting) -> int:
+    """No node is found twice and none is expanded twice, so the whole graph is the limit."""
+    s = setting.sizes
+    if setting.distribution == "upstream":
+        edges = s.Nn * UPSTREAM_DEGREE
+    else:
+        edges = setting.world * int(_degrees(s.Nn // setting.world, torch.device("cpu")).sum())
+    return int(8 * (s.Nn + 3 * edges))

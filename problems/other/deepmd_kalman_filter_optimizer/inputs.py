@@ -1,0 +1,55 @@
+"""Inputs of problem 63: covariance blocks, Jacobian columns and weights of one rank."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], lam [], all float64, for L blocks.
+
+    Upstream: n_i = n, P = I, H ~ 0.01 N(0, 1), error ~ N(0, 1): such a step hardly changes anything. Otherwise blocks differ
+    in size (and in order from rank to rank, with the same total), P = a aᵀ/n_i + I/2, H ~ 0.3 N(0, 1), error ~ 5 N(0, 1) and
+    lam is uniform in [0.95, 1).
+    """
+    s = setting.sizes
+    tensors: dict[str, torch.Tensor] = {}
+    upstream = setting.distribution == "upstream"
+    for block in range(s.L):
+        if upstream:
+            n = s.n
+            covariance = torch.eye(n, dtype=torch.float64, device=setting.device)
+        else:
+            n = _uneven(s.n, s.L, block + setting.rank)
+            a = setting.randn(n, 1, dtype=torch.float64)
+            covariance = a @ a.T / n
+            covariance.diagonal().add_(0.5)
+        tensors[f"H{block}"] = (0.01 if upstream else 0.3) * setting.randn(n, 1, dtype=torch.float64)
+        tensors[f"w{block}"] = setting.randn(n, 1, dtype=torch.float64)
+        tensors[f"P{block}"] = covariance
+    tensors["error"] = (1.0 if upstream else 5.0) * setting.randn(1, dtype=torch.float64).view(())
+    lam = torch.full((1,), 0.98, dtype=torch.float64, device=setting.device)
+    if not upstream:
+        lam = 0.95 + 0.05 * setting.rand(1, shared=True, dtype=torch.float64)
+    tensors["lam"] = lam.view(())
+    return tensors
+
+
+def _uneven(mean: int, blocks: int, place: int) -> int:
+    """Sizes around the mean, apart by an eighth of it, that add up to blocks * mean over `blocks` neighbouring places."""
+    return mean + (2 * (place % blocks) - (blocks - 1)) * (mean // (8 * blocks))
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(H, error, weights, P, kalman_lambda, kalman_nue); the lists are new for every call."""
+    blocks = range(setting.sizes.L)
+    return (
+        [tensors[f"H{i}"] for i in blocks],
+        tensors["error"],
+        [tensors[f"w{i}"] for i in blocks],
+        [tensors[f"P{i}"] for i in blocks],
+        tensors["lam"].item(),
+        0.9987,
+    )
