@@ -53,6 +53,8 @@ class Kind(IntEnum):
     MUTATED = 85
     NO_MEMORY = 86
     DEVICE = 87
+    STALLED = 90
+    """A wait of the kit gave up: a peer never came."""
     REFUSED = 88
     """Trusted ranks only: sizes, world and dtype do not fit together."""
     BROKEN = 89

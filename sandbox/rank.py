@@ -25,6 +25,8 @@ from problems.setting import Setting
 from problems.specification import load_problem
 from sandbox import frames, memory, slots
 from sandbox.frames import Kind
+from sandbox.kit import compiling
+from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.problem_code import Leaves, ProblemCode, with_mutated
 from sandbox.trees import NotATree, flatten
 
@@ -58,6 +60,8 @@ class Rank:
         self.checking = False
         self.results: list[Any] = []
         self.last: tuple[str, list[tuple[str, torch.Tensor]]] | None = None
+        compiling.on_compile_start = lambda: self.say(Kind.COMPILING)
+        compiling.on_compile_end = lambda: self.say(Kind.COMPILED)
         self.handlers: dict[int, Callable[[Any, list[int]], None]] = {
             Kind.OPEN: self.open,
             Kind.ARENAS: self.arenas,
@@ -98,8 +102,10 @@ class Rank:
         kind: int = Kind.RAISED
         if isinstance(error, MemoryError) or "out of memory" in str(error).lower() or "can't allocate memory" in str(error).lower():
             kind = Kind.NO_MEMORY
-        elif type(error).__name__ == "CompileError":
+        elif isinstance(error, CompileError):
             kind = Kind.COMPILE_FAILED
+        elif isinstance(error, BarrierTimeout):
+            kind = Kind.STALLED
         elif isinstance(error, torch.AcceleratorError) if hasattr(torch, "AcceleratorError") else False:
             kind = Kind.DEVICE
         elif self.solution is None:
@@ -121,9 +127,10 @@ class Rank:
         elif self.kernel_path:
             full.stack = traceback.StackSummary.from_list([])
         text = "".join(full.format()).replace(self.kernel_path, Path(self.kernel_path).name) if self.kernel_path else "".join(full.format())
-        extra = getattr(error, "text", "")
+        if isinstance(error, CompileError):
+            return f"{error.message}\n\n{error.text}"
         head = "".join(traceback.format_exception_only(error)).strip()
-        return f"{head}\n\n{extra}\n{text}" if isinstance(extra, str) and extra and not isinstance(error, SyntaxError) else f"{head}\n\n{text}"
+        return f"{head}\n\n{text}"
 
     # --- before the kernel ---------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ from sandbox.world import Deadline, World, WorldFailed
 
 BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
 MAX_CALLS = 64
-ARENA_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}
+ARENA_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
 
 
 class Stopped(Exception):
@@ -266,7 +266,7 @@ class Referee:
         stage = Stage(world, Limits.for_baseline(seconds, wanted))
         stage.calls = max(1, min(wanted, fits, MAX_CALLS))
         stage.call_seconds = seconds
-        stage.layout = {**layout, "slots": max(stage.calls, min(3, max(fits, 1)))}
+        stage.layout = {**layout, "slots": max(1, min(MAX_CALLS, fits))}
         self.stage, self.stage_key = stage, _key(setting)
         return stage
 

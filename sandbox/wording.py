@@ -37,6 +37,7 @@ _REPORTED = {
     "MUTATED": Verdict.MUTATED_INPUT,
     "NO_MEMORY": Verdict.OUT_OF_MEMORY,
     "DEVICE": Verdict.DEVICE_ERROR,
+    "STALLED": Verdict.TIMEOUT,
     "FLOOD": Verdict.OUTPUT_FLOOD,
     "PROTOCOL": Verdict.PROTOCOL,
 }
