@@ -46,7 +46,9 @@ class Judge:
     def own_errors(self, baseline: Output, oracle: Output) -> list[OwnError]:
         """The baseline's error per output, the largest over the ranks; ranks may have different outputs."""
         found = [
-            errors(b, o) if b.shape == o.shape and b.dtype.is_floating_point | b.dtype.is_complex else OwnError()
+            errors(b, o)
+            if b.shape == o.shape and b.dtype.is_floating_point | b.dtype.is_complex
+            else OwnError()
             for (_, b), (_, o) in zip(baseline[1], oracle[1], strict=True)
         ]
         everyone: list[Any] = [None] * dist.get_world_size()
@@ -62,7 +64,9 @@ class Judge:
         exact = "*" in check.exact or name in check.exact
         return limits(tensor.dtype, own, *check.floor(self.dtype), exact)
 
-    def verdict(self, got: Output | None, baseline: Output, oracle: Output, own: list[OwnError]) -> tuple[str, str]:
+    def verdict(
+        self, got: Output | None, baseline: Output, oracle: Output, own: list[OwnError]
+    ) -> tuple[str, str]:
         """(verdict, note), the worst over the ranks."""
         mine = self._mine(got, baseline, oracle, own)
         everyone: list[Any] = [None] * dist.get_world_size()
@@ -70,7 +74,9 @@ class Judge:
         failed = [(v, f"rank {r}: {n}") for r, (v, n) in enumerate(everyone) if v != Verdict.PASS]
         return failed[0] if failed else (Verdict.PASS.value, "")
 
-    def _mine(self, got: Output | None, baseline: Output, oracle: Output, own: list[OwnError]) -> tuple[str, str]:
+    def _mine(
+        self, got: Output | None, baseline: Output, oracle: Output, own: list[OwnError]
+    ) -> tuple[str, str]:
         if got is None or got[0] != baseline[0]:
             return Verdict.WRONG_STRUCTURE.value, "structure"
         for i, ((name, g), (_, b), (_, o)) in enumerate(zip(got[1], baseline[1], oracle[1], strict=True)):
@@ -138,10 +144,28 @@ def _alive(output: Output) -> list[str]:
 class _NoCommunication:
     """While active, collectives return at once and leave their outputs as they were."""
 
-    NAMES = (
-        "all_reduce all_gather all_gather_into_tensor reduce_scatter reduce_scatter_tensor all_to_all all_to_all_single "
-        "broadcast reduce scatter gather send recv isend irecv P2POp batch_isend_irecv all_gather_object broadcast_object_list barrier"
-    ).split()
+    NAMES = [
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "all_to_all",
+        "all_to_all_single",
+        "broadcast",
+        "reduce",
+        "scatter",
+        "gather",
+        "send",
+        "recv",
+        "isend",
+        "irecv",
+        "P2POp",
+        "batch_isend_irecv",
+        "all_gather_object",
+        "broadcast_object_list",
+        "barrier",
+    ]
 
     def __enter__(self) -> None:
         self.saved = {name: getattr(dist, name) for name in self.NAMES}
@@ -170,16 +194,19 @@ class _NoCommunication:
                 return args[:2]
             if name == "batch_isend_irecv":
                 return [operation(tensor) for operation, tensor in args[0]]
-            if name in {"all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor"} and len(args) > 1:
+            if (
+                name in {"all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor"}
+                and len(args) > 1
+            ):
                 copy(args[0], args[1])
             elif name in {"all_gather", "all_to_all"} and len(args) > 1:
                 for i, target in enumerate(args[0]):
                     copy(target, args[1][i] if isinstance(args[1], list) else args[1])
             elif name == "reduce_scatter" and len(args) > 1:
                 copy(args[0], args[1][0])
-            elif name in {"recv", "irecv"}:
-                args[0].zero_()
-            elif name == "broadcast" and _given(args, kwargs, "src") not in (None, dist.get_rank()):
+            elif name in {"recv", "irecv"} or (
+                name == "broadcast" and _given(args, kwargs, "src") not in (None, dist.get_rank())
+            ):
                 args[0].zero_()
             elif name == "gather":
                 for i, target in enumerate(_given(args, kwargs, "gather_list") or []):
@@ -220,7 +247,9 @@ def examine(code: ProblemCode, setting: Setting) -> dict[str, Any]:
     changed = [k for k in tensors if not torch.equal(_raw(tensors[k]), _raw(before[k]))]
     row["mutated"] = changed
     if not problem.check.may_alias:
-        spans = {(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors.values() if t.numel()}
+        spans = {
+            (t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors.values() if t.numel()
+        }
         returned = raw["returned"] if problem.mutates else raw
         for name, t in flatten(returned)[1]:
             if t.numel() and any(a <= t.data_ptr() < b for a, b in spans):
@@ -292,7 +321,16 @@ def _returns_input(baseline: Output, tensors: Leaves) -> Output | None:
     return baseline[0], leaves
 
 
-def _rank(rank: int, world: int, store: str, problem: Problem, preset: str, sizes: dict[str, int], dtype: str, out: Any) -> None:
+def _rank(
+    rank: int,
+    world: int,
+    store: str,
+    problem: Problem,
+    preset: str,
+    sizes: dict[str, int],
+    dtype: str,
+    out: Any,
+) -> None:
     try:
         torch.set_num_threads(1)
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
@@ -311,7 +349,14 @@ def _rank(rank: int, world: int, store: str, problem: Problem, preset: str, size
     os._exit(0)
 
 
-def admit(problem: Problem, world: int, dtype: str, preset: str = "tiny", sizes: dict[str, int] | None = None, timeout: float = 120) -> dict[str, Any]:
+def admit(
+    problem: Problem,
+    world: int,
+    dtype: str,
+    preset: str = "tiny",
+    sizes: dict[str, int] | None = None,
+    timeout: float = 120,
+) -> dict[str, Any]:
     """Examines a problem in W forked ranks; returns rank 0's row, or {"error": text} of the first rank that failed."""
     context = multiprocessing.get_context("fork")
     queue: Any = context.Queue()
@@ -319,7 +364,9 @@ def admit(problem: Problem, world: int, dtype: str, preset: str = "tiny", sizes:
     with tempfile.TemporaryDirectory() as folder:
         ranks = [
             context.Process(
-                target=_rank, args=(rank, world, f"{folder}/store", problem, preset, chosen, dtype, queue), daemon=True
+                target=_rank,
+                args=(rank, world, f"{folder}/store", problem, preset, chosen, dtype, queue),
+                daemon=True,
             )
             for rank in range(world)
         ]
@@ -359,7 +406,9 @@ def complaints(problem: Problem, row: dict[str, Any], world: int) -> list[str]:
     if "alias" in row:
         found.append(f"output {row['alias']} aliases an argument: clone it or set check.may_alias")
     if "narrow" in row:
-        found.append(f"{row['narrow']}: the baseline narrows (use torch.promote_types(x.dtype, torch.float32))")
+        found.append(
+            f"{row['narrow']}: the baseline narrows (use torch.promote_types(x.dtype, torch.float32))"
+        )
     if row.get("dead"):
         found.append(f"outputs without variance: {row['dead']}")
     if row.get("baseline", ("", ""))[0] != Verdict.PASS:

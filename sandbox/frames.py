@@ -89,7 +89,9 @@ def decode(data: bytes) -> Frame:
     return Frame(kind, arg, value)
 
 
-def send(sock: socket.socket, kind: int, payload: Any = None, arg: int = 0, fds: tuple[int, ...] = ()) -> None:
+def send(
+    sock: socket.socket, kind: int, payload: Any = None, arg: int = 0, fds: tuple[int, ...] = ()
+) -> None:
     """Sends a frame, its JSON payload and file descriptors (blocking)."""
     body = b"" if payload is None else json.dumps(payload).encode()
     data = encode(kind, arg, len(body)) + body

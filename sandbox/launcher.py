@@ -72,7 +72,9 @@ def _rank(plan: dict[str, Any], r: int, dist: Any, gloo: Any, kind: Any) -> None
     folder = Path(plan["folder"]) / f"rank{r}"
     folder.mkdir(exist_ok=True)
     os.environ |= {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(plan["ranks"])}
-    dist.init_process_group("gloo", init_method=f"file://{plan['folder']}/store", rank=r, world_size=plan["ranks"])
+    dist.init_process_group(
+        "gloo", init_method=f"file://{plan['folder']}/store", rank=r, world_size=plan["ranks"]
+    )
     gloo.install()
     kind(r, plan["ranks"], socket.socket(fileno=plan["sockets"][r]), plan["reports"][r], folder).serve()
 

@@ -60,7 +60,9 @@ class ProblemCode:
             self._baseline = module.solution
         return self._baseline
 
-    def setting(self, sizes: Mapping[str, int], preset: str, dtype: torch.dtype, device: torch.device) -> Setting:
+    def setting(
+        self, sizes: Mapping[str, int], preset: str, dtype: torch.dtype, device: torch.device
+    ) -> Setting:
         """This rank's setting; makes the problem's process groups (collective: all ranks, same order)."""
         rank, world = dist.get_rank(), dist.get_world_size()
         name = str(dtype).removeprefix("torch.")

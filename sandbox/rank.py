@@ -100,7 +100,11 @@ class Rank:
     def blame(self, error: BaseException) -> None:
         """An exception out of the kernel's code, with the kernel's own line."""
         kind: int = Kind.RAISED
-        if isinstance(error, MemoryError) or "out of memory" in str(error).lower() or "can't allocate memory" in str(error).lower():
+        if (
+            isinstance(error, MemoryError)
+            or "out of memory" in str(error).lower()
+            or "can't allocate memory" in str(error).lower()
+        ):
             kind = Kind.NO_MEMORY
         elif isinstance(error, CompileError):
             kind = Kind.COMPILE_FAILED
@@ -115,7 +119,9 @@ class Rank:
 
     def kernel_line(self, error: BaseException) -> int:
         """The deepest line of the kernel file on the traceback, or 0."""
-        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.kernel_path]
+        lines = [
+            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.kernel_path
+        ]
         return lines[-1] or 0 if lines else 0
 
     def describe(self, error: BaseException) -> str:
@@ -126,7 +132,11 @@ class Rank:
             full.stack = traceback.StackSummary.from_list(full.stack[inside[0] :])
         elif self.kernel_path:
             full.stack = traceback.StackSummary.from_list([])
-        text = "".join(full.format()).replace(self.kernel_path, Path(self.kernel_path).name) if self.kernel_path else "".join(full.format())
+        text = (
+            "".join(full.format()).replace(self.kernel_path, Path(self.kernel_path).name)
+            if self.kernel_path
+            else "".join(full.format())
+        )
         if isinstance(error, CompileError):
             return f"{error.message}\n\n{error.text}"
         head = "".join(traceback.format_exception_only(error)).strip()
@@ -138,7 +148,9 @@ class Rank:
         """Opens a problem with a setting (collective)."""
         self.code = ProblemCode(load_problem(Path(payload["folder"])))
         device = torch.device(payload["device"])
-        self.setting = self.code.setting(payload["sizes"], payload["preset"], getattr(torch, payload["dtype"]), device)
+        self.setting = self.code.setting(
+            payload["sizes"], payload["preset"], getattr(torch, payload["dtype"]), device
+        )
         self.say(Kind.OPENED)
 
     def arenas(self, payload: Any, fds: list[int]) -> None:
@@ -154,7 +166,9 @@ class Rank:
         """Cuts the output arena into slots."""
         self.slot_bytes = payload["in_bytes"]
         size = payload["out_bytes"]
-        self.slots = [slots.Slot(outputs[i * size : (i + 1) * size], payload["room"]) for i in range(payload["slots"])]
+        self.slots = [
+            slots.Slot(outputs[i * size : (i + 1) * size], payload["room"]) for i in range(payload["slots"])
+        ]
 
     def load(self, payload: Any, fds: list[int]) -> None:
         """Imports a kernel's text as a module of its own and finds solution."""
@@ -163,7 +177,12 @@ class Rank:
         source = payload["source"]
         self.kernel_path = str(self.folder / name)
         Path(self.kernel_path).write_text(source, encoding="utf-8")
-        linecache.cache[self.kernel_path] = (len(source), None, source.splitlines(keepends=True), self.kernel_path)
+        linecache.cache[self.kernel_path] = (
+            len(source),
+            None,
+            source.splitlines(keepends=True),
+            self.kernel_path,
+        )
         self.solution = None
         try:
             binary = compile(source, self.kernel_path, "exec", dont_inherit=True)
@@ -284,11 +303,16 @@ class Rank:
 
     def check_alias(self, result: Any, given: Leaves) -> None:
         """The result must not be an argument, or a view of one."""
-        spans = [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size(), name) for name, t in given.items()]
+        spans = [
+            (t.data_ptr(), t.data_ptr() + t.numel() * t.element_size(), name) for name, t in given.items()
+        ]
         for path, tensor in flatten(result)[1]:
             for low, high, name in spans:
                 if tensor.numel() and low <= tensor.data_ptr() < high:
-                    self.fail(Kind.BAD_STRUCTURE, f"output {path} shares memory with the argument {name}; return a fresh tensor")
+                    self.fail(
+                        Kind.BAD_STRUCTURE,
+                        f"output {path} shares memory with the argument {name}; return a fresh tensor",
+                    )
                     raise Reported
 
     def recopy(self, payload: Any, fds: list[int]) -> None:
@@ -299,7 +323,9 @@ class Rank:
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return torch.equal(a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8))
+    return torch.equal(
+        a.contiguous().reshape(-1).view(torch.uint8), b.contiguous().reshape(-1).view(torch.uint8)
+    )
 
 
 def prepare_process() -> None:

@@ -20,17 +20,26 @@ import msgspec
 
 from problems.specification import ProblemError, SizeError, WorldRefused, load_problem
 from sandbox import deadlines, events, jail, processes
-from sandbox.deadlines import Limits
-from sandbox.events import Cancelled, Fatal, Finished, Log, PhaseEnded, PhaseStarted, Ready, Refused, RunStarted, WorldChanged
-from sandbox.frames import Kind
-from sandbox.judging import Judging, Stage
+from sandbox.events import (
+    Cancelled,
+    Fatal,
+    Finished,
+    Log,
+    PhaseEnded,
+    PhaseStarted,
+    Ready,
+    Refused,
+    RunStarted,
+)
+from sandbox.exchange import Reply
+from sandbox.judging import Judging
 from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
 from sandbox.world import Deadline, World, WorldFailed
+from sandbox.worlds import Worlds
 
-BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
-MAX_CALLS = 64
-ARENA_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
+HEARD = 16_000
+"""Characters kept of what a world printed, for the message when it fails."""
 
 
 class Stopped(Exception):
@@ -51,17 +60,12 @@ class Referee:
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
         self.profile = jail.choose()
+        self.worlds = Worlds(self.profile, self.selector, self.await_all, self.emit, self.hear)
         self.commands: deque[Any] = deque()
         self.buffer = bytearray()
         self.hung_up = False
         self.run: events.Run | None = None
         self.cancelled = False
-        self.stage: Stage | None = None
-        self.stage_key: Any = None
-        self.baseline: World | None = None
-        self.spare: World | None = None
-        self.spare_setting: events.Setting | None = None
-        self.said: dict[int, str] = {}
 
     # --- the outside ---------------------------------------------------------------------------------------
 
@@ -81,27 +85,34 @@ class Referee:
             self.hung_up = True
             self.selector.unregister(0)
             return
-        self.buffer += data
-        while b"\n" in self.buffer:
-            line, _, rest = self.buffer.partition(b"\n")
-            self.buffer = bytearray(rest)
-            if not line.strip():
-                continue
+        *lines, rest = (bytes(self.buffer) + data).split(b"\n")
+        self.buffer = bytearray(rest)
+        for line in filter(None, map(bytes.strip, lines)):
             try:
-                command = events.decode_command(bytes(line))
+                self.hear_command(events.decode_command(line))
             except msgspec.MsgspecError as error:
                 self.emit(Fatal(message=f"cannot read a command: {error}"))
-                continue
-            if isinstance(command, events.Cancel):
-                self.cancelled |= self.run is not None and self.run.run_id == command.run_id
-                waiting = [c for c in self.commands if not (isinstance(c, events.Run) and c.run_id == command.run_id)]
-                if len(waiting) < len(self.commands):
-                    self.commands = deque(waiting)
-                    self.emit(Cancelled(run_id=command.run_id, phase="waiting"))
-            elif isinstance(command, events.Shutdown):
-                self.hung_up = True
-            else:
-                self.commands.append(command)
+
+    def hear_command(self, command: Any) -> None:
+        """Cancels and shutdowns act at once; everything else waits its turn."""
+        if isinstance(command, events.Shutdown):
+            self.hung_up = True
+        elif isinstance(command, events.Cancel):
+            self.cancelled |= self.run is not None and self.run.run_id == command.run_id
+            kept = [
+                c for c in self.commands if not (isinstance(c, events.Run) and c.run_id == command.run_id)
+            ]
+            if len(kept) < len(self.commands):
+                self.commands = deque(kept)
+                self.emit(Cancelled(run_id=command.run_id, phase="waiting"))
+        else:
+            self.commands.append(command)
+
+    def hear(self, world: World, rank: int, text: str) -> None:
+        """What a rank printed: kept for failures, and shown when it is the contender's."""
+        world.said = (world.said + text)[-HEARD:]
+        if self.run is not None and world is self.worlds.contender:
+            self.emit(Log(run_id=self.run.run_id, rank=rank, stream="out", text=text))
 
     def serve(self) -> None:
         """Until the engine hangs up."""
@@ -116,15 +127,15 @@ class Referee:
                     self.warm(command.setting)
                 continue
             self.poll(0.5)
-            self.tend_spare()
+            self.worlds.tend_spare()
 
     def poll(self, timeout: float) -> None:
         """Serves whatever is readable."""
-        for key, _ in self.selector.select(max(timeout, 0.0)):
-            handler: Callable[[], None] = key.data
+        for selected, _ in self.selector.select(max(timeout, 0.0)):
+            handler: Callable[[], None] = selected.data
             handler()
 
-    def await_all(self, world: World, kind: int, limit: float) -> list[tuple[Any, list[int]]]:
+    def await_all(self, world: World, kind: int, limit: float) -> Reply:
         """One frame of this kind from every rank of a world.
 
         Raises:
@@ -146,145 +157,27 @@ class Referee:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
-                raise HarnessFailed(f"{failed}\n{failed.text}\n{self.heard(world)}") from None
+                raise HarnessFailed(f"{failed}\n{failed.text}\n{world.said[-4000:]}") from None
             except Deadline as late:
                 if not world.trusted:
                     raise
-                raise HarnessFailed(f"the baseline world's ranks {late.ranks} did not answer\n{self.heard(world)}") from None
+                message = f"ranks {late.ranks} of the baseline world did not answer within {limit:.0f} s"
+                raise HarnessFailed(f"{message}\n{world.said[-4000:]}") from None
             if self.cancelled or self.hung_up:
                 raise Stopped
             self.poll(min(0.25, max(limit - elapsed, 0.001)))
-
-    def heard(self, world: World) -> str:
-        """The end of what a world printed."""
-        return self.said.get(id(world), "")[-4000:]
-
-    # --- worlds ----------------------------------------------------------------------------------------------
-
-    def start_world(self, role: str, ranks: int) -> World:
-        """Starts a world's processes."""
-        holder: list[World] = []
-
-        def on_text(rank: int, text: str) -> None:
-            if not holder:
-                return
-            world = holder[0]
-            self.said[id(world)] = (self.said.get(id(world), "") + text)[-16_000:]
-            if self.run is not None and world is self.contender:
-                self.emit(Log(run_id=self.run.run_id, rank=rank, stream="out", text=text))
-
-        world = World(ranks, role == "baseline", self.profile, self.selector, on_text)
-        holder.append(world)
-        self.emit(WorldChanged(role=role, state="starting", world=ranks))
-        return world
-
-    contender: World | None = None
-
-    def open_problem(self, world: World, setting: events.Setting, role: str) -> None:
-        """Waits for a world and opens the problem in it."""
-        if not world.opened:
-            self.await_all(world, Kind.READY, deadlines.START)
-            world.opened = True
-        world.tell(Kind.OPEN, _opening(setting))
-        self.await_all(world, Kind.OPENED, deadlines.START)
-        world.setting_key = _key(setting)
-        self.emit(WorldChanged(role=role, state="ready", world=world.ranks, seconds=time.monotonic() - world.started))
-
-    def end_world(self, world: World | None, role: str) -> None:
-        """Kills a world."""
-        if world is not None:
-            world.close()
-            self.said.pop(id(world), None)
-            self.emit(WorldChanged(role=role, state="gone", world=world.ranks))
-
-    def prepare_spare(self, setting: events.Setting) -> None:
-        """Starts the next contender world in the background."""
-        if self.spare is not None and self.spare.ranks != setting.world:
-            self.end_world(self.spare, "spare")
-            self.spare = None
-        self.spare_setting = setting
-        if self.spare is None:
-            self.spare = self.start_world("spare", setting.world)
-
-    def tend_spare(self) -> None:
-        """Carries a starting spare further, without waiting: ready, then its problem opened."""
-        world, setting = self.spare, self.spare_setting
-        if world is None or setting is None or world.setting_key == _key(setting):
-            return
-        try:
-            if not world.opened:
-                if world.missing(Kind.READY):
-                    return
-                world.take()
-                world.opened = True
-                world.tell(Kind.OPEN, _opening(setting))
-                world.setting_key = ("opening", _key(setting))
-            elif world.setting_key == ("opening", _key(setting)):
-                if world.missing(Kind.OPENED):
-                    return
-                world.take()
-                world.setting_key = _key(setting)
-                seconds = time.monotonic() - world.started
-                self.emit(WorldChanged(role="spare", state="ready", world=world.ranks, seconds=seconds))
-        except WorldFailed:
-            self.end_world(world, "spare")
-            self.spare = None
-
-    def take_spare(self, setting: events.Setting) -> World:
-        """The spare with the problem open, or a fresh world where there is none that fits."""
-        self.prepare_spare(setting)
-        world = self.spare
-        assert world is not None
-        while isinstance(world.setting_key, tuple) and world.setting_key[0] == "opening":
-            self.await_all(world, Kind.OPENED, deadlines.START)
-            world.setting_key = world.setting_key[1]
-        if world.setting_key != _key(setting):
-            self.open_problem(world, setting, "spare")
-        self.spare = None
-        return world
-
-    def prepare_stage(self, setting: events.Setting) -> Stage:
-        """The baseline world with this setting open, its arenas sized and its time known."""
-        if self.stage is not None and self.stage_key == _key(setting):
-            return self.stage
-        self.stage = None
-        if self.baseline is not None and self.baseline.ranks != setting.world:
-            self.end_world(self.baseline, "baseline")
-            self.baseline = None
-        if self.baseline is None:
-            self.baseline = self.start_world("baseline", setting.world)
-        if self.spare is None:
-            self.prepare_spare(setting)  # both worlds import torch at the same time
-        world = self.baseline
-        self.open_problem(world, setting, "baseline")
-        world.tell(Kind.PROBE, {"seeds": [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(4)]})
-        replies = [payload for payload, _ in self.await_all(world, Kind.REPLY, deadlines.PREPARE)]
-        seconds = max(reply["seconds"] for reply in replies)
-        layout = {name: max(reply[name] for reply in replies) for name in ("in_bytes", "out_bytes", "room")}
-        fits = ARENA_BYTES[setting.device] // (layout["in_bytes"] + layout["out_bytes"])
-        wanted = int(BATCH_SECONDS[setting.device] / max(seconds, 1e-6)) + 1
-        stage = Stage(world, Limits.for_baseline(seconds, wanted))
-        stage.calls = max(1, min(wanted, fits, MAX_CALLS))
-        stage.call_seconds = seconds
-        stage.layout = {**layout, "slots": max(1, min(MAX_CALLS, fits))}
-        self.stage, self.stage_key = stage, _key(setting)
-        return stage
 
     # --- commands --------------------------------------------------------------------------------------------
 
     def warm(self, setting: events.Setting) -> None:
         """Prepares what the next run of this setting needs. Failures show when it runs."""
+        self.cancelled = False
         try:
             self.check_setting(setting)
-            self.prepare_stage(setting)
-            self.prepare_spare(setting)
+            self.worlds.prepare_stage(setting)
+            self.worlds.prepare_spare(setting)
         except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped):
-            self.drop_baseline()
-
-    def drop_baseline(self) -> None:
-        """Forgets the baseline world; the next run starts a new one."""
-        self.end_world(self.baseline, "baseline")
-        self.baseline = self.stage = None
+            self.worlds.drop_baseline()
 
     def check_setting(self, setting: events.Setting) -> None:
         """Raises SettingRefused for what can be known without a world."""
@@ -300,109 +193,76 @@ class Referee:
 
     def judge(self, run: events.Run) -> None:
         """One run, from RunStarted to its last event."""
-        if run.kernel_name == "baseline" and not run.source:
-            run = msgspec.structs.replace(run, source=(Path(run.setting.problem_dir) / "baseline.py").read_text())
-        digest = sha256(run.source.encode()).hexdigest()
         self.run, self.cancelled = run, False
-        self.emit(RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest))
-        phase = "prepare"
         judging: Judging | None = None
+        started = time.monotonic()
         try:
-            started = time.monotonic()
+            if run.kernel_name == "baseline" and not run.source:
+                run = msgspec.structs.replace(
+                    run, source=(Path(run.setting.problem_dir) / "baseline.py").read_text()
+                )
+            digest = sha256(run.source.encode()).hexdigest()
+            self.emit(
+                RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest)
+            )
             self.check_setting(run.setting)
-            if self.stage is None or self.stage_key != _key(run.setting):
-                self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
-                self.prepare_stage(run.setting)
-                self.emit(PhaseEnded(run_id=run.run_id, phase="prepare", seconds=time.monotonic() - started))
-            stage = self.prepare_stage(run.setting)
-            self.contender = self.take_spare(run.setting)
-            judging = Judging(run, stage, self.contender, self.await_all, self.emit, Peaks(device=run.setting.device))
+            self.prepare(run)
+            stage = self.worlds.prepare_stage(run.setting)
+            contender = self.worlds.take_spare(run.setting)
+            judging = Judging(
+                run, stage, contender, self.await_all, self.emit, Peaks(device=run.setting.device)
+            )
             judging.started = started
-            result = judging.judge()
-            result = msgspec.structs.replace(result, jail=self.profile.name)
-            self.settle(judging)
+            result = msgspec.structs.replace(judging.judge(), jail=self.profile.name)
+            self.listen_on(0.3 if judging.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
-            self.drop_if_busy(judging)
-            self.emit(Cancelled(run_id=run.run_id, phase=judging.phase if judging else phase))
-        except SettingRefused as refused:
-            self.drop_baseline()
-            self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice="Choose other sizes, another dtype or world size."))
+            self.cancelled = False
+            if judging is not None:
+                self.worlds.settle_baseline(self.poll)
+            self.emit(Cancelled(run_id=run.run_id, phase=_phase(judging)))
+        except (SettingRefused, OSError) as refused:
+            self.worlds.drop_baseline()
+            advice = "Choose other sizes, another dtype or world size."
+            self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice=advice))
         except (HarnessFailed, WorldFailed, Deadline) as error:
-            self.drop_baseline()
-            result = _harness_error(str(error), judging.phase if judging else phase, self.profile.name)
+            self.worlds.drop_baseline()
+            result = _harness_error(str(error), _phase(judging), self.profile.name)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:
             self.run = None
-            self.end_world(self.contender, "contender")
-            self.contender = None
-            if not self.hung_up:
-                self.prepare_spare(run.setting)
+            self.worlds.end_contender()
+            if not self.hung_up and judging is not None:
+                self.worlds.prepare_spare(run.setting)
 
-    def settle(self, judging: Judging) -> None:
+    def prepare(self, run: events.Run) -> None:
+        """The baseline's side, shown as a phase when there is something to do."""
+        if self.worlds.has_stage(run.setting):
+            return
+        started = time.monotonic()
+        self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
+        self.worlds.prepare_stage(run.setting)
+        self.emit(PhaseEnded(run_id=run.run_id, phase="prepare", seconds=time.monotonic() - started))
+
+    def listen_on(self, seconds: float) -> None:
         """Hears out what the ranks still had to say (a traceback dump, the end of their prints)."""
-        until = time.monotonic() + (0.3 if judging.timed_out else 0.02)
+        until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.poll(until - time.monotonic())
 
-    def drop_if_busy(self, judging: Judging | None) -> None:
-        """After a cancel in the middle of a batch the baseline world may still be working: a new one is quicker."""
-        world = self.baseline
-        if judging is None:
-            return
-        if world is not None:
-            try:
-                world.tell(Kind.INTACT)
-                self.cancelled = False
-                self.drain(world)
-            except (HarnessFailed, Stopped):
-                self.drop_baseline()
 
-    def drain(self, world: World) -> None:
-        """Reads answers of a world until the one to INTACT (the last one asked) is there from every rank."""
-        deadline = time.monotonic() + 2.0
-        for rank, line in enumerate(world.lines):
-            while True:
-                answers = [payload for _, payload, _ in line.frames if isinstance(payload, dict)]
-                if any(set(answer) == {"intact"} for answer in answers):
-                    break
-                if time.monotonic() > deadline or line.closed:
-                    raise HarnessFailed(f"rank {rank} of the baseline world is busy")
-                self.poll(0.05)
-            line.frames.clear()
-
-    def close(self) -> None:
-        """Kills every world."""
-        for world in (self.contender, self.spare, self.baseline):
-            if world is not None:
-                world.close()
-
-
-def _opening(setting: events.Setting) -> dict[str, Any]:
-    return {
-        "folder": setting.problem_dir,
-        "sizes": setting.sizes,
-        "preset": setting.preset,
-        "dtype": setting.dtype,
-        "device": setting.device,
-    }
-
-
-def _key(setting: events.Setting) -> tuple[Any, ...]:
-    """What makes a baseline world fit a run: the setting and the problem's files as they are now."""
-    folder = Path(setting.problem_dir)
-    stamps = tuple((folder / name).stat().st_mtime_ns for name in ("inputs.py", "baseline.py", "problem.toml"))
-    return (msgspec.json.encode(setting), stamps)
+def _phase(judging: Judging | None) -> str:
+    return judging.exchange.phase if judging else "prepare"
 
 
 def _harness_error(text: str, phase: str, jail_name: str) -> events.Result:
     lines = text.strip().splitlines()
     message = lines[0][:300] if lines else "the harness failed"
-    failure = events.Failure(phase=phase, message=message, advice=ADVICE[Verdict.HARNESS_ERROR], text=text[:60_000])
+    advice = ADVICE[Verdict.HARNESS_ERROR]
     return events.Result(
         verdict=Verdict.HARNESS_ERROR,
-        detail=f"{message} (phase {phase}). {ADVICE[Verdict.HARNESS_ERROR]}",
-        failure=failure,
+        detail=f"{message} (phase {phase}). {advice}",
+        failure=events.Failure(phase=phase, message=message, advice=advice, text=text[:60_000]),
         paper_rule=None,
         error=None,
         speedup=None,
@@ -416,7 +276,7 @@ def _harness_error(text: str, phase: str, jail_name: str) -> events.Result:
 
 
 def main() -> None:
-    """Serves until stdin closes; SIGTERM and SIGINT end it in order."""
+    """Serves until stdin closes; SIGTERM ends it in order, SIGINT is the engine's business."""
     processes.die_with_parent()
     processes.adopt_orphans()
     processes.hide_from_ptrace()
@@ -433,7 +293,7 @@ def main() -> None:
         referee.emit(Fatal(message=f"the referee failed: {error!r}"))
         raise
     finally:
-        referee.close()
+        referee.worlds.close()
 
 
 if __name__ == "__main__":

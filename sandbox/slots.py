@@ -49,7 +49,9 @@ def bytes_of(mapping: Any) -> torch.Tensor:
         return torch.frombuffer(mapping, dtype=torch.uint8)
 
 
-def view(memory: torch.Tensor, offset: int, shape: list[int] | torch.Size, dtype: torch.dtype) -> torch.Tensor:
+def view(
+    memory: torch.Tensor, offset: int, shape: list[int] | torch.Size, dtype: torch.dtype
+) -> torch.Tensor:
     """A contiguous tensor at a byte offset of flat uint8 memory."""
     count = 1
     for n in shape:
@@ -123,12 +125,21 @@ class Slot:
                 raise DoesNotFit(f"output {name}: {tensor.dtype}, {tensor.layout}, {tensor.dim()} dimensions")
             size = tensor.numel() * tensor.element_size()
             if offset + size > self.memory.numel():
-                raise DoesNotFit(f"output {name} has shape {list(tensor.shape)}: larger than anything the baseline returns")
+                raise DoesNotFit(
+                    f"output {name} has shape {list(tensor.shape)}: larger than anything the baseline returns"
+                )
             shape = list(tensor.shape) + [0] * (MAX_DIMS - tensor.dim())
             strides = list(tensor.stride()) + [0] * (MAX_DIMS - tensor.dim())
             device = 0 if tensor.device.type == "cpu" else 1
             _LEAF.pack_into(
-                header, FIRST_LEAF + index * _LEAF.size, _CODE[tensor.dtype], tensor.dim(), device, size, *shape, *strides
+                header,
+                FIRST_LEAF + index * _LEAF.size,
+                _CODE[tensor.dtype],
+                tensor.dim(),
+                device,
+                size,
+                *shape,
+                *strides,
             )
             self._targets.append(view(self.memory, offset, tensor.shape, tensor.dtype))
             offset = up(offset + size)

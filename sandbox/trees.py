@@ -39,13 +39,19 @@ def flatten(value: Any) -> tuple[str, list[tuple[str, torch.Tensor]]]:
         if kind is torch.Size:  # a tuple of ints, and equal to one
             node, kind = tuple(node), tuple
         if kind is tuple or kind is list:
-            inner = ",".join(walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node))
+            inner = ",".join(
+                walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node)
+            )
             return f"({inner})" if kind is tuple else f"[{inner}]"
         if kind is dict and all(type(key) is str for key in node):
-            inner = ",".join(f"{key}:{walk(node[key], f'{path}.{key}' if path else key)}" for key in sorted(node))
+            inner = ",".join(
+                f"{key}:{walk(node[key], f'{path}.{key}' if path else key)}" for key in sorted(node)
+            )
             return f"{{{inner}}}"
         if isinstance(node, tuple) and hasattr(node, "_fields"):  # a named tuple counts as a tuple
-            inner = ",".join(walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node))
+            inner = ",".join(
+                walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node)
+            )
             return f"({inner})"
         raise NotATree(f"{kind.__module__}.{kind.__qualname__} at {path or 'the top'}")
 

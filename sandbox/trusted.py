@@ -82,11 +82,22 @@ class TrustedRank(Rank):
         out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
         # Room beyond the baseline's own size, so that a result of the wrong shape is seen and not merely refused.
         out_bytes += slots.header_bytes(self.room) + max(memory.PAGE, min(out_bytes, 1 << 20))
-        self.reply({"in_bytes": memory.up(in_bytes), "out_bytes": memory.up(out_bytes), "room": self.room, "seconds": min(seconds)})
+        self.reply(
+            {
+                "in_bytes": memory.up(in_bytes),
+                "out_bytes": memory.up(out_bytes),
+                "room": self.room,
+                "seconds": min(seconds),
+            }
+        )
 
     def make_arenas(self, payload: Any, fds: list[int]) -> None:
         """Makes this rank's own arenas and the contender's, and hands the contender's descriptors out."""
-        self.in_bytes, self.out_bytes, self.count = payload["in_bytes"], payload["out_bytes"], payload["slots"]
+        self.in_bytes, self.out_bytes, self.count = (
+            payload["in_bytes"],
+            payload["out_bytes"],
+            payload["slots"],
+        )
         if payload["own"]:
             in_fd, in_map = memory.input_arena(self.in_bytes * self.count)
             out_fd, out_map = memory.output_arena(self.out_bytes * self.count)
@@ -114,7 +125,9 @@ class TrustedRank(Rank):
             tensors = self.code.draw(self.setting, seed)
             table, size = slots.lay_out(tensors)
             if size > self.in_bytes:
-                raise SizesRefused(f"inputs of {size} bytes do not fit the slot of {self.in_bytes}; draws differ too much in size")
+                raise SizesRefused(
+                    f"inputs of {size} bytes do not fit the slot of {self.in_bytes}; draws differ too much in size"
+                )
             self.fill(index * self.in_bytes, table, tensors)
             tables.append([index, table])
             self.tables[index] = table
@@ -164,7 +177,9 @@ class TrustedRank(Rank):
         copies = [self.theirs_out[i * size : (i + 1) * size].clone() for i in indices]
         if payload["poison"]:
             self.theirs_out.fill_(slots.POISON)
-        findings = [self.judge_one(index, copy, payload["ran"]) for index, copy in zip(indices, copies, strict=True)]
+        findings = [
+            self.judge_one(index, copy, payload["ran"]) for index, copy in zip(indices, copies, strict=True)
+        ]
         self.reply({"findings": findings})
 
     def judge_one(self, index: int, copy: torch.Tensor, ran: bool) -> dict[str, Any]:
@@ -173,7 +188,9 @@ class TrustedRank(Rank):
         assert self.setting is not None
         tensors = slots.read_inputs(self.inputs, index * self.in_bytes, self.tables[index])
         if ran:
-            packed = slots.Unpacked(self.mine_out[index * self.out_bytes : (index + 1) * self.out_bytes], self.room)
+            packed = slots.Unpacked(
+                self.mine_out[index * self.out_bytes : (index + 1) * self.out_bytes], self.room
+            )
             plain: Output = (packed.structure, self.named(packed.structure, packed.tensors))
         else:
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
@@ -194,14 +211,23 @@ class TrustedRank(Rank):
         pairs = zip(ordered[1], baseline[1], oracle[1], strict=True)
         for position, ((name, y), (_, b), (_, o)) in enumerate(pairs):
             if y.shape != b.shape:
-                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} has {list(y.shape)} after ordering, not {list(b.shape)}", name)
+                return _failed(
+                    Verdict.WRONG_STRUCTURE,
+                    f"output {name} has {list(y.shape)} after ordering, not {list(b.shape)}",
+                    name,
+                )
             own = self.own[position]
             found, verdict = compare(name, y, b, o, own, self.held(name, b, own))
             figures.append(found)
             paper &= paper_rule(y, b)
             if worst is Verdict.PASS:
                 worst = verdict
-        return {"verdict": worst.value, "message": "", "outputs": msgspec.to_builtins(figures), "paper": paper}
+        return {
+            "verdict": worst.value,
+            "message": "",
+            "outputs": msgspec.to_builtins(figures),
+            "paper": paper,
+        }
 
     def in_order(self, output: Output) -> Output:
         """Outputs in canonical order, where the problem leaves the order free."""
@@ -215,12 +241,16 @@ class TrustedRank(Rank):
     @staticmethod
     def named(structure: str, tensors: list[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
         """Tensors with their paths in the structure."""
-        return [(name, t) for (name, _), t in zip(flatten(unflatten(structure, tensors))[1], tensors, strict=True)]
+        return [
+            (name, t) for (name, _), t in zip(flatten(unflatten(structure, tensors))[1], tensors, strict=True)
+        ]
 
     def pool_own_errors(self, baseline: Output, oracle: Output) -> None:
         """The baseline's error per output: the largest over ranks and iterations so far (collective)."""
         found = [
-            errors(b, o) if (b.dtype.is_floating_point or b.dtype.is_complex) and b.shape == o.shape else OwnError()
+            errors(b, o)
+            if (b.dtype.is_floating_point or b.dtype.is_complex) and b.shape == o.shape
+            else OwnError()
             for (_, b), (_, o) in zip(baseline[1], oracle[1], strict=True)
         ]
         self.own += [OwnError()] * (len(found) - len(self.own))
@@ -230,7 +260,8 @@ class TrustedRank(Rank):
             figures[2 * i], figures[2 * i + 1] = error.rms, error.max
         dist.all_reduce(figures, op=dist.ReduceOp.MAX)
         self.own = [
-            OwnError(float(figures[2 * i]), float(figures[2 * i + 1])) if i < 64 else error for i, error in enumerate(pooled)
+            OwnError(float(figures[2 * i]), float(figures[2 * i + 1])) if i < 64 else error
+            for i, error in enumerate(pooled)
         ]
 
     def held(self, name: str, tensor: torch.Tensor, own: OwnError) -> Limits:
@@ -247,17 +278,31 @@ class TrustedRank(Rank):
         if not got.sound:
             return _failed(Verdict.PROTOCOL, "an output slot holds what the harness never writes")
         if got.structure != plain[0]:
-            return _failed(Verdict.WRONG_STRUCTURE, f"returned {got.structure[:200]}, expected {plain[0][:200]}")
+            return _failed(
+                Verdict.WRONG_STRUCTURE, f"returned {got.structure[:200]}, expected {plain[0][:200]}"
+            )
         for i, (name, b) in enumerate(plain[1]):
             y = got.tensors[i]
             if y.dtype != b.dtype:
-                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} is {_plain(y.dtype)}, expected {_plain(b.dtype)}", name)
+                return _failed(
+                    Verdict.WRONG_STRUCTURE,
+                    f"output {name} is {_plain(y.dtype)}, expected {_plain(b.dtype)}",
+                    name,
+                )
             if y.shape != b.shape:
-                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} has shape {list(y.shape)}, expected {list(b.shape)}", name)
+                return _failed(
+                    Verdict.WRONG_STRUCTURE,
+                    f"output {name} has shape {list(y.shape)}, expected {list(b.shape)}",
+                    name,
+                )
             if got.devices[i] != (0 if b.device.type == "cpu" else 1):
                 return _failed(Verdict.WRONG_STRUCTURE, f"output {name} is on the wrong device", name)
             if not _dense(list(y.shape), got.strides[i]) and got.strides[i] != list(b.stride()):
-                return _failed(Verdict.WRONG_STRUCTURE, f"output {name} has strides {got.strides[i]}: return it contiguous", name)
+                return _failed(
+                    Verdict.WRONG_STRUCTURE,
+                    f"output {name} has strides {got.strides[i]}: return it contiguous",
+                    name,
+                )
         return None
 
 

@@ -74,16 +74,15 @@ class World:
         trusted: bool,
         profile: Profile,
         selector: selectors.BaseSelector,
-        on_text: Callable[[int, str], None],
     ) -> None:
-        """Starts the processes; they report READY on their own.
-
-        on_text is called with what a rank printed (bounded; the rest is dropped, and beyond 64 MiB fails the world).
-        """
+        """Starts the processes; they report READY on their own."""
         self.ranks = ranks
         self.trusted = trusted
         self.selector = selector
-        self.on_text = on_text
+        self.on_text: Callable[[int, str], None] = lambda rank, text: None
+        """Called with what a rank printed (bounded; the rest is dropped, and beyond 64 MiB fails the world)."""
+        self.said = ""
+        """The end of what all ranks printed."""
         self.started = time.monotonic()
         self.setting_key: Any = None
         self.alive = True
@@ -203,7 +202,9 @@ class World:
             if before < OUTPUT_KEPT:
                 self.on_text(rank, data[: OUTPUT_KEPT - before].decode("utf-8", "replace"))
             if line.printed > OUTPUT_FATAL:
-                self.failure = WorldFailed("FLOOD", rank, text=f"rank {rank} printed more than {OUTPUT_FATAL >> 20} MiB")
+                self.failure = WorldFailed(
+                    "FLOOD", rank, text=f"rank {rank} printed more than {OUTPUT_FATAL >> 20} MiB"
+                )
 
         return read
 
@@ -224,7 +225,9 @@ class World:
 
     # --- what is sent and awaited ----------------------------------------------------------------------------
 
-    def tell(self, kind: int, payload: Any = None, rank: int | None = None, fds: tuple[int, ...] = ()) -> None:
+    def tell(
+        self, kind: int, payload: Any = None, rank: int | None = None, fds: tuple[int, ...] = ()
+    ) -> None:
         """Sends a frame to one rank or to all."""
         for r in range(self.ranks) if rank is None else [rank]:
             sock = self.lines[r].sock
@@ -265,7 +268,9 @@ class World:
                 frame = line.frames[0][0]
                 if frame.kind == kind:
                     continue
-                raise WorldFailed("PROTOCOL", rank, text=f"sent {Kind(frame.kind).name} where {Kind(kind).name} was due")
+                raise WorldFailed(
+                    "PROTOCOL", rank, text=f"sent {Kind(frame.kind).name} where {Kind(kind).name} was due"
+                )
             if line.status is not None or line.closed:
                 raise WorldFailed("DIED", rank, status=line.status if line.status is not None else -1)
             waiting.append(rank)

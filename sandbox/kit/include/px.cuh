@@ -1,0 +1,228 @@
+// CUDA C++ for GPU ranks: the peers' memory, signals and barriers over NVLink, 16-byte and low-latency words, TMA bulk copies.
+// Included before every source that sandbox.kit.cuda compiles. Includes nothing, so that NVRTC needs a few milliseconds for it.
+// Written for sm_90a and later. NEVER RUN YET: it compiles for sm_90a and has not been on a GPU.
+#pragma once
+
+typedef int i32;
+typedef long long i64;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long int64_t;
+typedef unsigned long uint64_t;
+
+#define PX_MAX_WORLD 8
+#define PX_SLOTS 1008  // slots 0..1007 of a pad are the kernel's; use blockIdx.x for barriers between equal blocks
+#ifndef PX_TIMEOUT_MS
+#define PX_TIMEOUT_MS 2000  // then the kernel traps: a lost signal is an error, not a hung GPU
+#endif
+#define PX_DI static __device__ __forceinline__
+
+// --- 16-bit floats: storage types; compute in float -----------------------------------------------------------------------
+struct __align__(2) bf16 { u16 bits; };
+struct __align__(2) f16 { u16 bits; };
+
+PX_DI float to_float(float value) { return value; }
+PX_DI float to_float(double value) { return (float)value; }
+PX_DI float to_float(bf16 value) { return __uint_as_float((u32)value.bits << 16); }
+PX_DI float to_float(f16 value) {
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+}
+template <class T> PX_DI T from_float(float value);
+template <> __device__ __forceinline__ float from_float<float>(float value) { return value; }
+template <> __device__ __forceinline__ double from_float<double>(float value) { return value; }
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) {
+    bf16 result;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+}
+template <> __device__ __forceinline__ f16 from_float<f16>(float value) {
+    f16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+}
+// Two bf16 in a word, `low` first in memory.
+PX_DI u32 bf16x2_from(float low, float high) {
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+}
+PX_DI float bf16x2_low(u32 pair) { return __uint_as_float(pair << 16); }
+PX_DI float bf16x2_high(u32 pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+// --- peers -----------------------------------------------------------------------------------------------------------------
+struct Px {
+    u64 buf[PX_MAX_WORLD];  // each member's heap, as mapped on this GPU
+    u64 sig[PX_MAX_WORLD];  // each member's signal pad
+    int rank, world;        // of the team, not of the world, for symm.sub(...).px
+};
+
+// The same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
+template <class T> PX_DI T* px_at(const Px& px, int peer, T* mine) {
+    return (T*)(px.buf[peer] + ((u64)mine - px.buf[px.rank]));
+}
+
+PX_DI u32 px_load_acquire(u64 at) {
+    u32 value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    return value;
+}
+PX_DI void px_store_release(u64 at, u32 value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+PX_DI u64 px_now_ns() {
+    u64 now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+// Word of a pad that `sender` writes and the pad's owner reads.
+PX_DI u64 px_word(u64 pad, u32 slot, int sender) { return pad + 4ull * (slot * PX_MAX_WORLD + sender); }
+
+PX_DI void px_until(u64 at, u32 value, u32 timeout_ms) {
+    if ((int)(px_load_acquire(at) - value) >= 0) return;
+    const u64 start = px_now_ns();
+    while ((int)(px_load_acquire(at) - value) < 0)
+        if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
+}
+
+// One thread calls these. What it (and, after __syncthreads, its block) wrote before px_signal is visible to the peer's thread after
+// px_wait, and after another __syncthreads to that block.
+PX_DI void px_signal(const Px& px, int peer, u32 slot, u32 value) {
+    px_store_release(px_word(px.sig[peer], slot, px.rank), value);
+}
+PX_DI void px_wait(const Px& px, int peer, u32 slot, u32 value) {
+    px_until(px_word(px.sig[px.rank], slot, peer), value, PX_TIMEOUT_MS);
+}
+// The whole block calls it, with at least `world` threads; the same block of every member meets. `epoch` must grow from use to
+// use of the slot: pass symm.next_epoch(), one slot per barrier and block.
+PX_DI void px_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIMEOUT_MS) {
+    __syncthreads();
+    const int peer = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    if (peer < px.world && peer != px.rank) {
+        px_store_release(px_word(px.sig[peer], slot, px.rank), epoch);
+        px_until(px_word(px.sig[px.rank], slot, peer), epoch, timeout_ms);
+    }
+    __syncthreads();
+}
+// All blocks of this GPU meet; launch with .cooperative. `counter` starts at 0 and is never reset: pass turn = 1, 2, 3...
+PX_DI void px_grid_barrier(u32* counter, u32 turn, u32 timeout_ms = PX_TIMEOUT_MS) {
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+        __threadfence();
+        atomicAdd(counter, 1u);
+        px_until((u64)counter, turn * gridDim.x * gridDim.y * gridDim.z, timeout_ms);
+    }
+    __syncthreads();
+}
+
+// --- 16 bytes at a time ------------------------------------------------------------------------------------------------------
+// Addresses must be divisible by 16. Plain loads, not the read-only path: peers change this memory while the kernel runs.
+PX_DI uint4 px_ld16(const void* at) {
+    uint4 v;
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(at) : "memory");
+    return v;
+}
+PX_DI void px_st16(void* at, uint4 v) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+// Copies with `threads` threads, of which this is number `thread`. Any alignment and size; 16-byte words where both sides allow.
+PX_DI void px_copy(void* to, const void* from, u64 bytes, u64 thread, u64 threads) {
+    u64 done = 0;
+    if ((((u64)to | (u64)from) & 15) == 0) {
+        for (u64 i = thread; i < bytes / 16; i += threads) px_st16((char*)to + 16 * i, px_ld16((const char*)from + 16 * i));
+        done = bytes & ~15ull;
+    }
+    for (u64 i = done + thread; i < bytes; i += threads) ((char*)to)[i] = ((const volatile char*)from)[i];
+}
+
+// --- low-latency words: data and flag in one store, so no barrier is needed to know that the data is there -------------------
+// A word is 8 bytes (4 of data) or 16 (8 of data). The flag must differ from what the word held: pass an epoch.
+PX_DI void px_st_ll(void* at, u32 data, u32 flag) {
+    asm volatile("st.volatile.global.v2.u32 [%0], {%1, %2};" ::"l"(at), "r"(data), "r"(flag) : "memory");
+}
+PX_DI u32 px_ld_ll(const void* at, u32 flag, u32 timeout_ms = PX_TIMEOUT_MS) {
+    u32 data, seen;
+    u64 start = 0;
+    for (;;) {
+        asm volatile("ld.volatile.global.v2.u32 {%0, %1}, [%2];" : "=r"(data), "=r"(seen) : "l"(at) : "memory");
+        if (seen == flag) return data;
+        if (start == 0) start = px_now_ns();
+        else if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
+    }
+}
+// Two data words with a flag each: the two halves may arrive apart.
+PX_DI void px_st_ll16(void* at, uint2 data, u32 flag) {
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(at), "r"(data.x), "r"(flag), "r"(data.y) : "memory");
+}
+PX_DI uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = PX_TIMEOUT_MS) {
+    uint2 data;
+    u32 first, second;
+    u64 start = 0;
+    for (;;) {
+        asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(data.x), "=r"(first), "=r"(data.y), "=r"(second) : "l"(at) : "memory");
+        if (first == flag && second == flag) return data;
+        if (start == 0) start = px_now_ns();
+        else if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
+    }
+}
+
+// --- TMA: one thread moves a block of memory between shared memory and any GPU's memory --------------------------------------
+// Addresses and sizes are multiples of 16. Loads finish on an mbarrier (8 bytes of shared memory), stores by groups.
+PX_DI u32 px_shared(const void* at) { return (u32)__cvta_generic_to_shared(at); }
+
+PX_DI void px_mbarrier_init(u64* bar, u32 arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(px_shared(bar)), "r"(arrivals) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // visible to the copy engine of the SM
+}
+PX_DI void px_mbarrier_expect(u64* bar, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(px_shared(bar)), "r"(bytes) : "memory");
+}
+// Waits for the phase with this parity: 0 first, then 1, 0, 1...
+PX_DI void px_mbarrier_wait(u64* bar, u32 parity, u32 timeout_ms = PX_TIMEOUT_MS) {
+    u32 done = 0;
+    const u64 start = px_now_ns();
+    for (;;) {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(done) : "r"(px_shared(bar)), "r"(parity) : "memory");
+        if (done) return;
+        if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
+    }
+}
+PX_DI void px_bulk_load(void* shared, const void* global, u32 bytes, u64* bar) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(px_shared(shared)),
+                 "l"(global), "r"(bytes), "r"(px_shared(bar)) : "memory");
+}
+// Before a store: the threads' writes to shared memory must reach the copy engine. Call it in every writing thread, then
+// __syncthreads, then let one thread store.
+PX_DI void px_bulk_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+PX_DI void px_bulk_store(void* global, const void* shared, u32 bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global), "r"(px_shared(shared)), "r"(bytes)
+                 : "memory");
+}
+// Adds shared memory to (a peer's) global memory, element by element, in the memory's own unit; rounds after each addition.
+PX_DI void px_bulk_add(float* global, const float* shared, u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(global),
+                 "r"(px_shared(shared)), "r"(bytes) : "memory");
+}
+PX_DI void px_bulk_add(bf16* global, const bf16* shared, u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%0], [%1], %2;" ::"l"(global),
+                 "r"(px_shared(shared)), "r"(bytes) : "memory");
+}
+PX_DI void px_bulk_add(f16* global, const f16* shared, u32 bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%0], [%1], %2;" ::"l"(global),
+                 "r"(px_shared(shared)), "r"(bytes) : "memory");
+}
+PX_DI void px_bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until at most N groups are open: `read` when shared memory may be written again, `done` when the data has arrived.
+template <int N> PX_DI void px_bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
+template <int N> PX_DI void px_bulk_wait_done() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }

@@ -1,0 +1,209 @@
+"""The worlds that exist: one baseline world, one spare that is warming up, and the contender of the run in progress."""
+
+import contextlib
+import os
+import selectors
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from sandbox import deadlines, events
+from sandbox.deadlines import Limits
+from sandbox.events import WorldChanged
+from sandbox.exchange import AwaitAll, Stage
+from sandbox.frames import Kind
+from sandbox.jail import Profile
+from sandbox.world import Deadline, World, WorldFailed
+
+BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
+MAX_CALLS = 64
+ARENA_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
+
+
+class Worlds:
+    """Starts, opens and ends worlds. A contender is used once; its spare was started while nothing was timed."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        selector: selectors.BaseSelector,
+        await_all: AwaitAll,
+        emit: Callable[[Any], None],
+        heard: Callable[[World, int, str], None],
+    ) -> None:
+        """heard(world, rank, text) is called with what a rank prints."""
+        self.profile = profile
+        self.selector = selector
+        self.await_all = await_all
+        self.emit = emit
+        self.heard = heard
+        self.baseline: World | None = None
+        self.spare: World | None = None
+        self.contender: World | None = None
+        self.stage: Stage | None = None
+        self.stage_key: Any = None
+        self.spare_setting: events.Setting | None = None
+
+    def start(self, role: str, ranks: int) -> World:
+        """Starts a world's processes."""
+        world = World(ranks, role == "baseline", self.profile, self.selector)
+        world.on_text = lambda rank, text: self.heard(world, rank, text)
+        self.emit(WorldChanged(role=role, state="starting", world=ranks))
+        return world
+
+    def end(self, world: World | None, role: str) -> None:
+        """Kills a world."""
+        if world is not None:
+            world.close()
+            self.emit(WorldChanged(role=role, state="gone", world=world.ranks))
+
+    def close(self) -> None:
+        """Kills every world."""
+        for world in (self.contender, self.spare, self.baseline):
+            if world is not None:
+                world.close()
+
+    def open_problem(self, world: World, setting: events.Setting, role: str) -> None:
+        """Waits for a world and opens the problem in it."""
+        if not world.opened:
+            self.await_all(world, Kind.READY, deadlines.START)
+            world.opened = True
+        world.tell(Kind.OPEN, _opening(setting))
+        self.await_all(world, Kind.OPENED, deadlines.START)
+        world.setting_key = key(setting)
+        self.emit(
+            WorldChanged(
+                role=role, state="ready", world=world.ranks, seconds=time.monotonic() - world.started
+            )
+        )
+
+    # --- the contender's side --------------------------------------------------------------------------------
+
+    def prepare_spare(self, setting: events.Setting) -> None:
+        """Starts the next contender world in the background."""
+        if self.spare is not None and self.spare.ranks != setting.world:
+            self.end(self.spare, "spare")
+            self.spare = None
+        self.spare_setting = setting
+        if self.spare is None:
+            self.spare = self.start("spare", setting.world)
+
+    def tend_spare(self) -> None:
+        """Carries a starting spare further, without waiting: ready, then its problem opened."""
+        world, setting = self.spare, self.spare_setting
+        if world is None or setting is None or world.setting_key == key(setting):
+            return
+        try:
+            if not world.opened:
+                if world.missing(Kind.READY):
+                    return
+                world.take()
+                world.opened = True
+                world.tell(Kind.OPEN, _opening(setting))
+                world.setting_key = ("opening", key(setting))
+            elif world.setting_key == ("opening", key(setting)):
+                if world.missing(Kind.OPENED):
+                    return
+                world.take()
+                world.setting_key = key(setting)
+                seconds = time.monotonic() - world.started
+                self.emit(WorldChanged(role="spare", state="ready", world=world.ranks, seconds=seconds))
+        except WorldFailed:
+            self.end(world, "spare")
+            self.spare = None
+
+    def take_spare(self, setting: events.Setting) -> World:
+        """The spare with the problem open, or a fresh world where there is none that fits; now the contender."""
+        self.prepare_spare(setting)
+        world = self.spare
+        assert world is not None
+        if isinstance(world.setting_key, tuple) and world.setting_key[0] == "opening":
+            self.await_all(world, Kind.OPENED, deadlines.START)
+            world.setting_key = world.setting_key[1]
+        if world.setting_key != key(setting):
+            self.open_problem(world, setting, "spare")
+        self.spare, self.contender = None, world
+        return world
+
+    def end_contender(self) -> None:
+        """Kills the contender after its run."""
+        self.end(self.contender, "contender")
+        self.contender = None
+
+    # --- the baseline's side ---------------------------------------------------------------------------------
+
+    def has_stage(self, setting: events.Setting) -> bool:
+        """Whether the baseline world has this setting open."""
+        return self.stage is not None and self.stage_key == key(setting)
+
+    def prepare_stage(self, setting: events.Setting) -> Stage:
+        """The baseline world with this setting open, its slots sized and its time known."""
+        if self.stage is not None and self.stage_key == key(setting):
+            return self.stage
+        self.stage = None
+        if self.baseline is not None and self.baseline.ranks != setting.world:
+            self.drop_baseline()
+        if self.baseline is None:
+            self.baseline = self.start("baseline", setting.world)
+        if self.spare is None:
+            self.prepare_spare(setting)  # both worlds import torch at the same time
+        world = self.baseline
+        self.open_problem(world, setting, "baseline")
+        world.tell(Kind.PROBE, {"seeds": [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(4)]})
+        replies = [payload for payload, _ in self.await_all(world, Kind.REPLY, deadlines.PREPARE)]
+        seconds = max(reply["seconds"] for reply in replies)
+        layout = {name: max(reply[name] for reply in replies) for name in ("in_bytes", "out_bytes", "room")}
+        fits = max(1, ARENA_BYTES[setting.device] // (layout["in_bytes"] + layout["out_bytes"]))
+        layout["slots"] = min(MAX_CALLS, fits)
+        calls = min(int(BATCH_SECONDS[setting.device] / max(seconds, 1e-6)) + 1, layout["slots"])
+        self.stage = Stage(world, Limits.for_baseline(seconds, calls), layout, calls)
+        self.stage_key = key(setting)
+        return self.stage
+
+    def drop_baseline(self) -> None:
+        """Forgets the baseline world; the next run starts a new one."""
+        self.end(self.baseline, "baseline")
+        self.baseline = self.stage = None
+
+    def settle_baseline(self, poll: Callable[[float], None]) -> None:
+        """After a cancel the baseline world may be in the middle of something: hear it out, or start a new one."""
+        world = self.baseline
+        if world is None:
+            return
+        world.tell(Kind.INTACT)
+        deadline = time.monotonic() + 2.0
+        with contextlib.suppress(WorldFailed, Deadline):
+            for line in world.lines:
+                while not any(isinstance(p, dict) and set(p) == {"intact"} for _, p, _ in line.frames):
+                    if time.monotonic() > deadline or line.closed or world.failure:
+                        raise Deadline([])
+                    poll(0.05)
+            for line in world.lines:
+                for _, _, fds in line.frames:
+                    for fd in fds:
+                        os.close(fd)
+                line.frames.clear()
+            return
+        self.drop_baseline()
+
+
+def _opening(setting: events.Setting) -> dict[str, Any]:
+    return {
+        "folder": setting.problem_dir,
+        "sizes": setting.sizes,
+        "preset": setting.preset,
+        "dtype": setting.dtype,
+        "device": setting.device,
+    }
+
+
+def key(setting: events.Setting) -> tuple[Any, ...]:
+    """What makes a baseline world fit a run: the setting and the problem's files as they are now."""
+    folder = Path(setting.problem_dir)
+    stamps = tuple(
+        (folder / name).stat().st_mtime_ns for name in ("inputs.py", "baseline.py", "problem.toml")
+    )
+    return (msgspec.json.encode(setting), stamps)
