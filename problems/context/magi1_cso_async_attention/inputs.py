@@ -1,0 +1,40 @@
+"""Inputs of problem 77: queries and packed keys and values of several token ranges, sharded within each
+range.
+"""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """query [R*block, heads, Dh], key_value [R*block, kv_heads, 2*Dh], both N(0, 1), and k_ranges [R, 2]
+    int64.
+
+    Except in upstream's distribution queries are multiplied by 2.5, so that attention prefers some keys.
+    Range i attends to itself and to the window - 1 ranges before it.
+    """
+    s = setting.sizes
+    if s.heads % s.kv_heads:
+        raise SizesRefused(
+            f"{s.kv_heads} kv heads do not divide {s.heads} query heads (on {setting.world} ranks)"
+        )
+    query = setting.randn(s.R * s.block, s.heads, s.Dh)
+    if setting.distribution != "upstream":
+        query = query * 2.5
+    last = torch.arange(1, s.R + 1, device=setting.device) * s.tokens
+    first = (last - s.window * s.tokens).clamp(min=0)
+    return {
+        "query": query,
+        "key_value": setting.randn(s.R * s.block, s.kv_heads, 2 * s.Dh),
+        "k_ranges": torch.stack((first, last), dim=1),
+    }
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(query, key_value, k_ranges, cp_shuffle_num, clip_token_nums, group)"""
+    s = setting.sizes
+    given = (tensors["query"], tensors["key_value"], tensors["k_ranges"])
+    return *given, s.R, s.tokens, setting.groups["world"]
