@@ -3,18 +3,16 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
-import sandbox
 from arena.errors import RefereeFailed
+from arena.own_modules import ROOT, module_command, module_environment
 from sandbox.events import VERSION, AnyEvent, Cancel, Ready, Run, Shutdown, Warm, decode_event, encode
 
-COMMAND = (sys.executable, "-P", "-m", "sandbox.referee")
+COMMAND = module_command("sandbox.referee")
 START_S = 30.0
 """Until `Ready`. The referee imports no torch, so this is far more than a loaded machine needs."""
 SHUTDOWN_S = 3.0
@@ -23,8 +21,6 @@ KILL_S = 2.0
 """Bounded wait after SIGKILL: a process stuck in a device call may not go, and must not hang the app."""
 LINE_BYTES = 64 << 20
 STDERR_BYTES = 64 << 10
-
-_ROOT = Path(sandbox.__file__).resolve().parent.parent
 
 
 class RefereeProcess:
@@ -60,8 +56,8 @@ class RefereeProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                cwd=_ROOT,  # not the user's folder: a `torch.py` of theirs would be imported instead
-                env=_environment() | (environment or {}),
+                cwd=ROOT,
+                env=module_environment() | (environment or {}),
                 start_new_session=True,  # ctrl+c reaches the engine alone, which ends runs in order
             )
         except OSError as error:
@@ -171,12 +167,6 @@ class RefereeProcess:
         while chunk := await stderr.read(1 << 16):
             self._stderr += chunk
             del self._stderr[:-STDERR_BYTES]
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
-    }
 
 
 def _status(status: int) -> str:

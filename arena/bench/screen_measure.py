@@ -1,42 +1,63 @@
-"""Measurements of the app run in a process of their own: the engine does not know its display."""
+"""Measurements of the app, made in a process of their own: the engine does not know its display."""
 
 import asyncio
-import sys
 
 import msgspec
 
+from arena.bench.figure import Figure
 from arena.errors import MachineError
+from arena.own_modules import ROOT, module_command, module_environment
 
-GIVE_UP_S = 300.0
+GIVE_UP_S = 600.0
 
 
-async def screen_figures(name: str, repetitions: int | None) -> dict[str, float]:
-    """What `python -m screens.measure NAME --json` found: figures by name.
+class Milliseconds(msgspec.Struct):
+    """What `python -m screens.measure NAME --json` prints, as far as it is needed here."""
+
+    median_ms: float
+    p99_ms: float
+    max_ms: float
+    count: int
+
+
+async def screen_figure(
+    name: str, repetitions: int | None, words: str, promised: str, limit_ms: float
+) -> list[Figure]:
+    """One measurement as a figure; `promised` is "median" or "p99".
 
     Raises:
-        MachineError: it failed, or said nothing that is an object of numbers.
+        MachineError: it failed, or said nothing that can be read.
     """
+    found = await _measured(name, repetitions)
+    value = found.p99_ms if promised == "p99" else found.median_ms
+    others = f"median {found.median_ms:.1f}, p99 {found.p99_ms:.1f}, slowest {found.max_ms:.1f}"
+    return [Figure(f"{words} ({promised})", value, "ms", limit_ms, f"of {found.count}: {others}")]
+
+
+async def _measured(name: str, repetitions: int | None) -> Milliseconds:
     extra = ["--repetitions", str(repetitions)] if repetitions else []
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "screens.measure", name, "--json", *extra),
+        *module_command("screens.measure", name, "--json", *extra),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env=module_environment(),
     )
     try:
         async with asyncio.timeout(GIVE_UP_S):
             stdout, stderr = await process.communicate()
     except TimeoutError:
         raise MachineError(
-            f"{name} was not measured within {GIVE_UP_S:.0f} s", "try again on a quiet machine"
+            f"{name} took more than {GIVE_UP_S:.0f} s", "try again on a quiet machine"
         ) from None
     finally:
         if process.returncode is None:
-            process.kill()
+            process.terminate()
     if process.returncode != 0:
-        words = stderr.decode(errors="replace").strip().splitlines()
-        raise MachineError(f"{name} could not be measured: {words[-1] if words else 'no reason given'}")
+        said = stderr.decode(errors="replace").strip().splitlines()
+        raise MachineError(f"{name} could not be measured: {said[-1] if said else 'no reason given'}")
     try:
-        return msgspec.json.decode(stdout, type=dict[str, float])
+        return msgspec.json.decode(stdout, type=Milliseconds)
     except msgspec.MsgspecError as error:
-        raise MachineError(f"{name}: {error}") from None
+        raise MachineError(f"{name} could not be read: {error}") from None

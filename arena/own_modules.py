@@ -1,0 +1,22 @@
+"""Running pkb-arena's own modules in processes of their own, wherever the user stands."""
+
+import os
+import sys
+from pathlib import Path
+
+import sandbox
+
+ROOT = Path(sandbox.__file__).resolve().parent.parent
+"""The folder that holds the packages: the folder to start such a process in, because a module's process looks
+for imports where it stands first, and a user's `torch.py` is not ours."""
+
+
+def module_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """The command that runs a module with this interpreter."""
+    return (sys.executable, "-P", "-m", module, *arguments)
+
+
+def module_environment() -> dict[str, str]:
+    """The environment in which that command finds its modules."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": path}
