@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from arena.engine import Notice
     from arena.settings import Settings
     from problems.specification import Problem
+
+LEAVE_S = 10.0
+"""From a signal to the end of the process, at the latest; the referee ends by itself when its pipe closes."""
+TERMINAL_CHECK_S = 5.0
 
 STYLESHEETS = ("base.tcss", "picker.tcss", "arena.tcss", "dialogs.tcss")
 
@@ -61,10 +66,25 @@ class ArenaApp(App[None]):
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, partial(self._signalled, number))
+            if sys.__stdin__ is not None and sys.__stdin__.isatty():
+                self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
         self.call_after_refresh(lambda: self.picker.start(self._open(), "open"))
 
     def _signalled(self, number: signal.Signals) -> None:
+        """Leaves in order; a terminal that is gone can hold that up, so there is an end to the patience."""
+        last_resort = threading.Timer(LEAVE_S, os._exit, (128 + number,))
+        last_resort.daemon = True
+        last_resort.start()
         self.exit(return_code=128 + number)
+
+    def _check_terminal(self) -> None:
+        """A terminal can go without a word (no hang-up signal); nobody would ever end this app then."""
+        import termios
+
+        try:
+            termios.tcgetattr(0)
+        except termios.error:
+            self._signalled(signal.SIGHUP)
 
     # --- after the first paint -----------------------------------------------------------------------------
 
@@ -73,7 +93,7 @@ class ArenaApp(App[None]):
         catalogue = await services.open()
         services.engine.subscribe_notices(self._notice)
         self.opened.set()
-        self._fill_picker()
+        await self._fill_picker()
         for broken in [*map(str, catalogue.broken), *map(str, self._theme_errors)]:
             self.notify(broken, severity="warning", timeout=15, markup=False)
         if unknown := unknown_names(services.settings.keymap):
@@ -97,17 +117,17 @@ class ArenaApp(App[None]):
         welcome = Welcome(machine_words(self.services.settings), len(problems), f"{first.id} · {first.title}")
         self.push_screen(welcome, answered)
 
-    def _fill_picker(self) -> None:
+    async def _fill_picker(self) -> None:
         catalogue = self.services.catalogue
         if catalogue is not None:
-            self.picker.show(
+            await self.picker.show(
                 catalogue.problems, self.services.standings, machine_words(self.services.settings)
             )
 
     async def refresh_picker(self) -> None:
         """Reads the standings again and shows them."""
         await self.services.refresh_standings()
-        self._fill_picker()
+        await self._fill_picker()
 
     def _notice(self, notice: Notice) -> None:
         text = f"{notice.message} → {notice.advice}" if notice.advice else notice.message
@@ -129,7 +149,7 @@ class ArenaApp(App[None]):
         """Takes settings over and writes the file; says what went wrong."""
         from arena.errors import ArenaError
         from arena.settings import save_settings
-        from screens.kernel_session import explain
+        from screens.complaints import explain
 
         self.services.settings = settings
         self.services.first_start = False

@@ -22,7 +22,8 @@ from sandbox.events import AnyEvent, Finished
 from sandbox.verdict import Verdict
 from screens.actions import Scope, bindings
 from screens.base import BaseScreen
-from screens.kernel_session import KernelSession, explain
+from screens.complaints import explain
+from screens.kernel_session import KernelSession
 from screens.outside_editor import edit_outside
 from screens.services import Services
 from screens.widgets.correctness import Correctness
@@ -231,11 +232,8 @@ class ArenaScreen(BaseScreen):
             self._views(), self.view, {"kernel": " ● unsaved" if editor.dirty else ""}
         )
         title = f"{self.problem.id} · {self.problem.title}"
-        waiting = self.session.waiting_since
-        if waiting is None:
-            answer = answer_of(state, editor.dirty)
-        else:
-            answer = waiting_answer(state, time.monotonic() - waiting)
+        waited = self.session.waited
+        answer = answer_of(state, editor.dirty) if waited is None else waiting_answer(state, waited)
         self.query_one(Headline).show(answer, title, self._meta(), self._best())
         if self.session.busy:
             note = "esc cancels"

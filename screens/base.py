@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from arena.errors import ArenaError
 from screens.actions import Scope
-from screens.kernel_session import explain
+from screens.complaints import explain
 
 if TYPE_CHECKING:
     from screens.app import ArenaApp

@@ -127,9 +127,8 @@ class KernelSession:
         if isinstance(event, RunStarted):
             self._new_run = True
             self._new_lines.clear()
-        if isinstance(event, RunStarted | Finished | Refused | Fatal):
-            self.waiting_since = None
-        elif isinstance(event, Cancelled) and event.run_id != self.state.run_id:
+        overtaken = isinstance(event, Cancelled) and event.run_id == self.state.run_id
+        if isinstance(event, RunStarted | Finished | Refused | Fatal | Cancelled) and not overtaken:
             self.waiting_since = None
         self.state.apply(event)
         self._new_lines += lines_of(event)
@@ -145,13 +144,13 @@ class KernelSession:
         """A run is waiting for its worlds, or in progress."""
         return self.waiting_since is not None or self.state.running
 
+    @property
+    def waited(self) -> float | None:
+        """Seconds since a run was asked for that has not begun yet."""
+        return None if self.waiting_since is None else time.monotonic() - self.waiting_since
+
     def take_log(self) -> tuple[bool, list[LogLine]]:
         """(a new run began, lines) since the last call."""
         taken = (self._new_run, self._new_lines)
         self._new_run, self._new_lines = False, []
         return taken
-
-
-def explain(error: ArenaError) -> str:
-    """An error as one line: what is wrong, and what to do."""
-    return f"{error.message} → {error.advice}" if error.advice else error.message

@@ -15,13 +15,14 @@ from textual.widgets.option_list import Option
 from screens import figures
 from screens.actions import Scope, bindings
 from screens.base import BaseScreen
-from screens.card_preview import card_preview
 from screens.widgets.foreign import PlainStatic
-from screens.widgets.problem_table import ProblemTable, Row
 
 if TYPE_CHECKING:
+    from textual.widgets import DataTable
+
     from arena.store import Standing
     from problems.specification import Problem
+    from screens.widgets.problem_table import ProblemTable, Row
 
 _BARS = " ▁▂▃▄▅▆▇█"
 
@@ -55,7 +56,6 @@ class PickerScreen(BaseScreen):
                     id="filter",
                     compact=True,
                 )
-                yield ProblemTable(id="problems")
                 yield PlainStatic("reading the problems…", id="nothing")
             with VerticalScroll(id="card-pane", can_focus=False):
                 yield PlainStatic("", id="card-preview")
@@ -64,16 +64,26 @@ class PickerScreen(BaseScreen):
     def on_mount(self) -> None:
         self.query_one("#categories").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
-        self.query_one("#problems", ProblemTable).display = False
         self.query_one("#filter").display = False
 
-    def show(self, problems: list[Problem], standings: dict[int, Standing], machine: str) -> None:
+    @property
+    def table(self) -> ProblemTable:
+        """The table of problems; only after `show`."""
+        from screens.widgets.problem_table import ProblemTable
+
+        return self.query_one("#problems", ProblemTable)
+
+    async def show(self, problems: list[Problem], standings: dict[int, Standing], machine: str) -> None:
         """Fills the screen; called again when results changed."""
+        from screens.widgets.problem_table import ProblemTable  # not before the first paint: it takes a while
+
         self.problems, self.standings, self.machine = problems, standings, machine
+        if not self.query("#problems"):
+            await self.query_one("#problem-pane").mount(ProblemTable(id="problems"), after="#filter")
+            self.table.focus()
         self._show_score()
         self._show_categories()
         self._fill()
-        self.query_one("#problems", ProblemTable).focus()
 
     def on_screen_resume(self) -> None:
         if self.problems:
@@ -117,6 +127,8 @@ class PickerScreen(BaseScreen):
         return Content.assemble(f"{name:<12}", (f"{len(problems):>4} ", "$muted"), (bar, "$accent"))
 
     def _rows(self) -> list[Row]:
+        from screens.widgets.problem_table import Row
+
         words = self.query_one("#filter", Input).value.lower().split()
         rows = (
             Row(problem, self.standings.get(problem.id))
@@ -126,7 +138,7 @@ class PickerScreen(BaseScreen):
         return [row for row in rows if row.matches(words)]
 
     def _fill(self) -> None:
-        table = self.query_one("#problems", ProblemTable)
+        table = self.table
         rows = self._rows()
         pane = self.query_one("#problem-pane")
         table.show(rows, max(30, pane.content_size.width or 60))
@@ -140,7 +152,9 @@ class PickerScreen(BaseScreen):
         self._show_card()
 
     def _show_card(self) -> None:
-        problem = self.query_one("#problems", ProblemTable).current
+        from screens.card_preview import card_preview
+
+        problem = self.table.current
         pane = self.query_one("#card-pane", VerticalScroll)
         preview = self.query_one("#card-preview", PlainStatic)
         if problem is None:
@@ -170,28 +184,28 @@ class PickerScreen(BaseScreen):
     @on(OptionList.OptionSelected, "#categories")
     @on(Input.Submitted, "#filter")
     def _to_table(self) -> None:
-        self.query_one("#problems").focus()
+        self.table.focus()
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self) -> None:
         self._fill()
 
-    @on(ProblemTable.RowHighlighted)
-    def _row_highlighted(self) -> None:
+    def on_data_table_row_highlighted(self) -> None:
         self._show_card()
 
-    @on(ProblemTable.RowSelected)
+    def on_data_table_row_selected(self) -> None:
+        self.action_open()
+
     def action_open(self) -> None:
-        if (problem := self.query_one("#problems", ProblemTable).current) is not None:
+        if (problem := self.table.current) is not None:
             self.arena_app.open_problem(problem)
 
-    @on(ProblemTable.HeaderSelected)
-    def _sort_by(self, event: ProblemTable.HeaderSelected) -> None:
-        self.query_one("#problems", ProblemTable).sort_column = event.column_key.value or "id"
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        self.table.sort_column = event.column_key.value or "id"
         self._fill()
 
     def action_sort(self) -> None:
-        table = self.query_one("#problems", ProblemTable)
+        table = self.table
         table.sort_by_next()
         self._fill()
 
@@ -203,10 +217,10 @@ class PickerScreen(BaseScreen):
         box = self.query_one("#filter", Input)
         box.value = ""
         box.display = False
-        self.query_one("#problems").focus()
+        self.table.focus()
 
     def action_read_card(self) -> None:
-        if (problem := self.query_one("#problems", ProblemTable).current) is not None:
+        if (problem := self.table.current) is not None:
             from screens.reader import Reader
 
             self.app.push_screen(Reader(f"{problem.id} · {problem.title}", problem.card))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from arena.paths import Paths
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 class Services:
     """Settings and workspace at once; catalogue, index of results and engine after `open`."""
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, referee: Sequence[str] = ()) -> None:
         """Reads the settings and takes the workspace for this app alone.
+
+        `referee` is the command of another judge, for tests.
 
         Raises:
             SettingsError: the settings file says something it may not.
@@ -29,6 +32,7 @@ class Services:
             FolderUnwritable: the data folder cannot be created or written.
         """
         self.paths = paths
+        self._referee = referee
         self.first_start = not paths.settings_file.exists()
         self.settings: Settings = load_settings(paths)
         self.workspace = Workspace(paths.workspace)
@@ -47,8 +51,9 @@ class Services:
         self.catalogue = await asyncio.to_thread(self.read_catalogue)
         self._store = await asyncio.to_thread(self._open_store)
         from arena.engine import Engine
+        from arena.referee_process import COMMAND
 
-        self._engine = Engine(self.paths, self._store)
+        self._engine = Engine(self.paths, self._store, self._referee or COMMAND)
         await self.refresh_standings()
         return self.catalogue
 

@@ -13,7 +13,8 @@ from textual.widgets import Input, Select
 from arena.errors import ArenaError
 from arena.setting_choice import Choice, choose_setting
 from screens import figures
-from screens.kernel_session import KernelSession, explain
+from screens.complaints import explain
+from screens.kernel_session import KernelSession
 from screens.widgets.foreign import PlainStatic
 
 

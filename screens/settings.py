@@ -13,7 +13,7 @@ from textual.widgets import Input, Select, Switch
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
-from screens.kernel_session import explain
+from screens.complaints import explain
 from screens.widgets.foreign import PlainStatic
 
 

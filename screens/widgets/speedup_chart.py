@@ -15,6 +15,8 @@ from screens.widgets.braille import BrailleGrid
 _AXIS = 7
 """Cells of the scale on the left."""
 
+_EMPTY = ("The speedup appears here once the kernel is correct.", "No speedup yet.")
+
 
 def bounds_of(samples: Sequence[Timed]) -> tuple[float, float]:
     """Lowest and highest speedup of the chart: the settled part of the band and 1.0, with a little air.
@@ -44,7 +46,6 @@ class SpeedupChart(Widget):
         self._samples: list[Timed] = []
         self._seen: tuple[int, float] = (0, 0.0)
         self._rows: list[Strip] | None = None
-        self.empty_text = "The speedup appears here once the kernel is correct."
 
     def show(self, samples: list[Timed]) -> None:
         """The rounds so far."""
@@ -121,7 +122,7 @@ class SpeedupChart(Widget):
 
     def _draw_empty(self, width: int, height: int) -> list[Strip]:
         style = self.get_component_rich_style("chart--empty")
-        text = self.empty_text[: max(width - 2, 0)]
+        text = next((words for words in _EMPTY if len(words) <= width), "")
         blank = Strip.blank(width, self.rich_style)
         rows = [blank] * height
         if height:

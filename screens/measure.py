@@ -1,0 +1,235 @@
+"""How quick the app is, measured from outside in a real pseudo-terminal, or inside its event loop.
+
+    python -m screens.measure first-paint|loop-lag|keystroke [--repetitions N] [--json]
+
+Prints figures by name, in milliseconds. Everything happens in a folder of its own: no kernel of yours is touched.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable, Iterator
+
+from arena.paths import HOME_VARIABLE, Paths, find_paths
+
+COLUMNS, LINES = 160, 45
+GIVE_UP_S = 90.0
+PROBLEM = "13"
+KERNEL_LINES = 1_000
+
+
+def _take_terminal() -> None:
+    """In the child: this terminal's end is then this program's hang-up."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class Terminal:
+    """A program in a pseudo-terminal, and what it has drawn so far."""
+
+    def __init__(self, command: list[str]) -> None:
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        environment = os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509  # one thread here, and an ioctl is all it does
+        )
+        os.close(slave)
+        self.master = master
+        self.drawn = b""
+
+    def read(self, seconds: float) -> bytes:
+        """What is drawn within `seconds`; returns with the first bytes."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return b""
+        try:
+            got = os.read(self.master, 1 << 16)
+        except OSError:  # the other side is closed
+            return b""
+        self.drawn += got
+        return got
+
+    def wait_for(self, text: str, since: float) -> float:
+        """Seconds from `since` until `text` was drawn.
+
+        Raises:
+            TimeoutError: it never was.
+        """
+        wanted = text.encode()
+        while wanted not in self.drawn:
+            self.read(0.5)
+            if time.monotonic() - since > GIVE_UP_S or self.process.poll() is not None:
+                raise TimeoutError(f"the app did not draw {text!r}")
+        return time.monotonic() - since
+
+    def quiet(self, seconds: float) -> None:
+        """Reads on for `seconds`."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.read(left)
+
+    def close(self) -> None:
+        """Ends the program as a closing terminal would; kills it when that does not help."""
+        self.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 10.0
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read(0.1)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)
+
+
+@contextlib.contextmanager
+def home_of_its_own() -> Iterator[Paths]:
+    """A folder for settings and kernels, with settings in it so that nobody is welcomed."""
+    from arena.settings import Settings, save_settings
+
+    with tempfile.TemporaryDirectory(prefix="pkb-measure-") as folder:
+        os.environ[HOME_VARIABLE] = folder
+        paths = find_paths()
+        save_settings(Settings(), paths)
+        yield paths
+
+
+def first_paint(repetitions: int) -> dict[str, float]:
+    """From starting the interpreter to the first frame of the start screen, and to the list of problems."""
+    painted, listed = [], []
+    for _ in range(repetitions):
+        with home_of_its_own():
+            terminal = Terminal([sys.executable, "-P", "-m", "arena.cli"])
+            try:
+                painted.append(terminal.wait_for("Parallelism", terminal.started))
+                listed.append(terminal.wait_for("all-reduce", terminal.started))
+            finally:
+                terminal.close()
+    return {**_figures(painted), "problems_median_ms": statistics.median(listed) * 1e3}
+
+
+def keystroke(repetitions: int) -> dict[str, float]:
+    """From a key to what it draws, in the arena with a kernel of 1000 lines and its worlds at rest."""
+    from arena.workspace import Workspace
+    from problems.catalogue import load_catalogue
+
+    took = []
+    with home_of_its_own() as paths:
+        source = load_catalogue().find(PROBLEM).baseline_source
+        body = "".join(
+            f"\n\ndef helper_{n}(x):\n    return x * {n} + 1  # line\n" for n in range(KERNEL_LINES // 5)
+        )
+        workspace = Workspace(paths.workspace)
+        workspace.save(workspace.kernel_path(load_catalogue().find(PROBLEM)), source + body)
+        terminal = Terminal([sys.executable, "-P", "-m", "screens", PROBLEM])
+        try:
+            terminal.wait_for("spare ready", terminal.started)
+            terminal.quiet(0.3)
+            for number in range(1, repetitions + 1):
+                terminal.drawn = b""
+                pressed = time.monotonic()
+                os.write(terminal.master, b"z")
+                took.append(terminal.wait_for("z" * number, pressed))
+                terminal.quiet(0.1)
+        finally:
+            terminal.close()
+    return _figures(took)
+
+
+def loop_lag(repetitions: int) -> dict[str, float]:
+    """How much later than asked the app's event loop wakes up while two ranks run a kernel."""
+    with home_of_its_own() as paths:
+        late = asyncio.run(_lag_while_running(paths, repetitions))
+    return _figures(late)
+
+
+async def _lag_while_running(paths: Paths, runs: int) -> list[float]:
+    from screens.app import ArenaApp
+    from screens.arena import ArenaScreen
+    from screens.services import Services
+
+    services = Services(paths)
+    app = ArenaApp(services, PROBLEM)
+    late: list[float] = []
+    try:
+        async with app.run_test(size=(COLUMNS, LINES)) as pilot:
+            await _until(lambda: isinstance(app.screen, ArenaScreen))
+            screen = app.screen
+            assert isinstance(screen, ArenaScreen)
+            state = screen.session.state
+            await _until(lambda: "spare" in state.worlds and state.worlds["spare"].state == "ready")
+            for _ in range(runs):
+                await pilot.press("f5")
+                await _until(lambda: screen.session.busy)
+                while screen.session.busy:
+                    asked = time.monotonic() + 0.005
+                    await asyncio.sleep(0.005)
+                    late.append(time.monotonic() - asked)
+    finally:
+        await services.close()
+    return late
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(GIVE_UP_S):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def _figures(values: list[float]) -> dict[str, float]:
+    ordered = sorted(value * 1e3 for value in values)
+    return {
+        "median_ms": statistics.median(ordered),
+        "p99_ms": ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))],
+        "max_ms": ordered[-1],
+        "count": len(ordered),
+    }
+
+
+MEASUREMENTS: dict[str, tuple[Callable[[int], dict[str, float]], int]] = {
+    "first-paint": (first_paint, 10),
+    "loop-lag": (loop_lag, 5),
+    "keystroke": (keystroke, 40),
+}
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="python -m screens.measure")
+    parser.add_argument("name", choices=list(MEASUREMENTS))
+    parser.add_argument("--repetitions", type=int, help="how often (runs, for loop-lag)")
+    parser.add_argument("--json", action="store_true", help="one object of figures")
+    arguments = parser.parse_args()
+    measure, usual = MEASUREMENTS[arguments.name]
+    try:
+        figures = measure(arguments.repetitions or usual)
+    except TimeoutError as error:
+        print(f"{arguments.name}: {error or 'nothing happened in time'}", file=sys.stderr)
+        return 3
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:<20}{value:8.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
