@@ -24,7 +24,7 @@ STDERR_BYTES = 64 << 10
 
 
 class RefereeProcess:
-    """One running referee. `on_event` gets every event, `on_exit` is called once when it is gone."""
+    """One running referee. `on_event` gets every event; `on_exit` is called once when it is gone, if it was ever ready."""
 
     def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: Callable[[str], None]) -> None:
         self._on_event = on_event
@@ -144,7 +144,8 @@ class RefereeProcess:
                         "run `pkb-arena doctor`",
                     )
                 )
-            self._on_exit(why)
+            else:
+                self._on_exit(why)
 
     async def _lines(self, stdout: asyncio.StreamReader) -> str:
         """Hands on events until the pipe closes. Returns what was wrong with them, if anything was."""

@@ -40,6 +40,7 @@ create index if not exists result_by_problem on result (problem_id, player, crea
 pragma user_version = 1;
 """
 _BUSY_S = 5.0
+_OPEN_ADVICE = "see to its permissions and the space left; deleted, it is rebuilt from the runs"
 BASELINE = "baseline"
 """The kernel name of a baseline that is run against itself: recorded, but nobody's achievement."""
 
@@ -132,22 +133,18 @@ class Store:
         make_folder(path.parent)
         self.path = path
         self._lock = threading.Lock()
-        fresh = not path.exists()
         try:
             try:
-                self._connection = _connect(path)
+                self._connection, fresh = _connect(path)
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
                 path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
-                self._connection = _connect(path)
-                fresh = True
+                self._connection, fresh = _connect(path)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(
-                f"cannot open {path}: {error}", "move that file away; it is rebuilt from the runs"
-            ) from None
+            raise StoreError(f"cannot open {path}: {error}", _OPEN_ADVICE) from None
         if fresh and runs.is_dir():
             self.rebuild(runs)
 
@@ -215,9 +212,7 @@ class Store:
             with self._lock:
                 rows = self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise StoreError(
-                f"cannot read {self.path}: {error}", "move that file away; it is rebuilt from the runs"
-            ) from None
+            raise StoreError(f"cannot read {self.path}: {error}", _OPEN_ADVICE) from None
         return [_entry(row) for row in rows]
 
 
@@ -232,12 +227,14 @@ def _standing(problem_id: int, entries: list[Entry]) -> Standing:
     return Standing(problem_id, len(entries), bool(passed), best, entries[-1])
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """The connection, and whether the index is new."""
     connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    fresh = connection.execute("pragma user_version").fetchone()[0] == 0
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = normal")
     connection.executescript(_SCHEMA)
-    return connection
+    return connection, fresh
 
 
 def _row(entry: Entry) -> tuple[object, ...]:

@@ -42,13 +42,14 @@ def command(
 async def _judge(session: Session, request: RunRequest) -> RunReport:
     progress = Progress()
     async with Engine(session.paths) as engine:
-        engine.subscribe(progress.event)
+        unsubscribe = engine.subscribe(progress.event)
         engine.subscribe_notices(progress.notice)
         try:
             await engine.start()
             run_id = await engine.run(request)
             end = await engine.wait(run_id)
         finally:
+            unsubscribe()
             progress.clear()
         if isinstance(end, Refused):
             raise UsageError(end.message, end.advice)

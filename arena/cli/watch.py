@@ -56,7 +56,7 @@ async def _watch(session: Session, request: RunRequest, kernel: Path, as_json: b
             elif isinstance(event, Refused) and not refused.done():
                 refused.set_result(event)
 
-        engine.subscribe(show)
+        unsubscribe = engine.subscribe(show)
         engine.subscribe_notices(progress.notice)
         await engine.start()
         say(f"watching {kernel}; save it to judge it, ctrl+c ends")
@@ -74,6 +74,8 @@ async def _watch(session: Session, request: RunRequest, kernel: Path, as_json: b
             raise
         finally:
             judging.cancel()
+            unsubscribe()
+            progress.clear()
 
 
 async def _judge_saves(engine: Engine, request: RunRequest, watcher: KernelWatcher) -> None:
