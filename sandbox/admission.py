@@ -104,6 +104,8 @@ def _one_wrong(output: Output) -> Output:
         flat = tensor.reshape(-1)
         if tensor.dtype == torch.bool:
             flat[-1] = ~flat[-1]
+        elif tensor.dtype.is_floating_point and tensor.element_size() == 1:
+            flat[-1] = -1.0 if float(flat[-1]) > 0 else 1.0
         elif tensor.dtype.is_floating_point or tensor.dtype.is_complex:
             real = flat.abs().to(torch.float32) if not tensor.dtype.is_complex else flat.abs()
             scale = float(real[torch.isfinite(real)].max()) if real.numel() else 1.0
