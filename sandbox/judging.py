@@ -174,10 +174,11 @@ class Judging:
     def explain_deadline(self, late: Deadline) -> Failure:
         """Which ranks did not finish; they are asked to print where they are."""
         self.timed_out = True
-        for pid in processes.tree(self.contender.process.pid)[1:]:
+        for pid in processes.tree(self.contender.process.pid):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGCONT)
-                os.kill(pid, signal.SIGUSR1)
+                if processes.handles(pid, signal.SIGUSR1):
+                    os.kill(pid, signal.SIGUSR1)
         who = ", ".join(map(str, late.ranks))
         ranks = "ranks" if len(late.ranks) > 1 else "rank"
         phase = self.exchange.phase

@@ -54,6 +54,15 @@ def signal_tree(pid: int, number: int) -> list[int]:
     return pids
 
 
+def handles(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal; without one it would die of it."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
 def cpu_seconds(pids: list[int]) -> float:
     """CPU time used so far by these processes (user and system)."""
     ticks = 0

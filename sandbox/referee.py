@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from problems.specification import ProblemError, SizeError, WorldRefused, load_problem
-from sandbox import deadlines, events, jail, processes
+from sandbox import deadlines, events, processes
 from sandbox.events import (
     Cancelled,
     Fatal,
@@ -32,6 +32,7 @@ from sandbox.events import (
     RunStarted,
 )
 from sandbox.exchange import Reply
+from sandbox.jail.choice import choose
 from sandbox.judging import Judging
 from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
@@ -59,8 +60,8 @@ class Referee:
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
-        self.profile = jail.choose()
-        self.worlds = Worlds(self.profile, self.selector, self.await_all, self.emit, self.hear)
+        self.jail = choose()
+        self.worlds = Worlds(self.jail, self.selector, self.await_all, self.emit, self.hear)
         self.commands: deque[Any] = deque()
         self.buffer = bytearray()
         self.hung_up = False
@@ -117,7 +118,7 @@ class Referee:
     def serve(self) -> None:
         """Until the engine hangs up."""
         self.selector.register(0, selectors.EVENT_READ, self.listen)
-        self.emit(Ready(pid=os.getpid(), jail=self.profile.name))
+        self.emit(Ready(pid=os.getpid(), jail=self.jail.name))
         while not self.hung_up:
             if self.commands:
                 command = self.commands.popleft()
@@ -166,6 +167,7 @@ class Referee:
             if self.cancelled or self.hung_up:
                 raise Stopped
             self.poll(min(0.25, max(limit - elapsed, 0.001)))
+            world.check_memory()
 
     # --- commands --------------------------------------------------------------------------------------------
 
@@ -213,7 +215,9 @@ class Referee:
                 run, stage, contender, self.await_all, self.emit, Peaks(device=run.setting.device)
             )
             judging.started = started
-            result = msgspec.structs.replace(judging.judge(), jail=self.profile.name)
+            result = msgspec.structs.replace(judging.judge(), jail=self.jail.name)
+            if result.verdict is Verdict.PASS and result.seconds.compile > 0:
+                contender.keep_compiled()
             self.listen_on(0.3 if judging.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
@@ -227,7 +231,7 @@ class Referee:
             self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice=advice))
         except (HarnessFailed, WorldFailed, Deadline) as error:
             self.worlds.drop_baseline()
-            result = _harness_error(str(error), _phase(judging), self.profile.name)
+            result = _harness_error(str(error), _phase(judging), self.jail.name)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:
             self.run = None

@@ -20,12 +20,15 @@ from typing import Any
 
 from sandbox import frames, memory
 from sandbox.frames import Frame, Kind
-from sandbox.jail import Profile, environment
-from sandbox.processes import kill_tree
+from sandbox.jail import kernel_cache
+from sandbox.jail import memory as bounds
+from sandbox.jail.choice import NO_WALLS, Jail
+from sandbox.jail.profiles import SOURCE_ROOT
+from sandbox.processes import kill_tree, tree
 
 OUTPUT_KEPT = 256 << 10
 OUTPUT_FATAL = 64 << 20
-SOURCE_ROOT = Path(__file__).resolve().parent.parent
+MEMORY_CHECK_SECONDS = 0.25
 
 
 class WorldFailed(Exception):
@@ -48,6 +51,8 @@ class Deadline(Exception):
     def __init__(self, ranks: list[int]) -> None:
         super().__init__(f"waiting for ranks {ranks}")
         self.ranks = ranks
+        self.jail = jail
+        self.readable = readable
 
 
 @dataclass
@@ -72,10 +77,11 @@ class World:
         self,
         ranks: int,
         trusted: bool,
-        profile: Profile,
+        jail: Jail,
         selector: selectors.BaseSelector,
+        readable: tuple[Path, ...] = (),
     ) -> None:
-        """Starts the processes; they report READY on their own."""
+        """Starts the processes; they report READY on their own. readable: problem folders of the user's own."""
         self.ranks = ranks
         self.trusted = trusted
         self.selector = selector
@@ -108,26 +114,35 @@ class World:
         self.status, status = socket.socketpair()
         self.status.setblocking(False)
         selector.register(self.status, selectors.EVENT_READ, self._reap)
+        walls = NO_WALLS if trusted else jail
         plan = {
             **theirs,
             "ranks": ranks,
             "trusted": trusted,
             "status": status.fileno(),
-            "folder": str(self.folder),
+            "folder": str(walls.profile.inside(self.folder)),
             "cores": [cores_of(rank, ranks) for rank in range(ranks)],
         }
         passed = [fd for fds in theirs.values() for fd in fds] + [status.fileno()]
         extra = {"PYTHONPATH": str(SOURCE_ROOT), "PKB_WORLD": "baseline" if trusted else "contender"}
+        cache = kernel_cache.prepared()
+        if cache is not None:
+            extra["PKB_KERNEL_CACHE"] = str(cache)
+            readable = (*readable, cache)
+        argv = [sys.executable, "-m", "sandbox.launcher", json.dumps(plan)]
+        wrapped = walls.wrap(argv, self.folder, extra, readable)
         self.process = subprocess.Popen(
-            profile.command([sys.executable, "-m", "sandbox.launcher", json.dumps(plan)]),
-            pass_fds=passed,
+            wrapped.argv,
+            pass_fds=[*passed, *wrapped.fds],
             stdin=subprocess.DEVNULL,
             stdout=theirs["pipes"][0],
             stderr=theirs["pipes"][0],
-            env=environment(self.folder, extra),
+            env=wrapped.env,
             cwd=self.folder,
             start_new_session=True,
         )
+        self.memory_limit = bounds.limit_bytes()
+        self.memory_checked = time.monotonic()
         for fd in passed[:-1]:
             os.close(fd)
         status.close()
@@ -276,6 +291,17 @@ class World:
             waiting.append(rank)
         return waiting
 
+    def check_memory(self) -> None:
+        """Fails the world when it holds more than its share; called while somebody waits for it."""
+        now = time.monotonic()
+        if self.trusted or now - self.memory_checked < MEMORY_CHECK_SECONDS:
+            return
+        self.memory_checked = now
+        held = bounds.held_bytes(tree(self.process.pid))
+        if held > self.memory_limit:
+            text = f"the ranks hold {held >> 20} MiB together, more than the {self.memory_limit >> 20} MiB a world may have"
+            self.failure = WorldFailed("NO_MEMORY", 0, text=text)
+
     def take(self) -> list[tuple[Any, list[int]]]:
         """The awaited frame of every rank: (payload, descriptors)."""
         return [line.frames.popleft()[1:] for line in self.lines]
@@ -285,6 +311,11 @@ class World:
         page = self.lines[rank].report
         (length,) = struct.unpack("<I", page[:4])
         return bytes(page[4 : 4 + min(length, len(page) - 4)]).decode("utf-8", "replace")
+
+    def keep_compiled(self) -> None:
+        """Copies what this world has compiled into the kernel cache, for the next world of the same source."""
+        if not self.trusted and self.jail.name != "none":
+            kernel_cache.harvest(tree(self.process.pid)[-1], self.jail.profile.inside(self.folder))
 
     def close(self) -> bool:
         """Kills every process of the world and forgets it; True when all are gone."""

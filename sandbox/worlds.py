@@ -15,7 +15,8 @@ from sandbox.deadlines import Limits
 from sandbox.events import WorldChanged
 from sandbox.exchange import AwaitAll, Stage
 from sandbox.frames import Kind
-from sandbox.jail import Profile
+from sandbox.jail.choice import Jail
+from sandbox.jail.profiles import SOURCE_ROOT
 from sandbox.world import Deadline, World, WorldFailed
 
 BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
@@ -28,14 +29,14 @@ class Worlds:
 
     def __init__(
         self,
-        profile: Profile,
+        jail: Jail,
         selector: selectors.BaseSelector,
         await_all: AwaitAll,
         emit: Callable[[Any], None],
         heard: Callable[[World, int, str], None],
     ) -> None:
         """heard(world, rank, text) is called with what a rank prints."""
-        self.profile = profile
+        self.jail = jail
         self.selector = selector
         self.await_all = await_all
         self.emit = emit
@@ -47,11 +48,11 @@ class Worlds:
         self.stage_key: Any = None
         self.spare_setting: events.Setting | None = None
 
-    def start(self, role: str, ranks: int) -> World:
+    def start(self, role: str, setting: events.Setting) -> World:
         """Starts a world's processes."""
-        world = World(ranks, role == "baseline", self.profile, self.selector)
+        world = World(setting.world, role == "baseline", self.jail, self.selector, _readable(setting))
         world.on_text = lambda rank, text: self.heard(world, rank, text)
-        self.emit(WorldChanged(role=role, state="starting", world=ranks))
+        self.emit(WorldChanged(role=role, state="starting", world=world.ranks))
         return world
 
     def end(self, world: World | None, role: str) -> None:
@@ -84,12 +85,13 @@ class Worlds:
 
     def prepare_spare(self, setting: events.Setting) -> None:
         """Starts the next contender world in the background."""
-        if self.spare is not None and self.spare.ranks != setting.world:
+        fits = self.spare is not None and self.spare.ranks == setting.world and self.spare.readable == _readable(setting)
+        if self.spare is not None and not fits:
             self.end(self.spare, "spare")
             self.spare = None
         self.spare_setting = setting
         if self.spare is None:
-            self.spare = self.start("spare", setting.world)
+            self.spare = self.start("spare", setting)
 
     def tend_spare(self) -> None:
         """Carries a starting spare further, without waiting: ready, then its problem opened."""
@@ -147,7 +149,7 @@ class Worlds:
         if self.baseline is not None and self.baseline.ranks != setting.world:
             self.drop_baseline()
         if self.baseline is None:
-            self.baseline = self.start("baseline", setting.world)
+            self.baseline = self.start("baseline", setting)
         if self.spare is None:
             self.prepare_spare(setting)  # both worlds import torch at the same time
         world = self.baseline
@@ -188,6 +190,12 @@ class Worlds:
                 line.frames.clear()
             return
         self.drop_baseline()
+
+
+def _readable(setting: events.Setting) -> tuple[Path, ...]:
+    """The folder of a user's own problem; the benchmark's are readable anyway."""
+    folder = Path(setting.problem_dir).resolve()
+    return () if folder.is_relative_to(SOURCE_ROOT / "problems") else (folder,)
 
 
 def _opening(setting: events.Setting) -> dict[str, Any]:

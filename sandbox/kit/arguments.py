@@ -17,18 +17,18 @@ Converter = Callable[[Any], Any]
 def converter(parameter: Parameter, index: int, function: Function, device: str) -> Converter:
     """The converter of one parameter. device: where tensors must be, "cpu" or "cuda"."""
     where = f"argument {index + 1} ({parameter.name}) of {function.name}"
-    if parameter.pointers > 1:
-        return _pointer_list(where, parameter, device)
+    if parameter.pointers > 1 and device == "cpu":
+        return _pointer_list(where, parameter)
     if parameter.pointers:
-        return _pointer(where, parameter, device)
+        # On a GPU a pointer to pointers is a tensor of addresses.
+        return _pointer(where, parameter, device, parameter.dtype if parameter.pointers == 1 else "int64")
     if parameter.is_px:
         return _px(where)
     assert parameter.scalar is not None
     return _float(where) if parameter.scalar.kind == "float" else _integer(where, parameter, parameter.scalar)
 
 
-def _pointer(where: str, parameter: Parameter, device: str) -> Converter:
-    wanted = parameter.dtype
+def _pointer(where: str, parameter: Parameter, device: str, wanted: str | None) -> Converter:
     dtype: torch.dtype | None = getattr(torch, wanted) if wanted else None
     on_cpu = device == "cpu"
 
@@ -54,8 +54,8 @@ def _pointer(where: str, parameter: Parameter, device: str) -> Converter:
     return convert
 
 
-def _pointer_list(where: str, parameter: Parameter, device: str) -> Converter:
-    one = _pointer(where, parameter, device)
+def _pointer_list(where: str, parameter: Parameter) -> Converter:
+    one = _pointer(where, parameter, "cpu", parameter.dtype)
 
     def convert(value: Any) -> Any:
         if not isinstance(value, list | tuple):

@@ -36,7 +36,7 @@ class SymmetricMemoryError(KitError):
     """The symmetric heap could not be set up, is full, or was used differently by different ranks."""
 
 
-class BarrierTimeout(KitError):  # noqa: N818
+class BarrierTimeout(KitError):
     """Peers did not arrive in time. `missing` holds their global ranks."""
 
     def __init__(self, message: str, missing: Sequence[int]) -> None:

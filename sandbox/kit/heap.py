@@ -44,8 +44,11 @@ class Heap:
     rank's signal pads.
     """
 
-    def __init__(self, rank: int, parts: Sequence[torch.Tensor], pads: Sequence[int]) -> None:
+    def __init__(
+        self, rank: int, parts: Sequence[torch.Tensor], pads: Sequence[int], keep: object = None
+    ) -> None:
         self.rank = rank
+        self._keep = keep
         self.parts = list(parts)
         self.addresses = [part.data_ptr() for part in self.parts]
         self.pads = list(pads)

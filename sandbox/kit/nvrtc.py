@@ -1,4 +1,5 @@
-"""CUDA C++ to a cubin through NVRTC, as CuPy binds it. Needs no GPU; which GPU to compile for must be said."""
+"""CUDA C++ to a cubin through NVRTC, as CuPy binds it. Needs no GPU; which GPU to compile for must be
+said."""
 
 import functools
 import os
@@ -9,7 +10,11 @@ from typing import Any
 from sandbox.kit.errors import CompileError
 from sandbox.kit.gcc import INCLUDE, first_error
 
-OPTIONS = ("-std=c++17", "--device-as-default-execution-space")
+OPTIONS = (
+    "-std=c++17",
+    "--device-as-default-execution-space",
+    "--diag-suppress=177",  # what a kernel leaves unused of the header is no news
+)
 HEADER_NAME = "px.cuh"
 
 

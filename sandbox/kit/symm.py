@@ -26,7 +26,9 @@ Epochs. A barrier inside a compiled kernel compares numbers that only grow: take
 call and use another slot for each barrier of that call. They are never reset; comparison is by signed
 difference, so wrapping around is fine.
 
-On CPU ranks the heap is shared memory (PKB_SYMM_BYTES per rank, default 1 GiB, only touched pages count).
+On CPU ranks the heap is shared memory (PKB_SYMM_BYTES per rank, default 1 GiB, only touched pages count). With the
+NCCL backend it lies on the ranks' GPUs (over torch's symmetric memory; has not run yet); barriers and signals are
+then kernels on the current stream, which trap when the time is up.
 """
 
 from collections.abc import Sequence
@@ -39,7 +41,7 @@ from sandbox.kit import segment
 from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.heap import heap_bytes, host_heap
 from sandbox.kit.host_signals import host_signals
-from sandbox.kit.layout import HEAD_BYTES, MAX_WORLD, Px
+from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, Px
 from sandbox.kit.team import OUT_RING, Shape, Team
 
 rank: int
@@ -73,10 +75,19 @@ def _connect(timeout_s: float) -> Team:
     if size > MAX_WORLD:
         raise SymmetricMemoryError(f"symm serves worlds of up to {MAX_WORLD} ranks, this one has {size}")
     store = dist.distributed_c10d._get_default_store()
-    signals = host_signals()
-    mapped = segment.connect(me, size, store, HEAD_BYTES + heap_bytes(), timeout_s)
-    team = Team(mapped, host_heap(mapped), signals, range(size))
-    team.barrier(timeout_s)
+    host = host_signals()
+    on_gpu = "nccl" in dist.get_backend_config()
+    size_on_host = HEAD_BYTES + (ALIGN if on_gpu else heap_bytes())
+    mapped = segment.connect(me, size, store, size_on_host, timeout_s)
+    if not on_gpu:
+        team = Team(mapped, host_heap(mapped), host, range(size))
+        team.barrier(timeout_s)
+        return team
+    from sandbox.kit.device_heap import DeviceSignals, device_heap
+
+    heap = device_heap(me, size, heap_bytes())
+    team = Team(mapped, heap, DeviceSignals(), range(size), host)
+    team.meet_on_host(timeout_s)
     return team
 
 

@@ -33,7 +33,14 @@ class Team:
     """Some ranks of the world. Ranks and peers are positions in the team, 0..world-1, in ascending order of
     global rank."""
 
-    def __init__(self, segment: Segment, heap: Heap, signals: HostSignals, ranks: Sequence[int]) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        heap: Heap,
+        signals: HostSignals,
+        ranks: Sequence[int],
+        host: HostSignals | None = None,
+    ) -> None:
         self.ranks = tuple(sorted(ranks))
         self.world = len(self.ranks)
         self.rank = self.ranks.index(segment.rank)
@@ -41,6 +48,8 @@ class Team:
         self._segment = segment
         self._heap = heap
         self._signals = signals
+        # Allocation is agreed on between host processes, wherever the heap is.
+        self._host = host or signals
         host_pads = [pad_address(segment.part_address(r), self.mask) for r in self.ranks]
         self._host_px = make_px(host_pads, host_pads, self.ranks, self.rank)
         self.px: Px = make_px(
@@ -64,7 +73,7 @@ class Team:
     # --- buffers ---
 
     def empty(self, shape: Shape, dtype: torch.dtype, tag: str | None = None) -> torch.Tensor:
-        """This rank's part of a symmetric buffer. The same (shape, dtype, tag) gives the same buffer again,
+        """This rank's part of a symmetric buffer, zero at first. The same (shape, dtype, tag) gives the same buffer again,
         contents kept.
 
         Collective the first time: all members must ask for the same buffers in the same order.
@@ -197,7 +206,7 @@ class Team:
             raise SymmetricMemoryError(f"{chosen} is no set of ranks of this world of {self._segment.world}")
         mask = team_mask(chosen)
         if mask not in self._teams:
-            team = Team(self._segment, self._heap, self._signals, chosen)
+            team = Team(self._segment, self._heap, self._signals, chosen, self._host)
             team._teams = self._teams
             self._teams[mask] = team
         return self._teams[mask]
@@ -207,9 +216,13 @@ class Team:
             raise SymmetricMemoryError(f"there is no peer {peer} in a team of {self.world}")
         return peer
 
+    def meet_on_host(self, timeout_s: float = 10.0) -> None:
+        """Wait for the members' processes, not for what is queued on their GPUs."""
+        self._meet(timeout_s, "the set-up of the symmetric heap")
+
     def _meet(self, timeout_s: float, what: str) -> None:
         self._agreements = (self._agreements + 1) & EPOCH_MASK
-        missing = self._signals.barrier(
+        missing = self._host.barrier(
             self._host_px, ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000)
         )
         if missing:

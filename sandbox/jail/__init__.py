@@ -1,0 +1,8 @@
+"""The walls around a contender world: what is started, in which environment, behind which profile.
+
+profiles    the command lines, one per profile
+seccomp     system calls that no kernel needs
+selftest    what a payload tries from inside; a profile that lets it through is not used
+choice      the strongest profile that this machine passes, found once per boot
+memory      how much memory a world may hold
+"""

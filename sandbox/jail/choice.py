@@ -1,0 +1,117 @@
+"""Which profile this machine gets: the strongest one whose self-test proves that it holds. Fails closed."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sandbox.jail import profiles, selftest
+from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, Wrapped
+from sandbox.jail.seccomp import NoFilter, write_filter
+
+TEST_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Jail:
+    """The chosen profile, and why the stronger ones were not."""
+
+    profile: Profile
+    filter_fd: int | None
+    rejected: dict[str, str]
+
+    def wrap(self, argv: list[str], folder: Path, extra: dict[str, str], readable: tuple[Path, ...] = ()) -> Wrapped:
+        """argv behind the chosen walls."""
+        if self.filter_fd is not None:
+            os.lseek(self.filter_fd, 0, os.SEEK_SET)
+        return self.profile.wrap(argv, folder, extra, readable, self.filter_fd)
+
+    @property
+    def name(self) -> str:
+        """The profile's name, as every verdict shows it."""
+        return self.profile.name
+
+
+NO_WALLS = Jail(NONE, None, {})
+"""For worlds that run only the harness's own code."""
+
+
+@lru_cache(maxsize=1)
+def choose() -> Jail:
+    """Tests the profiles in order of strength; a tenth of a second each."""
+    rejected: dict[str, str] = {}
+    if sys.platform != "linux" or shutil.which("bwrap") is None:
+        return Jail(NONE, None, {"full": "bubblewrap is not installed"})
+    try:
+        filter_fd = write_filter()
+    except NoFilter as error:
+        return Jail(NONE, None, {"full": str(error)})
+    for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED):
+        reason = why_not(profile, filter_fd)
+        if reason is None:
+            return Jail(profile, filter_fd, rejected)
+        rejected[profile.name] = reason
+    os.close(filter_fd)
+    return Jail(NONE, None, rejected)
+
+
+def why_not(profile: Profile, filter_fd: int) -> str | None:
+    """None when the profile holds; else what went wrong, in a line."""
+    with _bait() as facts, tempfile.TemporaryDirectory(prefix="pkb-selftest-") as folder:
+        os.environ["PKB_CANARY"] = "canary"  # would be inherited if anything of the environment were
+        try:
+            argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
+            wrapped = profile.wrap(argv, Path(folder), {}, filter_fd=filter_fd)
+            os.lseek(filter_fd, 0, os.SEEK_SET)
+            done = subprocess.run(
+                wrapped.argv,
+                env=wrapped.env,
+                pass_fds=wrapped.fds,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TEST_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        finally:
+            del os.environ["PKB_CANARY"]
+    try:
+        found: dict[str, bool] = json.loads(done.stdout)
+    except ValueError:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"the self-test ended with status {done.returncode}"
+    leaks = [name for name in selftest.FORBIDDEN if found.get(name, True) and name not in _accepted(profile)]
+    lacks = [name for name in selftest.NEEDED if not found.get(name, False)]
+    return f"from inside, a kernel {', '.join(leaks)}" if leaks else f"without {', '.join(lacks)}" if lacks else None
+
+
+def _accepted(profile: Profile) -> tuple[str, ...]:
+    # Without a PID namespace the referee can be seen; it still cannot be read or signalled by another uid.
+    return ("is_root",) if profile.name == "nested" and os.geteuid() != 0 else ()
+
+
+@contextlib.contextmanager
+def _bait() -> Iterator[dict[str, Any]]:
+    """Canaries for the payload: a file at home, a listener, an abstract socket, this process."""
+    name = f"pkb-canary-{secrets.token_hex(8)}"
+    try:
+        home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=Path.home())
+    except OSError:
+        home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=profiles.SOURCE_ROOT.parent)
+    with home as folder, socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+        canary = Path(folder) / "canary"
+        canary.write_text("canary")
+        abstract.bind("\0" + name)
+        abstract.listen()
+        yield {"canary": str(canary), "referee": os.getpid(), "port": server.getsockname()[1], "abstract": name}
