@@ -1,4 +1,6 @@
-"""Inputs of the plain collectives: values that show every lost bit, and a root that cannot be taken for granted."""
+"""Inputs of the plain collectives: values that show every lost bit, and a root that cannot be taken for
+granted.
+"""
 
 import torch
 
@@ -8,8 +10,8 @@ from problems.setting import Setting
 def finite_bits(setting: Setting, *shape: int) -> torch.Tensor:
     """Random bit patterns of the run dtype without NaN and infinities, drawn from the rank's own generator.
 
-    For problems that only move data: values of every magnitude, subnormals and both zeros included, so that nothing but a
-    bit-for-bit copy is right.
+    For problems that only move data: values of every magnitude, subnormals and both zeros included, so that
+    nothing but a bit-for-bit copy is right.
     """
     count = 1
     for extent in shape:

@@ -6,7 +6,9 @@ import torch.distributed as dist
 
 @torch.no_grad()
 def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
-    """tensor [M, N] -> on dst [W, M, N], slot s holding rank s's tensor; elsewhere the argument itself [M, N]."""
+    """tensor [M, N] -> on dst [W, M, N], slot s holding rank s's tensor; elsewhere the argument itself [M,
+    N].
+    """
     if dist.get_rank() != dst:
         dist.gather(tensor.contiguous(), dst=dst)
         return tensor

@@ -6,7 +6,8 @@ import torch.distributed as dist
 
 @torch.no_grad()
 def solution(tensor: torch.Tensor, src: int = 0) -> torch.Tensor:
-    """tensor [W, M, N] on src, a template [M, N] elsewhere -> [M, N]: chunk r of src's tensor, fresh, on rank r.
+    """tensor [W, M, N] on src, a template [M, N] elsewhere -> [M, N]: chunk r of src's tensor, fresh, on rank
+    r.
 
     A leading dimension of k·W on src is dealt out in runs of k rows that keep that dimension when k > 1.
     """

@@ -1,4 +1,6 @@
-"""Inputs of problem 5: the root's stacked chunks, templates elsewhere, and the root, which changes from call to call."""
+"""Inputs of problem 5: the root's stacked chunks, templates elsewhere, and the root, which changes from call
+to call.
+"""
 
 import torch
 

@@ -1,0 +1,55 @@
+"""Inputs of problem 22: dense and expert gradients of different scales."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+
+def layout(world: int) -> dict[str, list[list[int]]]:
+    """Experts over blocks of E = max(1, W // 2) consecutive ranks, their replicas E apart; no groups where
+    that is no grid.
+    """
+    experts = max(1, world // 2)
+    if experts == 1 or world % experts:
+        return {"ep": [], "ep_fsdp": []}
+    return {
+        "ep": [list(range(start, start + experts)) for start in range(0, world, experts)],
+        "ep_fsdp": [list(range(expert, world, experts)) for expert in range(experts)],
+    }
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """dense, expert [T, M, N]: T gradients each, N(0, 1) times 2^u with u uniform in [-3, 3]; max_norm [1]
+    float64.
+
+    max_norm is 1, and in one call of four so large that nothing is clipped. Upstream: N(0, 1) and 1.
+    """
+    s = setting.sizes
+    tensors = {"dense": setting.randn(s.T, s.M, s.N), "expert": setting.randn(s.T, s.M, s.N)}
+    limit = 1.0
+    if setting.distribution != "upstream":
+        for name, gradients in tensors.items():
+            exponent = setting.rand(s.T, 1, 1, dtype=torch.float32) * 6 - 3
+            tensors[name] = (gradients * torch.exp2(exponent)).to(setting.dtype)
+        limit = 1e30 if setting.trial % 4 == 3 else 1.0
+    return tensors | {"max_norm": torch.tensor([limit], dtype=torch.float64, device=setting.device)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(non_ep_grad_tensors, ep_grad_tensors, max_norm, norm_type, ep_size, fsdp_group, ep_fsdp_group,
+    ep_group)
+    """
+    world = setting.groups["world"]
+    grid = setting.groups["ep"] is not None
+    return (
+        list(tensors["dense"].unbind(0)),
+        list(tensors["expert"].unbind(0)),
+        float(tensors["max_norm"]),
+        2.0,
+        max(1, setting.world // 2),
+        world,
+        setting.groups["ep_fsdp"] if grid else world,
+        setting.groups["ep"],
+    )

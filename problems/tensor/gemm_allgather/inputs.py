@@ -1,0 +1,22 @@
+"""Inputs of problem 14: this rank's activations and its block of weight columns."""
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """A [M, K] and B [K, N // W], both N(0, 1), every rank with an A of its own (also upstream's
+    distribution).
+    """
+    s = setting.sizes
+    if s.Nl < 1:
+        raise SizesRefused(
+            f"N={s.N} leaves no column for some of {setting.world} ranks: choose N >= {setting.world}"
+        )
+    return {"A": setting.randn(s.M, s.K), "B": setting.randn(s.K, s.Nl)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+    """solution(A, B)"""
+    return tensors["A"], tensors["B"]
