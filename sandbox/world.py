@@ -51,8 +51,6 @@ class Deadline(Exception):
     def __init__(self, ranks: list[int]) -> None:
         super().__init__(f"waiting for ranks {ranks}")
         self.ranks = ranks
-        self.jail = jail
-        self.readable = readable
 
 
 @dataclass
@@ -84,6 +82,8 @@ class World:
         """Starts the processes; they report READY on their own. readable: problem folders of the user's own."""
         self.ranks = ranks
         self.trusted = trusted
+        self.jail = jail
+        self.readable = readable
         self.selector = selector
         self.on_text: Callable[[int, str], None] = lambda rank, text: None
         """Called with what a rank printed (bounded; the rest is dropped, and beyond 64 MiB fails the world)."""

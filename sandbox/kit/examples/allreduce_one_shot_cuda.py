@@ -21,8 +21,8 @@ extern "C" __global__ void __launch_bounds__(256) all_reduce(
             px_st_ll16(px_at(px, peer, turn) + (u64)px.rank * words + i, mine, epoch);
         }
         float sum[4] = {0, 0, 0, 0};
-        for (int source = 0; source < px.world; ++source) {         // in rank order: bitwise the same on
-        every rank
+        // In rank order, so that the sum is bitwise the same on every rank.
+        for (int source = 0; source < px.world; ++source) {
             const uint2 got = source == px.rank ? mine : px_ld_ll16(turn + (u64)source * words + i, epoch);
             sum[0] += bf16x2_low(got.x);
             sum[1] += bf16x2_high(got.x);

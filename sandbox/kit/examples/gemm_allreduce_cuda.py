@@ -8,9 +8,9 @@ import torch
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// Two shots in one launch. Block b of every rank meets block b of the others only, so each block owns one
-part of the // rank's slice: what it waits for was written by the product kernel (before the launch) or by its
-own counterparts. extern "C" __global__ void __launch_bounds__(512) all_reduce(
+// Two shots in one launch. Block b of every rank meets block b of the others only: what it waits for was written
+// by the product's kernel (before this launch) or by its own counterparts.
+extern "C" __global__ void __launch_bounds__(512) all_reduce(
         Px px, const uint4* product, uint4* result, i64 words, u32 epoch) {
     px_barrier(px, 2 * blockIdx.x, epoch);                          // the products are in place
     const i64 share = (words + px.world - 1) / px.world;

@@ -1,3 +1,4 @@
+# mypy: ignore-errors
 """__PROBLEM__
 
     __SIGNATURE__
