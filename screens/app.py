@@ -28,14 +28,12 @@ LEAVE_S = 10.0
 """From a signal to the end of the process, at the latest; the referee ends by itself when its pipe closes."""
 TERMINAL_CHECK_S = 5.0
 
-STYLESHEETS = ("base.tcss", "picker.tcss", "arena.tcss", "dialogs.tcss")
-
 
 class ArenaApp(App[None]):
     """pkb-arena in a terminal."""
 
     TITLE = "pkb-arena"
-    CSS_PATH: ClassVar[Any] = [FOLDER / name for name in STYLESHEETS]
+    CSS_PATH: ClassVar[Any] = [FOLDER / "base.tcss", FOLDER / "picker.tcss"]
     COMMANDS: ClassVar[Any] = {ActionCommands, ProblemCommands}
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 

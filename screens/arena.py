@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -26,6 +26,7 @@ from screens.complaints import explain
 from screens.kernel_session import KernelSession
 from screens.outside_editor import edit_outside
 from screens.services import Services
+from screens.themes import FOLDER
 from screens.widgets.correctness import Correctness
 from screens.widgets.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
@@ -54,6 +55,7 @@ def _nothing() -> None:
 class ArenaScreen(BaseScreen):
     """Editor and views on the left, the judgement on the right; tabs when there is no room for both."""
 
+    CSS_PATH: ClassVar[Any] = FOLDER / "arena.tcss"
     SCOPE: ClassVar[Scope] = "arena"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("arena")]
 

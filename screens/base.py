@@ -6,14 +6,21 @@ import traceback
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen, ScreenResultType
 
 from arena.errors import ArenaError
 from screens.actions import Scope
 from screens.complaints import explain
+from screens.themes import FOLDER
 
 if TYPE_CHECKING:
     from screens.app import ArenaApp
+
+
+class Dialog(ModalScreen[ScreenResultType]):
+    """A view over another one; `escape` always leaves it."""
+
+    CSS_PATH: ClassVar[Any] = FOLDER / "dialogs.tcss"
 
 
 class BaseScreen(Screen[None]):

@@ -6,14 +6,14 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Button, OptionList
 from textual.widgets.option_list import Option
 
+from screens.base import Dialog
 from screens.widgets.foreign import PlainStatic
 
 
-class Question(ModalScreen[bool | None]):
+class Question(Dialog[bool | None]):
     """Yes, no, or escape for neither."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "neither")]
@@ -35,7 +35,7 @@ class Question(ModalScreen[bool | None]):
         self.dismiss(event.button.id == "yes")
 
 
-class Choose(ModalScreen[str | None]):
+class Choose(Dialog[str | None]):
     """One of a few, each with a sentence."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]

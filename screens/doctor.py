@@ -7,10 +7,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 
 from arena.doctor import Finding, can_run, examine
 from arena.foreign_text import printable
+from screens.base import Dialog
 from screens.widgets.foreign import PlainStatic
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
@@ -27,7 +27,7 @@ def finding_lines(finding: Finding) -> Content:
     return Content("\n").join([line, Content.assemble(" " * 18, ("→ ", "$accent"), finding.advice)])
 
 
-class DoctorScreen(ModalScreen[None]):
+class DoctorScreen(Dialog[None]):
     """Looks when it opens; GPUs take a moment."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back")]

@@ -8,13 +8,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from arena.store import Entry
 from sandbox.events import Interval
 from screens import figures
+from screens.base import Dialog
 from screens.kernel_session import KernelSession
 from screens.widgets.diff_view import DiffView
 from screens.widgets.foreign import PlainStatic
@@ -40,7 +40,7 @@ def entry_line(entry: Entry, here: bool) -> Content:
     )
 
 
-class HistoryScreen(ModalScreen[str | None]):
+class HistoryScreen(Dialog[str | None]):
     """Dismisses with the text to restore."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

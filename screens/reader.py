@@ -5,11 +5,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Markdown
 
+from screens.base import Dialog
 
-class Reader(ModalScreen[None]):
+
+class Reader(Dialog[None]):
     """Markdown in a scrolling pane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -7,18 +7,18 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Select
 
 from arena.errors import ArenaError
 from arena.setting_choice import Choice, choose_setting
 from screens import figures
+from screens.base import Dialog
 from screens.complaints import explain
 from screens.kernel_session import KernelSession
 from screens.widgets.foreign import PlainStatic
 
 
-class SettingDialog(ModalScreen[Choice | None]):
+class SettingDialog(Dialog[Choice | None]):
     """Shows the cost of what is chosen while it is chosen; enter runs in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

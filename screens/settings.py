@@ -8,16 +8,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Select, Switch
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
+from screens.base import Dialog
 from screens.complaints import explain
 from screens.widgets.foreign import PlainStatic
 
 
-class SettingsScreen(ModalScreen[Settings | None]):
+class SettingsScreen(Dialog[Settings | None]):
     """Checks every change at once; ctrl+s saves. The file itself may be edited as well."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -6,12 +6,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 
+from screens.base import Dialog
 from screens.widgets.foreign import PlainStatic
 
 
-class Welcome(ModalScreen[bool]):
+class Welcome(Dialog[bool]):
     """True = open the first problem and run its starter kernel."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
