@@ -1,0 +1,28 @@
+"""Inputs of problem 86: a slice of a momentum matrix, wide or nearly singular."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """x [m, columns] in bfloat16.
+
+    Upstream: N(0, 1) + 0.01 rank. Otherwise N(0, 1) with an offset of 0.01 rank, too, but wide; and in every
+    fourth trial half of the singular values are a thousandth of the others (up to bfloat16's rounding).
+    """
+    s = setting.sizes
+    x = setting.randn(s.m, s.columns, dtype=torch.float32)
+    if setting.distribution != "upstream" and setting.trial % 4 == 3:
+        basis = torch.linalg.qr(setting.randn(s.m, s.m, shared=True, dtype=torch.float32)).Q
+        strength = torch.ones(s.m, device=setting.device)
+        strength[s.m // 2 :] = 1e-3
+        x = (basis * strength) @ x
+    return {"x": (x + 0.01 * setting.rank).to(torch.bfloat16)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(x, steps, coefficient_type, partition_dim, group)"""
+    return tensors["x"], setting.sizes.steps, "quintic", 1, setting.groups["world"]
