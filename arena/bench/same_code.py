@@ -34,10 +34,10 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
             for _ in range(count):
                 run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="")
                 end = await engine.wait(await engine.run(run))
-                if not isinstance(end, Finished) or end.result.verdict is not Verdict.PASS:
-                    raise MachineError(
-                        f"the baseline did not pass against itself: {end}", "run `pkb-arena doctor`"
-                    )
+                if not isinstance(end, Finished):
+                    raise MachineError("a run was cancelled", "measure again")
+                if end.result.verdict is not Verdict.PASS:
+                    raise MachineError(f"the baseline did not pass: {end.result.detail}")
                 outcomes[end.result.outcome] += 1
                 if end.result.speedup is not None and end.result.speedup.call is not None:
                     intervals.append(end.result.speedup.call)

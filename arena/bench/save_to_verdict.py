@@ -104,9 +104,7 @@ async def _verdicts(events: "asyncio.Queue[tuple[float, AnyEvent]]") -> tuple[fl
                     first = at
                 elif isinstance(event, Finished):
                     if event.result.verdict is not Verdict.PASS or first is None:
-                        raise MachineError(
-                            f"the baseline did not pass: {event.result.detail}", "run `pkb-arena doctor`"
-                        )
+                        raise MachineError(f"the baseline did not pass: {event.result.detail}")
                     return first, at
     except TimeoutError:
         raise MachineError(f"no verdict within {GIVE_UP_S:.0f} s", "run `pkb-arena doctor`") from None

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from arena.cli.diagnostics import complain
+from arena.cli.output import OutputClosed
 from arena.errors import ArenaError
 from sandbox.verdict import ExitCode
 
@@ -107,9 +108,9 @@ def _run(arguments: list[str] | None) -> int:
         )
         sys.stdout.flush()
         return done if isinstance(done, int) else ExitCode.PASS
-    except ArenaError as error:
-        complain(error.message, error.advice)
-        return error.exit_code
+    except OutputClosed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at its end
+        return ExitCode.ENVIRONMENT
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
@@ -117,13 +118,11 @@ def _run(arguments: list[str] | None) -> int:
         hint = f"{PROGRAM} {_command_of(error)}--help".strip()
         complain(error.format_message().rstrip("."), f"see `{hint}`")
         return ExitCode.USAGE
+    except ArenaError as error:
+        complain(error.message, error.advice)
+        return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # or the interpreter complains at its end
-        return ExitCode.ENVIRONMENT
 
 
 def _command_of(error: click.ClickException) -> str:

@@ -6,6 +6,7 @@ import click
 import msgspec
 
 from arena.cli.diagnostics import wants_colour
+from arena.errors import MachineError
 from arena.foreign_text import printable
 from arena.results import RunReport, one_line
 from sandbox.events import Interval
@@ -15,14 +16,32 @@ _SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", "too noisy": "~"}
 _COLOURS = {"faster": "green", "slower": "red"}
 
 
+class OutputClosed(MachineError):
+    """Nobody reads stdout any more, as after `| head`: no fault, but nothing more to do."""
+
+
 def print_line(text: str = "") -> None:
-    """A line for a person."""
-    click.echo(text, color=wants_colour(sys.stdout))
+    """A line for a person.
+
+    Raises:
+        OutputClosed: nobody reads stdout any more.
+    """
+    try:
+        click.echo(text, color=wants_colour(sys.stdout))
+    except BrokenPipeError:
+        raise OutputClosed("stdout is closed") from None
 
 
 def print_json(value: object) -> None:
-    """One value as one line of JSON. Numbers that JSON has no word for become null."""
-    click.echo(msgspec.json.encode(value).decode(), color=False)
+    """One value as one line of JSON. Numbers that JSON has no word for become null.
+
+    Raises:
+        OutputClosed: nobody reads stdout any more.
+    """
+    try:
+        click.echo(msgspec.json.encode(value).decode(), color=False)
+    except BrokenPipeError:
+        raise OutputClosed("stdout is closed") from None
 
 
 def speedup_text(call: Interval | None, outcome: str) -> str:

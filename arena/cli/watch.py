@@ -10,13 +10,13 @@ import click
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import json_option, kernel_argument, problem_argument, rounds_option, setting_options
-from arena.cli.output import compact, print_json, print_line
+from arena.cli.output import OutputClosed, compact, print_json, print_line
 from arena.cli.progress import Progress
 from arena.cli.request import make_request
 from arena.cli.session import Session, open_session
 from arena.engine import Engine, RunRequest
 from arena.errors import UsageError
-from arena.results import report
+from arena.results import RunReport, report
 from arena.setting_choice import Choice
 from arena.store import BASELINE
 from arena.watcher import KernelWatcher
@@ -41,41 +41,43 @@ def command(problem: str, kernel: Path, choice: Choice, rounds: int | None, as_j
 
 async def _watch(session: Session, request: RunRequest, kernel: Path, as_json: bool) -> None:
     progress = Progress()
-    refused: asyncio.Future[Refused] = asyncio.get_running_loop().create_future()
+    stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    """Done, with the reason, when no further save can be judged or told."""
     async with Engine(session.paths) as engine:
 
         def show(event: AnyEvent) -> None:
             progress.event(event)
-            if isinstance(event, Finished):
+            if stop.done():
+                return
+            if isinstance(event, Refused):  # the setting does not fit, and no save changes that
+                stop.set_exception(UsageError(event.message, event.advice))
+            elif isinstance(event, Finished):
                 progress.clear()
-                result = report(engine.header(event.run_id), event.result)
-                if as_json:
-                    print_json(result)
-                else:
-                    print_line(f"{time.strftime('%H:%M:%S')}  {compact(result)}")
-            elif isinstance(event, Refused) and not refused.done():
-                refused.set_result(event)
+                try:
+                    _print_result(report(engine.header(event.run_id), event.result), as_json)
+                except OutputClosed as error:
+                    stop.set_exception(error)
 
         unsubscribe = engine.subscribe(show)
         engine.subscribe_notices(progress.notice)
         await engine.start()
         say(f"watching {kernel}; save it to judge it, ctrl+c ends")
-        judging = asyncio.create_task(
-            _judge_saves(engine, request, KernelWatcher(kernel, content_hash(request.source)))
-        )
-        refused.add_done_callback(
-            lambda _: judging.cancel()
-        )  # the setting does not fit, and no save changes that
+        watcher = KernelWatcher(kernel, content_hash(request.source))
+        judging: asyncio.Future[None] = asyncio.create_task(_judge_saves(engine, request, watcher))
         try:
-            await judging
-        except asyncio.CancelledError:
-            if refused.done():
-                raise UsageError(refused.result().message, refused.result().advice) from None
-            raise
+            done, _ = await asyncio.wait([judging, stop], return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
         finally:
             judging.cancel()
             unsubscribe()
             progress.clear()
+
+
+def _print_result(result: RunReport, as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+    else:
+        print_line(f"{time.strftime('%H:%M:%S')}  {compact(result)}")
 
 
 async def _judge_saves(engine: Engine, request: RunRequest, watcher: KernelWatcher) -> None:

@@ -216,6 +216,24 @@ def test_watch_judges_every_save_and_ends_with_130(
     assert process.returncode == 130
 
 
+def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
+    process = start("watch", "13", "kernel.py", *SETTING, "--json", cwd=tmp_path)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=WAIT_S) == 3
+    assert process.stderr is not None
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_the_promise_of_a_quick_verdict_is_measured_for_real(pkb_arena: CommandLine, home: Path) -> None:
+    done = pkb_arena("doctor", "--bench", "save", "--repetitions", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    checked, finished = json.loads(done.stdout)
+    assert 0 < checked["value"] < finished["value"]
+    assert (checked["limit"], finished["limit"]) == (0.5, 1.5)
+    assert not home.exists()  # nothing of it is remembered
+
+
 def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path) -> None:
     (home / "data").mkdir(parents=True)
     (home / "state").mkdir()
