@@ -17,9 +17,8 @@ extern "C" __global__ void __launch_bounds__(512) all_reduce(
     const i64 first = min(share * px.rank, words), last = min(first + share, words);
     for (i64 i = first + blockIdx.x * blockDim.x + threadIdx.x; i < last; i += gridDim.x * blockDim.x) {
         uint4 part[PX_MAX_WORLD];
-        #pragma unroll
-        for (int p = 0; p < PX_MAX_WORLD; ++p)                      // all loads in flight before the first is
-        used
+        #pragma unroll  // all loads are in flight before the first is used
+        for (int p = 0; p < PX_MAX_WORLD; ++p)
             if (p < px.world) part[p] = px_ld16(px_at(px, p, product) + i);
         float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         #pragma unroll

@@ -1,0 +1,140 @@
+"""CUDA texts of the kit, compiled for Hopper without a GPU: by NVRTC where CuPy brings it, else by nvcc."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import sandbox.kit
+from sandbox.kit import cuda, errors, nvrtc, source_lines, templates
+
+KIT = Path(sandbox.kit.__file__).parent
+ARCH = "sm_90a"
+
+EVERYTHING = r"""
+extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f16* h, u32 epoch, u32* counter) {
+    extern __shared__ __align__(128) char tile[];
+    __shared__ u64 bar;
+    px_barrier(px, blockIdx.x, epoch);
+    if (threadIdx.x == 0) {
+        px_mbarrier_init(&bar, 1);
+        px_mbarrier_expect(&bar, 1024);
+        px_bulk_load(tile, px_at(px, 1, x), 1024, &bar);
+        px_mbarrier_wait(&bar, 0);
+        px_bulk_fence();
+        px_bulk_store(y, tile, 1024);
+        px_bulk_add(f, (float*)tile, 1024);
+        px_bulk_add(y, (bf16*)tile, 1024);
+        px_bulk_add(h, (f16*)tile, 1024);
+        px_bulk_commit();
+        px_bulk_wait_read<1>();
+        px_bulk_wait_done<0>();
+        px_signal(px, 0, 1, epoch);
+        px_wait(px, 0, 1, epoch);
+    }
+    px_copy(y, x, 1000, threadIdx.x, blockDim.x);
+    px_st_ll(y, 1, epoch);
+    px_st_ll16(y, make_uint2(1, 2), epoch);
+    y[0] = from_float<bf16>(to_float(x[0]) + to_float(h[0]) + px_ld_ll(x, epoch) + px_ld_ll16(x, epoch).y);
+    h[1] = from_float<f16>(bf16x2_low(bf16x2_from(f[3], 2)) + bf16x2_high(px_ld16(x).x));
+    px_grid_barrier(counter, 1);
+}
+"""
+
+
+def _literals() -> dict[str, str]:
+    """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
+    found = {"every function of px.cuh": EVERYTHING}
+    for path in [*KIT.glob("examples/*_cuda.py"), KIT / "templates" / "cuda.py", KIT / "device_heap.py"]:
+        for node in ast.parse(path.read_text()).body:
+            if (
+                isinstance(node, ast.Assign)
+                and isinstance(node.value, ast.Constant)
+                and "__global__" in str(node.value.value)
+            ):
+                found[path.stem] = node.value.value
+    return found
+
+
+def _has_nvrtc() -> bool:
+    try:
+        nvrtc.binding()
+    except errors.CompileError:
+        return False
+    return True
+
+
+def _nvcc() -> str | None:
+    return shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
+
+
+def test_every_example_and_template_is_found():
+    assert len(_literals()) == 3 + len(list(KIT.glob("examples/*_cuda.py")))
+
+
+@pytest.mark.skipif(not _has_nvrtc(), reason="NVRTC comes with CuPy: pip install 'pkb-arena[cuda13]'")
+@pytest.mark.parametrize("name", _literals())
+def test_cuda_texts_compile_with_nvrtc(name):
+    cubin = nvrtc.to_cubin(_literals()[name], ARCH)
+    assert cubin[:4] == b"\x7fELF"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(_nvcc() is None, reason="nvcc is not installed")
+@pytest.mark.parametrize("name", _literals())
+def test_cuda_texts_compile_with_nvcc(name, tmp_path):
+    source = tmp_path / "kernel.cu"
+    # nvcc brings the system's integer types, which px.cuh defines for NVRTC, which has none: they must agree.
+    source.write_text(f"{nvrtc.header()}\n{_literals()[name]}")
+    command = [
+        str(_nvcc()),
+        "-cubin",
+        f"-arch={ARCH}",
+        "-std=c++17",
+        "-diag-suppress=177",
+        "-o",
+        str(tmp_path / "kernel.cubin"),
+        str(source),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_kernels_of_every_text_have_readable_signatures():
+    for name, text in _literals().items():
+        functions = cuda.exported(text)
+        assert functions, name
+        for function in functions.values():
+            for parameter in function.parameters:
+                assert cuda._slot(parameter) is not None
+
+
+@pytest.mark.skipif(not _has_nvrtc(), reason="NVRTC comes with CuPy: pip install 'pkb-arena[cuda13]'")
+def test_an_error_carries_the_line_of_the_python_file():
+    located, _ = source_lines.with_line_directives(
+        r"""
+        extern "C" __global__ void wrong(int* x) {
+            *x = no_such_name;
+        }
+        """,
+        sys._getframe(),
+    )
+    with pytest.raises(errors.CompileError) as caught:
+        nvrtc.to_cubin(located, ARCH)
+    lines = Path(__file__).read_text().splitlines()
+    assert caught.value.line is not None
+    assert "no_such_name;" in lines[caught.value.line - 1]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_it_says_so():
+    with pytest.raises(errors.CompileError, match="needs a CUDA GPU"):
+        cuda.compile(EVERYTHING)
+
+
+def test_a_starter_for_cuda_and_triton_exists():
+    assert {"cuda", "triton"} <= set(templates.names())
