@@ -1,0 +1,156 @@
+"""Tensor-parallel baselines against the mathematics of their cards, from all ranks' inputs on one process."""
+
+import pytest
+import torch
+
+from problems.catalogue import load_catalogue
+from sandbox.problem_code import ProblemCode
+
+
+def wide(rank, name):
+    return rank.tensors[name].double()
+
+
+def close(got, expected, tolerance):
+    torch.testing.assert_close(
+        got.double(), expected, rtol=tolerance, atol=tolerance * float(expected.abs().max())
+    )
+
+
+def joined(ranks, name, dim):
+    return torch.cat([wide(rank, name) for rank in ranks], dim=dim)
+
+
+def test_layernorm_backward_gives_the_gradients_of_gain_and_bias(gathered):
+    ranks = gathered("layernorm_backward", 3, M=40, N=24)
+    x, upstream = joined(ranks, "X_hat", 0), joined(ranks, "dY", 0)
+    gain = torch.ones(24, dtype=torch.float64, requires_grad=True)
+    bias = torch.zeros(24, dtype=torch.float64, requires_grad=True)
+    (x * gain + bias).backward(upstream)
+    torch.testing.assert_close(x.mean(1), torch.zeros(120, dtype=torch.float64), rtol=0, atol=1e-5)
+    for rank in ranks:
+        for result, oracle, expected in zip(rank.result, rank.oracle, (gain.grad, bias.grad), strict=True):
+            close(result, expected, 1e-5)
+            close(oracle, expected, 1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_embedding_lookup_groups_the_rows_by_owner(gathered, seed):
+    ranks = gathered("embedding_lookup", 3, seed=seed, M=40, N=8)
+    table = torch.cat([rank.tensors["local_shard"] for rank in ranks])
+    for rank in ranks:
+        indices = rank.tensors["indices"]
+        grouped = torch.cat([indices[indices // 40 == owner] for owner in range(3)])
+        assert torch.equal(rank.result, table[grouped])
+
+
+def test_embedding_lookup_serves_a_rank_that_asks_for_nothing(in_ranks):
+    solution = ProblemCode(load_catalogue().find("embedding_lookup")).baseline
+
+    def work(rank, world):
+        shard = torch.arange(4.0).view(4, 1) + 4 * rank
+        wanted = torch.tensor([5, 0, 5]) if rank == 0 else torch.tensor([], dtype=torch.int64)
+        return solution(wanted, shard)
+
+    asked, idle = in_ranks(2, work)
+    assert asked.flatten().tolist() == [0.0, 5.0, 5.0]
+    assert idle.shape == (0, 1)
+
+
+@pytest.mark.parametrize("slug", ["allgather_gemm", "allgather_gemm_AT"])
+def test_gathered_gemm_multiplies_the_joined_columns_by_the_own_weight(gathered, slug):
+    ranks = gathered(slug, 4, M=24, N=20, K=32)
+    a = joined(ranks, "A_local", 1)
+    for rank in ranks:
+        close(rank.result, a @ wide(rank, "B"), 1e-5)
+        close(rank.oracle, a @ wide(rank, "B"), 1e-12)
+
+
+def test_gemm_allgather_puts_the_ranks_products_side_by_side(gathered):
+    ranks = gathered("gemm_allgather", 3, M=8, N=25, K=16)
+    expected = torch.cat([wide(rank, "A") @ wide(rank, "B") for rank in ranks], dim=1)
+    assert expected.shape == (8, 24)
+    for rank in ranks:
+        close(rank.result, expected, 1e-5)
+        close(rank.oracle, expected, 1e-12)
+
+
+def test_combined_gemms_run_the_own_mlp_on_the_own_rows(gathered):
+    ranks = gathered("combined_sharded_gemms", 3, M=16, H=20, F=24)
+    x = joined(ranks, "x_local", 1)
+    assert x.shape == (18, 21)
+    for rank in ranks:
+        inner = x.chunk(3)[rank.rank] @ wide(rank, "W1")
+        expected = (inner / (1 + torch.exp(-inner))) @ wide(rank, "W2")
+        close(rank.result, expected, 1e-5)
+        close(rank.oracle, expected, 1e-12)
+
+
+def test_gemm_reducescatter_keeps_row_blocks_of_the_whole_product(gathered):
+    ranks = gathered("gemm_reducescatter", 4, M=24, N=20, K=32)
+    whole = joined(ranks, "A_local", 1) @ joined(ranks, "B_local", 0)
+    for rank in ranks:
+        close(rank.result, whole.chunk(4)[rank.rank], 1e-5)
+        close(rank.oracle, whole.chunk(4)[rank.rank], 1e-12)
+
+
+def test_tp_rms_norm_divides_by_the_norm_of_the_whole_token(gathered):
+    ranks = gathered("tp_rms_norm", 3, M=64, N=12)
+    x = joined(ranks, "local_hidden_states", 1)
+    expected = x / torch.sqrt((x**2).mean(dim=1, keepdim=True) + 1e-5) * joined(ranks, "local_weight", 0)
+    assert (x == 0).all(dim=1).any(), "no token of zeros was drawn"
+    for rank, slice_ in zip(ranks, expected.chunk(3, dim=1), strict=True):
+        close(rank.result, slice_, 1e-5)
+        close(rank.oracle, slice_, 1e-12)
+
+
+# The magnitudes of E4M3 up to 448: 0, subnormal k/512, and (8 + mantissa) * 2^exponent.
+E4M3 = torch.tensor(
+    [k / 512 for k in range(8)] + [(8 + m) * 2.0 ** (e - 10) for e in range(1, 16) for m in range(8)][:-1],
+    dtype=torch.float64,
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "dtype"), [("tiny", "bfloat16"), ("tiny", "float32"), ("paper", "bfloat16")]
+)
+def test_blocked_fp8_quantize_finds_the_nearest_code(gathered, preset, dtype):
+    ranks = gathered("blocked_fp8_quantize", 2, dtype=dtype, preset=preset, M=12, N=512)
+    assert E4M3[-1] == 448
+    x = joined(ranks, "local_tensor", 0).view(24, 4, 128)
+    scales = x.abs().amax(dim=-1) / 448
+    exact = (x / torch.where(scales == 0, 1.0, scales).unsqueeze(-1)).view(24, 512)
+    distance = (exact.abs().unsqueeze(-1) - E4M3).abs()
+    nearest = E4M3[distance.argmin(dim=-1)] * exact.sign()
+    two = distance.sort(dim=-1).values[..., :2]
+    assert ((two[..., 1] - two[..., 0]) > 1e-4 * two[..., 0]).all(), "an element sits on a rounding boundary"
+    for rank in ranks:
+        codes, found = rank.result
+        assert codes.dtype == torch.float8_e4m3fn
+        assert found.dtype == torch.float32
+        assert torch.equal(codes.double(), nearest)
+        torch.testing.assert_close(found.double(), scales, rtol=2e-7, atol=0)
+        torch.testing.assert_close(rank.oracle[1], scales, rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "paper"])
+def test_blocked_fp8_dequantize_scales_each_run_of_the_flattened_chunk(gathered, preset):
+    ranks = gathered("blocked_fp8_dequantize", 3, dtype="bfloat16", preset=preset, M=4, N=96)
+    for rank in ranks:
+        for source in ranks:
+            codes, scales = source.tensors["local_y"][rank.rank], source.tensors["local_s"][rank.rank]
+            if codes.dtype == torch.uint8:
+                codes = codes.view(torch.float8_e4m3fn)
+            element = torch.arange(4 * 96)
+            expected = codes.flatten().float() * scales.float()[element // 128]
+            assert torch.equal(rank.result[source.rank].flatten(), expected)
+        assert rank.result.dtype == torch.float32
+
+
+def test_tp_rms_norm_of_one_rank_is_the_ordinary_one(in_ranks):
+    def work(rank, world):
+        solution = ProblemCode(load_catalogue().find("tp_rms_norm")).baseline
+        return solution(torch.tensor([[3.0, 4.0]]), torch.tensor([1.0, 2.0]), 0.0)
+
+    (result,) = in_ranks(1, work)
+    torch.testing.assert_close(result, torch.tensor([[3.0, 8.0]]) / 12.5**0.5)
