@@ -3,6 +3,8 @@
 import torch
 import torch.distributed as dist
 
+from problems.shared.clipping import power_sum, scale_to, sum_over
+
 
 @torch.no_grad()
 def solution(
@@ -13,20 +15,12 @@ def solution(
 ) -> torch.Tensor:
     """Scales the gradients in place so that their global p-norm is at most max_norm.
 
-    grad_tensors: shards of any shape, None entries are skipped. Returns the norm before clipping, 0-dim float32, the same on
-    every rank of fsdp_group (no reduction without a group).
+    grad_tensors: shards of any shape, None entries are skipped. Returns the norm before clipping, 0-dim
+    float32, the same on every rank of fsdp_group (no reduction without a group).
     """
     gradients = [gradient for gradient in grad_tensors if gradient is not None]
-    device = gradients[0].device if gradients else torch.device("cpu")
-    wide = torch.promote_types(gradients[0].dtype, torch.float32) if gradients else torch.float32
-    total = torch.zeros((), dtype=wide, device=device)
-    for gradient in gradients:
-        total += torch.linalg.vector_norm(gradient.to(wide), norm_type) ** norm_type
-    if fsdp_group is not None:
-        dist.all_reduce(total, op=dist.ReduceOp.SUM, group=fsdp_group)
+    total = power_sum(gradients, norm_type, like=gradients[0] if gradients else torch.empty(0))
+    sum_over(total, fsdp_group)
     norm = total ** (1.0 / norm_type)
-    if norm > max_norm:
-        scale = max_norm / norm
-        for gradient in gradients:
-            gradient.mul_(scale)
+    scale_to(gradients, norm, max_norm)
     return norm
