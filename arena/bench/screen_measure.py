@@ -1,6 +1,8 @@
 """Measurements of the app, made in a process of their own: the engine does not know its display."""
 
 import asyncio
+import signal
+from contextlib import suppress
 
 import msgspec
 
@@ -9,6 +11,8 @@ from arena.errors import MachineError
 from arena.own_modules import ROOT, module_command, module_environment
 
 GIVE_UP_S = 600.0
+END_S = 15.0
+"""For closing the app that is being measured."""
 
 
 class Milliseconds(msgspec.Struct):
@@ -53,7 +57,7 @@ async def _measured(name: str, repetitions: int | None) -> Milliseconds:
         ) from None
     finally:
         if process.returncode is None:
-            process.terminate()
+            await _end(process)
     if process.returncode != 0:
         said = stderr.decode(errors="replace").strip().splitlines()
         raise MachineError(f"{name} could not be measured: {said[-1] if said else 'no reason given'}")
@@ -61,3 +65,14 @@ async def _measured(name: str, repetitions: int | None) -> Milliseconds:
         return msgspec.json.decode(stdout, type=Milliseconds)
     except msgspec.MsgspecError as error:
         raise MachineError(f"{name} could not be read: {error}") from None
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Interrupts a measurement so that it closes its app; kills it when that takes too long."""
+    with suppress(ProcessLookupError):
+        process.send_signal(signal.SIGINT)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    with suppress(ProcessLookupError):
+        process.kill()

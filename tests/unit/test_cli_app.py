@@ -1,0 +1,40 @@
+"""What keeps the app from opening is said in the terminal it was asked for, with exit code 3."""
+
+import os
+import sys
+from pathlib import Path
+
+import pexpect
+
+from arena.workspace_lock import WorkspaceLock
+
+
+def open_app(**environment: str) -> tuple[int, str]:
+    """The app in a pseudo-terminal: its exit code, and all that it wrote."""
+    app = pexpect.spawn(
+        sys.executable,
+        ["-P", "-m", "arena.cli"],
+        env=os.environ | {"TERM": "xterm-256color"} | environment,
+        encoding="utf-8",
+        timeout=60,
+    )
+    app.expect(pexpect.EOF)
+    app.close()
+    return app.exitstatus, app.before
+
+
+def test_a_second_app_on_one_workspace_is_told_about_the_first(home: Path) -> None:
+    lock = WorkspaceLock(home / "data" / "workspace")
+    code, text = open_app()
+    lock.release()
+    assert code == 3
+    assert f"process {os.getpid()}" in text
+    assert "PKB_ARENA_HOME" in text
+    assert "\x1b[?1049h" not in text  # the screen was never taken over
+
+
+def test_a_data_folder_that_cannot_be_written_is_named() -> None:
+    code, text = open_app(PKB_ARENA_HOME="/dev/null/arena")
+    assert code == 3
+    assert "/dev/null/arena" in text
+    assert "Traceback" not in text
