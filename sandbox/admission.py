@@ -392,7 +392,8 @@ def admit(
             for process in ranks:
                 process.kill()
                 process.join()
-    return rows[0]
+    row: dict[str, Any] = rows[0]
+    return row
 
 
 CHEATS = ("zeros", "constant", "input", "other_trial", "fp8", "dtype", "one_wrong", "silent")

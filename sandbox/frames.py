@@ -30,6 +30,7 @@ class Kind(IntEnum):
     REVEAL = 8
     JUDGE = 9
     INTACT = 10
+    GATE = 12
     PROBE = 11
 
     READY = 64
@@ -41,6 +42,10 @@ class Kind(IntEnum):
     RECOPIED = 70
     COMPILING = 71
     COMPILED = 72
+    QUEUED = 74
+    """All calls of a gated batch are launched; the device waits for the referee."""
+    GATED = 75
+    """The gate's page is mapped."""
     REPLY = 73
     """A trusted rank's answer, with a payload."""
 

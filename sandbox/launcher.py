@@ -21,10 +21,8 @@ def main() -> None:
     die_with_parent()
     adopt_orphans()
     import torch
-    import torch.distributed as dist
 
-    from problems import gloo
-    from sandbox import frames, rank, trusted
+    from sandbox import devices, frames, rank, trusted
 
     compat = str(Path(__file__).parent / "kit" / "compat")
     if compat not in sys.path:
@@ -35,7 +33,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             die_with_parent()
-            _rank(plan, r, dist, gloo, trusted.TrustedRank if plan["trusted"] else rank.Rank)
+            _rank(plan, r, devices.device_of(plan, r), trusted.TrustedRank if plan["trusted"] else rank.Rank)
             os._exit(70)
         pids[pid] = r
     status = socket.socket(fileno=plan["status"])
@@ -54,7 +52,7 @@ def main() -> None:
             break
 
 
-def _rank(plan: dict[str, Any], r: int, dist: Any, gloo: Any, kind: Any) -> None:
+def _rank(plan: dict[str, Any], r: int, device: Any, kind: Any) -> None:
     from sandbox.rank import prepare_process
 
     os.dup2(plan["pipes"][r], 1)
@@ -72,11 +70,9 @@ def _rank(plan: dict[str, Any], r: int, dist: Any, gloo: Any, kind: Any) -> None
     folder = Path(plan["folder"]) / f"rank{r}"
     folder.mkdir(exist_ok=True)
     os.environ |= {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(plan["ranks"])}
-    dist.init_process_group(
-        "gloo", init_method=f"file://{plan['folder']}/store", rank=r, world_size=plan["ranks"]
-    )
-    gloo.install()
-    kind(r, plan["ranks"], socket.socket(fileno=plan["sockets"][r]), plan["reports"][r], folder).serve()
+    device.join(r, plan["ranks"], plan["folder"])
+    sock = socket.socket(fileno=plan["sockets"][r])
+    kind(r, plan["ranks"], sock, plan["reports"][r], folder, device).serve()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ import torch
 from problems.setting import Setting
 from problems.specification import load_problem
 from sandbox import frames, memory, slots
+from sandbox.devices import Device, gate_page
 from sandbox.frames import Kind
 from sandbox.kit import compiling
 from sandbox.kit.errors import BarrierTimeout, CompileError
@@ -41,8 +42,9 @@ class Reported(Exception):
 class Rank:
     """Serves one rank's control socket."""
 
-    def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path) -> None:
+    def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device) -> None:
         """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
+        self.device = device
         self.rank = rank
         self.world = world
         self.sock = sock
@@ -59,6 +61,8 @@ class Rank:
         self.originals: list[Leaves] = []
         self.checking = False
         self.results: list[Any] = []
+        self.gate: Any = None
+        self.epoch = 0
         self.last: tuple[str, list[tuple[str, torch.Tensor]]] | None = None
         compiling.on_compile_start = lambda: self.say(Kind.COMPILING)
         compiling.on_compile_end = lambda: self.say(Kind.COMPILED)
@@ -69,6 +73,7 @@ class Rank:
             Kind.ARM: self.arm,
             Kind.GO: self.go,
             Kind.RECOPY: self.recopy,
+            Kind.GATE: self.map_gate,
         }
 
     def serve(self) -> None:
@@ -147,17 +152,15 @@ class Rank:
     def open(self, payload: Any, fds: list[int]) -> None:
         """Opens a problem with a setting (collective)."""
         self.code = ProblemCode(load_problem(Path(payload["folder"])))
-        device = torch.device(payload["device"])
-        self.setting = self.code.setting(
-            payload["sizes"], payload["preset"], getattr(torch, payload["dtype"]), device
-        )
+        dtype = getattr(torch, payload["dtype"])
+        self.setting = self.code.setting(payload["sizes"], payload["preset"], dtype, self.device.torch_device)
         self.say(Kind.OPENED)
 
     def arenas(self, payload: Any, fds: list[int]) -> None:
         """Maps the sealed inputs and the outputs."""
         inputs, outputs = fds
-        self.inputs = slots.bytes_of(memory.map_input(inputs))
-        self.map_slots(slots.bytes_of(memory.map_output(outputs)), payload)
+        self.inputs = self.device.map_input(inputs, payload["in_bytes"] * payload["slots"])
+        self.map_slots(self.device.map_output(outputs, payload["out_bytes"] * payload["slots"]), payload)
         os.close(inputs)
         os.close(outputs)
         self.say(Kind.MAPPED)
@@ -169,6 +172,13 @@ class Rank:
         self.slots = [
             slots.Slot(outputs[i * size : (i + 1) * size], payload["room"]) for i in range(payload["slots"])
         ]
+
+    def map_gate(self, payload: Any, fds: list[int]) -> None:
+        """Maps the starting gate's page (GPU ranks)."""
+        from sandbox.gpu_gate import RankGate
+
+        self.gate = RankGate(gate_page(fds[0]), self.rank)
+        self.say(Kind.GATED)
 
     def load(self, payload: Any, fds: list[int]) -> None:
         """Imports a kernel's text as a module of its own and finds solution."""
@@ -232,6 +242,7 @@ class Rank:
         assert self.setting is not None
         mutates = self.code.problem.mutates
         self.checking = payload["checking"]
+        self.epoch = payload.get("epoch", 0)
         self.iterations, self.originals, self.results = [], [], []
         for index, table in payload["slots"]:
             given = slots.read_inputs(self.inputs, index * self.slot_bytes, table)
@@ -249,15 +260,27 @@ class Rank:
             self.iterations.append((self.code.arguments(given, self.setting), given, slot))
             self.originals.append(original)
         gc.collect(0)
+        self.device.synchronize()
         self.say(Kind.ARMED)
 
     def go(self, payload: Any, fds: list[int]) -> None:
         """Runs the batch: this is what the referee's clock sees."""
         if self.checking:
             self.check_batch()
+        elif self.epoch:
+            self.gated_batch()
         else:
             self.timed_batch()
+            self.device.synchronize()
         self.say(Kind.DONE)
+
+    def gated_batch(self) -> None:
+        """Queues the batch behind the closed gate; the referee opens it when every rank has queued."""
+        self.gate.shut(self.epoch)
+        self.timed_batch()
+        self.gate.mark(self.epoch)
+        self.say(Kind.QUEUED)
+        self.device.synchronize()
 
     def timed_batch(self) -> None:
         """Calls one after another, each output copied into its slot before the next call."""
@@ -295,6 +318,7 @@ class Rank:
             self.last = (structure, leaves)
             if not self.code.problem.check.may_alias:
                 self.check_alias(result, given)
+        self.device.synchronize()
         for (_, given, _), original in zip(self.iterations, self.originals, strict=True):
             for name, tensor in given.items():
                 if name not in mutates and not _same_bits(tensor, original[name]):
@@ -319,6 +343,7 @@ class Rank:
         """Copies the results of the last checked batch again: were they still being written when solution returned?"""
         for result, (_, _, slot) in zip(self.results, self.iterations, strict=True):
             slot.pack(*flatten(result))
+        self.device.synchronize()
         self.say(Kind.RECOPIED)
 
 

@@ -188,8 +188,8 @@ class Referee:
             problem.check_world(setting.world)
             if setting.dtype not in problem.dtypes:
                 raise SizeError(f"{problem.slug} runs in {', '.join(problem.dtypes)}, not in {setting.dtype}")
-            if setting.device != "cpu":
-                raise SizeError(f"device {setting.device!r}: this version runs on CPU ranks")
+            if setting.device not in ("cpu", "cuda"):
+                raise SizeError(f"no device {setting.device!r}: choose cpu or cuda")
         except (ProblemError, SizeError, WorldRefused) as error:
             raise SettingRefused(str(error)) from None
 

@@ -143,7 +143,7 @@ class Slot:
             )
             self._targets.append(view(self.memory, offset, tensor.shape, tensor.dtype))
             offset = up(offset + size)
-        self._header = torch.frombuffer(header, dtype=torch.uint8)
+        self._header = torch.frombuffer(header, dtype=torch.uint8).to(self.memory.device)
 
 
 class Unpacked:
@@ -151,7 +151,7 @@ class Unpacked:
 
     def __init__(self, memory: torch.Tensor, room: int) -> None:
         """memory: flat uint8 [slot bytes], the trusted side's own copy."""
-        raw = memory[: header_bytes(room)].numpy().tobytes()
+        raw = memory[: header_bytes(room)].cpu().numpy().tobytes()
         written, count, length = _HEAD.unpack_from(raw, 0)
         self.written = written == WRITTEN
         self.structure = ""

@@ -73,6 +73,7 @@ class TrustedRank(Rank):
             dist.barrier()
             started = time.perf_counter()
             self.last = flatten(self.code.call(self.code.baseline, tensors, self.setting))
+            self.device.synchronize()
             seconds.append(time.perf_counter() - started)
             leaves = max(leaves, len(self.last[1]))
             out_sizes.append(sum(memory.up(t.numel() * t.element_size()) for _, t in self.last[1]))
@@ -98,21 +99,22 @@ class TrustedRank(Rank):
             payload["out_bytes"],
             payload["slots"],
         )
+        in_total, out_total = self.in_bytes * self.count, self.out_bytes * self.count
         if payload["own"]:
-            in_fd, in_map = memory.input_arena(self.in_bytes * self.count)
-            out_fd, out_map = memory.output_arena(self.out_bytes * self.count)
-            self.mine_in, self.mine_out = slots.bytes_of(in_map), slots.bytes_of(out_map)
-            self.inputs = slots.bytes_of(memory.map_input(in_fd))
+            in_fd, self.mine_in = self.device.input_arena(in_total)
+            out_fd, self.mine_out = self.device.output_arena(out_total)
+            # The baseline reads its inputs through the same kind of mapping as the contender does.
+            self.inputs = self.device.map_input(in_fd, in_total)
             self.map_slots(self.mine_out, payload)
-            for fd in (in_fd, out_fd):
-                os.close(fd)
-        in_fd, in_map = memory.input_arena(self.in_bytes * self.count)
-        out_fd, out_map = memory.output_arena(self.out_bytes * self.count)
-        self.theirs_in, self.theirs_out = slots.bytes_of(in_map), slots.bytes_of(out_map)
+            os.close(in_fd)
+            os.close(out_fd)
+        in_fd, self.theirs_in = self.device.input_arena(in_total)
+        out_fd, self.theirs_out = self.device.output_arena(out_total)
         self.theirs_out.fill_(slots.POISON)
+        self.device.synchronize()
         self.reply({}, fds=(in_fd, out_fd))
-        for fd in (in_fd, out_fd):
-            os.close(fd)
+        os.close(in_fd)
+        os.close(out_fd)
 
     def draw(self, payload: Any, fds: list[int]) -> None:
         """Fills slots with fresh iterations; a random part of every floating tensor is withheld from the contender."""
@@ -131,6 +133,7 @@ class TrustedRank(Rank):
             self.fill(index * self.in_bytes, table, tensors)
             tables.append([index, table])
             self.tables[index] = table
+        self.device.synchronize()
         self.reply({"tables": tables, "intact": intact})
 
     def fill(self, base: int, table: list[list[Any]], tensors: Leaves) -> None:
@@ -158,6 +161,7 @@ class TrustedRank(Rank):
         """Completes the contender's inputs: the last thing before its GO."""
         for low, high in self.withheld:
             self.theirs_in[low:high].copy_(self.mine_in[low:high])
+        self.device.synchronize()
         self.say(Kind.REPLY)
 
     def intact(self, payload: Any, fds: list[int]) -> None:
@@ -177,6 +181,7 @@ class TrustedRank(Rank):
         copies = [self.theirs_out[i * size : (i + 1) * size].clone() for i in indices]
         if payload["poison"]:
             self.theirs_out.fill_(slots.POISON)
+        self.device.synchronize()
         findings = [
             self.judge_one(index, copy, payload["ran"]) for index, copy in zip(indices, copies, strict=True)
         ]
@@ -255,10 +260,11 @@ class TrustedRank(Rank):
         ]
         self.own += [OwnError()] * (len(found) - len(self.own))
         pooled = [mine.pooled(new) for mine, new in zip(self.own, found, strict=False)]
-        figures = torch.zeros(2 * 64, dtype=torch.float64)
+        figures = torch.zeros(2 * 64, dtype=torch.float64, device=self.device.torch_device)
         for i, error in enumerate(pooled[:64]):
             figures[2 * i], figures[2 * i + 1] = error.rms, error.max
         dist.all_reduce(figures, op=dist.ReduceOp.MAX)
+        figures = figures.cpu()
         self.own = [
             OwnError(float(figures[2 * i]), float(figures[2 * i + 1])) if i < 64 else error
             for i, error in enumerate(pooled)

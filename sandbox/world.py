@@ -78,12 +78,17 @@ class World:
         jail: Jail,
         selector: selectors.BaseSelector,
         readable: tuple[Path, ...] = (),
+        gpus: tuple[int, ...] = (),
     ) -> None:
-        """Starts the processes; they report READY on their own. readable: problem folders of the user's own."""
+        """Starts the processes; they report READY on their own.
+
+        readable: problem folders of the user's own; gpus: one device index per rank, empty for CPU ranks.
+        """
         self.ranks = ranks
         self.trusted = trusted
         self.jail = jail
         self.readable = readable
+        self.gpus = gpus
         self.selector = selector
         self.on_text: Callable[[int, str], None] = lambda rank, text: None
         """Called with what a rank printed (bounded; the rest is dropped, and beyond 64 MiB fails the world)."""
@@ -121,16 +126,21 @@ class World:
             "trusted": trusted,
             "status": status.fileno(),
             "folder": str(walls.profile.inside(self.folder)),
+            "device": "cuda" if gpus else "cpu",
+            "gpus": list(gpus),
             "cores": [cores_of(rank, ranks) for rank in range(ranks)],
         }
         passed = [fd for fds in theirs.values() for fd in fds] + [status.fileno()]
         extra = {"PYTHONPATH": str(SOURCE_ROOT), "PKB_WORLD": "baseline" if trusted else "contender"}
         cache = kernel_cache.prepared()
+        if gpus:
+            # Behind a closed gate a kernel's first launch must not wait for a module to load.
+            extra["CUDA_MODULE_LOADING"] = "EAGER"
         if cache is not None:
             extra["PKB_KERNEL_CACHE"] = str(cache)
             readable = (*readable, cache)
         argv = [sys.executable, "-m", "sandbox.launcher", json.dumps(plan)]
-        wrapped = walls.wrap(argv, self.folder, extra, readable)
+        wrapped = walls.wrap(argv, self.folder, extra, readable, gpu_device_files(gpus))
         self.process = subprocess.Popen(
             wrapped.argv,
             pass_fds=[*passed, *wrapped.fds],
@@ -343,6 +353,14 @@ class World:
 
 def _line(value: int) -> int:
     return value if 0 < value < 1 << 31 else 0
+
+
+def gpu_device_files(gpus: tuple[int, ...]) -> tuple[str, ...]:
+    """What a world needs of /dev to use these GPUs, and nothing of the others."""
+    if not gpus:
+        return ()
+    shared = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
+    return (*(f"/dev/nvidia{index}" for index in gpus), *shared)
 
 
 def cores_of(rank: int, ranks: int) -> list[int]:

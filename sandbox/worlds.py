@@ -21,7 +21,7 @@ from sandbox.world import Deadline, World, WorldFailed
 
 BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
 MAX_CALLS = 64
-ARENA_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
+ARENA_BYTES = {"cpu": 32 << 20, "cuda": 8 << 30}
 
 
 class Worlds:
@@ -50,7 +50,7 @@ class Worlds:
 
     def start(self, role: str, setting: events.Setting) -> World:
         """Starts a world's processes."""
-        world = World(setting.world, role == "baseline", self.jail, self.selector, _readable(setting))
+        world = World(setting.world, role == "baseline", self.jail, self.selector, _readable(setting), _gpus(setting))
         world.on_text = lambda rank, text: self.heard(world, rank, text)
         self.emit(WorldChanged(role=role, state="starting", world=world.ranks))
         return world
@@ -81,11 +81,16 @@ class Worlds:
             )
         )
 
+    @staticmethod
+    def fits(world: World, setting: events.Setting) -> bool:
+        """Whether a world has as many ranks as a setting wants, on the same devices."""
+        return world.ranks == setting.world and world.gpus == _gpus(setting)
+
     # --- the contender's side --------------------------------------------------------------------------------
 
     def prepare_spare(self, setting: events.Setting) -> None:
         """Starts the next contender world in the background."""
-        fits = self.spare is not None and self.spare.ranks == setting.world and self.spare.readable == _readable(setting)
+        fits = self.spare is not None and self.fits(self.spare, setting) and self.spare.readable == _readable(setting)
         if self.spare is not None and not fits:
             self.end(self.spare, "spare")
             self.spare = None
@@ -146,7 +151,7 @@ class Worlds:
         if self.stage is not None and self.stage_key == key(setting):
             return self.stage
         self.stage = None
-        if self.baseline is not None and self.baseline.ranks != setting.world:
+        if self.baseline is not None and not self.fits(self.baseline, setting):
             self.drop_baseline()
         if self.baseline is None:
             self.baseline = self.start("baseline", setting)
@@ -192,6 +197,11 @@ class Worlds:
         self.drop_baseline()
 
 
+def _gpus(setting: events.Setting) -> tuple[int, ...]:
+    """One GPU per rank, by torch's numbering; none for CPU ranks."""
+    return tuple(range(setting.world)) if setting.device == "cuda" else ()
+
+
 def _readable(setting: events.Setting) -> tuple[Path, ...]:
     """The folder of a user's own problem; the benchmark's are readable anyway."""
     folder = Path(setting.problem_dir).resolve()
@@ -204,7 +214,6 @@ def _opening(setting: events.Setting) -> dict[str, Any]:
         "sizes": setting.sizes,
         "preset": setting.preset,
         "dtype": setting.dtype,
-        "device": setting.device,
     }
 
 

@@ -30,11 +30,18 @@ class Jail:
     filter_fd: int | None
     rejected: dict[str, str]
 
-    def wrap(self, argv: list[str], folder: Path, extra: dict[str, str], readable: tuple[Path, ...] = ()) -> Wrapped:
+    def wrap(
+        self,
+        argv: list[str],
+        folder: Path,
+        extra: dict[str, str],
+        readable: tuple[Path, ...] = (),
+        devices: tuple[str, ...] = (),
+    ) -> Wrapped:
         """argv behind the chosen walls."""
         if self.filter_fd is not None:
             os.lseek(self.filter_fd, 0, os.SEEK_SET)
-        return self.profile.wrap(argv, folder, extra, readable, self.filter_fd)
+        return self.profile.wrap(argv, folder, extra, readable, self.filter_fd, devices)
 
     @property
     def name(self) -> str:

@@ -134,8 +134,8 @@ def _bubblewrap(name: str, readable: tuple[Path, ...], filter_fd: int | None, de
         command += ["--ro-bind", "/sys", "/sys"]
     for device in devices:
         command += ["--dev-bind-try", device, device]
-    for path, size in (("/dev/shm", SHM_BYTES), ("/tmp", TMPFS_BYTES)):
-        command += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
+    for mount, size in (("/dev/shm", SHM_BYTES), ("/tmp", TMPFS_BYTES)):
+        command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
     for path in [*program_paths(), *(path.resolve() for path in readable)]:
         for parent in reversed(path.parents):  # parents that bubblewrap makes by itself would be closed to other uids

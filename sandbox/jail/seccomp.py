@@ -2,7 +2,7 @@
 
 import os
 
-REFUSED = (
+REFUSED = (  # noqa: SIM905
     "ptrace process_vm_readv process_vm_writev unshare setns mount umount2 pivot_root move_mount fsopen fsmount fsconfig "
     "open_tree add_key keyctl request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
     "init_module finit_module delete_module kexec_load kexec_file_load quotactl acct swapon swapoff reboot "

@@ -54,7 +54,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return True
 
     def user_namespace() -> bool:
-        return ctypes.CDLL(None, use_errno=True).unshare(0x10000000) == 0
+        return bool(ctypes.CDLL(None, use_errno=True).unshare(0x10000000) == 0)
 
     def signals() -> bool:
         os.kill(facts["referee"], 0)

@@ -3,6 +3,7 @@ part of it."""
 
 import bisect
 import os
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,11 +17,19 @@ DEFAULT_BYTES = 1 << 30
 _MARGIN = 4096
 
 
-def heap_bytes() -> int:
-    """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB (on CPU ranks only touched pages cost memory)."""
+def heap_bytes(ranks_in_file: int = 0) -> int:
+    """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB (on CPU ranks only touched pages cost memory).
+
+    ranks_in_file: how many heaps share one memory file, which the process's limit on file sizes holds; 0 for none.
+    """
     named = os.environ.get("PKB_SYMM_BYTES")
     if named is None:
-        return DEFAULT_BYTES
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if not ranks_in_file or limit == resource.RLIM_INFINITY:
+            return DEFAULT_BYTES
+        # Under a limit the default gives way; what was asked for by name is refused later, by the system itself.
+        fitting = (limit // ranks_in_file - HEAD_BYTES) // _MARGIN * _MARGIN
+        return max(min(DEFAULT_BYTES, fitting), _MARGIN)
     if not named.isdecimal() or int(named) < _MARGIN:
         raise SymmetricMemoryError(
             f"PKB_SYMM_BYTES must be a whole number of bytes, at least {_MARGIN}; it is {named!r}"

@@ -77,7 +77,7 @@ def _connect(timeout_s: float) -> Team:
     store = dist.distributed_c10d._get_default_store()
     host = host_signals()
     on_gpu = "nccl" in dist.get_backend_config()
-    size_on_host = HEAD_BYTES + (ALIGN if on_gpu else heap_bytes())
+    size_on_host = HEAD_BYTES + (ALIGN if on_gpu else heap_bytes(size))
     mapped = segment.connect(me, size, store, size_on_host, timeout_s)
     if not on_gpu:
         team = Team(mapped, host_heap(mapped), host, range(size))

@@ -20,7 +20,7 @@ from sandbox.kit.errors import CompileError
 
 def compile_cuda_extension(
     name: str,
-    cuda_source: str | list[str],
+    cuda_source: str | list[str] = "",
     cpp_source: str | list[str] = "",
     functions: list[str] | None = None,
     extra_cuda_cflags: list[str] | None = None,
@@ -30,11 +30,12 @@ def compile_cuda_extension(
 ) -> ModuleType:
     """Build and import a torch extension from source texts.
 
-    cuda_source: CUDA C++, empty for an extension without kernels. cpp_source: C++ of the host side.
-    functions: names to export (without a PYBIND11_MODULE of one's own). Other options go to load_inline.
-    Raises CompileError.
+    cuda_source: CUDA C++, empty for an extension without kernels. cpp_source: C++ of the host side
+    (load_inline's names cuda_sources and cpp_sources are understood, too). functions: names to export (without
+    a PYBIND11_MODULE of one's own). Other options go to load_inline. Raises CompileError.
     """
-    cuda, cpp = _texts(cuda_source), _texts(cpp_source)
+    cuda = _texts(options.pop("cuda_sources", cuda_source))
+    cpp = _texts(options.pop("cpp_sources", cpp_source))
     flags = {"cuda": extra_cuda_cflags or [], "cpp": extra_cflags or [], "ld": extra_ldflags or []}
     key = build.content_key(
         "load_inline",

@@ -1,0 +1,126 @@
+"""What differs between CPU ranks and GPU ranks: the process group's backend, arenas, and how to wait for the work."""
+
+import mmap
+import os
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+from problems import gloo
+from sandbox import memory, slots
+
+
+class Device(Protocol):
+    """One rank's device."""
+
+    torch_device: torch.device
+
+    def join(self, rank: int, world: int, folder: str) -> None:
+        """Brings up the device and the process group (collective)."""
+
+    def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """A descriptor to hand out and this rank's writable view, flat uint8; nobody else can write."""
+
+    def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """A descriptor to hand out and this rank's view, flat uint8; both sides may write."""
+
+    def map_input(self, fd: int, size: int) -> torch.Tensor:
+        """A read-only view of an input arena."""
+
+    def map_output(self, fd: int, size: int) -> torch.Tensor:
+        """A writable view of an output arena."""
+
+    def synchronize(self) -> None:
+        """Waits for everything that was launched."""
+
+
+class CpuDevice:
+    """A CPU rank: gloo, memory files."""
+
+    torch_device = torch.device("cpu")
+
+    def join(self, rank: int, world: int, folder: str) -> None:
+        """gloo over a file store, with its gaps filled in."""
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+        gloo.install()
+
+    def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """A sealed memory file."""
+        fd, mapping = memory.input_arena(size)
+        return fd, slots.bytes_of(mapping)
+
+    def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """A memory file that cannot be resized."""
+        fd, mapping = memory.output_arena(size)
+        return fd, slots.bytes_of(mapping)
+
+    def map_input(self, fd: int, size: int) -> torch.Tensor:
+        """A write to it is a segmentation fault."""
+        return slots.bytes_of(memory.map_input(fd))
+
+    def map_output(self, fd: int, size: int) -> torch.Tensor:
+        """Shared and writable."""
+        return slots.bytes_of(memory.map_output(fd))
+
+    def synchronize(self) -> None:
+        """Nothing runs ahead on a CPU rank."""
+
+
+class CudaDevice:
+    """A GPU rank: NCCL, cuMem memory. One rank per GPU."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.torch_device = torch.device("cuda", index)
+
+    def join(self, rank: int, world: int, folder: str) -> None:
+        """Context, NCCL communicator and its first collective, so that a spare is really warm."""
+        torch.cuda.set_device(self.index)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        dist.init_process_group(
+            "nccl", init_method=f"file://{folder}/store", rank=rank, world_size=world, device_id=self.torch_device
+        )
+        dist.all_reduce(torch.zeros(1, device=self.torch_device))
+        torch.cuda.synchronize()
+
+    def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """cuMem memory; others map it read-only."""
+        from sandbox import gpu_memory
+
+        return gpu_memory.allocate(size)
+
+    def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """cuMem memory."""
+        return self.input_arena(size)
+
+    def map_input(self, fd: int, size: int) -> torch.Tensor:
+        """A write to it is an illegal address."""
+        from sandbox import gpu_memory
+
+        return gpu_memory.attach(fd, size, gpu_memory.READ)
+
+    def map_output(self, fd: int, size: int) -> torch.Tensor:
+        """Shared and writable."""
+        from sandbox import gpu_memory
+
+        return gpu_memory.attach(fd, size, gpu_memory.READ_WRITE)
+
+    def synchronize(self) -> None:
+        """All streams of this rank."""
+        torch.cuda.synchronize(self.index)
+
+
+def device_of(plan: dict[str, Any], rank: int) -> Device:
+    """The device of a rank, by the launcher's plan."""
+    if plan["device"] == "cuda":
+        return CudaDevice(plan["gpus"][rank])
+    return CpuDevice()
+
+
+def gate_page(fd: int) -> mmap.mmap:
+    """The page through which the referee releases a batch and sees it complete."""
+    page = mmap.mmap(fd, 0)
+    os.close(fd)
+    return page

@@ -1,0 +1,119 @@
+"""Sealed shared memory on a GPU: cuMem allocations that travel as file descriptors and are mapped with the rights we choose.
+
+The trusted rank allocates; the contender's rank on the same GPU imports inputs read-only (a write is an illegal address) and
+outputs read-write. Unlike cudaIpc handles this needs neither a shared PID namespace nor ptrace rights. CUDA driver API through
+ctypes, so that nothing beyond torch and the driver is needed.
+"""
+
+import ctypes
+from typing import Any
+
+import torch
+
+_POSIX_FD = 1
+_PINNED = 1
+_ON_DEVICE = 1
+READ, READ_WRITE = 1, 3
+GRANULE = 2 << 20
+
+
+class DriverError(RuntimeError):
+    """A CUDA driver call failed; the message names the call and the driver's own word for the error."""
+
+
+class _Location(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
+
+
+class _AllocationFlags(ctypes.Structure):
+    _fields_ = (
+        ("compression", ctypes.c_ubyte),
+        ("rdma", ctypes.c_ubyte),
+        ("usage", ctypes.c_ushort),
+        ("reserved", ctypes.c_ubyte * 4),
+    )
+
+
+class _AllocationProp(ctypes.Structure):
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("location", _Location),
+        ("win32", ctypes.c_void_p),
+        ("flags", _AllocationFlags),
+    )
+
+
+class _AccessDesc(ctypes.Structure):
+    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+
+
+_library: Any = None
+
+
+def driver() -> Any:
+    """libcuda."""
+    global _library
+    if _library is None:
+        _library = ctypes.CDLL("libcuda.so.1")
+    return _library
+
+
+def call(name: str, *arguments: Any) -> None:
+    """A driver function by name. Raises DriverError unless it returns success."""
+    status = getattr(driver(), name)(*arguments)
+    if status:
+        text = ctypes.c_char_p()
+        driver().cuGetErrorName(status, ctypes.byref(text))
+        raise DriverError(f"{name}: {(text.value or b'unknown error').decode()}")
+
+
+def _current_device() -> int:
+    return torch.cuda.current_device()
+
+
+class _Span:
+    """Device memory as torch's array interface wants it."""
+
+    def __init__(self, pointer: int, size: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> torch.Tensor:
+    pointer = ctypes.c_ulonglong()
+    call("cuMemAddressReserve", ctypes.byref(pointer), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_ulonglong(0), 0)
+    call("cuMemMap", pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
+    access = _AccessDesc(_Location(_ON_DEVICE, _current_device()), rights)
+    call("cuMemSetAccess", pointer, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1))
+    # The mapping keeps the allocation alive; it goes with the process.
+    call("cuMemRelease", handle)
+    return torch.as_tensor(_Span(pointer.value, size), device=f"cuda:{_current_device()}")
+
+
+def rounded(size: int) -> int:
+    """size rounded up to what the driver allocates."""
+    return -(-size // GRANULE) * GRANULE
+
+
+def allocate(size: int) -> tuple[int, torch.Tensor]:
+    """A file descriptor to hand out, and this process's read-write view: flat uint8 of at least `size` bytes."""
+    size = rounded(size)
+    prop = _AllocationProp(_PINNED, _POSIX_FD, _Location(_ON_DEVICE, _current_device()), None, _AllocationFlags())
+    handle = ctypes.c_ulonglong()
+    call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), ctypes.c_ulonglong(0))
+    fd = ctypes.c_int()
+    call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_ulonglong(0))
+    return fd.value, _map(handle, size, READ_WRITE)
+
+
+def attach(fd: int, size: int, rights: int) -> torch.Tensor:
+    """Maps memory that another process allocated on this GPU with `allocate(size)`: flat uint8."""
+    handle = ctypes.c_ulonglong()
+    call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
+    return _map(handle, rounded(size), rights)
