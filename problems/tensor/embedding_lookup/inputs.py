@@ -12,7 +12,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
     n is M on rank 0 and falls to about 3/4 of it on the last rank. The ranks take turns, call by call, with
     three kinds of load: uniform, Zipf (a row's chance is inverse to its number), and everything from one
-    owner, none from the others. Upstream: n = M and uniform everywhere.
+    other rank, nothing from the rest. Upstream: n = M and uniform everywhere.
     """
     rows, world = setting.sizes.M, setting.world
     total = rows * world
@@ -27,7 +27,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
         u = setting.rand(n, dtype=torch.float64)
         indices = (torch.exp(u * math.log(total + 1)) - 1).long().clamp_(0, total - 1)
     else:
-        owner = setting.trial % world
+        owner = (setting.rank + 1 + setting.trial % max(1, world - 1)) % world
         indices = setting.randint(owner * rows, (owner + 1) * rows, (n,))
     return {"indices": indices, "local_shard": shard}
 
