@@ -31,6 +31,9 @@ class Device(Protocol):
     def map_output(self, fd: int, size: int) -> torch.Tensor:
         """A writable view of an output arena."""
 
+    def release(self, memory: torch.Tensor) -> None:
+        """Gives an arena of this rank's back; its tensor must not be used any more."""
+
     def synchronize(self) -> None:
         """Waits for everything that was launched."""
 
@@ -62,6 +65,9 @@ class CpuDevice:
     def map_output(self, fd: int, size: int) -> torch.Tensor:
         """Shared and writable."""
         return slots.bytes_of(memory.map_output(fd))
+
+    def release(self, memory: torch.Tensor) -> None:
+        """The mapping goes with its last tensor."""
 
     def synchronize(self) -> None:
         """Nothing runs ahead on a CPU rank."""
@@ -106,6 +112,13 @@ class CudaDevice:
         from sandbox import gpu_memory
 
         return gpu_memory.attach(fd, size, gpu_memory.READ_WRITE)
+
+    def release(self, memory: torch.Tensor) -> None:
+        """Unmaps it."""
+        from sandbox import gpu_memory
+
+        if memory.is_cuda and memory.numel():
+            gpu_memory.release(memory)
 
     def synchronize(self) -> None:
         """All streams of this rank."""

@@ -84,15 +84,20 @@ class Exchange:
                 raise self.late(rank)
         self.tables = [payload["tables"] for payload, _ in replies]
 
-    def arm(self, world: World, checking: bool = False) -> None:
-        """Every rank of a world assembles the arguments of the drawn iterations."""
+    def arm(self, world: World, checking: bool = False, epoch: int = 0) -> None:
+        """Every rank of a world assembles the arguments of the drawn iterations. epoch: the gate's, for a gated batch."""
         for rank, table in enumerate(self.tables):
-            world.tell(Kind.ARM, {"slots": table, "checking": checking}, rank)
+            world.tell(Kind.ARM, {"slots": table, "checking": checking, "epoch": epoch}, rank)
         self.await_all(world, Kind.ARMED, self.stage.limits.load)
 
     def reveal(self) -> None:
         """Completes the contender's inputs."""
         self.baseline.tell(Kind.REVEAL)
+        self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
+
+    def discard_outputs(self) -> None:
+        """Poisons the output arena without comparing anything."""
+        self.baseline.tell(Kind.JUDGE, {"slots": [], "poison": True, "ran": False})
         self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
 
     def require_untouched(self) -> None:

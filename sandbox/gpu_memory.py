@@ -117,3 +117,11 @@ def attach(fd: int, size: int, rights: int) -> torch.Tensor:
     handle = ctypes.c_ulonglong()
     call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
     return _map(handle, rounded(size), rights)
+
+
+def release(memory: torch.Tensor) -> None:
+    """Unmaps what `allocate` or `attach` gave; the memory is freed when no process maps it any more."""
+    pointer, size = ctypes.c_ulonglong(memory.data_ptr()), ctypes.c_size_t(memory.numel())
+    torch.cuda.synchronize()
+    call("cuMemUnmap", pointer, size)
+    call("cuMemAddressFree", pointer, size)

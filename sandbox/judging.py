@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -189,21 +188,23 @@ class Judging:
         """Everything found, in one struct. Times and speedups only of a kernel that passed."""
         outputs = [output for rank in self.exchange.findings.values() for output in rank.values()]
         worst = max(outputs, key=lambda output: (not output.ok, output.rms), default=None)
-        speed = self.rounds.speed if verdict is Verdict.PASS else None
-        mine = median(self.rounds.contender_us) if speed else 0.0
+        passed = verdict is Verdict.PASS
+        call, device = self.rounds.call, self.rounds.device
+        speed = call.speed if passed else None
+        (base_call, mine_call), (base_device, mine_device) = call.medians(), device.medians()
         roofline = None
-        if speed and self.peaks.known:
+        if speed and mine_call and self.peaks.known:
             bound, limiter = bound_us(self.run.setting, self.peaks)
-            roofline = Roofline(bound_us=bound, percent=100 * bound / mine, limiter=limiter)
+            roofline = Roofline(bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter)
         return Result(
             verdict=verdict,
             detail=detail(verdict, failure),
             failure=failure,
             paper_rule=self.paper_rule(),
             error=Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
-            speedup=Speedup(call=speed, device=None) if speed else None,
-            baseline_us=Microseconds(call=median(self.rounds.baseline_us), device=None) if speed else None,
-            contender_us=Microseconds(call=mine, device=None) if speed else None,
+            speedup=Speedup(call=speed, device=device.speed) if speed else None,
+            baseline_us=Microseconds(call=base_call, device=base_device) if speed else None,
+            contender_us=Microseconds(call=mine_call, device=mine_device) if speed else None,
             roofline=roofline,
             seconds=Seconds(
                 **{name: self.seconds.get(name, 0.0) for name in ("load", "compile", "check", "time")},
@@ -212,5 +213,5 @@ class Judging:
             jail="none",
             sealed=True,
             outcome=interval.outcome(speed) if speed else "",
-            rounds=len(self.rounds.contender_us),
+            rounds=len(call.contender_us),
         )

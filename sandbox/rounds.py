@@ -3,14 +3,18 @@
 import random
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
 
 from sandbox import interval, processes
 from sandbox.events import Interval, Run, Timed
 from sandbox.exchange import Exchange, Failed
 from sandbox.frames import Kind
+from sandbox.gate import GatePage
 from sandbox.roofline import Peaks, bound_us
 from sandbox.verdict import Verdict
-from sandbox.world import World
+from sandbox.world import Deadline, World
 
 MAX_ROUNDS = 101
 CONTENDER_BATCH = 0.003
@@ -19,6 +23,41 @@ BASELINE_BATCH = 0.030
 """Seconds that a batch of the baseline may last for the contender's sake."""
 LATE_SECONDS = 0.05
 DISTURBED_SHARE = 0.2
+QUEUE_SECONDS = 1.0
+"""A batch that is not queued behind the closed gate by then waits for the host: it has no device time."""
+GATED_CALLS = (32, 4, 1)
+"""Calls of a gated batch: fewer are tried when a launch queue is too short for more."""
+TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
+"""How much later than its gate mark a rank may be done; work beyond it ran on a stream that the mark did not see."""
+
+
+Batch = Callable[[], float]
+
+
+@dataclass
+class Clock:
+    """One of the two times, in microseconds per call, an entry a round."""
+
+    baseline_us: list[float] = field(default_factory=list)
+    contender_us: list[float] = field(default_factory=list)
+    speed: Interval | None = None
+
+    def note(self, base: float, theirs: float, calls: int) -> None:
+        """Adds a round, given in seconds a batch."""
+        self.baseline_us.append(base / calls * 1e6)
+        self.contender_us.append(theirs / calls * 1e6)
+
+    def settle(self, margin: float) -> Interval | None:
+        """The speedup over all rounds so far."""
+        if self.contender_us:
+            self.speed = interval.speedup(self.baseline_us, self.contender_us, margin)
+        return self.speed
+
+    def medians(self) -> tuple[float | None, float | None]:
+        """(baseline, contender) microseconds per call."""
+        if self.speed is None:
+            return None, None
+        return median(self.baseline_us), median(self.contender_us)
 
 
 class Rounds:
@@ -33,11 +72,12 @@ class Rounds:
         self.limits = exchange.stage.limits
         self.margin = interval.MARGIN[run.setting.device]
         self.random = random.SystemRandom()
-        self.baseline_us: list[float] = []
-        self.contender_us: list[float] = []
-        self.speed: Interval | None = None
+        self.call = Clock()
+        self.device = Clock()
+        self.gates: dict[World, GatePage] = {}
+        self.gated_calls = list(GATED_CALLS)
         self.fastest = float("inf")
-        """Shortest time per call of any batch, nothing subtracted."""
+        """Shortest time per call of any batch in microseconds, nothing subtracted."""
         self.frozen: list[int] = []
         self.stolen = 0.0
         """CPU seconds that the contender used while the baseline was timed."""
@@ -52,45 +92,47 @@ class Rounds:
         wanted, budget = self.run.rounds, self.run.budget_s
         until = time.monotonic() + budget
         count = self.exchange.stage.calls
+        self.install_gates()
         empty = self.empty_batch()
         base, theirs = self.round(count, first=True)
         # The first pair warms caches and page tables of both worlds, and shows how short the contender's calls are.
         count = self.calls_for(base / count, theirs / count)
+        if self.gates:
+            self.gated_round(count)
         shown = 0.0
         for done in range(1, (wanted or MAX_ROUNDS) + 1):
             base, theirs = self.round(count)
-            self.baseline_us.append(max(base - empty, base / 2) / count * 1e6)
-            self.contender_us.append(max(theirs - empty, theirs / 2) / count * 1e6)
             self.fastest = min(self.fastest, theirs / count * 1e6)
+            self.call.note(max(base - empty, base / 2), max(theirs - empty, theirs / 2), count)
+            if self.gates and (pair := self.gated_round(count)):
+                self.device.note(*pair)
             now = time.monotonic()
             spent = wanted is None and now >= until and (done >= interval.MIN_ROUNDS or now > until + budget)
             if now - shown > 0.1 or spent:
                 shown = now
-                self.show(done, wanted or self.expected_rounds(done, until, budget), count)
-                assert self.speed is not None
-                if spent or (
-                    wanted is None
-                    and done >= interval.MIN_ROUNDS
-                    and interval.settled(self.speed, self.margin)
-                ):
+                speed = self.show(done, wanted or self.expected_rounds(done, until, budget), count)
+                if spent or (wanted is None and done >= interval.MIN_ROUNDS and interval.settled(speed, self.margin)):
                     break
-        self.show(len(self.contender_us), len(self.contender_us), count)
+        self.show(len(self.call.contender_us), len(self.call.contender_us), count)
         self.look_back()
 
-    def show(self, done: int, rounds: int, calls: int) -> None:
+    def show(self, done: int, rounds: int, calls: int) -> Interval:
         """The speedup so far, as an event."""
-        self.speed = interval.speedup(self.baseline_us, self.contender_us, self.margin)
+        speed = self.call.settle(self.margin)
+        assert speed is not None
         self.exchange.emit(
             Timed(
                 run_id=self.run.run_id,
                 round=done,
                 rounds=rounds,
                 calls=calls,
-                baseline_us=self.baseline_us[-1],
-                contender_us=self.contender_us[-1],
-                call=self.speed,
+                baseline_us=self.call.baseline_us[-1],
+                contender_us=self.call.contender_us[-1],
+                call=speed,
+                device=self.device.settle(self.margin),
             )
         )
+        return speed
 
     def calls_for(self, base: float, theirs: float) -> int:
         """Calls a batch: long enough for the quicker side, unless the other then takes too long (seconds per call)."""
@@ -103,6 +145,8 @@ class Rounds:
         """How many rounds fit the budget at this pace."""
         left = until - time.monotonic()
         return max(done, min(MAX_ROUNDS, int(done * budget / max(budget - left, 1e-3))))
+
+    # --- call time -------------------------------------------------------------------------------------------
 
     def empty_batch(self) -> float:
         """Seconds that GO and DONE take by themselves (the smallest of a few, in the baseline world)."""
@@ -120,22 +164,29 @@ class Rounds:
         """One batch in each world on the same fresh iterations, (baseline, contender) seconds; one of them is compared."""
         self.freeze(True)
         self.exchange.draw(count, expect_poison=not first)
-        self.exchange.arm(self.baseline)
+        base, theirs = self.in_random_order(self.run_baseline, self.run_contender)
+        self.compare_one(count)
+        return base, theirs
+
+    def in_random_order(self, first: Batch, second: Batch) -> tuple[float, float]:
+        """Runs both batches, in either order; returns (first, second) seconds."""
         if self.random.random() < 0.5:
-            base = self.run_baseline()
-            theirs = self.run_contender()
-        else:
-            theirs = self.run_contender()
-            base = self.run_baseline()
+            a = first()
+            return a, second()
+        b = second()
+        return first(), b
+
+    def compare_one(self, count: int) -> None:
+        """A random one of the iterations that were just timed is compared, on every rank."""
         self.freeze(True)
         verdict, failure = self.exchange.compare([self.random.randrange(count)], ran=True)
         if failure is not None:
             raise Failed(verdict, failure)
-        return base, theirs
 
     def run_baseline(self) -> float:
         """The baseline's batch, with the contender frozen and its CPU use watched."""
         self.freeze(True)
+        self.exchange.arm(self.baseline)
         before = processes.cpu_seconds(self.frozen)
         seconds = self.clocked(self.baseline)
         self.stolen += processes.cpu_seconds(self.frozen) - before
@@ -151,9 +202,76 @@ class Rounds:
 
     def freeze(self, stop: bool) -> None:
         """Stops or continues every process of the contender."""
-        self.frozen = processes.signal_tree(
-            self.contender.process.pid, signal.SIGSTOP if stop else signal.SIGCONT
-        )
+        self.frozen = processes.signal_tree(self.contender.process.pid, signal.SIGSTOP if stop else signal.SIGCONT)
+
+    # --- device time -----------------------------------------------------------------------------------------
+
+    def install_gates(self) -> None:
+        """GPU worlds get a gate each; CPU ranks have no device time."""
+        if self.run.setting.device != "cuda":
+            return
+        for world in (self.baseline, self.contender):
+            page = world.gate or GatePage(world.ranks)
+            if world.gate is None:
+                world.tell(Kind.GATE, {}, fds=(page.fd,))
+                self.exchange.await_all(world, Kind.GATED, self.limits.own)
+                world.gate = page
+            self.gates[world] = page
+
+    def gated_round(self, count: int) -> tuple[float, float, int] | None:
+        """One batch in each world behind the gate: (baseline, contender, calls), or None where there is no device time."""
+        calls = min(count, self.gated_calls[0])
+        self.freeze(True)
+        self.exchange.draw(calls, expect_poison=True)
+
+        def baseline() -> float:
+            self.freeze(True)
+            return self.gated(self.baseline)
+
+        def contender() -> float:
+            self.freeze(False)
+            return self.gated(self.contender)
+
+        try:
+            base, theirs = self.in_random_order(baseline, contender)
+        except _NotQueued:
+            self.exchange.discard_outputs()
+            self.gated_calls.pop(0)
+            if not self.gated_calls:
+                self.gates.clear()
+                self.device = Clock()
+            return None
+        self.compare_one(calls)
+        return base, theirs, calls
+
+    def gated(self, world: World) -> float:
+        """Seconds from the gate's opening to the last rank's completion, on the referee's clock."""
+        page = self.gates[world]
+        self.exchange.arm(world, epoch=page.shut())
+        if world is self.contender:
+            self.exchange.reveal()
+        world.go()
+        try:
+            self.exchange.await_all(world, Kind.QUEUED, QUEUE_SECONDS)
+        except Deadline:
+            page.open()
+            self.finish_late(world)
+            raise _NotQueued from None
+        started = page.open()
+        ended = page.wait(self.limits.batch)
+        self.exchange.await_all(world, Kind.DONE, self.limits.batch)
+        done = time.perf_counter_ns()
+        trailing = TRAILING_SECONDS * 1e9 + TRAILING_SHARE * ((ended or done) - started)
+        if ended is None or done - ended > trailing:
+            ended = done  # work went on after the mark, on a stream that the mark did not wait for
+        return (ended - started) / 1e9
+
+    def finish_late(self, world: World) -> None:
+        """Lets a world that could not queue its batch finish it with the gate open."""
+        self.exchange.await_all(world, Kind.QUEUED, self.limits.batch)
+        self.exchange.await_all(world, Kind.DONE, self.limits.batch)
+
+    # --- afterwards ------------------------------------------------------------------------------------------
 
     def look_back(self) -> None:
         """Late writers get one last chance to be seen; a disturbed baseline or an impossible time ends the run."""
@@ -162,10 +280,12 @@ class Rounds:
         self.exchange.require_untouched()
         if self.stolen > DISTURBED_SHARE * self.baseline_seconds and self.stolen > 0.05:
             message = f"the kernel's processes used {self.stolen:.2f} s of CPU while the baseline was timed"
-            raise Failed(
-                Verdict.BASELINE_DISTURBED, self.exchange.failure(message, Verdict.BASELINE_DISTURBED)
-            )
+            raise Failed(Verdict.BASELINE_DISTURBED, self.exchange.failure(message, Verdict.BASELINE_DISTURBED))
         floor, limiter = bound_us(self.run.setting, self.peaks.impossible())
         if self.fastest < floor:
             message = f"{self.fastest:.3f} us a call, but {limiter} alone needs {floor:.3f} us"
             raise Failed(Verdict.IMPOSSIBLE_SPEED, self.exchange.failure(message, Verdict.IMPOSSIBLE_SPEED))
+
+
+class _NotQueued(Exception):
+    """A batch could not be launched without waiting for the device."""

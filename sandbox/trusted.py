@@ -101,6 +101,8 @@ class TrustedRank(Rank):
         )
         in_total, out_total = self.in_bytes * self.count, self.out_bytes * self.count
         if payload["own"]:
+            self.device.release(self.mine_in)
+            self.device.release(self.mine_out)
             in_fd, self.mine_in = self.device.input_arena(in_total)
             out_fd, self.mine_out = self.device.output_arena(out_total)
             # The baseline reads its inputs through the same kind of mapping as the contender does.
@@ -108,6 +110,8 @@ class TrustedRank(Rank):
             self.map_slots(self.mine_out, payload)
             os.close(in_fd)
             os.close(out_fd)
+        self.device.release(self.theirs_in)
+        self.device.release(self.theirs_out)
         in_fd, self.theirs_in = self.device.input_arena(in_total)
         out_fd, self.theirs_out = self.device.output_arena(out_total)
         self.theirs_out.fill_(slots.POISON)

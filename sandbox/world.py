@@ -20,6 +20,7 @@ from typing import Any
 
 from sandbox import frames, memory
 from sandbox.frames import Frame, Kind
+from sandbox.gate import GatePage
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import NO_WALLS, Jail
@@ -89,6 +90,7 @@ class World:
         self.jail = jail
         self.readable = readable
         self.gpus = gpus
+        self.gate: GatePage | None = None
         self.selector = selector
         self.on_text: Callable[[int, str], None] = lambda rank, text: None
         """Called with what a rank printed (bounded; the rest is dropped, and beyond 64 MiB fails the world)."""
@@ -347,6 +349,8 @@ class World:
         with contextlib.suppress(KeyError, ValueError):
             self.selector.unregister(self.status)
         self.status.close()
+        if self.gate is not None:
+            self.gate.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         return gone
 

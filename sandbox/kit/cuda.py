@@ -186,7 +186,7 @@ def compile_cubin(
 ) -> tuple[Path, list[Function]]:
     """The cubin of a source, from the cache or built once per world, and its kernels' signatures. Needs no
     GPU."""
-    functions = [function for function in exported(source).values() if function.returns == "void"]
+    functions = [function for function in exported(source).values() if function.kernel]
     if not functions:
         raise CompileError(
             'nothing to launch: define at least one `extern "C" __global__ void name(...) { ... }`'

@@ -104,11 +104,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """One exported function."""
+    """One exported function. `kernel`: it is a CUDA __global__ function."""
 
     name: str
     returns: str
     parameters: tuple[Parameter, ...]
+    kernel: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(f'{p.type} {p.name}' for p in self.parameters)})"
@@ -126,8 +127,10 @@ def exported(source: str) -> dict[str, Function]:
         listed = match["parameters"].strip()
         parts = [] if listed in ("", "void") else listed.split(",")
         parameters = tuple(_parameter(part, index, match["name"], line) for index, part in enumerate(parts))
+        # The text with attributes blanked out has the shape of the source, so places agree.
+        kernel = "__global__" in source[match.start() : match.start("parameters")]
         returns = " ".join(word for word in match["returns"].split() if word not in _WORDS)
-        functions[match["name"]] = Function(match["name"], returns, parameters)
+        functions[match["name"]] = Function(match["name"], returns, parameters, kernel)
     return functions
 
 
