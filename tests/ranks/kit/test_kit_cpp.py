@@ -132,6 +132,7 @@ def test_signatures_are_read_as_written():
     assert (counts.name, counts.dtype, counts.pointers) == ("counts", "int32", 1)
     assert (f.name, f.base) == ("f", "float")
     assert functions["nothing"].parameters == ()
+    assert [function.kernel for function in functions.values()] == [True, False]
 
 
 def test_a_parameter_that_cannot_be_passed_is_named(kernel_cache):

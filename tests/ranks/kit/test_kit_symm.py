@@ -1,6 +1,7 @@
 """Symmetric memory between real ranks."""
 
 import os
+import resource
 import time
 
 import pytest
@@ -234,6 +235,18 @@ def impossible_size(rank: int, world: int) -> str:
 def test_a_heap_that_cannot_be_had_is_refused_on_every_rank(worlds, size):
     for text in worlds.run(impossible_size, 2, PKB_SYMM_BYTES=size):
         assert "PKB_SYMM_BYTES" in text
+
+
+def under_a_file_limit(rank: int, world: int) -> None:
+    del os.environ["PKB_SYMM_BYTES"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (48 << 20, 48 << 20))
+    read_peers(rank, world)
+    with pytest.raises(errors.SymmetricMemoryError, match="heap is full"):
+        symm.empty((24 << 20,), torch.uint8)
+
+
+def test_the_default_heap_fits_under_a_limit_on_file_sizes(worlds):
+    worlds.run(under_a_file_limit, 2)
 
 
 def epochs_near_the_wrap(rank: int, world: int) -> None:

@@ -1,0 +1,49 @@
+"""The extension helper that kernels written for the ParallelKernelBench harness import."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import sandbox.kit
+from sandbox.kit import errors
+
+COMPAT = str(Path(sandbox.kit.__file__).parent / "compat")
+SOURCE = """
+torch::Tensor twice(torch::Tensor x) { return x * 2; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
+"""
+
+
+def build_together(rank: int, world: int) -> str:
+    sys.path.append(COMPAT)
+    from utils.cuda_helpers import compile_cuda_extension
+
+    extension = compile_cuda_extension("doubler", "", SOURCE)
+    assert extension.twice(torch.ones(2)).tolist() == [2.0, 2.0]
+    again = compile_cuda_extension("doubler", "", SOURCE)
+    assert again.__file__ == extension.__file__
+    return str(extension.__file__)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_world_builds_an_extension_once(worlds, tmp_path):
+    files = worlds.run(build_together, 2, timeout_s=380, PKB_KERNEL_CACHE=str(tmp_path))
+    assert len(set(files)) == 1
+    assert [path.name for path in tmp_path.glob("*.ext.so")] == [Path(files[0]).name]
+    assert not list(tmp_path.glob("*.build"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_cuda_sources_need_the_toolkit_and_say_so(monkeypatch, tmp_path):
+    from torch.utils import cpp_extension
+
+    monkeypatch.syspath_prepend(COMPAT)
+    monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path))
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
+    from utils.cuda_helpers import compile_cuda_extension
+
+    with pytest.raises(errors.CompileError, match="needs nvcc"):
+        compile_cuda_extension("kernel", "__global__ void k() {}")
