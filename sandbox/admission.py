@@ -379,12 +379,13 @@ def admit(
         try:
             while len(rows) < world:
                 try:
-                    rank, row = queue.get(timeout=0.5)
+                    answer: tuple[int, dict[str, Any]] = queue.get(timeout=0.5)
                 except Exception:
                     dead = [r for r, p in enumerate(ranks) if not p.is_alive() and r not in rows]
                     if dead or time.monotonic() > deadline:
                         return {"error": f"rank {dead[0]} died" if dead else f"no answer after {timeout} s"}
                     continue
+                rank, row = answer
                 rows[rank] = row
                 if "error" in row:
                     return row
@@ -392,8 +393,7 @@ def admit(
             for process in ranks:
                 process.kill()
                 process.join()
-    row: dict[str, Any] = rows[0]
-    return row
+    return rows[0]
 
 
 CHEATS = ("zeros", "constant", "input", "other_trial", "fp8", "dtype", "one_wrong", "silent")

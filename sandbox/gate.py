@@ -38,7 +38,9 @@ class GatePage:
 
     def finished(self) -> bool:
         """Whether every rank's last call is done."""
-        return all(_U32.unpack_from(self.page, WORD * (rank + 1))[0] >= self.epoch for rank in range(self.ranks))
+        return all(
+            _U32.unpack_from(self.page, WORD * (rank + 1))[0] >= self.epoch for rank in range(self.ranks)
+        )
 
     def wait(self, seconds: float) -> int | None:
         """Spins until all ranks are finished: perf_counter_ns of that moment, or None when it did not come in time."""

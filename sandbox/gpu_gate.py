@@ -30,8 +30,14 @@ class RankGate:
         call(name, ctypes.byref(pointer), ctypes.c_void_p(self.address), 0)
         self.release = pointer.value
         self.mine = pointer.value + WORD * (rank + 1)
-        self.wait_value = "cuStreamWaitValue32_v2" if hasattr(driver(), "cuStreamWaitValue32_v2") else "cuStreamWaitValue32"
-        self.write_value = "cuStreamWriteValue32_v2" if hasattr(driver(), "cuStreamWriteValue32_v2") else "cuStreamWriteValue32"
+        self.wait_value = (
+            "cuStreamWaitValue32_v2" if hasattr(driver(), "cuStreamWaitValue32_v2") else "cuStreamWaitValue32"
+        )
+        self.write_value = (
+            "cuStreamWriteValue32_v2"
+            if hasattr(driver(), "cuStreamWriteValue32_v2")
+            else "cuStreamWriteValue32"
+        )
         self.token = torch.zeros(1, device="cuda")
 
     def shut(self, epoch: int) -> None:

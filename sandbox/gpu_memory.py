@@ -87,7 +87,14 @@ class _Span:
 
 def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> torch.Tensor:
     pointer = ctypes.c_ulonglong()
-    call("cuMemAddressReserve", ctypes.byref(pointer), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_ulonglong(0), 0)
+    call(
+        "cuMemAddressReserve",
+        ctypes.byref(pointer),
+        ctypes.c_size_t(size),
+        ctypes.c_size_t(0),
+        ctypes.c_ulonglong(0),
+        0,
+    )
     call("cuMemMap", pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
     access = _AccessDesc(_Location(_ON_DEVICE, _current_device()), rights)
     call("cuMemSetAccess", pointer, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1))
@@ -104,9 +111,13 @@ def rounded(size: int) -> int:
 def allocate(size: int) -> tuple[int, torch.Tensor]:
     """A file descriptor to hand out, and this process's read-write view: flat uint8 of at least `size` bytes."""
     size = rounded(size)
-    prop = _AllocationProp(_PINNED, _POSIX_FD, _Location(_ON_DEVICE, _current_device()), None, _AllocationFlags())
+    prop = _AllocationProp(
+        _PINNED, _POSIX_FD, _Location(_ON_DEVICE, _current_device()), None, _AllocationFlags()
+    )
     handle = ctypes.c_ulonglong()
-    call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), ctypes.c_ulonglong(0))
+    call(
+        "cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), ctypes.c_ulonglong(0)
+    )
     fd = ctypes.c_int()
     call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_ulonglong(0))
     return fd.value, _map(handle, size, READ_WRITE)

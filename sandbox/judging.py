@@ -195,7 +195,9 @@ class Judging:
         roofline = None
         if speed and mine_call and self.peaks.known:
             bound, limiter = bound_us(self.run.setting, self.peaks)
-            roofline = Roofline(bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter)
+            roofline = Roofline(
+                bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter
+            )
         return Result(
             verdict=verdict,
             detail=detail(verdict, failure),

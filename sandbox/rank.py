@@ -42,7 +42,9 @@ class Reported(Exception):
 class Rank:
     """Serves one rank's control socket."""
 
-    def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device) -> None:
+    def __init__(
+        self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device
+    ) -> None:
         """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
         self.device = device
         self.rank = rank
@@ -55,6 +57,7 @@ class Rank:
         self.solution: Callable[..., Any] | None = None
         self.kernel_path = ""
         self.inputs = torch.empty(0, dtype=torch.uint8)
+        self.outputs = torch.empty(0, dtype=torch.uint8)
         self.slots: list[slots.Slot] = []
         self.slot_bytes = 0
         self.iterations: list[Iteration] = []
@@ -159,8 +162,12 @@ class Rank:
     def arenas(self, payload: Any, fds: list[int]) -> None:
         """Maps the sealed inputs and the outputs."""
         inputs, outputs = fds
+        self.iterations, self.originals, self.results, self.slots, self.last = [], [], [], [], None
+        self.device.release(self.inputs)
+        self.device.release(self.outputs)
         self.inputs = self.device.map_input(inputs, payload["in_bytes"] * payload["slots"])
-        self.map_slots(self.device.map_output(outputs, payload["out_bytes"] * payload["slots"]), payload)
+        self.outputs = self.device.map_output(outputs, payload["out_bytes"] * payload["slots"])
+        self.map_slots(self.outputs, payload)
         os.close(inputs)
         os.close(outputs)
         self.say(Kind.MAPPED)

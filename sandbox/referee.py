@@ -199,7 +199,8 @@ class Referee:
         judging: Judging | None = None
         started = time.monotonic()
         try:
-            if run.kernel_name == "baseline" and not run.source:
+            own = run.kernel_name == "baseline" and not run.source
+            if own:
                 run = msgspec.structs.replace(
                     run, source=(Path(run.setting.problem_dir) / "baseline.py").read_text()
                 )
@@ -218,6 +219,8 @@ class Referee:
             result = msgspec.structs.replace(judging.judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.keep_compiled()
+            if own and result.verdict is Verdict.PASS:
+                self.worlds.keep_contender()
             self.listen_on(0.3 if judging.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:

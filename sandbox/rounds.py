@@ -111,7 +111,9 @@ class Rounds:
             if now - shown > 0.1 or spent:
                 shown = now
                 speed = self.show(done, wanted or self.expected_rounds(done, until, budget), count)
-                if spent or (wanted is None and done >= interval.MIN_ROUNDS and interval.settled(speed, self.margin)):
+                if spent or (
+                    wanted is None and done >= interval.MIN_ROUNDS and interval.settled(speed, self.margin)
+                ):
                     break
         self.show(len(self.call.contender_us), len(self.call.contender_us), count)
         self.look_back()
@@ -202,7 +204,9 @@ class Rounds:
 
     def freeze(self, stop: bool) -> None:
         """Stops or continues every process of the contender."""
-        self.frozen = processes.signal_tree(self.contender.process.pid, signal.SIGSTOP if stop else signal.SIGCONT)
+        self.frozen = processes.signal_tree(
+            self.contender.process.pid, signal.SIGSTOP if stop else signal.SIGCONT
+        )
 
     # --- device time -----------------------------------------------------------------------------------------
 
@@ -280,7 +284,9 @@ class Rounds:
         self.exchange.require_untouched()
         if self.stolen > DISTURBED_SHARE * self.baseline_seconds and self.stolen > 0.05:
             message = f"the kernel's processes used {self.stolen:.2f} s of CPU while the baseline was timed"
-            raise Failed(Verdict.BASELINE_DISTURBED, self.exchange.failure(message, Verdict.BASELINE_DISTURBED))
+            raise Failed(
+                Verdict.BASELINE_DISTURBED, self.exchange.failure(message, Verdict.BASELINE_DISTURBED)
+            )
         floor, limiter = bound_us(self.run.setting, self.peaks.impossible())
         if self.fastest < floor:
             message = f"{self.fastest:.3f} us a call, but {limiter} alone needs {floor:.3f} us"

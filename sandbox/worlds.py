@@ -3,6 +3,7 @@
 import contextlib
 import os
 import selectors
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from sandbox.exchange import AwaitAll, Stage
 from sandbox.frames import Kind
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import SOURCE_ROOT
+from sandbox.processes import signal_tree
 from sandbox.world import Deadline, World, WorldFailed
 
 BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
@@ -50,7 +52,9 @@ class Worlds:
 
     def start(self, role: str, setting: events.Setting) -> World:
         """Starts a world's processes."""
-        world = World(setting.world, role == "baseline", self.jail, self.selector, _readable(setting), _gpus(setting))
+        world = World(
+            setting.world, role == "baseline", self.jail, self.selector, _readable(setting), _gpus(setting)
+        )
         world.on_text = lambda rank, text: self.heard(world, rank, text)
         self.emit(WorldChanged(role=role, state="starting", world=world.ranks))
         return world
@@ -90,7 +94,11 @@ class Worlds:
 
     def prepare_spare(self, setting: events.Setting) -> None:
         """Starts the next contender world in the background."""
-        fits = self.spare is not None and self.fits(self.spare, setting) and self.spare.readable == _readable(setting)
+        fits = (
+            self.spare is not None
+            and self.fits(self.spare, setting)
+            and self.spare.readable == _readable(setting)
+        )
         if self.spare is not None and not fits:
             self.end(self.spare, "spare")
             self.spare = None
@@ -139,6 +147,14 @@ class Worlds:
         """Kills the contender after its run."""
         self.end(self.contender, "contender")
         self.contender = None
+
+    def keep_contender(self) -> None:
+        """A contender that ran nothing but the problem's own baseline, to its end, is as good as a spare."""
+        world = self.contender
+        if world is not None and self.spare is None and world.failure is None:
+            self.spare, self.contender = world, None
+            signal_tree(world.process.pid, signal.SIGCONT)
+            world.on_compiling = lambda active: None
 
     # --- the baseline's side ---------------------------------------------------------------------------------
 

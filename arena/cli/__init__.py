@@ -24,6 +24,7 @@ COMMANDS = {
     "new": ("arena.cli.new", "Write a starter kernel."),
     "run": ("arena.cli.run", "Judge a kernel: is it right, and how much faster than the baseline?"),
     "watch": ("arena.cli.watch", "Judge a kernel on every save."),
+    "sweep": ("arena.cli.sweep", "Run every baseline against itself and print a table."),
     "replay": ("arena.cli.replay", "Tell a recorded run again."),
     "doctor": ("arena.cli.doctor", "What this machine can do, and what to do about the rest."),
     "check-problem": ("arena.cli.check_problem", "Check a problem folder of your own."),

@@ -100,7 +100,13 @@ def why_not(profile: Profile, filter_fd: int) -> str | None:
         return lines[-1] if lines else f"the self-test ended with status {done.returncode}"
     leaks = [name for name in selftest.FORBIDDEN if found.get(name, True) and name not in _accepted(profile)]
     lacks = [name for name in selftest.NEEDED if not found.get(name, False)]
-    return f"from inside, a kernel {', '.join(leaks)}" if leaks else f"without {', '.join(lacks)}" if lacks else None
+    return (
+        f"from inside, a kernel {', '.join(leaks)}"
+        if leaks
+        else f"without {', '.join(lacks)}"
+        if lacks
+        else None
+    )
 
 
 def _accepted(profile: Profile) -> tuple[str, ...]:
@@ -116,9 +122,18 @@ def _bait() -> Iterator[dict[str, Any]]:
         home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=Path.home())
     except OSError:
         home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=profiles.SOURCE_ROOT.parent)
-    with home as folder, socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+    with (
+        home as folder,
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
         canary = Path(folder) / "canary"
         canary.write_text("canary")
         abstract.bind("\0" + name)
         abstract.listen()
-        yield {"canary": str(canary), "referee": os.getpid(), "port": server.getsockname()[1], "abstract": name}
+        yield {
+            "canary": str(canary),
+            "referee": os.getpid(),
+            "port": server.getsockname()[1],
+            "abstract": name,
+        }

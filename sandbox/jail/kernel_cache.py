@@ -20,7 +20,11 @@ MAX_FILES = 64
 def directory() -> Path:
     """Where artefacts are kept: PKB_KERNEL_CACHE, as the engine sets it, or the user's cache folder."""
     named = os.environ.get("PKB_KERNEL_CACHE")
-    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pkb-arena" / "kernels"
+    return (
+        Path(named)
+        if named
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pkb-arena" / "kernels"
+    )
 
 
 def prepared() -> Path | None:

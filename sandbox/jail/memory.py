@@ -9,7 +9,9 @@ SHARE = 0.6
 
 def limit_bytes() -> int:
     """The bound for a world that starts now."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line)
+    fields = dict(
+        line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
+    )
     return int(int(fields["MemAvailable"].split()[0]) * 1024 * SHARE)
 
 

@@ -1,9 +1,9 @@
 """Command lines of the jail. One bubblewrap per world, with all its ranks inside.
 
-    full    a normal user, user namespaces allowed: everything below, and no capabilities anywhere
-    root    started as root: bubblewrap keeps its privileges, the payload is given a uid of its own and drops all capabilities
-    nested  a container that allows no new procfs: no PID namespace; the rest as in full or root
-    none    no walls: a scrubbed environment, closed descriptors, and a process tree that is killed as a whole
+full    a normal user, user namespaces allowed: everything below, and no capabilities anywhere
+root    started as root: bubblewrap keeps its privileges, the payload is given a uid of its own and drops all capabilities
+nested  a container that allows no new procfs: no PID namespace; the rest as in full or root
+none    no walls: a scrubbed environment, closed descriptors, and a process tree that is killed as a whole
 """
 
 import itertools
@@ -107,7 +107,9 @@ def program_paths() -> list[Path]:
     return sorted(path.resolve() for path in paths if not str(path).startswith("/usr"))
 
 
-def _bubblewrap(name: str, readable: tuple[Path, ...], filter_fd: int | None, devices: tuple[str, ...]) -> list[str]:
+def _bubblewrap(
+    name: str, readable: tuple[Path, ...], filter_fd: int | None, devices: tuple[str, ...]
+) -> list[str]:
     root = os.geteuid() == 0
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--hostname", "arena"]
     command += ["--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
@@ -138,7 +140,9 @@ def _bubblewrap(name: str, readable: tuple[Path, ...], filter_fd: int | None, de
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
     for path in [*program_paths(), *(path.resolve() for path in readable)]:
-        for parent in reversed(path.parents):  # parents that bubblewrap makes by itself would be closed to other uids
+        for parent in reversed(
+            path.parents
+        ):  # parents that bubblewrap makes by itself would be closed to other uids
             if parent not in made and not str(parent).startswith(("/usr/", "/opt/")):
                 made.add(parent)
                 command += ["--perms", "0755", "--dir", str(parent)]
@@ -149,6 +153,12 @@ def _bubblewrap(name: str, readable: tuple[Path, ...], filter_fd: int | None, de
     limits = ["prlimit", "--nproc=1024:1024", "--nofile=4096:4096", "--core=0:0"]
     if root:
         uid = FIRST_UID + next(_uids) % 5000  # one uid a world: the limit on processes counts per uid
-        drop = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+        drop = [
+            f"--reuid={uid}",
+            f"--regid={uid}",
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--bounding-set=-all",
+        ]
         return [*command, "--", "setpriv", *drop, "--no-new-privs", *limits]
     return [*command, "--", *limits]

@@ -1,6 +1,6 @@
 """What a kernel would try. Runs inside a profile and prints a JSON object of what worked: nothing of `FORBIDDEN` may.
 
-    python selftest.py '{"canary": PATH, "referee": PID, "port": N, "abstract": NAME}'
+python selftest.py '{"canary": PATH, "referee": PID, "port": N, "abstract": NAME}'
 """
 
 import ctypes
@@ -40,7 +40,10 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return True
 
     def loopback() -> bool:
-        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 1):
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), 1),
+        ):
             return True
 
     def datagram() -> bool:
@@ -65,12 +68,16 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return len([fd for fd in os.listdir("/proc/self/fd") if int(fd) > 2]) > 1
 
     def sysctl() -> bool:
-        return os.access("/proc/sys/kernel/core_pattern", os.W_OK) or os.access("/proc/sys/kernel/hostname", os.W_OK)
+        return os.access("/proc/sys/kernel/core_pattern", os.W_OK) or os.access(
+            "/proc/sys/kernel/hostname", os.W_OK
+        )
 
     return {
         "reads_home": lambda: "canary" in Path(facts["canary"]).read_text(),
         "reads_environment": lambda: "PKB_CANARY" in str(os.environ) or _environ_leaks(),
-        "reads_referee": lambda: len(Path(f"/proc/{facts['referee']}/environ").read_bytes()) > 0 and signals(),
+        "reads_referee": lambda: (
+            len(Path(f"/proc/{facts['referee']}/environ").read_bytes()) > 0 and signals()
+        ),
         "reaches_network": lambda: connects(socket.AF_INET, ("127.0.0.1", facts["port"])),
         "reaches_abstract_socket": lambda: connects(socket.AF_UNIX, "\0" + facts["abstract"]),
         "sends_datagrams": datagram,

@@ -1,0 +1,120 @@
+"""`pkb-arena sweep`: every baseline against itself, in one warm session."""
+
+import time
+from typing import Any
+
+import click
+
+from arena.cli.diagnostics import say
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.options import json_option, rounds_option, setting_options
+from arena.cli.output import print_json, print_line
+from arena.cli.session import Session, open_session
+from arena.engine import Engine, RunRequest
+from arena.errors import ArenaError
+from arena.setting_choice import Choice, choose_setting
+from arena.store import BASELINE
+from problems.specification import Problem
+from sandbox.events import Cancelled, Refused
+from sandbox.verdict import ExitCode, Verdict
+
+HEADER = ["problem", "verdict", "call µs", "device µs", "A/A", "of bound", "s", "detail"]
+
+
+@click.command()
+@click.argument("problems", nargs=-1, metavar="[PROBLEM]...")
+@setting_options
+@rounds_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, problems: tuple[str, ...], choice: Choice, rounds: int | None, as_json: bool
+) -> None:
+    """Run the baselines of all problems (or of those named) against themselves and print a table.
+
+    Each must end in PASS, and none may be called faster than itself.
+    """
+    session = open_session()
+    chosen = [session.problem(name) for name in problems] or session.catalogue.problems
+    rows = run_interruptibly(_sweep(session, chosen, choice, 5 if rounds is None else rounds))
+    if as_json:
+        print_json(rows)
+    else:
+        for line in _table([HEADER, *map(_cells, rows)]):
+            print_line(line)
+    ctx.exit(ExitCode.PASS if all(row["verdict"] == Verdict.PASS for row in rows) else ExitCode.KERNEL_FAILED)
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADER))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+async def _sweep(
+    session: Session, problems: list[Problem], choice: Choice, rounds: int
+) -> list[dict[str, Any]]:
+    rows = []
+    async with Engine(session.paths) as engine:
+        await engine.start()
+        for problem in problems:
+            started = time.monotonic()
+            row: dict[str, Any] = {"id": problem.id, "problem": problem.slug}
+            try:
+                setting = choose_setting(problem, choice, session.settings)
+                request = RunRequest(
+                    problem=problem, setting=setting, kernel_name=BASELINE, source="", rounds=rounds
+                )
+                end = await engine.wait(await engine.run(request))
+                row |= {"world": setting.world, "dtype": setting.dtype}
+                row |= _found(end)
+            except ArenaError as error:
+                row |= {"verdict": "REFUSED", "detail": str(error)}
+            row["seconds"] = round(time.monotonic() - started, 2)
+            rows.append(row)
+            say(f"{problem.stem}: {row['verdict']} {row['seconds']} s {row.get('detail') or ''}")
+    return rows
+
+
+def _found(end: Any) -> dict[str, Any]:
+    if isinstance(end, Refused):
+        return {"verdict": "REFUSED", "detail": end.message}
+    if isinstance(end, Cancelled):
+        return {"verdict": "CANCELLED", "detail": end.phase}
+    result = end.result
+    speedup, base = result.speedup, result.baseline_us
+    return {
+        "verdict": result.verdict.value,
+        "detail": result.detail,
+        "outcome": result.outcome,
+        "call_us": base.call if base else None,
+        "device_us": base.device if base else None,
+        "call": [speedup.call.low, speedup.call.median, speedup.call.high]
+        if speedup and speedup.call
+        else None,
+        "device": [speedup.device.low, speedup.device.median, speedup.device.high]
+        if speedup and speedup.device
+        else None,
+        "percent": result.roofline.percent if result.roofline else None,
+        "limiter": result.roofline.limiter if result.roofline else None,
+        "text": result.failure.text[-2000:] if result.failure else "",
+    }
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    def number(value: float | None) -> str:
+        return "" if value is None else f"{value:.1f}"
+
+    ratio = row.get("device") or row.get("call")
+    bound = f"{row['percent']:.0f} % {row['limiter']}" if row.get("percent") else ""
+    return [
+        f"{row['id']:02d} {row['problem']}",
+        row["verdict"],
+        number(row.get("call_us")),
+        number(row.get("device_us")),
+        f"{ratio[1]:.3f} {row.get('outcome', '')}" if ratio else "",
+        bound,
+        f"{row['seconds']:.1f}",
+        (row.get("detail") or "")[:100],
+    ]
