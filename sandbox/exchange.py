@@ -65,6 +65,7 @@ class Exchange:
 
     def hand_over_arenas(self) -> None:
         """Fresh arenas for the contender, from each trusted rank to its twin."""
+        assert self.contender.rank_pids  # found now, before a kernel can start processes of its own
         layout = {**self.stage.layout, "own": not self.stage.used}
         self.stage.used = True
         self.baseline.tell(Kind.ARENAS, layout)

@@ -8,6 +8,8 @@ from sandbox.events import Interval
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 NOISY_WIDTH = 0.5
+FEW = 7
+"""Fewer rounds than this are too few to resample."""
 MIN_ROUNDS = 11
 """Fewer rounds than this make no interval worth stopping at."""
 
@@ -16,7 +18,13 @@ MARGIN = {"cpu": 0.03, "cuda": 0.012}
 communicators; on CPU also of the file mappings). Differences inside it are even. Measured: BENCHMARKS.md."""
 
 
-def speedup(baseline: list[float], contender: list[float], margin: float, seed: int = 0) -> Interval:
+def speedup(
+    baseline: list[float],
+    contender: list[float],
+    margin: float,
+    waits: tuple[float, float] = (0.0, 0.0),
+    seed: int = 0,
+) -> Interval:
     """Ratio of medians baseline/contender over paired rounds, with its interval.
 
     Rounds are resampled in pairs, so that drift common to both worlds cancels.
@@ -24,16 +32,21 @@ def speedup(baseline: list[float], contender: list[float], margin: float, seed: 
     Args:
         baseline, contender: microseconds per call, one entry a round, same length of 1 or more.
         margin: relative systematic difference between worlds, added on both sides.
+        waits: share of each side's time that its ranks spent waiting for a core that others used. That time says nothing
+            about the code, so the interval allows for all of it.
     """
     b, c = np.asarray(baseline), np.asarray(contender)
     ratio = float(np.median(b) / np.median(c))
-    if len(b) < 3:
-        return Interval(ratio, ratio / 2, ratio * 2)  # too few to resample: say so with a wide interval
+    least, most = (1 - margin) * (1 - waits[0]), (1 + margin) / (1 - waits[1])
+    if len(b) < FEW:  # too few to resample: everything between the extremes
+        spread = 2.0 if len(b) < 3 else 1.0
+        low, high = b.min() / c.max() / spread, b.max() / c.min() * spread
+        return Interval(ratio, float(low) * least, float(high) * most)
     pick = np.random.default_rng(seed).integers(0, len(b), (RESAMPLES, len(b)))
     ratios: npt.NDArray[np.float64] = np.median(b[pick], axis=1) / np.median(c[pick], axis=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(ratios, [tail, 1 - tail])
-    return Interval(ratio, float(low) * (1 - margin), float(high) * (1 + margin))
+    return Interval(ratio, float(low) * least, float(high) * most)
 
 
 def outcome(interval: Interval) -> str:
@@ -47,5 +60,4 @@ def outcome(interval: Interval) -> str:
 
 def settled(interval: Interval, margin: float) -> bool:
     """Whether the rounds' own share of the interval is below 3 %: more rounds would not tell more."""
-    own = (interval.high / (1 + margin) - interval.low / (1 - margin)) / max(interval.median, 1e-9)
-    return own < 0.03
+    return (interval.high - interval.low) / max(interval.median, 1e-9) < 0.03 + 2 * margin

@@ -73,6 +73,15 @@ def cpu_seconds(pids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def waited_seconds(pids: list[int]) -> float:
+    """How long these processes' main threads have been ready to run and waited for a core, so far."""
+    nanoseconds = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            nanoseconds += int(Path(f"/proc/{pid}/schedstat").read_text().split()[1])
+    return nanoseconds / 1e9
+
+
 KILL_SECONDS = 5.0
 
 

@@ -1,5 +1,6 @@
 """Timing: rounds of the same iterations in both worlds, in random order, until the interval settles."""
 
+import os
 import random
 import signal
 import time
@@ -47,10 +48,10 @@ class Clock:
         self.baseline_us.append(base / calls * 1e6)
         self.contender_us.append(theirs / calls * 1e6)
 
-    def settle(self, margin: float) -> Interval | None:
+    def settle(self, margin: float, waits: tuple[float, float] = (0.0, 0.0)) -> Interval | None:
         """The speedup over all rounds so far."""
         if self.contender_us:
-            self.speed = interval.speedup(self.baseline_us, self.contender_us, margin)
+            self.speed = interval.speedup(self.baseline_us, self.contender_us, margin, waits)
         return self.speed
 
     def medians(self) -> tuple[float | None, float | None]:
@@ -58,6 +59,18 @@ class Clock:
         if self.speed is None:
             return None, None
         return median(self.baseline_us), median(self.contender_us)
+
+
+@dataclass
+class Wait:
+    """How much of a world's time its ranks spent waiting for a core."""
+
+    waited: float = 0.0
+    seconds: float = 0.0
+
+    def share(self) -> float:
+        """Between 0 and 0.9."""
+        return min(self.waited / self.seconds, 0.9) if self.seconds else 0.0
 
 
 class Rounds:
@@ -74,6 +87,8 @@ class Rounds:
         self.random = random.SystemRandom()
         self.call = Clock()
         self.device = Clock()
+        self.baseline_wait = Wait()
+        self.contender_wait = Wait()
         self.gates: dict[World, GatePage] = {}
         self.gated_calls = list(GATED_CALLS)
         self.fastest = float("inf")
@@ -120,7 +135,7 @@ class Rounds:
 
     def show(self, done: int, rounds: int, calls: int) -> Interval:
         """The speedup so far, as an event."""
-        speed = self.call.settle(self.margin)
+        speed = self.call.settle(self.margin, (self.baseline_wait.share(), self.contender_wait.share()))
         assert speed is not None
         self.exchange.emit(
             Timed(
@@ -190,9 +205,22 @@ class Rounds:
         self.freeze(True)
         self.exchange.arm(self.baseline)
         before = processes.cpu_seconds(self.frozen)
-        seconds = self.clocked(self.baseline)
+        seconds = self.watched(self.baseline, self.baseline_wait)
         self.stolen += processes.cpu_seconds(self.frozen) - before
         self.baseline_seconds += seconds
+        return seconds
+
+    def watched(self, world: World, wait: Wait) -> float:
+        """Times a batch and notes how long its ranks waited for a core.
+
+        More ranks than cores wait for each other in both worlds alike; that is no disturbance.
+        """
+        enough = world.ranks <= len(os.sched_getaffinity(0))
+        before = processes.waited_seconds(world.rank_pids) if enough else 0.0
+        seconds = self.clocked(world)
+        if enough:
+            wait.waited += processes.waited_seconds(world.rank_pids) - before
+        wait.seconds += seconds * world.ranks
         return seconds
 
     def run_contender(self) -> float:
@@ -200,7 +228,7 @@ class Rounds:
         self.freeze(False)
         self.exchange.arm(self.contender)
         self.exchange.reveal()
-        return self.clocked(self.contender)
+        return self.watched(self.contender, self.contender_wait)
 
     def freeze(self, stop: bool) -> None:
         """Stops or continues every process of the contender."""

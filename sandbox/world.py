@@ -91,6 +91,7 @@ class World:
         self.readable = readable
         self.gpus = gpus
         self.gate: GatePage | None = None
+        self._rank_pids: list[int] = []
         self.selector = selector
         self.on_text: Callable[[int, str], None] = lambda rank, text: None
         """Called with what a rank printed (bounded; the rest is dropped, and beyond 64 MiB fails the world)."""
@@ -158,6 +159,13 @@ class World:
         for fd in passed[:-1]:
             os.close(fd)
         status.close()
+
+    @property
+    def rank_pids(self) -> list[int]:
+        """The ranks' process ids as the referee sees them, found while nothing but the harness runs in the world."""
+        if not self._rank_pids:
+            self._rank_pids = tree(self.process.pid)[-self.ranks :]
+        return self._rank_pids
 
     # --- what arrives --------------------------------------------------------------------------------------
 
