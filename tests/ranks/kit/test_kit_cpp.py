@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from sandbox.kit import compiling, cpp, errors, symm
 from sandbox.kit.signature import exported
@@ -316,10 +317,10 @@ def test_teams_in_cpp(worlds):
 
 
 def wait_in_vain(rank: int, world: int) -> str:
-    lib = cpp.compile(BARRIERS, flags=["-DPX_TIMEOUT_MS=200"])
+    lib = cpp.compile(BARRIERS, flags=["-DPX_TIMEOUT_MS=1500"])
     symm.barrier()
     if rank == 2:
-        time.sleep(1)
+        dist.barrier()
         return ""
     with pytest.raises(errors.KernelError, match="used slot 1008"):
         lib.meet(symm.px, 1008, 1)
@@ -328,6 +329,7 @@ def wait_in_vain(rank: int, world: int) -> str:
         lib.hear(team.px, team.ranks.index(2), 9, 1)
     with pytest.raises(errors.BarrierTimeout) as caught:
         lib.meet(symm.px, 7, symm.next_epoch())
+    dist.barrier()
     assert caught.value.missing == (2,)
     return str(caught.value)
 
