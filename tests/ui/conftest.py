@@ -1,0 +1,119 @@
+"""The app without a terminal: real screens, a small catalogue, recorded runs or a scripted referee."""
+
+import asyncio
+import inspect
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import TextArea
+
+import screens.app
+from arena.paths import Paths
+from arena.settings import Settings, save_settings
+from problems.catalogue import HOME, Catalogue
+from problems.specification import load_problem
+from sandbox.events import AnyEvent, decode_event
+from screens.app import ArenaApp
+from screens.arena import ArenaScreen
+from screens.services import Services
+
+HERE = Path(__file__).parent
+REFEREE = (sys.executable, "-P", str(HERE.parent / "unit" / "scripted_referee.py"))
+"""A real process that speaks the protocol and does what the kernel's text says: `pass`, `wait`, `die`..."""
+PROBLEMS = ("collective/allreduce", "collective/allgather", "tensor/gemm_allreduce")
+
+Opener = Callable[..., "AsyncIterator[tuple[ArenaApp, Pilot[None]]]"]
+
+
+class FewProblems(Services):
+    """Three problems instead of all: pictures stay the same when problems are added."""
+
+    def read_catalogue(self) -> Catalogue:
+        return Catalogue([load_problem(HOME / folder) for folder in PROBLEMS])
+
+
+def recording(name: str) -> list[AnyEvent]:
+    """The events of a recorded run: "pass", "timing", "wrong" or "error"."""
+    return [decode_event(line) for line in (HERE / "recordings" / f"{name}.jsonl").read_bytes().splitlines()]
+
+
+@pytest.fixture
+def events() -> Callable[[str], list[AnyEvent]]:
+    """Recorded runs by name."""
+    return recording
+
+
+@pytest.fixture
+def services(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Services:
+    """Services over this test's own folders; settings exist, so nobody is welcomed."""
+    monkeypatch.setattr(TextArea.cursor_blink, "_default", False)
+    monkeypatch.setattr(screens.app, "machine_words", lambda settings: "CPU ranks over gloo · 2 cores")
+    save_settings(Settings(device="cpu"), paths)
+    return FewProblems(paths, REFEREE)
+
+
+@pytest.fixture
+def open_app(services: Services) -> Opener:
+    """Opens the app at a size, waits until it is ready, and closes it with everything behind it."""
+
+    @asynccontextmanager
+    async def opened(
+        size: tuple[int, int] = (160, 45), problem: str = ""
+    ) -> AsyncIterator[tuple[ArenaApp, Pilot[None]]]:
+        app = ArenaApp(services, problem)
+        try:
+            async with app.run_test(size=size) as pilot:
+                await app.opened.wait()
+                await _until(
+                    pilot, lambda: bool(app.screen.query("#problems")) or app.screen is not app.picker
+                )
+                if problem:
+                    await _until(
+                        pilot, lambda: isinstance(app.screen, ArenaScreen) and app.screen.editor.text != ""
+                    )
+                yield app, pilot
+                assert app.faults == []
+        finally:
+            await services.close()
+
+    return opened  # type: ignore[return-value]
+
+
+async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    """Lets the app go on until something is so."""
+    deadline = time.monotonic() + 90.0
+    while not condition():
+        assert time.monotonic() < deadline, f"never came true: {inspect.getsource(condition).strip()}"
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def until() -> Callable[..., Awaitable[None]]:
+    """`await until(pilot, condition)`."""
+    return _until
+
+
+@pytest.fixture
+def type_kernel() -> Callable[[ArenaScreen, str], None]:
+    """Replaces what the editor holds, as typing would."""
+
+    def typed(screen: ArenaScreen, text: str) -> None:
+        screen.editor.replace(text, screen.editor.document.start, screen.editor.document.end)
+
+    return typed
+
+
+@pytest.fixture
+def screen_text() -> Callable[[ArenaApp], str]:
+    """What stands on the screen, line by line."""
+
+    def text(app: ArenaApp) -> str:
+        lines = app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in line) for line in lines)
+
+    return text

@@ -1,0 +1,93 @@
+"""The editor: colours, indentation, what is saved and what is not."""
+
+from textual.app import App, ComposeResult
+
+from screens.widgets.editor import Editor
+from screens.widgets.highlight import language_of, line_spans, parts_of
+
+KERNEL = '''import torch
+SRC = r"""
+__global__ void add(float *x) {  // sum
+}
+"""
+def solution(a):
+    """Words; not code."""
+    return a  # """ is no string here
+'''
+
+
+class Page(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Editor(id="kernel")
+
+
+def kinds(row: int) -> dict[str, str]:
+    lines = KERNEL.split("\n")
+    parts = parts_of(lines, "python")
+    return {lines[row][s:e]: kind for s, e, kind in line_spans(lines[row], parts.get(row, []), "python")}
+
+
+def test_python_is_coloured() -> None:
+    assert kinds(0)["import"] == "keyword"
+    assert kinds(5)["solution"] == "name"
+
+
+def test_cuda_inside_a_string_is_coloured_as_cuda() -> None:
+    assert kinds(2)["__global__"] == "keyword"
+    assert kinds(2)["float"] == "builtin"
+    assert kinds(2)["// sum"] == "comment"
+
+
+def test_words_inside_a_string_are_a_string() -> None:
+    assert kinds(6) == {'"""Words; not code."""': "string"}
+    assert kinds(7)['# """ is no string here'] == "comment"
+
+
+def test_an_open_string_reaches_to_the_end() -> None:
+    lines = ['x = """', "words", "more"]
+    parts = parts_of(lines, "python")
+    assert [span.kind for span in line_spans(lines[2], parts[2], "python")] == ["string"]
+
+
+def test_languages_by_name() -> None:
+    assert language_of("kernel.py") == "python"
+    assert language_of("kernel.cu") == "cuda"
+    assert language_of("notes.txt") == "plain"
+
+
+async def test_enter_keeps_the_indentation_and_backspace_takes_one_level() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.show_saved("def solution(x):")
+        editor.move_cursor(editor.document.end)
+        await pilot.press("enter", *"pass", "enter", "backspace", *"y")
+        assert editor.text == "def solution(x):\n    pass\ny"
+
+
+async def test_the_dirty_mark_goes_when_the_text_is_as_saved() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.show_saved("ab")
+        await pilot.press("c")
+        await pilot.pause()
+        assert editor.dirty
+        await pilot.press("backspace")
+        await pilot.pause()
+        assert not editor.dirty
+
+
+async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.show_saved("one\ntwo\nthree")
+        editor.move_cursor((1, 2))
+        editor.show_saved("one\nzwei\nthree")
+        assert editor.cursor_location == (1, 2)
+        await pilot.press("ctrl+z")
+        assert editor.text == "one\ntwo\nthree"

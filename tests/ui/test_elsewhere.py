@@ -1,0 +1,147 @@
+"""Settings, doctor, help, palette, welcome, themes, keys."""
+
+import subprocess
+import sys
+
+import pytest
+
+from arena.settings import Settings, load_settings
+from screens.actions import ACTIONS, unknown_names
+from screens.app import ArenaApp
+from screens.arena import ArenaScreen
+from screens.help import HelpScreen
+from screens.themes import FOLDER, ThemeError, load_theme, load_themes
+from screens.welcome import Welcome
+
+
+async def test_settings_are_generated_checked_and_saved(open_app, paths, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        await until(pilot, lambda: "Colours of the app." in screen_text(app))
+        app.screen.query_one("#set-world").value = "many"
+        await until(pilot, lambda: "✗ world" in screen_text(app))
+        await pilot.press("ctrl+s")
+        assert app.screen.query("#set-world")  # not taken
+        app.screen.query_one("#set-world").value = "4"
+        app.screen.query_one("#set-theme").value = "light"
+        app.screen.query_one("#set-keymap").value = "run = ctrl+r"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: load_settings(paths).world == 4)
+        assert load_settings(paths).keymap == {"run": "ctrl+r"}
+        await until(pilot, lambda: app.theme == "light")
+
+
+async def test_a_remapped_key_works_and_the_help_shows_it(open_app, services, until) -> None:
+    services.settings = Settings(device="cpu", keymap={"next_view": "f7"})
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f7")
+        await until(pilot, lambda: app.screen.view == "baseline")
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        assert "| f7 | Next view" in app.screen._text
+
+
+async def test_every_action_can_be_done(open_app) -> None:
+    async with open_app(problem="13") as (app, _):
+        for action in ACTIONS:
+            owner = {"arena": app.screen, "problems": app.picker, "everywhere": app}[action.scope]
+            assert hasattr(owner, f"action_{action.name}"), action.name
+    assert unknown_names({"run": "f7", "fly": "f8"}) == ["fly"]
+    assert len({action.name for action in ACTIONS}) == len(ACTIONS)
+
+
+async def test_the_palette_finds_actions_and_problems(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("ctrl+p", *"gemm_all")
+        await until(pilot, lambda: "13 gemm_allreduce" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ArenaScreen))
+        assert app.screen.problem.id == 13
+
+
+async def test_the_doctor_looks(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f12")
+        await until(pilot, lambda: "shm" in screen_text(app))
+
+
+async def test_the_first_start_welcomes_and_runs_a_first_kernel(open_app, services, until, paths) -> None:
+    services.first_start = True
+    async with open_app() as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, Welcome))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ArenaScreen))
+        await until(pilot, lambda: app.screen.session.state.run_id != "")
+        assert app.screen.problem.id == 1
+        assert paths.settings_file.exists()
+
+
+@pytest.mark.parametrize("name", ["dark", "light", "contrast", "ansi"])
+async def test_every_theme_paints_every_screen(open_app, events, until, screen_text, name) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        app.theme = name
+        for event in events("wrong"):
+            app.screen.apply(event)
+        await until(pilot, lambda: "✗ WRONG" in screen_text(app))
+
+
+def test_themes_that_come_along_are_sound() -> None:
+    themes, errors = load_themes()
+    assert errors == []
+    assert {theme.name for theme in themes} >= {"dark", "light", "contrast", "ansi"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('primary = "blurple"', 'primary = "blurple" is not a colour'),
+        ('primary = "#112233"\nprimry = "#112233"', "primry"),
+        ("primary = ", "Invalid value"),
+        ('primary = "#112233"\n[variables]\nmuted = "x y"', "muted"),
+    ],
+)
+def test_a_bad_theme_is_refused_with_its_file_and_key(tmp_path, text, said) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(ThemeError) as error:
+        load_theme(path)
+    assert str(path) in str(error.value)
+    assert said in str(error.value)
+
+
+def test_a_bad_theme_of_the_users_does_not_stop_the_app(services, paths) -> None:
+    (paths.config / "themes").mkdir()
+    (paths.config / "themes" / "mine.toml").write_text('primary = "blurple"')
+    (paths.config / "themes" / "good.toml").write_text(
+        (FOLDER / "dark.toml").read_text().replace('"dark"', '"good"')
+    )
+    app = ArenaApp(services)
+    assert "good" in app.available_themes
+    assert "mine" not in app.available_themes
+
+
+def test_the_ui_process_imports_neither_torch_nor_cupy() -> None:
+    code = (
+        "import sys, pkgutil, importlib, screens, screens.widgets\n"
+        "for package in (screens, screens.widgets):\n"
+        "    for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
+        "        if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "print([name for name in ('torch', 'cupy', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_first_paint_waits_for_no_heavy_import() -> None:
+    late = [
+        "arena.engine",
+        "sqlite3",
+        "watchfiles",
+        "httpx",
+        "pygments",
+        "markdown_it",
+        "textual.widgets._data_table",
+    ]
+    code = f"import sys, screens.app\nprint([name for name in {late!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,35 @@
+"""Pictures of the screens at 60, 100 and 160 columns. `pytest --snapshot-update` after a change that is meant."""
+
+import pytest
+
+from screens.app import ArenaApp
+
+SIZES = [(60, 24), (100, 30), (160, 45)]
+
+
+async def _settled(pilot) -> None:
+    await pilot.app.opened.wait()
+    while not pilot.app.picker.query("#problems"):
+        await pilot.pause(0.02)
+    await pilot.pause(0.3)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}")
+def test_picker(snap_compare, services, size) -> None:
+    assert snap_compare(ArenaApp(services), terminal_size=size, run_before=_settled)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}")
+@pytest.mark.parametrize("run", ["pass", "wrong", "error"])
+def test_arena(snap_compare, services, events, run, size) -> None:
+    async def judged(pilot) -> None:
+        await _settled(pilot)
+        while not getattr(pilot.app.screen, "editor", None) or not pilot.app.screen.editor.text:
+            await pilot.pause(0.02)
+        for event in events(run):
+            pilot.app.screen.apply(event)
+        if size[0] < 100:
+            pilot.app.screen.show_view("result")
+        await pilot.pause(0.5)
+
+    assert snap_compare(ArenaApp(services, "13"), terminal_size=size, run_before=judged)

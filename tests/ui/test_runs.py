@@ -1,0 +1,171 @@
+"""Saving, running and cancelling from the arena, against a scripted referee in a process of its own."""
+
+import os
+
+from arena.workspace import content_hash
+from screens.arena import ArenaScreen
+from screens.dialogs import Question
+
+
+def result_of(screen: ArenaScreen) -> bool:
+    return screen.session.state.result is not None
+
+
+async def test_saving_writes_the_file_and_runs_it(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "pass")
+        await until(pilot, lambda: screen.editor.dirty)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: result_of(screen))
+        assert screen.session.path.read_text() == "pass"
+        assert not screen.editor.dirty
+        assert screen.session.state.sha256 == content_hash("pass")
+
+
+async def test_a_save_in_another_editor_runs_too(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        other = screen.session.path.with_suffix(".tmp")
+        other.write_text("pass")
+        os.replace(other, screen.session.path)
+        await until(pilot, lambda: result_of(screen))
+        assert screen.editor.text == "pass"
+        assert screen.session.state.sha256 == content_hash("pass")
+
+
+async def test_an_outside_save_keeps_what_was_typed_within_undo(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "typed here")
+        await until(pilot, lambda: screen.editor.dirty)
+        screen.session.path.write_text("pass")
+        await until(pilot, lambda: result_of(screen))
+        assert screen.editor.text == "pass"
+        assert screen.session.services.workspace.revision(content_hash("typed here")) == "typed here"
+        await pilot.press("ctrl+z")
+        assert screen.editor.text == "typed here"
+
+
+async def test_escape_cancels_and_the_next_run_works(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "wait")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.phase == "check")
+        await pilot.press("escape")
+        await until(pilot, lambda: screen.session.state.cancelled_in is not None)
+        assert not screen.session.busy
+        type_kernel(screen, "pass")
+        await pilot.press("f5")
+        await until(pilot, lambda: result_of(screen))
+        assert isinstance(app.screen, ArenaScreen)
+
+
+async def test_a_newer_save_takes_over(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "wait")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.running)
+        type_kernel(screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: result_of(screen))
+        assert screen.session.state.sha256 == content_hash("pass")
+
+
+async def test_a_refused_setting_is_explained(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "refuse")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.state.refused is not None)
+        await until(pilot, lambda: "! NOT RUN" in screen_text(app))
+        assert "sizes do not fit" in screen_text(app)
+
+
+async def test_a_dead_referee_is_a_harness_error_and_is_replaced(
+    open_app, type_kernel, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "die")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: result_of(screen))
+        await until(pilot, lambda: "! HARNESS ERROR" in screen_text(app))
+        type_kernel(screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: screen.session.state.sha256 == content_hash("pass") and result_of(screen))
+
+
+async def test_the_picker_knows_the_result(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: 13 in screen.session.services.standings)
+        await pilot.press("f10")
+        await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
+        assert "solved 1 of 3 · faster 1" in screen_text(app)
+
+
+async def test_typed_text_comes_back_after_leaving(open_app, type_kernel, services, until, paths) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "half a thought")
+        await until(pilot, lambda: screen.editor.dirty)
+        path = app.screen.session.path
+    assert services.workspace.draft(path) == "half a thought"
+
+
+async def test_a_draft_is_offered_and_restored(open_app, type_kernel, services, until) -> None:
+    path = services.workspace.root / "13_gemm_allreduce" / "you" / "kernel.py"
+    services.workspace.save(path, "pass")
+    services.workspace.save_draft(path, "half a thought")
+    async with open_app() as (app, pilot):
+        app.open_problem(services.catalogue.find("13"))
+        await until(pilot, lambda: isinstance(app.screen, Question))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ArenaScreen) and app.screen.editor.dirty)
+        assert app.screen.editor.text == "half a thought"
+
+
+async def test_history_restores_an_older_revision(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: 13 in screen.session.services.standings)
+        type_kernel(screen, "something else")
+        await pilot.press("f6")
+        await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
+        await pilot.press("space")
+        await until(pilot, lambda: "+something else" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is screen)
+        assert screen.editor.text == "pass"
+        await pilot.press("ctrl+z")
+        assert screen.editor.text == "something else"
+
+
+async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "pass")
+        await pilot.press("f4")
+        await until(pilot, lambda: bool(app.screen.query("#size-M")))
+        app.screen.query_one("#size-M").value = "64"
+        app.screen.query_one("#world").value = 4
+        await pilot.press("f5")
+        await until(pilot, lambda: result_of(screen))
+        assert screen.session.state.setting.sizes["M"] == 64
+        assert screen.session.state.setting.world == 4
+
+
+async def test_a_size_that_does_not_fit_is_said_and_not_taken(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f4")
+        await until(pilot, lambda: bool(app.screen.query("#size-M")))
+        app.screen.query_one("#size-M").value = "0"
+        await until(pilot, lambda: "sizes are 1 or more" in screen_text(app))
+        await pilot.press("f5")
+        assert app.screen.query("#size-M")
