@@ -16,23 +16,21 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
 """
 
 
-def build_together(rank: int, world: int) -> str:
+def build_together(rank: int, world: int) -> None:
     sys.path.append(COMPAT)
     from utils.cuda_helpers import compile_cuda_extension
 
     extension = compile_cuda_extension("doubler", "", SOURCE)
     assert extension.twice(torch.ones(2)).tolist() == [2.0, 2.0]
-    again = compile_cuda_extension("doubler", "", SOURCE)
-    assert again.__file__ == extension.__file__
-    return str(extension.__file__)
+    again = compile_cuda_extension("doubler", cpp_sources=[SOURCE])
+    assert again.twice(torch.ones(1)).item() == 2.0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(550)
 def test_a_world_builds_an_extension_once(worlds, tmp_path):
-    files = worlds.run(build_together, 2, timeout_s=380, PKB_KERNEL_CACHE=str(tmp_path))
-    assert len(set(files)) == 1
-    assert [path.name for path in tmp_path.glob("*.ext.so")] == [Path(files[0]).name]
+    worlds.run(build_together, 2, timeout_s=500, PKB_KERNEL_CACHE=str(tmp_path))
+    assert len(list(tmp_path.glob("*.ext.so"))) == 1
     assert not list(tmp_path.glob("*.build"))
 
 
