@@ -24,7 +24,7 @@ from sandbox.gate import GatePage
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import NO_WALLS, Jail
-from sandbox.jail.profiles import SOURCE_ROOT
+from sandbox.jail.profiles import import_paths
 from sandbox.processes import kill_tree, tree
 
 OUTPUT_KEPT = 256 << 10
@@ -134,7 +134,7 @@ class World:
             "cores": [cores_of(rank, ranks) for rank in range(ranks)],
         }
         passed = [fd for fds in theirs.values() for fd in fds] + [status.fileno()]
-        extra = {"PYTHONPATH": str(SOURCE_ROOT), "PKB_WORLD": "baseline" if trusted else "contender"}
+        extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths())), "PKB_WORLD": "baseline" if trusted else "contender"}
         cache = kernel_cache.prepared()
         if gpus:
             # Behind a closed gate a kernel's first launch must not wait for a module to load.
