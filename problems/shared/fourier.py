@@ -7,10 +7,10 @@ import torch.distributed as dist
 def exchange_blocks(
     field: torch.Tensor, split: int, join: int, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:
-    """Cuts a complex field into W equal blocks along `split`, sends block d to rank d, joins arrivals along `join`.
+    """Cuts a complex field into W blocks along `split`, sends block d to rank d, joins along `join`.
 
-    Returns the blocks in rank order; dimension `split` is W times shorter, dimension `join` W times longer. Travels as real
-    pairs: communication libraries know no complex numbers.
+    Returns the blocks in rank order; dimension `split` is W times shorter, dimension `join` W times longer.
+    Travels as real pairs: communication libraries know no complex numbers.
     """
     world = dist.get_world_size(group)
     if world == 1:

@@ -1,7 +1,7 @@
-"""Cooperative mini-batching of graphs: per-peer counts in rotated order, and the all-to-all that goes with them.
+"""Cooperative mini-batching of graphs: counts in rotated order, and the all-to-all that goes with them.
 
-Position i of a list on rank r stands for the peer (r + i) mod W: position 0 is the rank itself. Step i then pairs every
-rank with another partner, so that no receiver is hit by two senders at once.
+Position i of a list on rank r stands for the peer (r + i) mod W: position 0 is the rank itself. Step i then
+pairs every rank with another partner, so that no receiver is hit by two senders at once.
 """
 
 import torch
@@ -13,8 +13,9 @@ from problems.setting import Setting
 def rows_per_peer(setting: Setting) -> torch.Tensor:
     """[W, W] int64: row s, column d = rows that rank s sends to rank d; the same on every rank.
 
-    Upstream: the size `rpp` everywhere. Otherwise skewed, from none to about three times `rpp`, in a random Latin square:
-    every rank still sends and receives W * rpp rows in all, so that shapes do not change from trial to trial.
+    Upstream: the size `rpp` everywhere. Otherwise skewed, from none to about three times `rpp`, in a random
+    Latin square: every rank still sends and receives W * rpp rows in all, so that shapes do not change from
+    trial to trial.
     """
     world, mean = setting.world, int(setting.sizes.rpp)
     if setting.distribution == "upstream" or world == 1:
@@ -37,7 +38,7 @@ def rotated(per_rank: torch.Tensor, rank: int) -> torch.Tensor:
 def all_to_all_rotated(
     rows: torch.Tensor, sent: list[int], received: list[int], group: dist.ProcessGroup | None
 ) -> torch.Tensor:
-    """Sends chunk i of rows [sum(sent), ...] to the peer at position i and returns [sum(received), ...], chunk i from it."""
+    """Chunk i of rows [sum(sent), ...] goes to position i, chunk i of [sum(received), ...] comes from it."""
     world, rank = dist.get_world_size(group), dist.get_rank(group)
     arrived = rows.new_empty(sum(received), *rows.shape[1:])
     outgoing, incoming = rows.split(sent), arrived.split(received)

@@ -1,4 +1,4 @@
-"""Feature exchange of cooperative mini-batching: gather the rows that peers asked for, then one variable all-to-all."""
+"""Feature exchange of cooperative mini-batching: gather the rows peers asked for, one variable all-to-all."""
 
 import torch
 import torch.distributed as dist
@@ -17,8 +17,8 @@ def solution(
     """local_features [s, ...], seed_inverse_ids [R] int64 -> [sum(counts_sent), ...].
 
     The counts are named after the request phase: ids that were sent come back as rows. So this call sends
-    counts_received[i] rows to the peer (rank + i) mod W and receives counts_sent[i] rows from it; chunks of the ids and of
-    the result follow that rotated order.
+    counts_received[i] rows to the peer (rank + i) mod W and receives counts_sent[i] rows from it; chunks of
+    the ids and of the result follow that rotated order.
     """
     rows = local_features[seed_inverse_ids]
     return all_to_all_rotated(rows, sent=counts_received, received=counts_sent, group=group)

@@ -9,9 +9,10 @@ from problems.shared.rotated import rotated, rows_per_peer
 
 
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
-    """local_features [s, h] N(0, 1); seed_inverse_ids [R] int64; leaving and arriving [W] int64, rows by rotated position.
+    """local_features [s, h] N(0, 1), seed_inverse_ids [R] int64, leaving and arriving [W] int64 (rotated).
 
-    Upstream: uniform ids and equal counts. Otherwise ids favour few hot rows and counts are skewed, some of them zero.
+    Upstream: uniform ids and equal counts. Otherwise ids favour few hot rows and counts are skewed, some of
+    them zero.
     """
     s = setting.sizes
     features = setting.randn(s.s, s.h)
@@ -29,7 +30,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
-    """solution(local_features, seed_inverse_ids, counts_sent, counts_received, group): named after the request phase."""
+    """solution(local_features, seed_inverse_ids, counts_sent, counts_received, group)"""
     return (
         tensors["local_features"],
         tensors["seed_inverse_ids"],

@@ -17,8 +17,8 @@ def solution(
 ) -> torch.Tensor:
     """grad_output [sum(counts_sent), h], seed_inverse_ids [sum(counts_received)] int64 -> [seed_size, h].
 
-    Row j that arrives is added to row seed_inverse_ids[j]; rows that nothing is added to are zero. Position i of the counts
-    and of the chunks stands for the peer (rank + i) mod W. Sums are kept in float32 or wider.
+    Row j that arrives is added to row seed_inverse_ids[j]; rows that nothing is added to are zero. Position i
+    of the counts and of the chunks stands for the peer (rank + i) mod W. Sums are kept in float32 or wider.
     """
     arrived = all_to_all_rotated(grad_output, sent=counts_sent, received=counts_received, group=group)
     wide = torch.promote_types(arrived.dtype, torch.float32)

@@ -9,10 +9,10 @@ from problems.shared.rotated import rotated, rows_per_peer
 
 
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
-    """grad_output [R, h] float N(0, 1); seed_inverse_ids [R] int64; leaving and arriving [W] int64 by rotated position.
+    """grad_output [R, h] N(0, 1), seed_inverse_ids [R] int64, leaving and arriving [W] int64 (rotated).
 
-    Upstream: uniform ids and equal counts. Otherwise one node receives about a tenth to a quarter of all rows, most
-    receive none, and counts are skewed, some of them zero.
+    Upstream: uniform ids and equal counts. Otherwise one node receives about a tenth to a quarter of all
+    rows, most receive none, and counts are skewed, some of them zero.
     """
     s = setting.sizes
     gradient = setting.randn(s.R, s.h)

@@ -1,4 +1,4 @@
-"""Neighbour sampling on a partitioned graph: per hop ask the owners, put answers in order, find new nodes, go on."""
+"""Neighbour sampling on a partitioned graph: per hop ask the owners, order the answers, find new nodes."""
 
 import torch
 import torch.distributed as dist
@@ -16,10 +16,10 @@ def solution(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """seed_nodes [s] distinct, local_adj_row_ptr [Nn + 1], local_adj_col [E_r], node_to_rank [Nn], all int64.
 
-    "Sampling" takes the first min(fanout, degree) neighbours, all of them for a negative fanout; `replace` is ignored.
-    Returns node (seeds first, then as discovered), row and col (places in node of each edge's neighbour and of the node it
-    was sampled for) and edge (its position in the owner's column array). A rank with an empty frontier goes on asking for
-    nothing, so that ranks may run dry at different hops.
+    "Sampling" takes the first min(fanout, degree) neighbours, all of them for a negative fanout; `replace` is
+    ignored. Returns node (seeds first, then as discovered), row and col (places in node of each edge's
+    neighbour and of the node it was sampled for) and edge (its position in the owner's column array). A rank
+    with an empty frontier goes on asking for nothing, so that ranks may run dry at different hops.
     """
     place = torch.full_like(node_to_rank, -1)
     place[seed_nodes] = torch.arange(len(seed_nodes), device=place.device)
@@ -49,7 +49,7 @@ def _sample(
     node_to_rank: torch.Tensor,
     group: dist.ProcessGroup | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(neighbours [E], edge positions [E], edges per frontier node [F]) in frontier order, from the nodes' owners."""
+    """From the owners, in frontier order: neighbours [E], edge positions [E], edges per frontier node [F]."""
     owner = node_to_rank[frontier]
     by_owner = owner.argsort(stable=True)
     asked = torch.bincount(owner, minlength=dist.get_world_size(group))

@@ -1,4 +1,4 @@
-"""Inputs of problem 64: a graph whose adjacency lists lie on the ranks that own the nodes, and seeds to start from."""
+"""Inputs of problem 64: a graph, each rank with the adjacency lists of its own nodes, and seeds."""
 
 from typing import Any
 
@@ -13,9 +13,10 @@ UPSTREAM_DEGREE = 16
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """seeds [s], row_ptr [Nn + 1], col [E_r], owner [Nn] and fanouts [hops], all int64.
 
-    Upstream: a ring in which node v has the neighbours v+1 .. v+16, whole on every rank, and consecutive seeds; nothing is
-    random. Otherwise degrees follow a power law (0 to 64, a tenth of the nodes isolated), popular nodes are neighbours of
-    many, owners are random, and a rank has the lists of its own nodes alone. In every fourth trial the last hop takes all.
+    Upstream: a ring in which node v has the neighbours v+1 .. v+16, whole on every rank, and consecutive
+    seeds; nothing is random. Otherwise degrees follow a power law (0 to 64, a tenth of the nodes isolated),
+    popular nodes are neighbours of many, owners are random, and a rank has the lists of its own nodes alone.
+    In every fourth trial the last hop takes all.
     """
     s, device = setting.sizes, setting.device
     fanouts = torch.arange(s.hops, 0, -1, device=device) * s.fanout

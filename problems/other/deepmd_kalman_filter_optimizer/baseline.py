@@ -1,4 +1,4 @@
-"""One step of a layer-wise Kalman filter: a shared innovation scalar, rank-1 updates, an all-gather of the weights."""
+"""One step of a layer-wise Kalman filter: a shared scalar, rank-1 updates, an all-gather of the weights."""
 
 import torch
 import torch.distributed as dist
@@ -15,9 +15,9 @@ def solution(
 ) -> tuple[list[torch.Tensor], list[torch.Tensor], torch.Tensor]:
     """H[i], weights[i] [n_i, 1], P[i] [n_i, n_i], error []: this rank's blocks, float64.
 
-    Returns (the new weights of all ranks, by rank and block; the caller's list P with new blocks; the new lambda []). The
-    lists `weights` and `P` are rebound to new tensors, their old tensors keep their values. Blocks may differ in number and
-    size between ranks.
+    Returns (the new weights of all ranks, by rank and block; the caller's list P with new blocks; the new
+    lambda []). The lists `weights` and `P` are rebound to new tensors, their old tensors keep their values.
+    Blocks may differ in number and size between ranks.
     """
     sizes = _sizes_of_all(weights)
     gains = [block @ jacobian for block, jacobian in zip(P, H, strict=True)]

@@ -10,9 +10,9 @@ from problems.setting import Setting
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], lam [], all float64, for L blocks.
 
-    Upstream: n_i = n, P = I, H ~ 0.01 N(0, 1), error ~ N(0, 1): such a step hardly changes anything. Otherwise blocks differ
-    in size (and in order from rank to rank, with the same total), P = a aᵀ/n_i + I/2, H ~ 0.3 N(0, 1), error ~ 5 N(0, 1) and
-    lam is uniform in [0.95, 1).
+    Upstream: n_i = n, P = I, H ~ 0.01 N(0, 1), error ~ N(0, 1): such a step hardly changes anything.
+    Otherwise blocks differ in size (and in order from rank to rank, with the same total), P = a aᵀ/n_i + I/2,
+    H ~ 0.3 N(0, 1), error ~ 5 N(0, 1) and lam is uniform in [0.95, 1).
     """
     s = setting.sizes
     tensors: dict[str, torch.Tensor] = {}
@@ -38,7 +38,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def _uneven(mean: int, blocks: int, place: int) -> int:
-    """Sizes around the mean, apart by an eighth of it, that add up to blocks * mean over `blocks` neighbouring places."""
+    """A size within an eighth of the mean; `blocks` places in a row add up to blocks * mean."""
     return mean + (2 * (place % blocks) - (blocks - 1)) * (mean // (8 * blocks))
 
 

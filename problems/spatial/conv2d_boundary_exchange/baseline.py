@@ -14,7 +14,7 @@ def solution(
     padding: int = 1,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """x [B, C, h, w], weight [Co, C, k, k], bias [Co] -> [B, Co, h_out, w_out]: this rank's strip of the output.
+    """x [B, C, h, w], weight [Co, C, k, k], bias [Co] -> this rank's strip [B, Co, h_out, w_out].
 
     The strip is extended by `padding` rows of either neighbour, by zeros at the ends of the image.
     """

@@ -10,8 +10,8 @@ from problems.setting import Setting, SizesRefused
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """x [B, C, h, width], weight [C, C, k, k], bias [C], biased [1] int64 (0: no bias).
 
-    Upstream: all N(0, 1), weight and bias of its own on every rank. Otherwise weight and bias are the same everywhere, the
-    weight is scaled by 1 / sqrt(k * k * C), and every fourth trial has no bias.
+    Upstream: all N(0, 1), weight and bias of its own on every rank. Otherwise weight and bias are the same
+    everywhere, the weight is scaled by 1 / sqrt(k * k * C), and every fourth trial has no bias.
     """
     s = setting.sizes
     if s.h < s.padding:

@@ -28,10 +28,10 @@ def solution(
     first_frame_as_image: bool = False,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """z [B, C, T, H, Wd] -> the stitched video [B, 3, frames, height, width] in bfloat16, the same on every rank.
+    """z [B, C, T, H, Wd] -> the video [B, 3, frames, height, width] in bfloat16, the same on every rank.
 
-    A rank decodes its tiles from its own z. Float64 latents give a float64 video without any rounding between, for exact
-    comparison.
+    A rank decodes its tiles from its own z. Float64 latents give a float64 video without any rounding
+    between, for exact comparison.
 
     Raises:
         ValueError: an overlap leaves a tile without a stride.
@@ -73,7 +73,9 @@ class Tiling:
 
     def __post_init__(self) -> None:
         if min(self.stride) <= 0:
-            raise ValueError(f"tiles of {self.tile} latents overlap so far ({self.overlap}) that no stride is left")
+            raise ValueError(
+                f"tiles of {self.tile} latents overlap so far ({self.overlap}) that no stride is left"
+            )
 
     @property
     def stride(self) -> Extent:
@@ -132,7 +134,7 @@ def _decode(z: torch.Tensor, upsample: Extent) -> torch.Tensor:
 
 
 def _blended(tiles: dict[Place, torch.Tensor], place: Place, tiling: Tiling) -> torch.Tensor:
-    """A tile cross-faded with the undisturbed previous tiles along time, height, width in turn; then what is kept of it."""
+    """A tile cross-faded with the previous ones along time, height and width; then what is kept of it."""
     tile = tiles[place].clone()
     for axis in range(3):
         if place[axis] == 0:
@@ -163,7 +165,7 @@ def _gathered(
 ) -> dict[Place, torch.Tensor]:
     """Everybody's tiles by place, of the dtype and device of `like`.
 
-    Shapes follow from the tiling, so that only pixels travel. Every rank sends as much as the one that has most.
+    Shapes follow from the tiling, so that only pixels travel. All ranks send as much as the fullest.
     """
     if len(owned) == 1:
         return dict(zip(owned[0], mine, strict=True))

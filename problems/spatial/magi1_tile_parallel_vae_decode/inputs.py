@@ -13,7 +13,8 @@ SPATIAL_OVERLAP = 0.25
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """z [B, C, T, H, Wd] bfloat16, other values on each rank.
 
-    Upstream: N(0, 1). Otherwise noise on a grid half as fine in space, interpolated, so that it is smooth and seams show.
+    Upstream: N(0, 1). Otherwise noise on a grid half as fine in space, interpolated, so that it is smooth and
+    seams show.
     """
     s = setting.sizes
     if setting.distribution == "upstream":
@@ -24,7 +25,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
-    """solution(z, tile length, height, width, spatial overlap, temporal overlap, us, ut, sr_ratio, first frame, group)"""
+    """solution(z, tile's three sizes, two overlap factors, two upsampling factors, sr_ratio, first, group)"""
     s = setting.sizes
     temporal_overlap = 0.0 if setting.distribution == "upstream" else 0.25
     tile = (int(s.lt), int(s.lh), int(s.lw))

@@ -16,8 +16,8 @@ def solution(
 ) -> torch.Tensor:
     """Complex x [.., H/W, n1//2 + 1], this rank's rows -> real [.., n0, n1/W], its columns.
 
-    s: global lengths (n0, n1) along dim = (sharded axis, half axis). W must divide n1. The imaginary part of the result,
-    which is there when columns 0 and n1/2 are not Hermitian, is dropped.
+    s: global lengths (n0, n1) along dim = (sharded axis, half axis). W must divide n1. The imaginary part of
+    the result, which is there when columns 0 and n1/2 are not Hermitian, is dropped.
     """
     sharded, half = (axis % x.dim() for axis in dim)
     length = s[1]
@@ -30,7 +30,7 @@ def solution(
 def _mirrored(
     x: torch.Tensor, sharded: int, half: int, length: int, group: dist.ProcessGroup | None
 ) -> torch.Tensor:
-    """The columns that the half spectrum leaves out, of this rank's rows: Y[k, j] = conj(Z[-k mod H, length - j])."""
+    """This rank's rows of the columns that x leaves out: Y[k, j] = conj(Z[-k mod H, length - j])."""
     world, rank = dist.get_world_size(group), dist.get_rank(group)
     everything = torch.empty(world, *x.shape, dtype=x.dtype, device=x.device)
     dist.all_gather_into_tensor(

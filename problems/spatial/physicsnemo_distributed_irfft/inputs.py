@@ -10,8 +10,9 @@ from problems.setting import Setting, SizesRefused
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """x [B, C, H/W, Wd/2 + 1] complex64: this rank's rows.
 
-    Upstream: the transform of a N(0, 1) field that is the same everywhere. Otherwise complex noise, as a network would put
-    out, whose columns 0 and Wd/2 have no Hermitian symmetry, and one strong frequency in each image.
+    Upstream: the transform of a N(0, 1) field that is the same everywhere. Otherwise complex noise, as a
+    network would put out, whose columns 0 and Wd/2 have no Hermitian symmetry, and one strong frequency in
+    each image.
     """
     s = setting.sizes
     if s.H % setting.world or s.Wd % setting.world or s.Wd % 2:

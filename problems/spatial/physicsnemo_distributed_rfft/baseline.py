@@ -14,10 +14,10 @@ def solution(
     norm: str = "ortho",
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """Real x [B, H, Wd/W], this rank's columns -> complex [B, n0/W, n1//2 + 1], this rank's rows of the half spectrum.
+    """Real x [B, H, Wd/W], this rank's columns -> complex [B, n0/W, n1//2 + 1], its rows of the spectrum.
 
-    s: global lengths (n0, n1) along dim = (complete axis, sharded axis); shorter fields are padded with zeros, longer ones
-    cropped, None keeps a length. W must divide n0.
+    s: global lengths (n0, n1) along dim = (complete axis, sharded axis); shorter fields are padded with
+    zeros, longer ones cropped, None keeps a length. W must divide n0.
     """
     whole, sharded = (axis % x.dim() for axis in dim)
     half_done = torch.fft.fft(x, n=s[0], dim=whole, norm=norm)

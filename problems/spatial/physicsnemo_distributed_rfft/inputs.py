@@ -11,7 +11,8 @@ from problems.setting import Setting
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
     """x [B, H, Wd/W] float32: this rank's columns of a field that is the same everywhere.
 
-    Upstream: N(0, 1). Otherwise a plane wave of random wave numbers and phase is added to each image: a known sharp peak.
+    Upstream: N(0, 1). Otherwise a plane wave of random wave numbers and phase is added to each image: a known
+    sharp peak.
     """
     s = setting.sizes
     field = setting.randn(s.B, s.H, s.Wd, shared=True)

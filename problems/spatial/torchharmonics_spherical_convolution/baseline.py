@@ -17,7 +17,7 @@ def solution(
     polar_group: dist.ProcessGroup | None = None,
     bias: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """x [B, C, hl, wl], psi sparse [K, T, hl * nlon_in], weight [O, C/groups, K], bias [O] -> [B, O, T_p, J_a].
+    """x [B, C, hl, wl], psi sparse [K, T, hl * nlon_in], weight [O, C/groups, K] -> [B, O, T_p, J_a].
 
     This rank's tile of the input gives its tile of the output; psi, weight and bias are the rank's own.
     """
@@ -38,7 +38,7 @@ def solution(
 
 
 def _parts(count: int, ranks: int) -> list[int]:
-    """Sizes of `count` items over `ranks`: equal chunks and the rest for the last, which never goes empty-handed."""
+    """Shares of `count` items: equal chunks, the rest for the last rank, which never goes without."""
     chunk = -(-count // ranks)
     if count <= chunk * (ranks - 1):
         chunk = count // ranks
@@ -48,7 +48,7 @@ def _parts(count: int, ranks: int) -> list[int]:
 def _exchange(
     x: torch.Tensor, split: int, join: int, total: int, group: dist.ProcessGroup | None
 ) -> torch.Tensor:
-    """Hands out dimension `split` and collects dimension `join`, which has `total` items on all ranks together."""
+    """Hands out dimension `split`, collects dimension `join`: `total` items on all ranks together."""
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     leaving = [part.contiguous() for part in x.split(_parts(x.shape[split], ranks), dim=split)]
     shape = list(leaving[rank].shape)
@@ -61,10 +61,10 @@ def _exchange(
 
 
 def _filter(x: torch.Tensor, psi: torch.Tensor, nlon_out: int, nlon_in: int) -> torch.Tensor:
-    """x [B, C, hl, nlon_in] -> [B, C, K, T, nlon_out]: every output longitude sees the filters turned by its angle.
+    """x [B, C, hl, nlon_in] -> [B, C, K, T, nlon_out]: an output longitude sees filters turned by its angle.
 
-    All turned filters together are one sparse matrix; its product with the points [hl * nlon_in, B * C] is a weighted sum
-    over bags of points.
+    All turned filters together are one sparse matrix; its product with the points [hl * nlon_in, B * C] is a
+    weighted sum over bags of points.
     """
     basis, latitudes = psi.shape[:2]
     (k, t, column), value = psi.indices(), psi.values()

@@ -17,11 +17,11 @@ def layout(world: int) -> dict[str, list[list[int]]]:
 
 
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
-    """x [B, C, hl, wl], index [3, nnz] int64 and value [nnz] of psi, weight [O, C/groups, K], bias [O]; float32.
+    """x [B, C, hl, wl], index [3, nnz] int64 and value [nnz] of psi, weight [O, C/groups, K], bias [O].
 
-    Upstream: filters with 4 scattered entries a row, and filters, weight and bias of its own on every rank. Otherwise psi is
-    the slice of one global filter bank near the diagonal, and weight and bias are the same everywhere, except in every fourth
-    trial: a rank applies its own.
+    Upstream: filters with 4 scattered entries a row, and filters, weight and bias of its own on every rank.
+    Otherwise psi is the slice of one global filter bank near the diagonal, and weight and bias are the same
+    everywhere, except in every fourth trial: a rank applies its own.
     """
     s = setting.sizes
     if s.C % s.groups or s.O % s.groups:
@@ -39,7 +39,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def _scattered(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
-    """Upstream's filters: `span` entries (k, t, e) at local latitude t - p*hl mod hl and longitude t + e*(k+1)."""
+    """Upstream's filters: entry e of (k, t) at local latitude t - p*hl mod hl, longitude t + e*(k+1)."""
     s, device = setting.sizes, setting.device
     value = 0.05 * setting.randn(s.K, s.T, s.span)
     k = torch.arange(s.K, device=device).view(-1, 1, 1)
@@ -51,7 +51,7 @@ def _scattered(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _banded(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
-    """This rank's latitudes of a global filter bank: span x span entries around (t, some longitude) for each (k, t)."""
+    """This rank's latitudes of a global filter bank: span x span entries a row, near the row's latitude."""
     s, device = setting.sizes, setting.device
     shape = (s.K, s.T, s.span, s.span)
     value = setting.randn(*shape, shared=True) / s.span

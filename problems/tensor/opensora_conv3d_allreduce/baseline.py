@@ -16,7 +16,8 @@ def solution(
     groups: int = 1,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """input [B, Ci, T, H, W], weight [Co, Ci/groups, kt, kh, kw], bias [Co] -> [B, Co, To, Ho, Wo], the same everywhere.
+    """input [B, Ci, T, H, W], weight [Co, Ci/groups, kt, kh, kw], bias [Co] -> [B, Co, To, Ho, Wo], the same
+    everywhere.
 
     Ci are this rank's channels; partial outputs are summed over the ranks in the run dtype.
     """

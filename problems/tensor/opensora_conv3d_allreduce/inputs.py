@@ -8,10 +8,12 @@ from problems.setting import Setting, SizesRefused
 
 
 def draw(setting: Setting) -> dict[str, torch.Tensor]:
-    """input [B, Ci, time, height, width], weight [Co, Ci/groups, k, k, k], bias [Co], biased [1] int64 (0: no bias).
+    """input [B, Ci, time, height, width], weight [Co, Ci/groups, k, k, k], bias [Co], biased [1] int64 (0: no
+    bias).
 
-    Upstream: input and weight N(0, 1), the bias a ramp from -0.1 to 0.1. Otherwise the weight is scaled so that the sum over
-    all ranks is of the order of 1, the bias is N(0, 1), and every fourth trial goes without.
+    Upstream: input and weight N(0, 1), the bias a ramp from -0.1 to 0.1. Otherwise the weight is scaled so
+    that the sum over all ranks is of the order of 1, the bias is N(0, 1), and every fourth trial goes
+    without.
     """
     s = setting.sizes
     if s.Ci < 1 or s.Ci % s.groups or s.Co % s.groups:
