@@ -102,4 +102,5 @@ def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, 
 def capacity(setting: Setting) -> int:
     """All places taken on all ranks."""
     s = setting.sizes
-    return int(setting.world * s.n * (s.mask * 8 + 16)) + 4096
+    element = max(4, setting.dtype.itemsize)
+    return int(setting.world * s.n * (s.mask + 2) * element) + 4096

@@ -39,6 +39,12 @@ def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, 
 
 
 def capacity(setting: Setting) -> int:
-    """Every pair of every rank could have the same owner."""
-    s = setting.sizes
-    return int(setting.world * s.n * (8 + s.H * 8)) + 4096
+    """Bytes of the most crowded owner's pairs: two fair shares, what is sent to owner 0 on purpose, and the
+    hottest id.
+    """
+    s, world = setting.sizes, setting.world
+    share = 2 / world
+    if setting.distribution != "upstream":
+        share = 1 / 8 + (share + s.num_nodes**-0.25 / 2) * 1.1
+    pairs = min(1.0, share) * world * s.n + 128
+    return int(pairs * (8 + s.H * setting.dtype.itemsize)) + 4096

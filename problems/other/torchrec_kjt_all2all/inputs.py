@@ -74,9 +74,10 @@ def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, 
 
 
 def capacity(setting: Setting) -> int:
-    """Bytes of the largest share: lengths, ids and weights of a rank's features from all ranks, at their
-    longest.
+    """Bytes of the largest share: lengths, ids and weights of a rank's features from all ranks; upstream at
+    its longest.
     """
-    samples = max(_splits(setting)) * setting.world * setting.sizes.batch
-    mean = LONGEST if setting.distribution == "upstream" else 4 * setting.sizes.length + 64
-    return int(samples * (8 + 16 * mean)) + 65536
+    s = setting.sizes
+    samples = max(_splits(setting)) * setting.world * s.batch
+    ids = LONGEST if setting.distribution == "upstream" else 1.2 * s.length + 1
+    return int(samples * (8 + ids * (16 if s.variant == 2 else 8))) + 65536
