@@ -78,6 +78,13 @@ ACTIONS = (
         "problems",
     ),
     Action(
+        "new",
+        "n",
+        "new",
+        "Start a kernel from a template; the one you have stays in its history.",
+        "problems",
+    ),
+    Action(
         "sort", "s", "sort", "Sort by the next column; a click on a column's head does the same.", "problems"
     ),
     Action("read_card", "space", "card", "Read the whole card of the problem.", "problems"),

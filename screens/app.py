@@ -134,14 +134,16 @@ class ArenaApp(App[None]):
     # --- what people do ------------------------------------------------------------------------------------
 
     def open_problem(
-        self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False
+        self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, template: str = ""
     ) -> None:
-        """Opens the arena for a problem; one that is open is left first."""
+        """Opens the arena for a problem; one that is open is left first. `template` goes into the editor."""
         from screens.arena import ArenaScreen
 
         if isinstance(self.screen, ArenaScreen):
             self.pop_screen()
-        self.push_screen(ArenaScreen(self.services, problem, kernel, run_at_once=run_at_once))
+        self.push_screen(
+            ArenaScreen(self.services, problem, kernel, run_at_once=run_at_once, template=template)
+        )
 
     def save_settings(self, settings: Settings) -> None:
         """Takes settings over and writes the file; says what went wrong."""

@@ -60,7 +60,13 @@ class ArenaScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("arena")]
 
     def __init__(
-        self, services: Services, problem: Problem, path: Path | None = None, *, run_at_once: bool = False
+        self,
+        services: Services,
+        problem: Problem,
+        path: Path | None = None,
+        *,
+        run_at_once: bool = False,
+        template: str = "",
     ) -> None:
         super().__init__()
         self.problem = problem
@@ -69,6 +75,7 @@ class ArenaScreen(BaseScreen):
         """Held here, because what is typed must still be at hand when the screen is taken apart."""
         self.view = "kernel"
         self._run_at_once = run_at_once
+        self._template = template
         self._draft_timer: Timer | None = None
         self._escaped_at = -LEAVE_WITHIN_S
         self._unsubscribe: Callable[[], None] = _nothing
@@ -115,6 +122,8 @@ class ArenaScreen(BaseScreen):
         self.query_one("#baseline", Source).text = self.problem.baseline_source
         self.draw(force=True)
         self.start(self._watch(), "watch")
+        if self._template:
+            self._replace_text(starter(self.problem, self._template))
         if draft is not None:
             self._offer_draft(draft)
         setting = session.setting()
@@ -128,7 +137,7 @@ class ArenaScreen(BaseScreen):
 
         def answered(restore: bool | None) -> None:
             if restore:
-                self.editor.replace(draft, self.editor.document.start, self.editor.document.end)
+                self._replace_text(draft)
             elif restore is False:
                 self.start(self._discard_draft(draft), "draft")
 
@@ -138,6 +147,11 @@ class ArenaScreen(BaseScreen):
             yes="restore", no="discard",
         )  # fmt: skip
         self.app.push_screen(question, answered)
+
+    def _replace_text(self, text: str) -> None:
+        """As if it were typed: unsaved, and undo brings back what was there."""
+        self.editor.replace(text, self.editor.document.start, self.editor.document.end)
+        self.editor.move_cursor((0, 0))
 
     async def _discard_draft(self, draft: str) -> None:
         await self.session.keep(draft)  # even a discarded draft stays among the revisions
@@ -371,7 +385,7 @@ class ArenaScreen(BaseScreen):
     def _restore(self, text: str | None) -> None:
         if text is not None:
             self.show_view("kernel")
-            self.editor.replace(text, self.editor.document.start, self.editor.document.end)
+            self._replace_text(text)
             self.say("restored into the editor; ctrl+s saves and runs it, ctrl+z brings back what was there")
 
     def action_problems(self) -> None:

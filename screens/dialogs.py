@@ -35,6 +35,23 @@ class Question(Dialog[bool | None]):
         self.dismiss(event.button.id == "yes")
 
 
+_SENTENCES = {
+    "baseline": "the baseline itself: right from the start",
+    "torch": "plain torch and its collectives",
+    "symm": "torch reading peers' memory directly",
+    "cpp": "C++ on CPU ranks, compiled when it loads",
+    "cuda": "CUDA C++, compiled when it loads",
+    "triton": "Triton",
+}
+
+
+def template_sentences() -> dict[str, str]:
+    """The starter templates there are, each with a sentence."""
+    from arena.templates import template_names
+
+    return {name: _SENTENCES.get(name, "") for name in template_names()}
+
+
 class Choose(Dialog[str | None]):
     """One of a few, each with a sentence."""
 

@@ -219,6 +219,19 @@ class PickerScreen(BaseScreen):
         box.display = False
         self.table.focus()
 
+    def action_new(self) -> None:
+        from screens.dialogs import Choose, template_sentences
+
+        problem = self.table.current
+        if problem is None:
+            return
+
+        def chosen(template: str | None) -> None:
+            if template is not None:
+                self.arena_app.open_problem(problem, template=template)
+
+        self.app.push_screen(Choose(f"New kernel · {problem.slug}", template_sentences()), chosen)
+
     def action_read_card(self) -> None:
         if (problem := self.table.current) is not None:
             from screens.reader import Reader

@@ -70,7 +70,7 @@ def open_app(services: Services) -> Opener:
             async with app.run_test(size=size) as pilot:
                 await app.opened.wait()
                 await _until(
-                    pilot, lambda: bool(app.screen.query("#problems")) or app.screen is not app.picker
+                    pilot, lambda: bool(app.picker.query("#problems") and app.picker.table.row_count)
                 )
                 if problem:
                     await _until(

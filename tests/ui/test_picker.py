@@ -3,6 +3,7 @@
 from textual.widgets import Input, OptionList
 
 from screens.arena import ArenaScreen
+from screens.dialogs import Choose
 from screens.picker import PickerScreen
 
 
@@ -71,3 +72,13 @@ async def test_the_whole_card_can_be_read(open_app, until, screen_text) -> None:
         await until(pilot, lambda: "Signature" in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
+
+
+async def test_a_template_is_put_into_the_editor_unsaved(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("end", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ArenaScreen) and app.screen.editor.dirty)
+        assert "def solution(" in app.screen.editor.text
+        assert app.screen.session.path.read_text() == app.screen.problem.baseline_source

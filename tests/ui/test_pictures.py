@@ -9,7 +9,7 @@ SIZES = [(60, 24), (100, 30), (160, 45)]
 
 async def _settled(pilot) -> None:
     await pilot.app.opened.wait()
-    while not pilot.app.picker.query("#problems"):
+    while not (pilot.app.picker.query("#problems") and pilot.app.picker.table.row_count):
         await pilot.pause(0.02)
     await pilot.pause(0.3)
 

@@ -1,0 +1,191 @@
+"""The real app in a real pseudo-terminal, with the real engine, referee and ranks."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import psutil
+import pyte
+import pytest
+
+from arena.paths import Paths
+from arena.settings import Settings, save_settings
+from arena.workspace import Workspace
+from problems.catalogue import load_catalogue
+from screens.measure import Terminal
+
+COLUMNS, LINES = 160, 45
+PATIENCE_S = 100.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+WRONG = """
+import torch
+import torch.distributed as dist
+
+
+def solution(A_local, B_local):
+    product = A_local @ B_local
+    dist.all_reduce(product)
+    if dist.get_rank() == dist.get_world_size() - 1:
+        product[0, 5] += 1000
+    return product
+"""
+
+
+class Screen:
+    """The app as a person sees it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-P", "-m", *arguments],
+            dimensions=(LINES, COLUMNS),
+            env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            timeout=5,
+        )
+        self.picture = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.ByteStream(self.picture)
+        self.raw = b""
+
+    def read(self) -> None:
+        try:
+            got = self.process.read_nonblocking(1 << 16, timeout=0.2)
+        except pexpect.TIMEOUT:
+            return
+        except pexpect.EOF:
+            return
+        self.raw += got
+        self._stream.feed(got)
+
+    def shows(self, *texts: str) -> str:
+        """The picture, once it holds all of `texts`."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            self.read()
+            picture = "\n".join(self.picture.display)
+            if all(text in picture for text in texts):
+                return picture
+        raise AssertionError(f"{texts} never stood on the screen:\n" + "\n".join(self.picture.display))
+
+    def ends(self) -> int:
+        """The exit status, once the process has ended by itself."""
+        deadline = time.monotonic() + 30
+        while self.process.isalive() and time.monotonic() < deadline:
+            self.read()
+        assert not self.process.isalive(), "the app did not end"
+        self.process.close()
+        return self.process.exitstatus
+
+    def close(self) -> None:
+        self.process.close(force=True)
+
+
+@pytest.fixture
+def kernel(paths: Paths) -> Path:
+    """The kernel file of problem 13, there before the app starts; two ranks on CPU."""
+    save_settings(Settings(device="cpu", world=2), paths)
+    problem = load_catalogue().find("13")
+    return Workspace(paths.workspace).create(problem, problem.baseline_source)
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        left = [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        if not left:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> None:
+    app = Screen("screens", "13")
+    try:
+        app.shows("NOT RUN YET", "spare ready")
+        other = kernel.with_suffix(".new")
+        other.write_text(kernel.read_text() + "# saved elsewhere\n")
+        os.replace(other, kernel)
+        app.shows("✓ PASS", "rank 1 ✓", "95 % [")
+
+        other.write_text(WRONG)
+        os.replace(other, kernel)
+        picture = app.shows("✗ WRONG", "[0, 5]")
+        assert "rank 1 ✗" in picture
+        children = descendants(app.process.pid)
+        app.process.send("\x11")  # ctrl+q
+        assert app.ends() == 0
+        assert gone(children)
+    finally:
+        app.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
+    app = Screen("screens", "13")
+    try:
+        app.shows("spare ready")
+        children = descendants(app.process.pid)
+        assert len(children) >= 3  # the referee and two worlds
+        app.process.kill(number)
+        assert app.ends() == 128 + number
+        assert app.raw.rindex(b"\x1b[?1049l") > app.raw.rindex(
+            b"\x1b[?1049h"
+        )  # back from the alternate screen
+        assert app.raw.rindex(b"\x1b[?25h") > app.raw.rindex(b"\x1b[?25l")  # the cursor is shown
+        assert gone(children)
+    finally:
+        app.close()
+
+
+def test_a_terminal_that_goes_away_takes_the_app_along(kernel: Path) -> None:
+    terminal = Terminal([sys.executable, "-P", "-m", "screens", "13"])
+    try:
+        terminal.wait_for("spare ready", terminal.started)
+        children = descendants(terminal.process.pid)
+        os.close(terminal.master)
+        assert terminal.process.wait(30) == 128 + signal.SIGHUP
+        assert gone(children)
+    finally:
+        terminal.process.kill()
+
+
+def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "my-editor"
+    editor.write_text('#!/bin/sh\necho "EDITING $1"\nread answer\necho "# $answer" >> "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    app = Screen("screens", "13")
+    try:
+        app.shows("NOT RUN YET", "spare ready")
+        app.process.send("\x1bOQ")  # F2
+        app.shows("EDITING")
+        app.process.send("from outside\r")
+        app.shows("# from outside", "✓ PASS")
+        app.process.send("\x11")
+        assert app.ends() == 0
+    finally:
+        app.close()
+
+
+def test_a_second_app_on_the_same_workspace_says_so(kernel: Path) -> None:
+    app = Screen("arena.cli")
+    second = None
+    try:
+        app.shows("Parallelism")
+        second = Screen("arena.cli")
+        assert second.ends() == 3
+        assert b"another pkb-arena" in second.raw
+    finally:
+        app.close()
+        if second is not None:
+            second.close()
