@@ -1,0 +1,48 @@
+"""Inputs of problem 27: rows by destination, and how many of them go where."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+from problems.shared.dense import finite_bits
+from problems.shared.routing import even_splits
+
+HOT = 4.0
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """local_tensor [M, N]; counts [W, W] int64: rows from source (row) to destination (column), every row sums to M.
+
+    Meaningful: Zipf-like shares in another order on every rank, one hot destination, one pair that exchanges nothing, any
+    finite values. Upstream's: equal shares and N(0, 1), for which W must divide M.
+    """
+    m, world, device = setting.sizes.M, setting.world, setting.device
+    if setting.distribution == "upstream":
+        if m % world:
+            raise SizesRefused(f"upstream's equal splits need {world} ranks to divide M={m}")
+        counts = torch.tensor([even_splits(m, world)] * world, device=device)
+        return {"local_tensor": setting.randn(m, setting.sizes.N), "counts": counts}
+    share = 1 / (
+        1 + setting.rand(world, world, shared=True, dtype=torch.float32).argsort(dim=1).to(torch.float64)
+    )
+    index = torch.arange(world, device=device)
+    hot, source = setting.randint(0, world, (2,), shared=True).unbind()
+    share[:, hot] *= HOT
+    if world > 1:
+        silent = (source + setting.randint(1, world, (1,), shared=True)) % world
+        share[(index[:, None] == source) & (index == silent)] = 0
+    ends = (share.cumsum(1) / share.sum(1, keepdim=True) * m).round().to(torch.int64)
+    counts = ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1]))
+    return {"local_tensor": finite_bits(setting, m, setting.sizes.N), "counts": counts}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(local_tensor, input_split_sizes, output_split_sizes, group)"""
+    counts = tensors["counts"].tolist()
+    return tensors["local_tensor"], counts[setting.rank], [row[setting.rank] for row in counts], None
+
+
+def capacity(setting: Setting) -> int:
+    """All rows of all ranks."""
+    return setting.world * setting.sizes.M * setting.sizes.N * setting.dtype.itemsize

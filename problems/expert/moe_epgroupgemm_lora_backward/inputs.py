@@ -1,0 +1,27 @@
+"""Inputs of problem 30: the partial gradients of three LoRA factors."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """grad_fc1_1_lora_A, grad_fc1_2_lora_A [R, N] and grad_fc2_lora_B [N, R]: N(0, 1), independent (also upstream's)."""
+    s = setting.sizes
+    return {
+        "grad_fc1_1_lora_A": setting.randn(s.R, s.N),
+        "grad_fc1_2_lora_A": setting.randn(s.R, s.N),
+        "grad_fc2_lora_B": setting.randn(s.N, s.R),
+    }
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B, group)"""
+    return tensors["grad_fc1_1_lora_A"], tensors["grad_fc1_2_lora_A"], tensors["grad_fc2_lora_B"], None
+
+
+def canonical(outputs: Any, setting: Setting) -> Any:
+    """What was returned alone: a solution may sum in place or return new tensors."""
+    return outputs["returned"] if isinstance(outputs, dict) and "returned" in outputs else outputs
