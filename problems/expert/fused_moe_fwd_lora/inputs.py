@@ -1,0 +1,34 @@
+"""Inputs of problem 32: tokens, a router, one gated MLP a rank, and a LoRA pair for each of its projections."""
+
+import math
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+from problems.shared.moe_inputs import draw_layer, layer_arguments
+
+_FACTORS = ("lora_gate_A", "lora_gate_B", "lora_up_A", "lora_up_B", "lora_down_A", "lora_down_B")
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """draw_layer with one hot and one empty expert, and per rank the LoRA factors A [R, in] and B [out, R].
+
+    Meaningful: factors scaled by 1/√in and 1/√R, so that the branch is as large as the frozen path. Upstream's: N(0, 1).
+    """
+    s = setting.sizes
+    if s.E % setting.world or s.K > s.E:
+        raise SizesRefused(f"{setting.world} ranks must divide E={s.E} experts, and K={s.K} may not exceed E")
+    tensors = draw_layer(setting, skewed=True)
+    for name, inner, outer in (("gate", s.N, s.I), ("up", s.N, s.I), ("down", s.I, s.N)):
+        down, up = setting.randn(s.R, inner), setting.randn(outer, s.R)
+        if setting.distribution != "upstream":
+            down, up = down / math.sqrt(inner), up / math.sqrt(s.R)
+        tensors[f"lora_{name}_A"], tensors[f"lora_{name}_B"] = down, up
+    return tensors
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(hidden_states, gate_weight, gate_bias, three projections, six factors, num_experts, top_k, group)"""
+    factors = (tensors[name] for name in _FACTORS)
+    return *layer_arguments(tensors), *factors, setting.sizes.E, setting.sizes.K, None
