@@ -1,0 +1,41 @@
+"""Inputs of problem 33: a tensor and two of its dimensions."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+from problems.shared.dense import finite_bits
+
+# (shape, scatter_dim, gather_dim): the scattered dimension always has M elements, the others N together.
+LAYOUTS: tuple[tuple[tuple[str, ...], int, int], ...] = (
+    (("M", "N"), 0, 1),
+    (("N", "M"), 1, 0),
+    (("4", "M", "N/4"), 1, 2),
+    (("N/4", "4", "M"), 2, 1),
+    (("M", "N"), 0, 0),
+    (("4", "M", "N/4"), -2, 0),
+)
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """x of M·N elements. Meaningful: any finite values, and as many of LAYOUTS in turn as the size `layouts` says."""
+    s = setting.sizes
+    if s.M % setting.world or s.N % 4:
+        raise SizesRefused(f"{setting.world} ranks must divide M={s.M}, and N={s.N} must be a multiple of 4")
+    layout = setting.trial % min(s.layouts, len(LAYOUTS))
+    extents = {"M": s.M, "N": s.N, "4": 4, "N/4": s.N // 4}
+    shape = tuple(extents[name] for name in LAYOUTS[layout][0])
+    x = setting.randn(*shape) if setting.distribution == "upstream" else finite_bits(setting, *shape)
+    return {"x": x, "layout": torch.tensor(layout)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(x, scatter_dim, gather_dim, group)"""
+    _, scatter_dim, gather_dim = LAYOUTS[int(tensors["layout"])]
+    return tensors["x"], scatter_dim, gather_dim, None
+
+
+def capacity(setting: Setting) -> int:
+    """The result has as many elements as the argument, in whatever shape."""
+    return setting.sizes.M * setting.sizes.N * setting.dtype.itemsize

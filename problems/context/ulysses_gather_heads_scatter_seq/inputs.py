@@ -1,0 +1,31 @@
+"""Inputs of problem 37: attention's output, all positions of the rank's own heads."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+
+# (order of the dimensions, seq_dim, head_dim)
+_ORDERS = (("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """x [B, S, A, D], N(0, 1), with A heads on each rank; other orders of the dimensions by turns, as `layouts` allows."""
+    s = setting.sizes
+    layout = setting.trial % min(s.layouts, len(_ORDERS))
+    x = setting.randn(*(getattr(s, name) for name in _ORDERS[layout][0]))
+    return {"x": x, "layout": torch.tensor(layout)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(x, seq_dim, head_dim, group)"""
+    _, seq_dim, head_dim = _ORDERS[int(tensors["layout"])]
+    return tensors["x"], seq_dim, head_dim, None
+
+
+def capacity(setting: Setting) -> int:
+    """The argument padded to a multiple of W positions."""
+    s = setting.sizes
+    padded = -(-s.S // setting.world) * setting.world
+    return s.B * padded * s.A * s.D * setting.dtype.itemsize

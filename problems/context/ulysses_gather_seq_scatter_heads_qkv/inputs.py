@@ -1,0 +1,40 @@
+"""Inputs of problem 38: packed queries, keys and values of a slice of the sequence."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+
+_LAYOUTS = 5
+_SPLIT_SHAPE = (1, 3)
+_SEQUENCE_FIRST = 4
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """qkv_tensor [B, S, 3·P], N(0, 1), S positions on each rank.
+
+    By turns, where the size `layouts` allows: as published; projections kept apart; one position trimmed; W - 1 trimmed and
+    projections apart; sequence first.
+    """
+    s = setting.sizes
+    if s.P % setting.world:
+        raise SizesRefused(f"{setting.world} ranks do not divide the width P={s.P} of a projection")
+    layout = setting.trial % min(s.layouts, _LAYOUTS)
+    gathered = setting.world * s.S
+    unpadded = {2: gathered - 1, 3: gathered - setting.world + 1}.get(layout, 0)
+    shape = (s.S, s.B, 3 * s.P) if layout == _SEQUENCE_FIRST else (s.B, s.S, 3 * s.P)
+    x = setting.randn(*shape)
+    return {"qkv_tensor": x, "layout": torch.tensor(layout), "unpadded_dim_size": torch.tensor(unpadded)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(qkv_tensor, seq_dim, group, unpadded_dim_size, restore_shape)"""
+    layout, unpadded = int(tensors["layout"]), int(tensors["unpadded_dim_size"])
+    seq_dim = 0 if layout == _SEQUENCE_FIRST else 1
+    return tensors["qkv_tensor"], seq_dim, None, unpadded or None, layout not in _SPLIT_SHAPE
+
+
+def capacity(setting: Setting) -> int:
+    """As many elements as the argument, before trimming."""
+    return setting.sizes.n * setting.dtype.itemsize
