@@ -28,7 +28,7 @@ def flatten(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 def split(flat: torch.Tensor, like: Sequence[Sequence[int]]) -> list[torch.Tensor]:
     """Views of a flat vector with the given shapes, one after another."""
     counts = [torch.Size(shape).numel() for shape in like]
-    return [part.view(*shape) for part, shape in zip(flat.split(counts), like, strict=True)]
+    return [part.view(*shape) for part, shape in zip(torch.split(flat, counts), like, strict=True)]
 
 
 def flat_gradient(

@@ -46,7 +46,11 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
         slice_scale = gradient_scale(setting, rank0)[setting.rank * s.q : (setting.rank + 1) * s.q]
         mean, square = draw_moments(setting, slice_scale, shared=False)
     tensors |= dict(zip(NAMES, weights, strict=True))
-    return tensors | {"exp_avg_part": mean, "exp_avg_sq_part": square, "step": draw_step(setting, meaningful=3)}
+    return tensors | {
+        "exp_avg_part": mean,
+        "exp_avg_sq_part": square,
+        "step": draw_step(setting, meaningful=3),
+    }
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:

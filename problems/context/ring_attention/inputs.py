@@ -1,0 +1,28 @@
+"""Inputs of problem 54: this rank's piece of queries, keys and values."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+from problems.shared.ring import draw_mode, read_mode
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """q, k, v [B, S, H, d], own, N(0, 1), and the mode (causal, scale given).
+
+    Meaningful: one query in eight times 4, so that single scores dominate and the merge must rescale; by trial also without
+    the causal mask and with a given scale.
+    """
+    s = setting.sizes
+    q, k, v = (setting.randn(s.B, s.S, s.H, s.d) for _ in range(3))
+    if setting.distribution != "upstream":
+        sharp = setting.rand(s.B, s.S, s.H, 1, dtype=torch.float32) < 1 / 8
+        q *= torch.where(sharp, 4.0, 1.0).to(q.dtype)
+    return {"q": q, "k": k, "v": v, "mode": draw_mode(setting)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(q, k, v, softmax_scale, causal, group)"""
+    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
+    return tensors["q"], tensors["k"], tensors["v"], scale, causal, None

@@ -1,0 +1,67 @@
+"""Inputs of problem 57: this rank's piece of attention's forward, and the gradient of its output."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+from problems.shared.ring import attend, draw_mode, read_mode, widen
+
+
+def layout(world: int) -> dict[str, list[list[int]]]:
+    """rank = g·cp + c with dp = min(2, W) replicas g."""
+    cp = world // min(2, world)
+    return {
+        "cp": [list(range(first, first + cp)) for first in range(0, world, cp)],
+        "dp": [list(range(c, world, cp)) for c in range(cp)],
+    }
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """dout, q, k, v, out [B, S, H, d], softmax_lse [B, H, S] float32 and the mode.
+
+    Upstream computes out and softmax_lse from the local keys alone and never masks. Meaningful: both come from the whole
+    sequence of the replica under the mode in use, so that the results are true gradients.
+    """
+    s = setting.sizes
+    replica, c = divmod(setting.rank, s.cp)
+    q, dout = setting.randn(s.B, s.S, s.H, s.d), setting.randn(s.B, s.S, s.H, s.d)
+    mode = draw_mode(setting, causal=False)
+    scale, causal = read_mode(mode, s.d)
+    # Keys and values of all replicas and context ranks: [2, dp, cp, B, S, H, d].
+    both = setting.randn(2, s.dp, s.cp, s.B, s.S, s.H, s.d, shared=True)[:, replica]
+    k, v = both[:, c].clone()
+    if setting.distribution == "upstream":
+        seen = both[:, c : c + 1]
+        causal = False
+    else:
+        seen = both[:, : c + 1] if causal else both
+    keys, values = seen.transpose(1, 2).flatten(2, 3)
+    offset = keys.shape[1] - s.S
+    query, wide_keys, wide_values = widen(q), widen(keys), widen(values)
+    usual = s.d**-0.5 if scale is None else scale
+    if causal:
+        # The rank's own keys are the last S of those it sees.
+        products = (query @ wide_keys.transpose(-1, -2)) * usual
+        later = torch.ones_like(products[0, 0], dtype=torch.bool).triu_(1 + offset)
+        products.masked_fill_(later, float("-inf"))
+        lse = torch.logsumexp(products, dim=-1, keepdim=True)
+        out = (products - lse).exp() @ wide_values
+    else:
+        out, lse = attend(query, wide_keys, wide_values, usual, diagonal=False)
+    return {
+        "dout": dout,
+        "q": q,
+        "k": k,
+        "v": v,
+        "out": out.transpose(1, 2).to(setting.dtype),
+        "softmax_lse": lse[..., 0],
+        "mode": mode,
+    }
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(dout, q, k, v, out, softmax_lse, softmax_scale, causal, cp_group, dp_group)"""
+    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
+    saved = (tensors[name] for name in ("dout", "q", "k", "v", "out", "softmax_lse"))
+    return (*saved, scale, causal, setting.groups["cp"], setting.groups["dp"])

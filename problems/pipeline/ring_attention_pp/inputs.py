@@ -1,0 +1,39 @@
+"""Inputs of problem 56: a piece of the sequence for the first stage, and every stage's own weights."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+from problems.shared.ring import draw_mode, draw_projections, read_mode
+
+
+def layout(world: int) -> dict[str, list[list[int]]]:
+    """rank = p·cp + c with pp = min(2, W) stages."""
+    cp = world // min(2, world)
+    return {
+        "cp": [list(range(first, first + cp)) for first in range(0, world, cp)],
+        "pp": [list(range(c, world, cp)) for c in range(cp)],
+    }
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """hidden_states [B, S, D]; w_qkv [3·H·d, D] and w_o [D, H·d] by stage; the mode.
+
+    Upstream gives later stages the first stage's input too; here they get noise, because only its shape may matter.
+    """
+    s = setting.sizes
+    stage, c = divmod(setting.rank, s.cp)
+    hidden = setting.randn(s.cp, s.B, s.S, s.D, shared=True)[c].clone()
+    if stage > 0 and setting.distribution != "upstream":
+        hidden = setting.randn(s.B, s.S, s.D)
+    w_qkv, w_o = draw_projections(setting, s.pp, stage, s.H)
+    return {"hidden_states": hidden, "w_qkv": w_qkv, "w_o": w_o, "mode": draw_mode(setting)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, cp_group, pp_group)"""
+    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
+    layer = (tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"])
+    groups = (setting.groups["cp"], setting.groups["pp"])
+    return (*layer, int(setting.sizes.H), scale, causal, *groups)

@@ -1,0 +1,36 @@
+"""Inputs of problem 55: a piece of the sequence per context rank, a share of the heads per tensor rank."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+from problems.shared.ring import draw_mode, draw_projections, read_mode
+
+
+def layout(world: int) -> dict[str, list[list[int]]]:
+    """rank = c·tp + t with tp = min(2, W)."""
+    tp = min(2, world)
+    return {
+        "tp": [list(range(first, first + tp)) for first in range(0, world, tp)],
+        "cp": [list(range(t, world, tp)) for t in range(tp)],
+    }
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """hidden_states [B, S, D] by context rank; w_qkv [3·H_l·d, D] and w_o [D, H_l·d] by tensor rank; the mode."""
+    s = setting.sizes
+    if s.H % s.tp:
+        raise SizesRefused(f"{s.H} heads cannot be shared by {s.tp} tensor-parallel ranks")
+    c, t = divmod(setting.rank, s.tp)
+    hidden = setting.randn(s.cp, s.B, s.S, s.D, shared=True)[c].clone()
+    w_qkv, w_o = draw_projections(setting, s.tp, t, s.H_l)
+    return {"hidden_states": hidden, "w_qkv": w_qkv, "w_o": w_o, "mode": draw_mode(setting)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, tp_group, cp_group)"""
+    scale, causal = read_mode(tensors["mode"], setting.sizes.d)
+    layer = (tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"])
+    groups = (setting.groups["tp"], setting.groups["cp"])
+    return (*layer, int(setting.sizes.H), scale, causal, *groups)

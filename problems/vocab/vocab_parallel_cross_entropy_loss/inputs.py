@@ -1,0 +1,56 @@
+"""Inputs of problem 73: a vocabulary shard of logits, and the tokens' targets."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting, SizesRefused
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """vocab_parallel_logits [B, S, V/W], own; target [B, S] int64, the same everywhere.
+
+    Upstream: N(0, 1), targets (13 i + 7 + trial) mod V. Meaningful: N(0, 2²) with 6 added at the target of every second token,
+    one token in eight with a single entry of 50 somewhere, one column in 64 at -1e4, and one target in four at a shard's edge.
+    """
+    s, world = setting.sizes, setting.world
+    if s.V % world:
+        raise SizesRefused(f"a vocabulary of {s.V} cannot be cut into {world} equal shards")
+    logits = setting.randn(s.T, s.Vp)
+    flat = torch.arange(s.T, device=setting.device)
+    if setting.distribution == "upstream":
+        target = (13 * flat + 7 + setting.trial) % s.V
+    else:
+        logits *= 2
+        dead = setting.rand(s.V, shared=True, dtype=torch.float32) < 1 / 64
+        target = setting.randint(0, s.V, (s.T,), shared=True)
+        shard = setting.randint(0, world, (s.T,), shared=True)
+        edge = shard * s.Vp + torch.where(flat % 2 == 0, 0, s.Vp - 1)
+        target = torch.where(setting.rand(s.T, shared=True, dtype=torch.float32) < 0.25, edge, target)
+        dead[target] = False
+        first = setting.rank * s.Vp
+        logits.masked_fill_(dead[first : first + s.Vp], -1e4)
+        peak = setting.randint(0, s.V, (s.T,), shared=True)
+        peaked = setting.rand(s.T, shared=True, dtype=torch.float32) < 1 / 8
+        _add(logits, peak - first, peaked, 50.0, replace=True)
+        _add(logits, target - first, flat % 2 == 0, 6.0, replace=False)
+    return {"vocab_parallel_logits": logits.view(s.B, s.S, s.Vp), "target": target.view(s.B, s.S)}
+
+
+def _add(
+    logits: torch.Tensor, column: torch.Tensor, where: torch.Tensor, value: float, replace: bool
+) -> None:
+    """Per row of logits [T, Vp]: adds (or puts) a value in a column, where the row is chosen and the column is here."""
+    here = where & (column >= 0) & (column < logits.shape[1])
+    rows = here.nonzero()[:, 0]
+    logits[rows, column[rows]] = value if replace else logits[rows, column[rows]] + value
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(vocab_parallel_logits, target, group)"""
+    return tensors["vocab_parallel_logits"], tensors["target"], None
+
+
+def canonical(outputs: dict[str, Any], setting: Setting) -> torch.Tensor:
+    """The loss alone: what becomes of the logits is the solution's business."""
+    return outputs["returned"]

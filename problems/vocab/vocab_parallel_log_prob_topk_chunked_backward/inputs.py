@@ -1,0 +1,29 @@
+"""Inputs of problem 84: those of problem 83, and the gradient of the log-probabilities."""
+
+from typing import Any
+
+import torch
+
+from problems.setting import Setting
+from problems.shared import truncated_sampling as sampling
+
+
+def draw(setting: Setting) -> dict[str, torch.Tensor]:
+    """vocab_parallel_logits, target, mode and chunk_size as in problem 83; grad_output [B, S], always bfloat16.
+
+    grad_output rises from -1 to 1 over the flat tokens as upstream has it, else it is N(0, 1), the same on every rank.
+    """
+    s = setting.sizes
+    tensors = sampling.draw(setting, stride=19, offset=5) | {"chunk_size": sampling.draw_chunk(setting)}
+    if setting.distribution == "upstream":
+        gradient = torch.linspace(-1, 1, s.B * s.S, device=setting.device).to(torch.bfloat16)
+    else:
+        gradient = setting.randn(s.B * s.S, shared=True, dtype=torch.bfloat16)
+    return tensors | {"grad_output": gradient.view(s.B, s.S)}
+
+
+def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+    """solution(vocab_parallel_logits, target, grad_output, tp_group, top_k, top_p, chunk_size)"""
+    top_k, top_p = sampling.read_mode(tensors["mode"])
+    given = (tensors[name] for name in ("vocab_parallel_logits", "target", "grad_output"))
+    return (*given, setting.groups["world"], top_k, top_p, int(tensors["chunk_size"]))
