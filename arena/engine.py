@@ -17,6 +17,7 @@ from arena.errors import ArenaError, RefereeFailed
 from arena.journal import Journal, RunHeader
 from arena.paths import Paths, make_folder, unwritable
 from arena.referee_process import COMMAND, RefereeProcess
+from arena.results import harness_error
 from arena.store import BASELINE, Store, entry_of
 from arena.workspace import Workspace, content_hash
 from problems.specification import Problem
@@ -24,7 +25,6 @@ from sandbox.events import (
     AnyEvent,
     Cancel,
     Cancelled,
-    Failure,
     Fatal,
     Finished,
     PhaseEnded,
@@ -32,11 +32,9 @@ from sandbox.events import (
     Refused,
     Result,
     Run,
-    Seconds,
     Setting,
     Warm,
 )
-from sandbox.verdict import ADVICE, Verdict
 
 CANCEL_S = 5.0
 """A cancelled run that has not ended by then takes the referee with it."""
@@ -190,7 +188,7 @@ class Engine:
                 try:
                     referee = await self._living_referee()
                 except RefereeFailed as error:
-                    self._end(active, _harness_error(active, error.message))
+                    self._end(active, harness_error(active.header, active.phase, error.message))
                     return run_id
             if referee is None or self._newest != run_id or self._closing:  # overtaken while it waited
                 self._end(active, Cancelled(run_id=run_id, phase="prepare"))
@@ -311,7 +309,7 @@ class Engine:
         run = self._current
         words = self._referee.last_words if self._referee is not None else ""
         if run is not None:
-            self._end(run, _harness_error(run, f"the referee {why}", words))
+            self._end(run, harness_error(run.header, run.phase, f"the referee {why}", words))
         if not self._closing:
             self._notify(
                 Notice(
@@ -329,7 +327,7 @@ class Engine:
 
         def overdue() -> None:
             if not run.ended.done():
-                self._end(run, _harness_error(run, message, text))
+                self._end(run, harness_error(run.header, run.phase, message, text))
                 self._spawn(self._kill_referee())
 
         run.watchdog = asyncio.get_running_loop().call_later(seconds, overdue)
@@ -386,23 +384,3 @@ class Engine:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-def _harness_error(run: _ActiveRun, message: str, text: str = "") -> Finished:
-    advice = ADVICE[Verdict.HARNESS_ERROR]
-    failure = Failure(phase=run.phase, message=message, advice=advice, text=text[-65536:])
-    result = Result(
-        verdict=Verdict.HARNESS_ERROR,
-        detail=f"{message}. {advice}",
-        failure=failure,
-        paper_rule=None,
-        error=None,
-        speedup=None,
-        baseline_us=None,
-        contender_us=None,
-        roofline=None,
-        seconds=Seconds(),
-        jail="",
-        sealed=False,
-    )
-    return Finished(run_id=run.header.run_id, sha256=run.header.sha256, result=result)

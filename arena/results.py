@@ -4,8 +4,8 @@ import msgspec
 
 from arena.foreign_text import printable
 from arena.journal import RunHeader
-from sandbox.events import Errors, Failure, Microseconds, Result, Roofline, Seconds, Speedup
-from sandbox.verdict import Verdict
+from sandbox.events import Errors, Failure, Finished, Microseconds, Result, Roofline, Seconds, Speedup
+from sandbox.verdict import ADVICE, Verdict
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,3 +92,23 @@ def detail(result: Result) -> str:
 def one_line(text: str) -> str:
     """Text without control characters and line breaks."""
     return " ".join(printable(text).split())
+
+
+def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> Finished:
+    """The end of a run whose referee failed: never the kernel's fault. `text` is kept to 64 KiB."""
+    advice = ADVICE[Verdict.HARNESS_ERROR]
+    result = Result(
+        verdict=Verdict.HARNESS_ERROR,
+        detail=f"{message}. {advice}",
+        failure=Failure(phase=phase, message=message, advice=advice, text=text[-65536:]),
+        paper_rule=None,
+        error=None,
+        speedup=None,
+        baseline_us=None,
+        contender_us=None,
+        roofline=None,
+        seconds=Seconds(),
+        jail="",
+        sealed=False,
+    )
+    return Finished(run_id=header.run_id, sha256=header.sha256, result=result)

@@ -69,7 +69,7 @@ def test_list_narrows_to_a_category_and_refuses_one_that_is_not(pkb_arena: Comma
 def test_show_knows_a_problem_by_all_its_names(pkb_arena: CommandLine, name: str) -> None:
     done = pkb_arena("show", name)
     assert done.returncode == 0
-    assert "def solution(A_local, B_local):" in done.stdout
+    assert "def solution(A_local, B_local)" in done.stdout
     assert load_catalogue().find("13").baseline_source.strip() in done.stdout
 
 
