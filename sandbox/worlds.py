@@ -76,9 +76,14 @@ class Worlds:
         if not world.opened:
             self.await_all(world, Kind.READY, deadlines.START)
             world.opened = True
-        world.tell(Kind.OPEN, _opening(setting))
-        self.await_all(world, Kind.OPENED, deadlines.START)
-        world.setting_key = key(setting)
+        if isinstance(world.setting_key, tuple) and world.setting_key[0] == "opening":
+            self.await_all(world, Kind.OPENED, deadlines.START)  # asked for by a run that was cancelled
+            world.setting_key = world.setting_key[1]
+        if world.setting_key != key(setting):
+            world.tell(Kind.OPEN, _opening(setting))
+            world.setting_key = ("opening", key(setting))
+            self.await_all(world, Kind.OPENED, deadlines.START)
+            world.setting_key = key(setting)
         self.emit(
             WorldChanged(
                 role=role, state="ready", world=world.ranks, seconds=time.monotonic() - world.started
@@ -135,9 +140,6 @@ class Worlds:
         self.prepare_spare(setting)
         world = self.spare
         assert world is not None
-        if isinstance(world.setting_key, tuple) and world.setting_key[0] == "opening":
-            self.await_all(world, Kind.OPENED, deadlines.START)
-            world.setting_key = world.setting_key[1]
         if world.setting_key != key(setting):
             self.open_problem(world, setting, "spare")
         self.spare, self.contender = None, world
@@ -176,7 +178,11 @@ class Worlds:
         world = self.baseline
         self.open_problem(world, setting, "baseline")
         world.tell(Kind.PROBE, {"seeds": [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(4)]})
-        replies = [payload for payload, _ in self.await_all(world, Kind.REPLY, deadlines.PREPARE)]
+        try:
+            replies = [payload for payload, _ in self.await_all(world, Kind.REPLY, deadlines.PREPARE)]
+        except BaseException:
+            self.drop_baseline()  # its late answer would be taken for the next one
+            raise
         seconds = max(reply["seconds"] for reply in replies)
         layout = {name: max(reply[name] for reply in replies) for name in ("in_bytes", "out_bytes", "room")}
         fits = max(1, ARENA_BYTES[setting.device] // (layout["in_bytes"] + layout["out_bytes"]))

@@ -1,0 +1,51 @@
+"""Saves in quick succession, on real ranks: whatever the older runs were doing, the last one is judged honestly."""
+
+import asyncio
+
+import pytest
+
+from arena.engine import Engine, RunRequest
+from arena.paths import Paths
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.events import Cancelled, Finished
+from sandbox.verdict import Verdict
+
+pytestmark = pytest.mark.slow
+
+
+async def test_a_run_is_not_blamed_for_those_that_were_cancelled_before_it(paths: Paths) -> None:
+    problem = load_catalogue().find("13")
+    setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
+
+    def request(number: int) -> RunRequest:
+        source = f"{problem.baseline_source}\n# revision {number}\n"
+        return RunRequest(problem=problem, setting=setting, kernel_name="kernel.py", source=source, rounds=2)
+
+    async with Engine(paths) as engine:
+        older = []
+        pauses = [
+            0.5,
+            1.0,
+            2.0,
+            3.0,
+            3.0,
+            0.05,
+            0.1,
+            0.2,
+            0.5,
+            1.0,
+            1.5,
+        ]  # across starting, opening and checking
+        for number, pause in enumerate(pauses):
+            older.append(await engine.run(request(number)))
+            await asyncio.sleep(pause)
+        last = await engine.wait(await engine.run(request(99)))
+        assert isinstance(last, Finished)
+        assert last.result.verdict is Verdict.PASS, last.result.detail
+        for run_id in older:
+            end = await engine.wait(run_id)
+            assert isinstance(end, Cancelled) or (
+                isinstance(end, Finished) and end.result.verdict is Verdict.PASS
+            )
