@@ -1,5 +1,6 @@
 """What differs between CPU ranks and GPU ranks: the process group's backend, arenas, and how to wait for the work."""
 
+import gc
 import mmap
 import os
 from typing import Any, Protocol
@@ -30,6 +31,9 @@ class Device(Protocol):
 
     def map_output(self, fd: int, size: int) -> torch.Tensor:
         """A writable view of an output arena."""
+
+    def free_cache(self) -> None:
+        """Gives memory back that the framework only keeps for itself."""
 
     def release(self, memory: torch.Tensor) -> None:
         """Gives an arena of this rank's back; its tensor must not be used any more."""
@@ -65,6 +69,9 @@ class CpuDevice:
     def map_output(self, fd: int, size: int) -> torch.Tensor:
         """Shared and writable."""
         return slots.bytes_of(memory.map_output(fd))
+
+    def free_cache(self) -> None:
+        """The allocator of CPU ranks keeps nothing."""
 
     def release(self, memory: torch.Tensor) -> None:
         """The mapping goes with its last tensor."""
@@ -116,6 +123,12 @@ class CudaDevice:
         from sandbox import gpu_memory
 
         return gpu_memory.attach(fd, size, gpu_memory.READ_WRITE)
+
+    def free_cache(self) -> None:
+        """torch's cached blocks go back to the driver, so that the other world can have them."""
+        gc.collect()
+        torch.cuda.synchronize(self.index)
+        torch.cuda.empty_cache()
 
     def release(self, memory: torch.Tensor) -> None:
         """Unmaps it."""

@@ -21,7 +21,7 @@ class AwaitAll(Protocol):
     Raises WorldFailed or Deadline for the contender, and other exceptions for whatever else ends the run.
     """
 
-    def __call__(self, world: World, kind: int, limit: float) -> Reply: ...
+    def __call__(self, world: World, kind: int, limit: float, may_be_late: bool = False) -> Reply: ...
 
 
 class Stage:

@@ -154,6 +154,9 @@ class Rank:
 
     def open(self, payload: Any, fds: list[int]) -> None:
         """Opens a problem with a setting (collective)."""
+        self.iterations, self.originals, self.results, self.slots, self.last = [], [], [], [], None
+        self.code = self.setting = self.solution = None
+        self.device.free_cache()
         self.code = ProblemCode(load_problem(Path(payload["folder"])))
         dtype = getattr(torch, payload["dtype"])
         self.setting = self.code.setting(payload["sizes"], payload["preset"], dtype, self.device.torch_device)

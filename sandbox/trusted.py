@@ -99,6 +99,7 @@ class TrustedRank(Rank):
             payload["out_bytes"],
             payload["slots"],
         )
+        self.device.free_cache()
         in_total, out_total = self.in_bytes * self.count, self.out_bytes * self.count
         if payload["own"]:
             self.device.release(self.mine_in)
@@ -185,10 +186,14 @@ class TrustedRank(Rank):
         copies = [self.theirs_out[i * size : (i + 1) * size].clone() for i in indices]
         if payload["poison"]:
             self.theirs_out.fill_(slots.POISON)
+            if not payload["ran"]:
+                self.mine_out.fill_(slots.POISON)  # both worlds find their outputs in the same state
         self.device.synchronize()
         findings = [
             self.judge_one(index, copy, payload["ran"]) for index, copy in zip(indices, copies, strict=True)
         ]
+        if payload["poison"] and payload["ran"]:
+            self.mine_out.fill_(slots.POISON)
         self.reply({"findings": findings})
 
     def judge_one(self, index: int, copy: torch.Tensor, ran: bool) -> dict[str, Any]:
@@ -226,6 +231,7 @@ class TrustedRank(Rank):
                     name,
                 )
             own = self.own[position]
+            y, o = y.to(b.device), o.to(b.device)
             found, verdict = compare(name, y, b, o, own, self.held(name, b, own))
             figures.append(found)
             paper &= paper_rule(y, b)
