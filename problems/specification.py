@@ -276,7 +276,6 @@ def _check(path: Path, file: ProblemFile) -> None:
     problem = Problem(path.parent, file)
     try:
         for sizes in file.presets.values():
-            for world in file.worlds:
-                problem.cost(sizes, world, file.dtypes[0])
+            problem.cost(sizes, file.worlds[-1], file.dtypes[0])  # the admission test tries every world
     except FormulaError as error:
         fail(str(error))
