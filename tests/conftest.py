@@ -22,7 +22,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PKB_ARENA_HOME", str(folder))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the subprocesses of tests that start in other folders
     for name in list(os.environ):
-        ours = name.startswith(("TEXTUAL_", "PKB_")) and name != "PKB_ARENA_HOME"
+        kept = name == "PKB_ARENA_HOME" or name.startswith("TEXTUAL_SNAPSHOT")  # the plugin's own
+        ours = name.startswith(("TEXTUAL_", "PKB_")) and not kept
         if ours or name in _TERMINAL:
             monkeypatch.delenv(name)
     return folder

@@ -70,9 +70,19 @@ def test_a_refused_run_is_shown_even_if_it_never_started() -> None:
 
 def test_a_run_that_ended_before_it_began_is_shown() -> None:
     result = ev.Result(
-        verdict=Verdict.HARNESS_ERROR, detail="the referee did not start", failure=None, paper_rule=None, error=None,
-        speedup=None, baseline_us=None, contender_us=None, roofline=None, seconds=ev.Seconds(), jail="", sealed=False,
-    )  # fmt: skip
+        verdict=Verdict.HARNESS_ERROR,
+        detail="the referee did not start",
+        failure=None,
+        paper_rule=None,
+        error=None,
+        speedup=None,
+        baseline_us=None,
+        contender_us=None,
+        roofline=None,
+        seconds=ev.Seconds(),
+        jail="",
+        sealed=False,
+    )
     state = fold([ev.Finished(run_id="r1", sha256="ab", result=result)])
     assert state.verdict is Verdict.HARNESS_ERROR
     assert not state.running
