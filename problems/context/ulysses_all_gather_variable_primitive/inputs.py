@@ -37,5 +37,6 @@ def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, 
 
 
 def capacity(setting: Setting) -> int:
-    """The longest shard from every rank."""
-    return LONGEST * setting.world * setting.sizes.M * setting.sizes.N * setting.dtype.itemsize
+    """One longest shard, 3M/2 positions from each other rank."""
+    positions = LONGEST * setting.sizes.M + (setting.world - 1) * (3 * setting.sizes.M // 2)
+    return positions * setting.sizes.N * setting.dtype.itemsize
