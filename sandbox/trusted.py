@@ -48,6 +48,7 @@ class TrustedRank(Rank):
             Kind.REVEAL: self.reveal,
             Kind.JUDGE: self.judge,
             Kind.INTACT: self.intact,
+            Kind.PEAKS: self.peaks,
         }
 
     def reply(self, payload: Any, fds: tuple[int, ...] = ()) -> None:
@@ -173,6 +174,12 @@ class TrustedRank(Rank):
         """Whether anything was written to the poisoned output arena."""
         self.reply({"intact": bool((self.theirs_out == slots.POISON).all())})
 
+    def peaks(self, payload: Any, fds: list[int]) -> None:
+        """Measures what this machine can do (collective)."""
+        from sandbox import calibration
+
+        self.reply(calibration.measure(self.device))
+
     # --- comparing -----------------------------------------------------------------------------------------
 
     def judge(self, payload: Any, fds: list[int]) -> None:
@@ -283,9 +290,10 @@ class TrustedRank(Rank):
     def held(self, name: str, tensor: torch.Tensor, own: OwnError) -> Limits:
         """The limits of one output."""
         assert self.code is not None
+        assert self.setting is not None
         check = self.code.problem.check
         exact = "*" in check.exact or name in check.exact
-        return limits(tensor.dtype, own, check.rms_floor, check.max_floor, exact)
+        return limits(tensor.dtype, own, *check.floor(_plain(self.setting.dtype)), exact)
 
     def structure(self, got: slots.Unpacked, plain: Output) -> dict[str, Any] | None:
         """What is wrong with the containers, shapes and dtypes; None when nothing is."""
