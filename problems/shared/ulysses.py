@@ -13,7 +13,7 @@ def reshard(
     """
     world = dist.get_world_size(group)
     scatter_dim, gather_dim = scatter_dim % x.dim(), gather_dim % x.dim()
-    parts = x.unflatten(scatter_dim, (world, -1)).movedim(scatter_dim, 0).contiguous()
+    parts = torch.unflatten(x, scatter_dim, (world, -1)).movedim(scatter_dim, 0).contiguous()
     received = torch.empty_like(parts)
     dist.all_to_all_single(received, parts, group=group)
     return received.movedim(0, gather_dim).flatten(gather_dim, gather_dim + 1).contiguous()
