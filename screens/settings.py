@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, Select, Switch
+from textual.widgets import Input, Select
 
 from arena.errors import ArenaError
 from arena.settings import SettingField, Settings, check_settings, setting_fields
@@ -45,11 +45,13 @@ class SettingsScreen(Dialog[Settings | None]):
     def on_mount(self) -> None:
         self._report()
 
-    def _control(self, field: SettingField) -> Input | Select[str] | Switch:
+    def _control(self, field: SettingField) -> Input | Select[str] | Select[bool]:
         value = getattr(self._settings, field.name)
         name = f"set-{field.name}"
         if field.kind is bool:
-            return Switch(value, id=name)
+            return Select(
+                (("no", False), ("yes", True)), value=value, allow_blank=False, id=name, compact=True
+            )
         choices = tuple(self._themes) if field.name == "theme" else field.choices
         if choices:
             options = [(choice or "(automatic)", choice) for choice in choices]
@@ -67,18 +69,19 @@ class SettingsScreen(Dialog[Settings | None]):
         for field in setting_fields():
             control = self.query_one(f"#set-{field.name}")
             match control:
-                case Switch() | Select():
+                case Select():
                     values[field.name] = control.value
                 case Input():
                     values[field.name] = _value(field, control.value)
         return values
 
     def _read(self) -> Settings:
-        return check_settings(self._values(), "here")
+        checked = check_settings(self._values(), "here")
+        shown = {field.name: getattr(checked, field.name) for field in setting_fields()}
+        return msgspec.structs.replace(self._settings, **shown)  # what is not shown here stays as it is
 
     @on(Input.Changed)
     @on(Select.Changed)
-    @on(Switch.Changed)
     def _report(self) -> None:
         report = self.query_one("#report", PlainStatic)
         try:
