@@ -55,6 +55,14 @@ class Run(Command, tag="run", frozen=True):
     """Exactly this many timing rounds; None = adaptive within the budget; 0 = correctness only."""
     budget_s: float = 1.0
     """Time budget of the timing phase when rounds is None."""
+    peaks: dict[str, float] = {}
+    """The stored calibration of this machine, as `Calibrated` gave it; empty: no roofline."""
+
+
+class Calibrate(Command, tag="calibrate", frozen=True):
+    """Measure what this machine's ranks can do at the most; ends with `Calibrated` or `Fatal`. The setting names the ranks."""
+
+    setting: Setting
 
 
 class Cancel(Command, tag="cancel", frozen=True):
@@ -67,7 +75,7 @@ class Shutdown(Command, tag="shutdown", frozen=True):
     """Kill all worlds and exit. Closing the pipe means the same."""
 
 
-AnyCommand = Warm | Run | Cancel | Shutdown
+AnyCommand = Warm | Run | Calibrate | Cancel | Shutdown
 
 
 # --- events: referee -> engine ---------------------------------------------------------------------------
@@ -305,6 +313,15 @@ class Refused(Event, tag="refused", frozen=True, kw_only=True):
     advice: str
 
 
+class Calibrated(Event, tag="calibrated", frozen=True, kw_only=True):
+    """Peaks of one rank with all ranks busy: the slowest rank's. See sandbox.calibration for the keys and units."""
+
+    world: int
+    device: str
+    peaks: dict[str, float]
+    seconds: float
+
+
 class Fatal(Event, tag="fatal", frozen=True, kw_only=True):
     """The referee or the baseline world failed (HARNESS_ERROR outside a run)."""
 
@@ -325,6 +342,7 @@ AnyEvent = (
     | Finished
     | Cancelled
     | Refused
+    | Calibrated
     | Fatal
 )
 

@@ -96,6 +96,13 @@ class Exchange:
         self.baseline.tell(Kind.REVEAL)
         self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
 
+    def wake(self, world: World) -> None:
+        """Makes a world the one that runs, off the clock: switching to it (a context on the GPU, a process on a core) is
+        not the kernel's time. Done to both worlds alike.
+        """
+        world.tell(Kind.WAKE)
+        self.await_all(world, Kind.AWAKE, self.stage.limits.load)
+
     def discard_outputs(self) -> None:
         """Poisons the output arena without comparing anything."""
         self.baseline.tell(Kind.JUDGE, {"slots": [], "poison": True, "ran": False})

@@ -31,6 +31,8 @@ class Kind(IntEnum):
     JUDGE = 9
     INTACT = 10
     GATE = 12
+    PEAKS = 13
+    WAKE = 14
     PROBE = 11
 
     READY = 64
@@ -44,6 +46,7 @@ class Kind(IntEnum):
     COMPILED = 72
     QUEUED = 74
     """All calls of a gated batch are launched; the device waits for the referee."""
+    AWAKE = 76
     GATED = 75
     """The gate's page is mapped."""
     REPLY = 73

@@ -64,6 +64,7 @@ class Rank:
         self.originals: list[Leaves] = []
         self.checking = False
         self.results: list[Any] = []
+        self.spark = torch.zeros(1, device=device.torch_device)
         self.gate: Any = None
         self.epoch = 0
         self.last: tuple[str, list[tuple[str, torch.Tensor]]] | None = None
@@ -77,6 +78,7 @@ class Rank:
             Kind.GO: self.go,
             Kind.RECOPY: self.recopy,
             Kind.GATE: self.map_gate,
+            Kind.WAKE: self.wake,
         }
 
     def serve(self) -> None:
@@ -272,6 +274,12 @@ class Rank:
         gc.collect(0)
         self.device.synchronize()
         self.say(Kind.ARMED)
+
+    def wake(self, payload: Any, fds: list[int]) -> None:
+        """The last thing before GO: this process, and its context on the GPU, is the one that runs."""
+        self.spark.add_(1)
+        self.device.synchronize()
+        self.say(Kind.AWAKE)
 
     def go(self, payload: Any, fds: list[int]) -> None:
         """Runs the batch: this is what the referee's clock sees."""

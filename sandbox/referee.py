@@ -21,6 +21,7 @@ import msgspec
 from problems.specification import ProblemError, SizeError, WorldRefused, load_problem
 from sandbox import deadlines, events, processes
 from sandbox.events import (
+    Calibrated,
     Cancelled,
     Fatal,
     Finished,
@@ -32,6 +33,7 @@ from sandbox.events import (
     RunStarted,
 )
 from sandbox.exchange import Reply
+from sandbox.frames import Kind
 from sandbox.jail.choice import choose
 from sandbox.judging import Judging
 from sandbox.roofline import Peaks
@@ -126,6 +128,8 @@ class Referee:
                     self.judge(command)
                 elif isinstance(command, events.Warm):
                     self.warm(command.setting)
+                elif isinstance(command, events.Calibrate):
+                    self.calibrate(command.setting)
                 continue
             self.poll(0.5)
             self.worlds.tend_spare()
@@ -182,6 +186,24 @@ class Referee:
             self.worlds.prepare_spare(setting)
         except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped):
             self.worlds.drop_baseline()
+
+    def calibrate(self, setting: events.Setting) -> None:
+        """Measures this machine's peaks in the baseline world, with nothing else running."""
+        started = time.monotonic()
+        try:
+            self.worlds.drop_spare()
+            world = self.worlds.open_baseline(setting)
+            world.tell(Kind.PEAKS)
+            found = [payload for payload, _ in self.await_all(world, Kind.REPLY, deadlines.PREPARE)]
+        except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped) as error:
+            self.worlds.drop_baseline()
+            self.emit(Fatal(message=f"calibration failed: {error}"))
+            return
+        peaks = {
+            name: (max if name.endswith("_us") else min)(rank[name] for rank in found) for name in found[0]
+        }
+        seconds = time.monotonic() - started
+        self.emit(Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))
 
     def check_setting(self, setting: events.Setting) -> None:
         """Raises SettingRefused for what can be known without a world."""

@@ -19,6 +19,13 @@ class Peaks(msgspec.Struct, frozen=True):
     """Bytes a second to or from its peers, one direction."""
     device: str = "cpu"
 
+    @classmethod
+    def of(cls, peaks: dict[str, float], setting: Setting) -> "Peaks":
+        """The peaks of a calibration that count for a setting; half-precision dtypes share one figure."""
+        dtype = "bfloat16" if setting.dtype in ("bfloat16", "float16") else "float32"
+        link = peaks.get("link", 0.0) or peaks.get("local", 0.0)  # one rank has no link
+        return cls(peaks.get(f"flops.{dtype}", 0.0), peaks.get("local", 0.0), link, setting.device)
+
     @property
     def known(self) -> bool:
         """Whether this machine was calibrated."""

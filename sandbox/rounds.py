@@ -173,6 +173,7 @@ class Rounds:
 
     def clocked(self, world: World) -> float:
         """Seconds from GO until the last rank is done, on the referee's clock."""
+        self.exchange.wake(world)
         started = world.go()
         self.exchange.await_all(world, Kind.DONE, self.limits.batch)
         return (time.perf_counter_ns() - started) / 1e9
@@ -282,6 +283,7 @@ class Rounds:
         self.exchange.arm(world, epoch=page.shut())
         if world is self.contender:
             self.exchange.reveal()
+        self.exchange.wake(world)
         world.go()
         try:
             self.exchange.await_all(world, Kind.QUEUED, QUEUE_SECONDS, may_be_late=True)

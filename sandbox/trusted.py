@@ -103,6 +103,7 @@ class TrustedRank(Rank):
         self.device.free_cache()
         in_total, out_total = self.in_bytes * self.count, self.out_bytes * self.count
         if payload["own"]:
+            self.device.release(self.inputs)
             self.device.release(self.mine_in)
             self.device.release(self.mine_out)
             in_fd, self.mine_in = self.device.input_arena(in_total)
@@ -212,11 +213,19 @@ class TrustedRank(Rank):
             packed = slots.Unpacked(
                 self.mine_out[index * self.out_bytes : (index + 1) * self.out_bytes], self.room
             )
-            plain: Output = (packed.structure, self.named(packed.structure, packed.tensors))
+            # What the baseline returned on the host lies in the arena like everything else.
+            found = [
+                t if device else t.cpu() for t, device in zip(packed.tensors, packed.devices, strict=True)
+            ]
+            plain: Output = (packed.structure, self.named(packed.structure, found))
         else:
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
         baseline = self.in_order(plain)
-        oracle = flatten(self.code.canonical(self.code.oracle(tensors, self.setting), self.setting))
+        exact = flatten(self.code.canonical(self.code.oracle(tensors, self.setting), self.setting))
+        oracle = (
+            exact[0],
+            [(name, o.to(b.device)) for (name, o), (_, b) in zip(exact[1], baseline[1], strict=True)],
+        )
         self.pool_own_errors(baseline, oracle)
         got = slots.Unpacked(copy, self.room)
         finding = self.structure(got, plain)
@@ -238,9 +247,8 @@ class TrustedRank(Rank):
                     name,
                 )
             own = self.own[position]
-            y, o = y.to(b.device), o.to(b.device)
-            found, verdict = compare(name, y, b, o, own, self.held(name, b, own))
-            figures.append(found)
+            figure, verdict = compare(name, y.to(b.device), b, o, own, self.held(name, b, own))
+            figures.append(figure)
             paper &= paper_rule(y, b)
             if worst is Verdict.PASS:
                 worst = verdict

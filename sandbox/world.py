@@ -134,7 +134,10 @@ class World:
             "cores": [cores_of(rank, ranks) for rank in range(ranks)],
         }
         passed = [fd for fds in theirs.values() for fd in fds] + [status.fileno()]
-        extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths())), "PKB_WORLD": "baseline" if trusted else "contender"}
+        extra = {
+            "PYTHONPATH": os.pathsep.join(map(str, import_paths())),
+            "PKB_WORLD": "baseline" if trusted else "contender",
+        }
         cache = kernel_cache.prepared()
         if gpus:
             # Behind a closed gate a kernel's first launch must not wait for a module to load.

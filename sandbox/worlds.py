@@ -168,15 +168,7 @@ class Worlds:
         """The baseline world with this setting open, its slots sized and its time known."""
         if self.stage is not None and self.stage_key == key(setting):
             return self.stage
-        self.stage = None
-        if self.baseline is not None and not self.fits(self.baseline, setting):
-            self.drop_baseline()
-        if self.baseline is None:
-            self.baseline = self.start("baseline", setting)
-        if self.spare is None:
-            self.prepare_spare(setting)  # both worlds import torch at the same time
-        world = self.baseline
-        self.open_problem(world, setting, "baseline")
+        world = self.open_baseline(setting, spare_too=True)
         world.tell(Kind.PROBE, {"seeds": [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(4)]})
         try:
             replies = [payload for payload, _ in self.await_all(world, Kind.REPLY, deadlines.PREPARE)]
@@ -191,6 +183,23 @@ class Worlds:
         self.stage = Stage(world, Limits.for_baseline(seconds, calls), layout, calls)
         self.stage_key = key(setting)
         return self.stage
+
+    def open_baseline(self, setting: events.Setting, spare_too: bool = False) -> World:
+        """The baseline world with a setting's problem open; its stage has still to be found."""
+        self.stage = None
+        if self.baseline is not None and not self.fits(self.baseline, setting):
+            self.drop_baseline()
+        if self.baseline is None:
+            self.baseline = self.start("baseline", setting)
+        if spare_too and self.spare is None:
+            self.prepare_spare(setting)  # both worlds import torch at the same time
+        self.open_problem(self.baseline, setting, "baseline")
+        return self.baseline
+
+    def drop_spare(self) -> None:
+        """Ends the spare: nothing may run beside a calibration."""
+        self.end(self.spare, "spare")
+        self.spare = None
 
     def drop_baseline(self) -> None:
         """Forgets the baseline world; the next run starts a new one."""

@@ -104,12 +104,21 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
 def import_paths() -> list[Path]:
     """Where this process imports from that Python itself would not look: a world must look there, too."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return [SOURCE_ROOT, *(Path(entry).resolve() for entry in named if entry and Path(entry).resolve() != SOURCE_ROOT)]
+    return [
+        SOURCE_ROOT,
+        *(Path(entry).resolve() for entry in named if entry and Path(entry).resolve() != SOURCE_ROOT),
+    ]
 
 
 def program_paths() -> list[Path]:
     """What Python and the harness need to be read from inside, beyond the system's own folders."""
-    paths = {Path(sys.prefix), Path(sys.base_prefix), SOURCE_ROOT / "sandbox", SOURCE_ROOT / "problems", *import_paths()[1:]}
+    paths = {
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        SOURCE_ROOT / "sandbox",
+        SOURCE_ROOT / "problems",
+        *import_paths()[1:],
+    }
     return sorted(path.resolve() for path in paths if not str(path).startswith("/usr"))
 
 

@@ -1,0 +1,65 @@
+"""What this machine can do at the most, measured by the baseline world's ranks all at once. Rank side (imports torch).
+
+Every figure is the best of a few repetitions: a peak is what the hardware can do, not what it does on average.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from sandbox.devices import Device
+
+REPETITIONS = 7
+MATMUL = {"cpu": 384, "cuda": 8192}
+COPY_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}
+LINK_BYTES = {"cpu": 16 << 20, "cuda": 256 << 20}
+
+
+def measure(device: Device) -> dict[str, float]:
+    """Peaks of one rank while all ranks measure (collective).
+
+    flops.<dtype>: floating-point operations a second of a square product. local: bytes a second read plus written by a copy.
+    link: bytes a second from the next rank, every rank at once. launch_us: a small operation as called.
+    """
+    kind = device.torch_device.type
+    peaks: dict[str, float] = {}
+    n = MATMUL[kind]
+    for dtype in (torch.bfloat16, torch.float32):
+        a, b = (torch.randn(n, n, device=device.torch_device).to(dtype) for _ in range(2))
+        peaks[f"flops.{str(dtype).removeprefix('torch.')}"] = (
+            2 * n**3 / _best(device, partial(torch.matmul, a, b))
+        )
+    source = torch.ones(COPY_BYTES[kind], dtype=torch.uint8, device=device.torch_device)
+    peaks["local"] = 2 * source.numel() / _best(device, partial(torch.empty_like(source).copy_, source))
+    peaks["link"] = _link(device, LINK_BYTES[kind])
+    small = torch.zeros(1, device=device.torch_device)
+    peaks["launch_us"] = _best(device, lambda: [small.add_(1) for _ in range(100)]) / 100 * 1e6
+    return peaks
+
+
+def _best(device: Device, work: Callable[[], object]) -> float:
+    work()
+    device.synchronize()
+    best = float("inf")
+    for _ in range(REPETITIONS):
+        dist.barrier()
+        started = time.perf_counter()
+        work()
+        device.synchronize()
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def _link(device: Device, size: int) -> float:
+    """Bytes a second out of the next rank's memory through the symmetric heap; with one rank there is no link: 0."""
+    if dist.get_world_size() == 1:
+        return 0.0
+    from sandbox.kit import symm
+
+    mine = symm.empty((size,), torch.uint8, tag="calibration")
+    mine.fill_(1)
+    peer = symm.peers(mine)[(dist.get_rank() + 1) % dist.get_world_size()]
+    return size / _best(device, partial(torch.empty_like(mine).copy_, peer))
