@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from arena.calibration import peaks_for
 from arena.errors import ArenaError, RefereeFailed
 from arena.journal import Journal, RunHeader
 from arena.paths import Paths, make_folder, unwritable
@@ -23,6 +24,8 @@ from arena.workspace import Workspace, content_hash
 from problems.specification import Problem
 from sandbox.events import (
     AnyEvent,
+    Calibrate,
+    Calibrated,
     Cancel,
     Cancelled,
     Fatal,
@@ -45,6 +48,8 @@ BETWEEN_PHASES_S = 300.0
 FATAL_S = 2.0
 """After a Fatal, the run's own end should follow at once."""
 
+CALIBRATION_S = 180.0
+"""Starting the ranks included."""
 RUNS_KEPT = 64
 """Runs that can still be asked about by id; the store has them all."""
 
@@ -169,6 +174,31 @@ class Engine:
         referee = await self._living_referee()
         await referee.send(Warm(setting=setting))
 
+    async def calibrate(self, setting: Setting) -> Calibrated:
+        """Measures this machine's peaks with this device and world size; nothing else may be running.
+
+        Raises:
+            RefereeFailed: it could not be measured.
+        """
+        ended: asyncio.Future[Calibrated | Fatal] = asyncio.get_running_loop().create_future()
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, Calibrated | Fatal) and not ended.done():
+                ended.set_result(event)
+
+        unsubscribe = self.subscribe(listen)
+        try:
+            referee = await self._living_referee()
+            await referee.send(Calibrate(setting=setting))
+            event = await asyncio.wait_for(ended, CALIBRATION_S)
+        except TimeoutError:
+            raise RefereeFailed(f"no calibration within {CALIBRATION_S:.0f} s", "run `pkb-arena doctor`") from None
+        finally:
+            unsubscribe()
+        if isinstance(event, Fatal):
+            raise RefereeFailed(event.message, "run `pkb-arena doctor`")
+        return event
+
     async def run(self, request: RunRequest) -> str:
         """Starts judging a kernel; the run in progress is cancelled first. Returns the run's id.
 
@@ -203,6 +233,7 @@ class Engine:
                     source=request.source,
                     rounds=request.rounds,
                     budget_s=request.budget_s,
+                    peaks=peaks_for(self._paths.calibrations, request.setting),
                 )
             )
         return run_id

@@ -25,6 +25,7 @@ COMMANDS = {
     "run": ("arena.cli.run", "Judge a kernel: is it right, and how much faster than the baseline?"),
     "watch": ("arena.cli.watch", "Judge a kernel on every save."),
     "sweep": ("arena.cli.sweep", "Run every baseline against itself and print a table."),
+    "calibrate": ("arena.cli.calibrate", "Measure this machine's peaks for the roofline."),
     "replay": ("arena.cli.replay", "Tell a recorded run again."),
     "doctor": ("arena.cli.doctor", "What this machine can do, and what to do about the rest."),
     "check-problem": ("arena.cli.check_problem", "Check a problem folder of your own."),
