@@ -7,7 +7,8 @@ ArenaError
     ├── FolderUnwritable    a data folder cannot be created or written
     ├── WorkspaceLocked     another app has this workspace open
     ├── StoreError          the index of results cannot be used
-    └── RefereeFailed       the process that judges did not start, or is gone
+    ├── RefereeFailed       the process that judges did not start, or is gone
+    └── PlayerFailed        a model's provider did not answer, or answered with an error
 """
 
 from sandbox.verdict import ExitCode
@@ -52,3 +53,7 @@ class StoreError(MachineError):
 
 class RefereeFailed(MachineError):
     """The process that judges did not start, or is gone."""
+
+
+class PlayerFailed(MachineError):
+    """A model's provider did not answer, or answered with an error."""

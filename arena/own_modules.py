@@ -17,6 +17,19 @@ def module_command(module: str, *arguments: str) -> tuple[str, ...]:
 
 
 def module_environment() -> dict[str, str]:
-    """The environment in which that command finds its modules."""
+    """The environment in which that command finds its modules. API keys are not in it."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return os.environ | {"PYTHONPATH": path}
+    kept = {name: value for name, value in os.environ.items() if not _withheld(name)}
+    return kept | {"PYTHONPATH": path}
+
+
+def withhold(name: str) -> None:
+    """Keeps a variable from every process started from now on, whatever it is called."""
+    _names.add(name)
+
+
+_names: set[str] = set()
+
+
+def _withheld(name: str) -> bool:
+    return name in _names or name.upper().endswith(("_API_KEY", "_API_TOKEN", "_SECRET_KEY"))

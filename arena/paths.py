@@ -34,6 +34,10 @@ class Paths:
         return self.data / "runs"
 
     @property
+    def traces(self) -> Path:
+        return self.data / "traces"
+
+    @property
     def database(self) -> Path:
         return self.data / "results.sqlite"
 
@@ -51,6 +55,7 @@ class Paths:
             "settings": self.settings_file,
             "workspace": self.workspace,
             "runs": self.runs,
+            "traces": self.traces,
             "results": self.database,
             "calibrations": self.calibrations,
             "kernel cache": self.kernel_cache,

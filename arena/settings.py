@@ -19,6 +19,41 @@ from arena.paths import Paths, make_folder, unwritable
 DEVICES = ("auto", "cpu", "cuda")
 
 
+class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One model that can write kernels: a table [models.NAME]. Never holds a key, only the name of where it is."""
+
+    provider: Annotated[
+        str, Meta(description="Which protocol: openai_chat, openai_responses, anthropic or gemini.")
+    ]
+    model: Annotated[str, Meta(description="The model's name at the provider.", min_length=1)]
+    base_url: Annotated[
+        str, Meta(description="Where the provider is; empty takes its own. Local servers go here.")
+    ] = ""
+    key_env: Annotated[
+        str,
+        Meta(description="Environment variable (or keyring entry) with the key; empty takes the provider's."),
+    ] = ""
+    price_in: Annotated[float, Meta(description="US dollars per million tokens read.", ge=0.0)] = 0.0
+    price_out: Annotated[float, Meta(description="US dollars per million tokens written.", ge=0.0)] = 0.0
+    max_tokens: Annotated[
+        int, Meta(description="Most tokens of one answer, reasoning included.", ge=16, le=10_000_000)
+    ] = 32_768
+    temperature: Annotated[
+        float | None, Meta(description="Sampling temperature; left out unless set.", ge=0.0, le=2.0)
+    ] = None
+    timeout_s: Annotated[float, Meta(description="Seconds for one whole answer.", ge=1.0, le=86_400.0)] = (
+        3600.0
+    )
+    stall_s: Annotated[
+        float, Meta(description="Seconds without a word before it is given up.", ge=0.1, le=86_400.0)
+    ] = 300.0
+    retries: Annotated[int, Meta(description="How often a failed request is tried again.", ge=0, le=20)] = 4
+    extra: Annotated[
+        dict[str, Any],
+        Meta(description='Fields added to the request, such as reasoning_effort = "high".'),
+    ] = {}
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Everything that can be set. Each field's description is what the settings screen and the file show."""
 
@@ -58,6 +93,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         dict[str, str],
         Meta(description='Keys of your own: the action\'s name = the key, such as run = "ctrl+r".'),
     ] = {}
+    models: Annotated[
+        dict[str, ModelSettings],
+        Meta(description="Models that write kernels: a table [models.NAME] each."),
+    ] = {}
 
     @property
     def problem_folders(self) -> list[Path]:
@@ -77,10 +116,12 @@ class SettingField(msgspec.Struct, frozen=True):
 
 
 def setting_fields() -> list[SettingField]:
-    """The schema in the order of the file."""
+    """The schema in the order of the file, without the models: they are tables of their own."""
     hints = get_type_hints(Settings, include_extras=True)
     fields = []
     for field in msgspec.structs.fields(Settings):
+        if field.name == "models":
+            continue
         annotation = hints[field.name]
         kind = annotation.__origin__
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
@@ -153,11 +194,32 @@ def save_settings(settings: Settings, paths: Paths) -> None:
             continue
         mark = "# " if value == field.default else ""
         lines += ["", f"# {field.description}", f"{mark}{field.name} = {_toml(value)}"]
+    tables += ["", *_MODELS_EXPLAINED]
+    for name, model in settings.models.items():
+        tables += ["", f"[models.{_text(name)}]"]
+        tables += [
+            f"{key} = {_toml(value)}" for key, value in msgspec.to_builtins(model).items() if value != _unset(key)
+        ]
     make_folder(paths.config)
     try:
         write_atomically(paths.settings_file, "\n".join([*lines, *tables, ""]).encode())
     except OSError as error:
         raise unwritable(paths.config, error) from None
+
+
+_MODELS_EXPLAINED = (
+    "# Models that write kernels: a table each, keys never in here. For example:",
+    "# [models.local]",
+    '# provider = "openai_chat"',
+    '# model = "qwen3-coder"',
+    '# base_url = "http://127.0.0.1:8000/v1"',
+)
+
+
+def _unset(key: str) -> Any:
+    """The value of a model's key that need not be written: its default."""
+    field = next(field for field in msgspec.structs.fields(ModelSettings) if field.name == key)
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def _toml(value: Any) -> str:
@@ -166,7 +228,10 @@ def _toml(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, list):
-        return "[" + ", ".join(_text(item) for item in value) + "]"
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, dict):
+        pairs = (f"{_text(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
+        return "{" + ", ".join(pairs) + "}"
     return repr(value)
 
 
