@@ -237,7 +237,7 @@ class Referee:
             stage = self.worlds.prepare_stage(run.setting)
             contender = self.worlds.take_spare(run.setting)
             judging = Judging(
-                run, stage, contender, self.await_all, self.emit, Peaks(device=run.setting.device)
+                run, stage, contender, self.await_all, self.emit, Peaks.of(run.peaks, run.setting)
             )
             judging.started = started
             result = msgspec.structs.replace(judging.judge(), jail=self.jail.name)
