@@ -1,5 +1,6 @@
 """How long each phase may last. Every wait in the harness has one of these."""
 
+import os
 from dataclasses import dataclass
 
 START = 60.0
@@ -7,6 +8,17 @@ START = 60.0
 PREPARE = 120.0
 """The baseline's own side of a new setting."""
 COMPILE = 120.0
+SHORTEST, LONGEST = 0.05, 20.0
+
+
+def patience() -> float:
+    """PKB_DEADLINE_SCALE, as the referee's environment has it: how much longer than usual a kernel may load and take for its
+    first call. Below 1 on a quick machine under test, above 1 on a slow one. No rank ever sees it."""
+    try:
+        scale = float(os.environ.get("PKB_DEADLINE_SCALE", "1"))
+    except ValueError:
+        return 1.0
+    return min(max(scale, SHORTEST), LONGEST) if scale == scale else 1.0
 
 
 @dataclass(frozen=True)
@@ -23,8 +35,10 @@ class Limits:
     @classmethod
     def for_baseline(cls, call_seconds: float, calls: int) -> "Limits":
         """first call: 10 s or 100 baseline calls; batch: 2 s or 20 times the baseline's."""
+        scale = patience()
         return cls(
-            first_call=max(10.0, 100 * call_seconds),
+            load=scale * cls.load,
+            first_call=max(10.0 * scale, 100 * call_seconds),
             batch=max(2.0, 20 * call_seconds * calls),
             time=max(30.0, 400 * call_seconds * calls),
             own=max(60.0, 400 * call_seconds),
