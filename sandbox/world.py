@@ -320,7 +320,8 @@ class World:
         if self.trusted or now - self.memory_checked < MEMORY_CHECK_SECONDS:
             return
         self.memory_checked = now
-        held = bounds.held_bytes(tree(self.process.pid))
+        own_mounts = () if self.jail.name == "none" else ("/tmp", "/dev/shm")
+        held = bounds.held_bytes(tree(self.process.pid), own_mounts)
         if held > self.memory_limit:
             text = f"the ranks hold {held >> 20} MiB together, more than the {self.memory_limit >> 20} MiB a world may have"
             self.failure = WorldFailed("NO_MEMORY", 0, text=text)

@@ -6,7 +6,8 @@ REFUSED = (  # noqa: SIM905
     "ptrace process_vm_readv process_vm_writev unshare setns mount umount2 pivot_root move_mount fsopen fsmount fsconfig "
     "open_tree add_key keyctl request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
     "init_module finit_module delete_module kexec_load kexec_file_load quotactl acct swapon swapoff reboot "
-    "open_by_handle_at name_to_handle_at lookup_dcookie personality"
+    "open_by_handle_at name_to_handle_at lookup_dcookie personality "
+    "shmget shmat msgget semget"  # System V memory that no process maps would count for nobody
 ).split()
 CLONE_NEWUSER = 0x10000000
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
