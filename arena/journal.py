@@ -39,9 +39,12 @@ _decode_header = msgspec.json.Decoder(RunHeader).decode
 
 
 class Journal:
-    """One run's file, appended to while the run goes on. Never stops a run: a full disk is reported once."""
+    """What happens, on disk while it happens: runs, and how models wrote kernels.
 
-    def __init__(self, path: Path, header: RunHeader, on_trouble: Callable[[OSError], None]) -> None:
+    Never stops anything: a full disk is reported once.
+    """
+
+    def __init__(self, path: Path, header: msgspec.Struct, on_trouble: Callable[[OSError], None]) -> None:
         self.path = path
         self._on_trouble = on_trouble
         self._reported = False
@@ -53,7 +56,7 @@ class Journal:
             self._report(error)
         self._write(encode(header))
 
-    def append(self, event: AnyEvent) -> None:
+    def append(self, event: msgspec.Struct) -> None:
         """Adds an event."""
         self._write(encode(event))
 

@@ -24,6 +24,8 @@ COMMANDS = {
     "new": ("arena.cli.new", "Write a starter kernel."),
     "run": ("arena.cli.run", "Judge a kernel: is it right, and how much faster than the baseline?"),
     "watch": ("arena.cli.watch", "Judge a kernel on every save."),
+    "generate": ("arena.cli.generate", "A model writes a kernel."),
+    "agent": ("arena.cli.agent", "A model writes a kernel and improves it by the verdicts."),
     "sweep": ("arena.cli.sweep", "Run every baseline against itself and print a table."),
     "calibrate": ("arena.cli.calibrate", "Measure this machine's peaks for the roofline."),
     "replay": ("arena.cli.replay", "Tell a recorded run again."),

@@ -63,7 +63,9 @@ class Answer:
                 first = " ".join(self.text.split())
                 return f"the answer has no code: {first[:120]}"
             case "truncated":
-                return "the answer was cut off again and again" if self.continued else "the answer was cut off"
+                return (
+                    "the answer was cut off again and again" if self.continued else "the answer was cut off"
+                )
             case "budget":
                 return self.finish.detail or "the budget is spent"
             case _:

@@ -1,7 +1,7 @@
 """A model as a player: one answer of it, continued when it was cut off and stopped when the budget is spent."""
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from arena.errors import UsageError
 from arena.players.address import base_url, is_local
@@ -35,7 +35,7 @@ class ModelPlayer:
     async def __aexit__(self, *_: object) -> None:
         await self._stream.__aexit__()
 
-    async def write(self, conversation: Conversation) -> AsyncIterator[AnyPiece]:
+    async def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
         """One answer; the pieces of what continues it are joined to it, so that the texts add up.
 
         Raises:
@@ -73,12 +73,17 @@ class ModelPlayer:
                 text = joined
             assert finish is not None
             stuck = self.continued == CONTINUATIONS or (self.continued and not more)
-            if finish.reason not in {"length", "broken"} or not text.strip() or stuck or has_whole_kernel(text):
+            if (
+                finish.reason not in {"length", "broken"}
+                or not text.strip()
+                or stuck
+                or has_whole_kernel(text)
+            ):
                 yield finish
                 return
             self.continued += 1
 
-    async def _request(self, conversation: Conversation) -> AsyncIterator[AnyPiece]:
+    async def _request(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
         """One request, counted; ends with `Finish`, also when the budget is spent in its middle."""
         self.budget.begin(conversation.characters)
         try:

@@ -3,7 +3,7 @@
 `Text` pieces in order are the answer. `Finish` comes exactly once, last.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Protocol
 
 import msgspec
@@ -85,7 +85,7 @@ class Player(Protocol):
     def name(self) -> str:
         """Shown, and stored with results: `model:NAME`."""
 
-    def write(self, conversation: Conversation) -> AsyncIterator[AnyPiece]:
+    def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
         """One answer. Closing the iterator, or cancelling its task, ends the request at once.
 
         Raises:

@@ -6,7 +6,7 @@ import email.utils
 import random
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -72,7 +72,7 @@ class Stream:
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
-    async def answer(self, conversation: Conversation) -> AsyncIterator[AnyPiece]:
+    async def answer(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
         """One answer, ending in `Finish`. Failures before its first piece are tried again.
 
         A connection that ends in the middle ends the answer as "broken", so that it can be continued.
@@ -102,14 +102,14 @@ class Stream:
 
     def _wait(self, attempt: int, failure: Passing) -> float:
         if failure.wait_s is None:  # random, so that many clients do not come back together
-            return min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1.0)
+            return float(min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
         if failure.wait_s > LONGEST_WAIT_S:
             raise self._failed(
                 f"{failure.reason}; it asks to wait {failure.wait_s:.0f} s", "try again after that"
             )
         return max(failure.wait_s, 0.0)
 
-    async def _once(self, conversation: Conversation, deadline: float) -> AsyncIterator[AnyPiece]:
+    async def _once(self, conversation: Conversation, deadline: float) -> AsyncGenerator[AnyPiece, None]:
         request = self._provider.request(self._model, self._key.reveal(), conversation)
         url = self._base + request.path
         try:
@@ -137,7 +137,7 @@ class Stream:
         except httpx.InvalidURL as error:
             raise self._failed(f"base_url is no address: {error}", "correct it in the settings") from None
 
-    async def _pieces(self, response: httpx.Response, deadline: float) -> AsyncIterator[AnyPiece]:
+    async def _pieces(self, response: httpx.Response, deadline: float) -> AsyncGenerator[AnyPiece, None]:
         reading = _Reading(self._provider, self._key)
         source = cast(httpx.Response, _Bounded(response))
         events = httpx_sse.EventSource(source).aiter_sse()

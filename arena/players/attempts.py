@@ -1,0 +1,88 @@
+"""A model's attempts at one problem: how good each is, and what k of them are worth."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arena.players.answer import Answer
+from arena.players.judge import Judgement
+from arena.results import RunReport
+from sandbox.verdict import Verdict
+
+GAIN = 1.02
+"""A speedup counts as better from here on: two runs of one kernel differ by about as much."""
+
+_STAGES = {
+    **dict.fromkeys((Verdict.COMPILE_ERROR, Verdict.LOAD_ERROR), 1),
+    Verdict.WRONG_STRUCTURE: 3,
+    **dict.fromkeys((Verdict.WRONG_RESULT, Verdict.NONFINITE, Verdict.MUTATED_INPUT, Verdict.LATE_OUTPUT), 4),
+    Verdict.PASS: 5,
+}
+"""How far a kernel came: not compiled, not finished (2), not the right thing, not the right values, right."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One answer and, if there was a kernel in it, its verdict."""
+
+    step: int
+    answer: Answer
+    judgement: Judgement | None = None
+
+    @property
+    def report(self) -> RunReport | None:
+        """The run's report."""
+        return self.judgement.report if self.judgement is not None else None
+
+    @property
+    def passed(self) -> bool:
+        """The kernel is right."""
+        return self.report is not None and self.report.verdict is Verdict.PASS
+
+    @property
+    def faster(self) -> bool:
+        """The kernel is right, and faster than the baseline by the interval."""
+        return self.passed and self.report is not None and self.report.outcome == "faster"
+
+    @property
+    def speedup(self) -> float | None:
+        """Median call-time speedup, if it was timed."""
+        report = self.report
+        call = report.speedup.call if report is not None and report.speedup is not None else None
+        return call.median if call is not None else None
+
+    @property
+    def score(self) -> tuple[int, float]:
+        """How far it came, then how good that is; larger is better. (0, 0) without a verdict on a kernel."""
+        report = self.report
+        if report is None or report.verdict is Verdict.HARNESS_ERROR:
+            return (0, 0.0)
+        stage = _STAGES.get(report.verdict, 2)
+        if report.verdict is Verdict.PASS:
+            return (stage, self.speedup or 0.0)
+        share = report.failure.wrong_share if report.failure is not None else None
+        return (stage, -(share if share is not None else 1.0))
+
+    def gains_on(self, best: "Attempt | None") -> bool:
+        """Better than the best so far, by more than noise."""
+        if best is None or self.score[0] != best.score[0]:
+            return self.score > (best.score if best is not None else (0, 0.0))
+        if self.passed:
+            return self.score[1] > best.score[1] * GAIN
+        return self.score[1] > best.score[1]
+
+
+def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
+    """The best attempt with a verdict; the earlier one of equals."""
+    judged = [attempt for attempt in attempts if attempt.report is not None]
+    return max(judged, key=lambda attempt: attempt.score, default=None)
+
+
+def pass_at(k: int, attempts: int, passed: int) -> float:
+    """The chance that at least one of k attempts passes, estimated without bias from `attempts` of which `passed` did.
+
+    1 - C(attempts - passed, k) / C(attempts, k), for 1 <= k <= attempts.
+    """
+    if not 1 <= k <= attempts:
+        raise ValueError(f"pass@{k} needs at least {k} attempts, there are {attempts}")
+    return 1.0 - math.comb(attempts - passed, k) / math.comb(attempts, k)

@@ -1,0 +1,241 @@
+"""The trace of a model at work: a header, then all that happened. It drives the screens, is kept on disk, and is
+what a replay reads. No key is ever in it.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from arena.journal import Journal
+from arena.paths import Paths, make_folder
+from arena.players.budget import Spent
+from arena.players.player import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
+from arena.results import RunReport
+from sandbox.events import Setting
+
+VERSION = 1
+BATCH_S = 0.1
+"""Text is recorded in pieces of at least this much time: a thousand tokens a second are no thousand lines."""
+
+
+class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="trace"):
+    """First line: what was asked of whom."""
+
+    trace_id: str
+    created: float
+    """Seconds since the epoch."""
+    problem_id: int
+    slug: str
+    category: str
+    player: str
+    provider: str
+    model: str
+    prompt_version: str
+    prompt_sha256: str
+    shots: int
+    setting: Setting
+    steps: int
+    budget_usd: float | None = None
+    version: int = VERSION
+
+
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all that happens. `at`: seconds since the trace began. `step`: 1, 2, 3..."""
+
+    at: float = 0.0
+    step: int = 0
+
+
+class Asked(TraceEvent, tag="asked", frozen=True, kw_only=True):
+    """The model is given this."""
+
+    system: str
+    messages: list[Message]
+
+
+class Wrote(TraceEvent, tag="wrote", frozen=True, kw_only=True):
+    """It wrote more of its answer."""
+
+    text: str
+
+
+class Mused(TraceEvent, tag="thought", frozen=True, kw_only=True):
+    """It reasoned, and its provider shows it."""
+
+    text: str
+
+
+class Counted(TraceEvent, tag="counted", frozen=True, kw_only=True):
+    """What all steps together have used so far."""
+
+    spent: Spent
+
+
+class Retried(TraceEvent, tag="retried", frozen=True, kw_only=True):
+    """A request failed and is made again."""
+
+    attempt: int
+    wait_s: float
+    reason: str
+
+
+class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
+    """The answer is over."""
+
+    outcome: str
+    """As `Answer.outcome`."""
+    complaint: str
+    source: str
+    spent: Spent
+    """By this answer."""
+
+
+class Judged(TraceEvent, tag="judged", frozen=True, kw_only=True):
+    """Its kernel has a verdict. The run's own journal has the details."""
+
+    report: RunReport
+    printed: str
+    gain: bool
+    """Better than all before it."""
+
+
+class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
+    """Last event."""
+
+    reason: str
+    """ "steps", "budget", "no gain", "refused", "harness", "cancelled", or "failed: ..."."""
+    best_step: int | None
+    spent: Spent
+
+
+AnyTraceEvent = Asked | Wrote | Mused | Counted | Retried | Answered | Judged | Ended
+Listener = Callable[[AnyTraceEvent], None]
+
+_decode_header = msgspec.json.Decoder(TraceHeader).decode
+_decode_event = msgspec.json.Decoder(AnyTraceEvent).decode
+
+
+def new_trace_id() -> str:
+    """Sorts by time, like a run's id."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+
+
+class Recorder:
+    """Turns what a player says into trace events, and hands them to the listeners and the file."""
+
+    def __init__(
+        self,
+        header: TraceHeader,
+        paths: Paths,
+        on_trouble: Callable[[OSError], None],
+        listeners: list[Listener],
+    ) -> None:
+        """
+        Raises:
+            FolderUnwritable: the folder of the traces cannot be created.
+        """
+        make_folder(paths.traces)
+        self.path = paths.traces / f"{header.trace_id}.jsonl"
+        self._journal = Journal(self.path, header, on_trouble)
+        self._listeners = listeners
+        self._started = self._written_at = time.monotonic()
+        self._text: list[str] = []
+        self._thought: list[str] = []
+        self.step = 0
+
+    def ask(self, step: int, conversation: Conversation) -> None:
+        """A step begins."""
+        self.step = step
+        self._emit(
+            Asked(
+                at=self._at, step=self.step, system=conversation.system, messages=list(conversation.messages)
+            ),
+        )
+
+    def piece(self, piece: AnyPiece, spent: Spent) -> None:
+        """The player said something."""
+        match piece:
+            case Text():
+                self._text.append(piece.text)
+            case Thought():
+                self._thought.append(piece.text)
+            case Retry():
+                self.emit(
+                    Retried(
+                        at=self._at,
+                        step=self.step,
+                        attempt=piece.attempt,
+                        wait_s=piece.wait_s,
+                        reason=piece.reason,
+                    )
+                )
+            case Usage():
+                self.emit(Counted(at=self._at, step=self.step, spent=spent))
+            case Finish():
+                self._flush()
+        if time.monotonic() - self._written_at >= BATCH_S:
+            self._flush()
+
+    def answered(self, outcome: str, complaint: str, source: str, spent: Spent) -> None:
+        """The step's answer is over."""
+        self.emit(
+            Answered(
+                at=self._at, step=self.step, outcome=outcome, complaint=complaint, source=source, spent=spent
+            )
+        )
+
+    def judged(self, report: RunReport, printed: str, gain: bool) -> None:
+        """The step's kernel has a verdict."""
+        self.emit(Judged(at=self._at, step=self.step, report=report, printed=printed, gain=gain))
+
+    def ended(self, reason: str, best_step: int | None, spent: Spent) -> None:
+        """It is over; closes the file."""
+        self.emit(Ended(at=self._at, step=self.step, reason=reason, best_step=best_step, spent=spent))
+        self._journal.close()
+
+    def emit(self, event: AnyTraceEvent) -> None:
+        """Hands on an event, after the text that came before it."""
+        self._flush()
+        self._emit(event)
+
+    def _flush(self) -> None:
+        self._written_at = time.monotonic()
+        if self._thought:
+            self._emit(Mused(at=self._at, step=self.step, text="".join(self._thought)))
+            self._thought.clear()
+        if self._text:
+            self._emit(Wrote(at=self._at, step=self.step, text="".join(self._text)))
+            self._text.clear()
+
+    def _emit(self, event: AnyTraceEvent) -> None:
+        self._journal.append(event)
+        for listener in self._listeners:
+            listener(event)
+
+    @property
+    def _at(self) -> float:
+        return round(time.monotonic() - self._started, 4)
+
+
+def read_trace_header(path: Path) -> TraceHeader:
+    """The first line of a trace.
+
+    Raises:
+        OSError, ValueError: no file, or not a trace.
+    """
+    with path.open("rb") as file:
+        return _decode_header(file.readline())
+
+
+def read_trace(path: Path) -> Iterator[AnyTraceEvent]:
+    """A trace's events in order. A last line that a crash cut short is left out."""
+    with path.open("rb") as file:
+        file.readline()
+        for line in file:
+            try:
+                yield _decode_event(line)
+            except msgspec.DecodeError:
+                return
