@@ -57,6 +57,16 @@ class Run(Command, tag="run", frozen=True):
     """Time budget of the timing phase when rounds is None."""
     peaks: dict[str, float] = {}
     """The stored calibration of this machine, as `Calibrated` gave it; empty: no roofline."""
+    versus: "Rival | None" = None
+    """Judge against this kernel instead of the baseline: both must be right, and the rounds time the two in turn.
+    In the events of such a run `baseline_us` is the rival's time and a speedup is how much faster the kernel is than it."""
+
+
+class Rival(msgspec.Struct, frozen=True):
+    """The other kernel of a run between two contenders; the word `baseline` as for `Run`."""
+
+    kernel_name: str
+    source: str
 
 
 class Calibrate(Command, tag="calibrate", frozen=True):
@@ -96,7 +106,7 @@ class Ready(Event, tag="ready", frozen=True, kw_only=True):
 
 
 class WorldChanged(Event, tag="world", frozen=True, kw_only=True):
-    """A world was started, became ready, or is gone. Role: "baseline", "contender" or "spare"."""
+    """A world was started, became ready, or is gone. Role: "baseline", "contender", "rival" or "spare"."""
 
     role: str
     state: str
@@ -288,6 +298,17 @@ class Result(msgspec.Struct, frozen=True):
     outcome: str = ""
     """ "faster", "slower", "even" or "too noisy"; empty when nothing was timed."""
     rounds: int = 0
+    rival: "RivalResult | None" = None
+    """Only of a run between two contenders. When either failed there is no speedup."""
+
+
+class RivalResult(msgspec.Struct, frozen=True):
+    """How the other kernel of a run between two contenders did; the fields are those of `Result`."""
+
+    verdict: Verdict
+    detail: str
+    failure: Failure | None
+    sha256: str
 
 
 class Finished(Event, tag="finished", frozen=True, kw_only=True):

@@ -40,8 +40,10 @@ class Stage:
 class Failed(Exception):
     """The run ended before its time: why, in the words of a verdict."""
 
-    def __init__(self, verdict: Verdict, failure: Failure) -> None:
+    def __init__(self, verdict: Verdict, failure: Failure, side: int = 0) -> None:
+        """side: whose fault it is, where two contenders run against each other."""
         super().__init__(failure.message)
+        self.side = side
         self.verdict = verdict
         self.failure = failure
 
@@ -50,8 +52,18 @@ class Exchange:
     """The arenas of one run, and what has been found in them so far."""
 
     def __init__(
-        self, run_id: str, stage: Stage, contender: World, await_all: AwaitAll, emit: Callable[[Any], None]
+        self,
+        run_id: str,
+        stage: Stage,
+        contender: World,
+        await_all: AwaitAll,
+        emit: Callable[[Any], None],
+        side: int = 0,
     ) -> None:
+        """side: whose arenas these are; 1 is a rival's."""
+        self.side = side
+        self.sides = [side]
+        """Whose inputs are drawn: both sides' while two contenders are timed against each other."""
         self.run_id = run_id
         self.stage = stage
         self.baseline = stage.world
@@ -66,7 +78,7 @@ class Exchange:
     def hand_over_arenas(self) -> None:
         """Fresh arenas for the contender, from each trusted rank to its twin."""
         assert self.contender.rank_pids  # found now, before a kernel can start processes of its own
-        layout = {**self.stage.layout, "own": not self.stage.used}
+        layout = {**self.stage.layout, "own": not self.stage.used, "side": self.side}
         self.stage.used = True
         self.baseline.tell(Kind.ARENAS, layout)
         for rank, (_, fds) in enumerate(self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)):
@@ -78,11 +90,11 @@ class Exchange:
     def draw(self, count: int, expect_poison: bool) -> None:
         """Fresh secret inputs for the first `count` slots, and where each tensor lies (shapes may differ by rank)."""
         seeds = [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
-        self.baseline.tell(Kind.DRAW, {"seeds": seeds, "intact": expect_poison})
+        self.baseline.tell(Kind.DRAW, {"seeds": seeds, "intact": expect_poison, "sides": self.sides})
         replies = self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
         for rank, (payload, _) in enumerate(replies):
-            if not payload["intact"]:
-                raise self.late(rank)
+            for side in payload["touched"]:
+                raise self.late(rank, side)
         self.tables = [payload["tables"] for payload, _ in replies]
 
     def arm(self, world: World, checking: bool = False, epoch: int = 0) -> None:
@@ -91,9 +103,9 @@ class Exchange:
             world.tell(Kind.ARM, {"slots": table, "checking": checking, "epoch": epoch}, rank)
         self.await_all(world, Kind.ARMED, self.stage.limits.load)
 
-    def reveal(self) -> None:
-        """Completes the contender's inputs."""
-        self.baseline.tell(Kind.REVEAL)
+    def reveal(self, side: int | None = None) -> None:
+        """Completes a contender's inputs: this exchange's own, or the given side's."""
+        self.baseline.tell(Kind.REVEAL, {"side": self.side if side is None else side})
         self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
 
     def wake(self, world: World) -> None:
@@ -105,20 +117,21 @@ class Exchange:
 
     def discard_outputs(self) -> None:
         """Poisons the output arena without comparing anything."""
-        self.baseline.tell(Kind.JUDGE, {"slots": [], "poison": True, "ran": False})
-        self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
+        for side in self.sides:
+            self.baseline.tell(Kind.JUDGE, {"slots": [], "poison": True, "ran": False, "side": side})
+            self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
 
     def require_untouched(self) -> None:
         """The output arena was poisoned when it was read: nobody may have written since."""
         self.baseline.tell(Kind.INTACT)
         for rank, (payload, _) in enumerate(self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)):
-            if not payload["intact"]:
-                raise self.late(rank)
+            for side in payload["touched"]:
+                raise self.late(rank, side)
 
-    def late(self, rank: int) -> Failed:
+    def late(self, rank: int, side: int) -> Failed:
         """Something still wrote to the outputs after they were due."""
         message = f"rank {rank} wrote to an output after its call had ended"
-        return Failed(Verdict.LATE_OUTPUT, self.failure(message, Verdict.LATE_OUTPUT, rank=rank))
+        return Failed(Verdict.LATE_OUTPUT, self.failure(message, Verdict.LATE_OUTPUT, rank=rank), side)
 
     def failure(self, message: str, verdict: Verdict, **details: Any) -> Failure:
         """A failure in the current phase."""
@@ -132,7 +145,7 @@ class Exchange:
         ran: the baseline has run these iterations in its own arena; otherwise it runs them now.
         note: keep the figures and show them.
         """
-        self.baseline.tell(Kind.JUDGE, {"slots": slots, "poison": True, "ran": ran})
+        self.baseline.tell(Kind.JUDGE, {"slots": slots, "poison": True, "ran": ran, "side": self.side})
         verdict, failure = Verdict.PASS, None
         for rank, (payload, _) in enumerate(self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)):
             ok = True

@@ -46,14 +46,16 @@ class Judging:
         await_all: AwaitAll,
         emit: Callable[[Any], None],
         peaks: Peaks,
+        side: int = 0,
     ) -> None:
+        """side: 1 for a rival, which has arenas of its own."""
         self.run = run
         self.stage = stage
         self.contender = contender
         self.await_all = await_all
         self.emit = emit
         self.peaks = peaks
-        self.exchange = Exchange(run.run_id, stage, contender, await_all, emit)
+        self.exchange = Exchange(run.run_id, stage, contender, await_all, emit, side)
         self.rounds = Rounds(run, self.exchange, peaks)
         self.started = time.monotonic()
         self.seconds: dict[str, float] = {}
@@ -63,25 +65,33 @@ class Judging:
 
     def judge(self) -> Result:
         """The whole run. Never raises for anything a kernel can do."""
+        verdict, failure = self.prove()
+        if failure is None and self.run.rounds != 0:
+            try:
+                with self.phase("time", self.stage.limits.time + self.run.budget_s):
+                    self.rounds.measure()
+            except (Failed, WorldFailed, Deadline) as error:
+                verdict, failure = self.meaning_of(error)
+        return self.result(verdict, failure)
+
+    def prove(self) -> tuple[Verdict, Failure | None]:
+        """Loads the kernel and checks it: is it right?"""
         verdict, failure = Verdict.PASS, None
-        checked = False
         try:
             self.load()
             self.check()
-            checked = True
-            self.emit(self.checked(Verdict.PASS, None))
-            if self.run.rounds != 0:
-                with self.phase("time", self.stage.limits.time + self.run.budget_s):
-                    self.rounds.measure()
-        except Failed as failed:
-            verdict, failure = failed.verdict, failed.failure
-        except WorldFailed as failed:
-            verdict, failure = self.explain(failed)
-        except Deadline as late:
-            verdict, failure = Verdict.TIMEOUT, self.explain_deadline(late)
-        if failure is not None and not checked:
-            self.emit(self.checked(verdict, failure))
-        return self.result(verdict, failure)
+        except (Failed, WorldFailed, Deadline) as error:
+            verdict, failure = self.meaning_of(error)
+        self.emit(self.checked(verdict, failure))
+        return verdict, failure
+
+    def meaning_of(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
+        """What ended the run early, as a verdict."""
+        if isinstance(error, Failed):
+            return error.verdict, error.failure
+        if isinstance(error, WorldFailed):
+            return self.explain(error)
+        return Verdict.TIMEOUT, self.explain_deadline(error)
 
     @contextlib.contextmanager
     def phase(self, name: str, limit: float) -> Iterator[None]:

@@ -32,12 +32,13 @@ from sandbox.events import (
     Refused,
     RunStarted,
 )
-from sandbox.exchange import Reply
+from sandbox.exchange import Reply, Stage
 from sandbox.frames import Kind
 from sandbox.jail.choice import choose
 from sandbox.judging import Judging
 from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
+from sandbox.versus import Versus
 from sandbox.world import Deadline, World, WorldFailed
 from sandbox.worlds import Worlds
 
@@ -223,11 +224,8 @@ class Referee:
         judging: Judging | None = None
         started = time.monotonic()
         try:
-            own = run.kernel_name == "baseline" and not run.source
-            if own:
-                run = msgspec.structs.replace(
-                    run, source=(Path(run.setting.problem_dir) / "baseline.py").read_text()
-                )
+            own = run.kernel_name == "baseline" and not run.source and run.versus is None
+            run = _with_sources(run)
             digest = sha256(run.source.encode()).hexdigest()
             self.emit(
                 RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest)
@@ -235,12 +233,11 @@ class Referee:
             self.check_setting(run.setting)
             self.prepare(run)
             stage = self.worlds.prepare_stage(run.setting)
+            rival = self.worlds.take_rival(run.setting) if run.versus is not None else None
             contender = self.worlds.take_spare(run.setting)
-            judging = Judging(
-                run, stage, contender, self.await_all, self.emit, Peaks.of(run.peaks, run.setting)
-            )
+            judging, judge = self.judges(run, stage, contender, rival)
             judging.started = started
-            result = msgspec.structs.replace(judging.judge(), jail=self.jail.name)
+            result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.keep_compiled()
             if own and result.verdict is Verdict.PASS:
@@ -266,6 +263,17 @@ class Referee:
             if not self.hung_up and judging is not None:
                 self.worlds.prepare_spare(run.setting)
 
+    def judges(
+        self, run: events.Run, stage: Stage, contender: World, rival: World | None
+    ) -> tuple[Judging, Callable[[], events.Result]]:
+        """The contender's judging, and what judges the whole run."""
+        peaks = Peaks.of(run.peaks, run.setting)
+        if rival is None:
+            judging = Judging(run, stage, contender, self.await_all, self.emit, peaks)
+            return judging, judging.judge
+        versus = Versus(run, stage, (contender, rival), self.await_all, self.emit, peaks)
+        return versus.sides[0], versus.judge
+
     def prepare(self, run: events.Run) -> None:
         """The baseline's side, shown as a phase when there is something to do."""
         if self.worlds.has_stage(run.setting):
@@ -280,6 +288,18 @@ class Referee:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.poll(until - time.monotonic())
+
+
+def _with_sources(run: events.Run) -> events.Run:
+    """The run with the baseline's text where it says `baseline`."""
+    baseline = Path(run.setting.problem_dir) / "baseline.py"
+    if run.kernel_name == "baseline" and not run.source:
+        run = msgspec.structs.replace(run, source=baseline.read_text())
+    rival = run.versus
+    if rival is not None and rival.kernel_name == "baseline" and not rival.source:
+        rival = msgspec.structs.replace(rival, source=baseline.read_text())
+        run = msgspec.structs.replace(run, versus=rival)
+    return run
 
 
 def _phase(judging: Judging | None) -> str:

@@ -167,9 +167,10 @@ class Rounds:
 
     def empty_batch(self) -> float:
         """Seconds that GO and DONE take by themselves (the smallest of a few, in the baseline world)."""
-        self.baseline.tell(Kind.ARM, {"slots": [], "checking": False})
-        self.exchange.await_all(self.baseline, Kind.ARMED, self.limits.own)
-        return min(self.clocked(self.baseline) for _ in range(5))
+        world = self.exchange.baseline
+        world.tell(Kind.ARM, {"slots": [], "checking": False})
+        self.exchange.await_all(world, Kind.ARMED, self.limits.own)
+        return min(self.clocked(world) for _ in range(5))
 
     def clocked(self, world: World) -> float:
         """Seconds from GO until the last rank is done, on the referee's clock."""
@@ -228,8 +229,13 @@ class Rounds:
         """The contender's batch; its inputs are complete only now."""
         self.freeze(False)
         self.exchange.arm(self.contender)
-        self.exchange.reveal()
+        self.reveal_to(self.contender)
         return self.watched(self.contender, self.contender_wait)
+
+    def reveal_to(self, world: World) -> None:
+        """Completes the inputs of a world that did not have all of them."""
+        if world is self.contender:
+            self.exchange.reveal()
 
     def freeze(self, stop: bool) -> None:
         """Stops or continues every process of the contender."""
@@ -281,8 +287,7 @@ class Rounds:
         """Seconds from the gate's opening to the last rank's completion, on the referee's clock."""
         page = self.gates[world]
         self.exchange.arm(world, epoch=page.shut())
-        if world is self.contender:
-            self.exchange.reveal()
+        self.reveal_to(world)
         self.exchange.wake(world)
         world.go()
         try:

@@ -4,6 +4,8 @@ import os
 import random
 import time
 import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -24,19 +26,27 @@ WITHHELD_BYTES = 4096
 Output = tuple[str, list[tuple[str, torch.Tensor]]]
 
 
+@dataclass
+class Side:
+    """The arenas of one contender world: what it reads, what it writes, and the byte ranges that it may not read yet."""
+
+    inputs: torch.Tensor
+    outputs: torch.Tensor
+    withheld: list[tuple[int, int]] = field(default_factory=list)
+
+
 class TrustedRank(Rank):
     """Rank plus the referee's hands: its messages are believed, so they may carry payloads."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.theirs_in = torch.empty(0, dtype=torch.uint8)
-        self.theirs_out = torch.empty(0, dtype=torch.uint8)
+        self.sides: list[Side] = []
+        """One contender; two when they run against each other."""
         self.mine_in = torch.empty(0, dtype=torch.uint8)
         self.mine_out = torch.empty(0, dtype=torch.uint8)
         self.room = 0
         self.in_bytes = self.out_bytes = 0
         self.count = 0
-        self.withheld: list[tuple[int, int]] = []
         self.tables: dict[int, list[list[Any]]] = {}
         self.own: list[OwnError] = []
         self.maps: list[Any] = []
@@ -94,7 +104,7 @@ class TrustedRank(Rank):
         )
 
     def make_arenas(self, payload: Any, fds: list[int]) -> None:
-        """Makes this rank's own arenas and the contender's, and hands the contender's descriptors out."""
+        """Makes this rank's own arenas and a contender's, and hands the contender's descriptors out."""
         self.in_bytes, self.out_bytes, self.count = (
             payload["in_bytes"],
             payload["out_bytes"],
@@ -113,22 +123,26 @@ class TrustedRank(Rank):
             self.map_slots(self.mine_out, payload)
             os.close(in_fd)
             os.close(out_fd)
-        self.device.release(self.theirs_in)
-        self.device.release(self.theirs_out)
-        in_fd, self.theirs_in = self.device.input_arena(in_total)
-        out_fd, self.theirs_out = self.device.output_arena(out_total)
-        self.theirs_out.fill_(slots.POISON)
+        while len(self.sides) > payload["side"]:
+            gone = self.sides.pop()
+            self.device.release(gone.inputs)
+            self.device.release(gone.outputs)
+        in_fd, inputs = self.device.input_arena(in_total)
+        out_fd, outputs = self.device.output_arena(out_total)
+        outputs.fill_(slots.POISON)
+        self.sides.append(Side(inputs, outputs))
         self.device.synchronize()
         self.reply({}, fds=(in_fd, out_fd))
         os.close(in_fd)
         os.close(out_fd)
 
     def draw(self, payload: Any, fds: list[int]) -> None:
-        """Fills slots with fresh iterations; a random part of every floating tensor is withheld from the contender."""
+        """Fills slots with fresh iterations; a random part of every floating tensor is withheld from the contenders."""
         assert self.code is not None
         assert self.setting is not None
-        intact = bool((self.theirs_out == slots.POISON).all()) if payload["intact"] else True
-        self.withheld = []
+        touched = self.touched(payload["sides"]) if payload["intact"] else []
+        for side in self.sides:
+            side.withheld = []
         tables = []
         for index, seed in enumerate(payload["seeds"]):
             tensors = self.code.draw(self.setting, seed)
@@ -137,20 +151,26 @@ class TrustedRank(Rank):
                 raise SizesRefused(
                     f"inputs of {size} bytes do not fit the slot of {self.in_bytes}; draws differ too much in size"
                 )
-            self.fill(index * self.in_bytes, table, tensors)
+            self.fill(index * self.in_bytes, table, tensors, payload["sides"])
             tables.append([index, table])
             self.tables[index] = table
         self.device.synchronize()
-        self.reply({"tables": tables, "intact": intact})
+        self.reply({"tables": tables, "touched": touched})
 
-    def fill(self, base: int, table: list[list[Any]], tensors: Leaves) -> None:
-        """Writes one slot into both input arenas, the contender's with gaps."""
+    def fill(self, base: int, table: list[list[Any]], tensors: Leaves, sides: list[int]) -> None:
+        """Writes one slot into the input arenas, the contenders' with gaps."""
+        mine = slots.read_inputs(self.mine_in, base, table)
+        for name, tensor in tensors.items():
+            mine[name].copy_(tensor)
+        for index in sides:
+            self.fill_with_gaps(self.sides[index], base, table, tensors)
+
+    def fill_with_gaps(self, side: Side, base: int, table: list[list[Any]], tensors: Leaves) -> None:
+        """Copies one slot to a contender, all but what it gets with its GO."""
         assert self.code is not None
         mutates = self.code.problem.mutates
-        mine = slots.read_inputs(self.mine_in, base, table)
-        theirs = slots.read_inputs(self.theirs_in, base, table)
+        theirs = slots.read_inputs(side.inputs, base, table)
         for (name, _, _, offset), tensor in zip(table, tensors.values(), strict=True):
-            mine[name].copy_(tensor)
             size = tensor.numel() * tensor.element_size()
             # Integers may shape the arguments (splits, offsets), and what may be written is copied before GO.
             if not tensor.dtype.is_floating_point or size < 64 or name in mutates:
@@ -160,20 +180,25 @@ class TrustedRank(Rank):
             start = self.random.randrange(0, max(size - hidden, 0) // 16 + 1) * 16
             low, high = base + offset + start, min(base + offset + start + hidden, base + offset + size)
             first, last = base + offset, base + offset + size
-            self.theirs_in[first:low].copy_(self.mine_in[first:low])
-            self.theirs_in[high:last].copy_(self.mine_in[high:last])
-            self.withheld.append((low, high))
+            side.inputs[first:low].copy_(self.mine_in[first:low])
+            side.inputs[high:last].copy_(self.mine_in[high:last])
+            side.withheld.append((low, high))
 
     def reveal(self, payload: Any, fds: list[int]) -> None:
-        """Completes the contender's inputs: the last thing before its GO."""
-        for low, high in self.withheld:
-            self.theirs_in[low:high].copy_(self.mine_in[low:high])
+        """Completes a contender's inputs: the last thing before its GO."""
+        side = self.sides[payload["side"]]
+        for low, high in side.withheld:
+            side.inputs[low:high].copy_(self.mine_in[low:high])
         self.device.synchronize()
         self.say(Kind.REPLY)
 
     def intact(self, payload: Any, fds: list[int]) -> None:
-        """Whether anything was written to the poisoned output arena."""
-        self.reply({"intact": bool((self.theirs_out == slots.POISON).all())})
+        """Whether anything was written to a poisoned output arena."""
+        self.reply({"touched": self.touched(range(len(self.sides)))})
+
+    def touched(self, sides: Iterable[int]) -> list[int]:
+        """Of these contenders, those whose output arena is not as the poison left it."""
+        return [index for index in sides if not bool((self.sides[index].outputs == slots.POISON).all())]
 
     def peaks(self, payload: Any, fds: list[int]) -> None:
         """Measures what this machine can do (collective)."""
@@ -191,9 +216,10 @@ class TrustedRank(Rank):
         assert self.code is not None
         indices: list[int] = payload["slots"]
         size = self.out_bytes
-        copies = [self.theirs_out[i * size : (i + 1) * size].clone() for i in indices]
+        theirs = self.sides[payload["side"]].outputs
+        copies = [theirs[i * size : (i + 1) * size].clone() for i in indices]
         if payload["poison"]:
-            self.theirs_out.fill_(slots.POISON)
+            theirs.fill_(slots.POISON)
             if not payload["ran"]:
                 self.mine_out.fill_(slots.POISON)  # both worlds find their outputs in the same state
         self.device.synchronize()

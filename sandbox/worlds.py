@@ -46,6 +46,8 @@ class Worlds:
         self.baseline: World | None = None
         self.spare: World | None = None
         self.contender: World | None = None
+        self.rival: World | None = None
+        """The other contender of a run between two."""
         self.stage: Stage | None = None
         self.stage_key: Any = None
         self.spare_setting: events.Setting | None = None
@@ -67,7 +69,7 @@ class Worlds:
 
     def close(self) -> None:
         """Kills every world."""
-        for world in (self.contender, self.spare, self.baseline):
+        for world in (self.contender, self.rival, self.spare, self.baseline):
             if world is not None:
                 world.close()
 
@@ -145,10 +147,17 @@ class Worlds:
         self.spare, self.contender = None, world
         return world
 
-    def end_contender(self) -> None:
-        """Kills the contender after its run."""
-        self.end(self.contender, "contender")
+    def take_rival(self, setting: events.Setting) -> World:
+        """A fresh world for a run's second contender, to be taken before the first."""
+        self.rival = self.take_spare(setting)
         self.contender = None
+        return self.rival
+
+    def end_contender(self) -> None:
+        """Kills the contender, and its rival if there is one, after their run."""
+        self.end(self.contender, "contender")
+        self.end(self.rival, "rival")
+        self.contender = self.rival = None
 
     def keep_contender(self) -> None:
         """A contender that ran nothing but the problem's own baseline, to its end, is as good as a spare."""
@@ -215,7 +224,7 @@ class Worlds:
         deadline = time.monotonic() + 2.0
         with contextlib.suppress(WorldFailed, Deadline):
             for line in world.lines:
-                while not any(isinstance(p, dict) and set(p) == {"intact"} for _, p, _ in line.frames):
+                while not any(isinstance(p, dict) and set(p) == {"touched"} for _, p, _ in line.frames):
                     if time.monotonic() > deadline or line.closed or world.failure:
                         raise Deadline([])
                     poll(0.05)
