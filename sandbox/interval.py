@@ -32,12 +32,13 @@ def speedup(
     Args:
         baseline, contender: microseconds per call, one entry a round, same length of 1 or more.
         margin: relative systematic difference between worlds, added on both sides.
-        waits: share of each side's time that its ranks spent waiting for a core that others used. That time says nothing
-            about the code, so the interval allows for all of it.
+        waits: share of each side's time that its ranks spent waiting for a core. What one side waited more than the other
+            says nothing about the code, so the interval allows for all of it.
     """
     b, c = np.asarray(baseline), np.asarray(contender)
     ratio = float(np.median(b) / np.median(c))
-    least, most = (1 - margin) * (1 - waits[0]), (1 + margin) / (1 - waits[1])
+    least = (1 - margin) * (1 - max(0.0, waits[0] - waits[1]))
+    most = (1 + margin) / (1 - max(0.0, waits[1] - waits[0]))
     if len(b) < FEW:  # too few to resample: everything between the extremes
         spread = 2.0 if len(b) < 3 else 1.0
         low, high = b.min() / c.max() / spread, b.max() / c.min() * spread

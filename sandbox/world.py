@@ -23,7 +23,7 @@ from sandbox.frames import Frame, Kind
 from sandbox.gate import GatePage
 from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
-from sandbox.jail.choice import NO_WALLS, Jail
+from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import import_paths
 from sandbox.processes import kill_tree, tree
 
@@ -122,7 +122,7 @@ class World:
         self.status, status = socket.socketpair()
         self.status.setblocking(False)
         selector.register(self.status, selectors.EVENT_READ, self._reap)
-        walls = NO_WALLS if trusted else jail
+        walls = jail  # the baseline too: what the walls cost must cost both worlds the same
         plan = {
             **theirs,
             "ranks": ranks,
@@ -159,7 +159,7 @@ class World:
         )
         self.memory_limit = bounds.limit_bytes()
         self.memory_checked = time.monotonic()
-        for fd in passed[:-1]:
+        for fd in (*passed[:-1], *wrapped.fds):
             os.close(fd)
         status.close()
 

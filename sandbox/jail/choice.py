@@ -17,7 +17,7 @@ from typing import Any
 
 from sandbox.jail import profiles, selftest
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, Wrapped
-from sandbox.jail.seccomp import NoFilter, write_filter
+from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 
 TEST_SECONDS = 20.0
 
@@ -27,7 +27,7 @@ class Jail:
     """The chosen profile, and why the stronger ones were not."""
 
     profile: Profile
-    filter_fd: int | None
+    filter: bytes | None
     rejected: dict[str, str]
 
     def wrap(
@@ -39,18 +39,13 @@ class Jail:
         devices: tuple[str, ...] = (),
     ) -> Wrapped:
         """argv behind the chosen walls."""
-        if self.filter_fd is not None:
-            os.lseek(self.filter_fd, 0, os.SEEK_SET)
-        return self.profile.wrap(argv, folder, extra, readable, self.filter_fd, devices)
+        fd = None if self.filter is None else filter_file(self.filter)
+        return self.profile.wrap(argv, folder, extra, readable, fd, devices)
 
     @property
     def name(self) -> str:
         """The profile's name, as every verdict shows it."""
         return self.profile.name
-
-
-NO_WALLS = Jail(NONE, None, {})
-"""For worlds that run only the harness's own code."""
 
 
 @lru_cache(maxsize=1)
@@ -60,26 +55,25 @@ def choose() -> Jail:
     if sys.platform != "linux" or shutil.which("bwrap") is None:
         return Jail(NONE, None, {"full": "bubblewrap is not installed"})
     try:
-        filter_fd = write_filter()
+        program = build_filter()
     except NoFilter as error:
         return Jail(NONE, None, {"full": str(error)})
     for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED):
-        reason = why_not(profile, filter_fd)
+        reason = why_not(profile, program)
         if reason is None:
-            return Jail(profile, filter_fd, rejected)
+            return Jail(profile, program, rejected)
         rejected[profile.name] = reason
-    os.close(filter_fd)
     return Jail(NONE, None, rejected)
 
 
-def why_not(profile: Profile, filter_fd: int) -> str | None:
+def why_not(profile: Profile, program: bytes) -> str | None:
     """None when the profile holds; else what went wrong, in a line."""
     with _bait() as facts, tempfile.TemporaryDirectory(prefix="pkb-selftest-") as folder:
+        filter_fd = filter_file(program)
         os.environ["PKB_CANARY"] = "canary"  # would be inherited if anything of the environment were
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
             wrapped = profile.wrap(argv, Path(folder), {}, filter_fd=filter_fd)
-            os.lseek(filter_fd, 0, os.SEEK_SET)
             done = subprocess.run(
                 wrapped.argv,
                 env=wrapped.env,
@@ -93,6 +87,7 @@ def why_not(profile: Profile, filter_fd: int) -> str | None:
             return str(error)
         finally:
             del os.environ["PKB_CANARY"]
+            os.close(filter_fd)
     try:
         found: dict[str, bool] = json.loads(done.stdout)
     except ValueError:

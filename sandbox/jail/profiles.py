@@ -32,7 +32,7 @@ class Wrapped:
     argv: list[str]
     env: dict[str, str]
     fds: tuple[int, ...] = ()
-    """Descriptors that the jail itself needs."""
+    """Descriptors that the jail itself needs; whoever starts the world closes them afterwards."""
 
 
 @dataclass(frozen=True)

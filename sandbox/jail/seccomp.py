@@ -19,8 +19,8 @@ class NoFilter(RuntimeError):
     """libseccomp is not there; the message says what to install."""
 
 
-def write_filter() -> int:
-    """A descriptor of a memory file that holds the filter.
+def build_filter() -> bytes:
+    """The filter as bubblewrap reads it.
 
     Raises:
         NoFilter: pyseccomp or libseccomp is missing.
@@ -43,7 +43,15 @@ def write_filter() -> int:
     for family in (AF_ALG, AF_PACKET, AF_VSOCK):
         program.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
     fd = os.memfd_create("pkb-seccomp")
-    with os.fdopen(os.dup(fd), "wb") as file:
+    with os.fdopen(fd, "w+b") as file:
         program.export_bpf(file)
+        file.seek(0)
+        return file.read()
+
+
+def filter_file(program: bytes) -> int:
+    """A descriptor of the filter for one bubblewrap: it reads to the end, so no two can share one."""
+    fd = os.memfd_create("pkb-seccomp", 0)
+    os.write(fd, program)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
