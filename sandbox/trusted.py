@@ -273,9 +273,10 @@ class TrustedRank(Rank):
                     name,
                 )
             own = self.own[position]
-            figure, verdict = compare(name, y.to(b.device), b, o, own, self.held(name, b, own))
+            here = y.to(b.device)
+            figure, verdict = compare(name, here, b, o, own, self.held(name, b, own))
             figures.append(figure)
-            paper &= paper_rule(y, b)
+            paper &= paper_rule(here, b)
             if worst is Verdict.PASS:
                 worst = verdict
         return {

@@ -97,6 +97,10 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "TERM": "dumb",
+        # glibc tunes these by what a process has freed so far, so that a fresh world would pay for page faults that the
+        # baseline's, which has computed oracles, no longer has.
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         **extra,
     }
 
