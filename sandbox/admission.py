@@ -30,6 +30,7 @@ from problems.specification import Problem, load_problem
 from sandbox.cheats import (
     NoCommunication,
     Output,
+    changed,
     differs_anywhere,
     eight_bits,
     one_wrong,
