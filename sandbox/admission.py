@@ -156,7 +156,7 @@ def examine(code: ProblemCode, setting: Setting) -> dict[str, Any]:
         "input": lambda: returns_input(baseline, tensors),
         "other_trial": lambda: theirs,
         "fp8": lambda: changed(baseline, eight_bits),
-        "dtype": lambda: changed(baseline, other_dtype),
+        "wrong_dtype": lambda: changed(baseline, other_dtype),
         "one_wrong": lambda: one_wrong(baseline),
     }
     for name, cheat in cheats.items():
@@ -248,7 +248,7 @@ def admit(
     return rows[0]
 
 
-CHEATS = ("zeros", "constant", "input", "other_trial", "fp8", "dtype", "one_wrong", "silent")
+CHEATS = ("zeros", "constant", "input", "other_trial", "fp8", "wrong_dtype", "one_wrong", "silent")
 
 
 def complaints(problem: Problem, row: dict[str, Any], world: int) -> list[str]:

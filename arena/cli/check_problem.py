@@ -18,7 +18,7 @@ from problems.specification import ProblemError, load_problem
 from sandbox.verdict import ExitCode
 
 TABLE = ROOT / "problems" / "ADMISSION.md"
-CHEATS = ("zeros", "constant", "input", "other_trial", "fp8", "dtype", "one_wrong", "silent")
+CHEATS = ("zeros", "constant", "input", "other_trial", "fp8", "wrong_dtype", "one_wrong", "silent")
 
 
 @click.command()
