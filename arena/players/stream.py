@@ -147,12 +147,12 @@ class Stream:
                 try:
                     async with asyncio.timeout(min(AFTER_FINISH_S, limit) if reading.finish else limit):
                         event = await anext(events, None)
+                except httpx_sse.SSEError:
+                    raise await self._no_stream(response) from None
                 except (TimeoutError, httpx.TransportError):
                     if reading.finish is None:
                         raise
                     break
-                except httpx_sse.SSEError:
-                    raise await self._no_stream(response) from None
                 if event is None:
                     break
                 try:

@@ -1,0 +1,276 @@
+"""A model's provider on 127.0.0.1, over real sockets: streams in four protocols, and everything that goes wrong."""
+
+import json
+import random
+import socketserver
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+KEY = "sk-test-0123456789abcdefghijklmnopqrstuvwxyz"
+PIECE = 40
+"""Characters of text in one event."""
+
+
+@dataclass
+class Seen:
+    """A request as the server got it."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    at: float = field(default_factory=time.monotonic)
+
+    @property
+    def prompt(self) -> str:
+        """All text that the model was given."""
+        return json.dumps(self.body, ensure_ascii=False)
+
+
+class Line:
+    """The connection, as a reply writes to it."""
+
+    def __init__(self, send: Callable[[bytes], None], gone: threading.Event) -> None:
+        self._send = send
+        self.gone = gone
+
+    def head(self, status: str = "200 OK", kind: str = "text/event-stream", **headers: str) -> None:
+        lines = [f"HTTP/1.1 {status}", f"Content-Type: {kind}", "Connection: close"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        self._send("\r\n".join([*lines, "", ""]).encode())
+
+    def chunk(self, data: bytes) -> None:
+        if data:
+            self._send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def end(self) -> None:
+        self._send(b"0\r\n\r\n")
+
+
+Reply = Callable[[Line, Seen], None]
+
+
+def events(protocol: str, text: str, finish: str = "stop", usage: tuple[int, int] = (100, 50)) -> bytes:
+    """A whole answer's events. finish: "stop", "length" or "refusal"."""
+    pieces = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+    return b"".join(_EVENTS[protocol](pieces, finish, usage))
+
+
+def _data(value: Any, name: str = "") -> bytes:
+    return (f"event: {name}\n" if name else "").encode() + b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def _chat(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:
+    def choice(delta: dict[str, Any], reason: str | None = None) -> bytes:
+        return _data({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}], "usage": None})
+
+    reason = {"refusal": "content_filter"}.get(finish, finish)
+    counted = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
+    return [
+        b": keep-alive\n\n",
+        choice({"role": "assistant", "content": ""}),
+        *(choice({"content": piece}) for piece in pieces),
+        choice({}, reason),
+        _data({"choices": [], "usage": counted}),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def _responses(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:
+    counted = {"input_tokens": usage[0], "output_tokens": usage[1]}
+    told = [_data({"type": "response.created", "response": {"status": "in_progress"}}, "response.created")]
+    for piece in pieces:
+        kind = "response.refusal.delta" if finish == "refusal" else "response.output_text.delta"
+        told.append(_data({"type": kind, "delta": piece}, kind))
+    if finish == "length":
+        response = {"usage": counted, "incomplete_details": {"reason": "max_output_tokens"}}
+        return [*told, _data({"type": "response.incomplete", "response": response}, "response.incomplete")]
+    return [
+        *told,
+        _data({"type": "response.completed", "response": {"usage": counted}}, "response.completed"),
+    ]
+
+
+def _anthropic(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:
+    reason = {"stop": "end_turn", "length": "max_tokens"}.get(finish, finish)
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": usage[0], "output_tokens": 1}}}
+    told = [
+        _data(start, "message_start"),
+        _data(
+            {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
+            "content_block_start",
+        ),
+        _data({"type": "ping"}, "ping"),
+    ]
+    for piece in pieces:
+        delta = {"type": "text_delta", "text": piece}
+        told.append(_data({"type": "content_block_delta", "delta": delta}, "content_block_delta"))
+    end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": usage[1]}}
+    return [*told, _data(end, "message_delta"), _data({"type": "message_stop"}, "message_stop")]
+
+
+def _gemini(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:
+    reason = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[finish]
+    told = [_data({"candidates": [{"content": {"parts": [{"text": piece}]}}]}) for piece in pieces]
+    counted = {"promptTokenCount": usage[0], "candidatesTokenCount": usage[1]}
+    return [*told, _data({"candidates": [{"finishReason": reason}], "usageMetadata": counted})]
+
+
+_EVENTS = {
+    "openai_chat": _chat,
+    "openai_responses": _responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
+}
+PROTOCOLS = tuple(_EVENTS)
+
+
+def protocol_of(seen: Seen) -> str:
+    """Which protocol a request speaks, by its path."""
+    for name, end in (
+        ("openai_chat", "/chat/completions"),
+        ("openai_responses", "/responses"),
+        ("anthropic", "/messages"),
+    ):
+        if seen.path.endswith(end):
+            return name
+    return "gemini"
+
+
+def streamed(
+    text: str,
+    finish: str = "stop",
+    usage: tuple[int, int] = (100, 50),
+    sizes: Callable[[], int] = lambda: 1 << 16,
+    pause_s: float = 0.0,
+) -> Reply:
+    """The text in the protocol that was asked in, cut into chunks of `sizes()` bytes."""
+
+    def reply(line: Line, seen: Seen) -> None:
+        line.head(Transfer_Encoding="chunked")
+        send_in_chunks(line, events(protocol_of(seen), text, finish, usage), sizes, pause_s)
+        line.end()
+
+    return reply
+
+
+def send_in_chunks(line: Line, data: bytes, sizes: Callable[[], int], pause_s: float = 0.0) -> None:
+    at = 0
+    while at < len(data):
+        size = sizes()
+        line.chunk(data[at : at + size])
+        at += size
+        if pause_s:
+            time.sleep(pause_s)
+
+
+def random_sizes(seed: int, most: int = 9) -> Callable[[], int]:
+    """Chunk sizes that cut events, lines, UTF-8 sequences and JSON escapes anywhere."""
+    chosen = random.Random(seed)
+    return lambda: chosen.randint(1, most)
+
+
+def broken_off(text: str, after: int) -> Reply:
+    """The connection ends after `after` bytes of the events, in the middle of the transfer."""
+
+    def reply(line: Line, seen: Seen) -> None:
+        line.head(Transfer_Encoding="chunked")
+        line.chunk(events(protocol_of(seen), text)[:after])
+
+    return reply
+
+
+def status(code: str, body: str = "", kind: str = "application/json", **headers: str) -> Reply:
+    """An answer that is no stream, such as "429 Too Many Requests"."""
+
+    def reply(line: Line, seen: Seen) -> None:
+        data = body.encode()
+        line.head(code, kind, Content_Length=str(len(data)), **headers)
+        line._send(data)
+
+    return reply
+
+
+def raw(data: bytes, kind: str = "text/event-stream") -> Reply:
+    """A 200 with these bytes."""
+
+    def reply(line: Line, seen: Seen) -> None:
+        line.head(kind=kind, Transfer_Encoding="chunked")
+        line.chunk(data)
+        line.end()
+
+    return reply
+
+
+def dripping(first: bytes = b"data: {", drop: bytes = b" ", every_s: float = 0.02) -> Reply:
+    """A slow loris: bytes keep coming, an event never ends. Until the client leaves."""
+
+    def reply(line: Line, seen: Seen) -> None:
+        line.head(Transfer_Encoding="chunked")
+        line.chunk(first)
+        while not line.gone.is_set():
+            line.chunk(drop)
+            time.sleep(every_s)
+
+    return reply
+
+
+class ModelServer:
+    """Answers requests with `replies` in turn, the last one again and again; `seen` has all requests."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply | Callable[[Seen], Reply]] = []
+        self.seen: list[Seen] = []
+        self.left = threading.Event()
+        """Set when a client went away in the middle of a reply."""
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        outer = self
+
+        class Handler(socketserver.StreamRequestHandler):
+            def handle(self) -> None:
+                outer._serve(self)
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopped.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)
+
+    def _serve(self, handler: socketserver.StreamRequestHandler) -> None:
+        request = handler.rfile.readline().decode().split()
+        if len(request) < 2:
+            return
+        headers = {}
+        while line := handler.rfile.readline().decode().strip():
+            name, _, value = line.partition(":")
+            headers[name.lower()] = value.strip()
+        body = handler.rfile.read(int(headers.get("content-length", 0)))
+        seen = Seen(request[1], headers, json.loads(body or b"{}"))
+        with self._lock:
+            self.seen.append(seen)
+            reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+
+        def send(data: bytes) -> None:
+            try:
+                handler.wfile.write(data)
+                handler.wfile.flush()
+            except OSError:
+                self.left.set()
+                raise
+
+        reply(Line(send, self._stopped), seen)  # type: ignore[call-arg]

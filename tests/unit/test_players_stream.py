@@ -1,0 +1,375 @@
+"""Providers over real sockets: four protocols cut anywhere, and everything that a server can do wrong."""
+
+import asyncio
+import email.utils
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from model_server import (
+    KEY,
+    PROTOCOLS,
+    ModelServer,
+    Seen,
+    broken_off,
+    dripping,
+    events,
+    random_sizes,
+    raw,
+    status,
+    streamed,
+)
+
+from arena.errors import PlayerFailed, UsageError
+from arena.players import stream as streaming
+from arena.players.answer import Answer
+from arena.players.budget import Budget
+from arena.players.keys import HIDDEN
+from arena.players.model_player import ModelPlayer, model_player
+from arena.players.player import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
+from arena.settings import ModelSettings, Settings
+
+ASK = Conversation(
+    "be brief", (Message("user", "a kernel, please"), Message("assistant", "?"), Message("user", "!"))
+)
+KERNEL = '```python\nimport torch\n\n\ndef solution(x):\n    return x  # × ü 😀 \\"quoted\\"\n```\n'
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setattr(streaming, "AFTER_FINISH_S", 0.3)
+    monkeypatch.setenv("TEST_KEY", KEY)
+    yield
+
+
+def player(
+    server: ModelServer, protocol: str = "openai_chat", budget: Budget | None = None, **fields: object
+) -> ModelPlayer:
+    values = {"provider": protocol, "model": "m-1", "base_url": server.url, "key_env": "TEST_KEY"} | fields
+    model = ModelSettings(**values)  # type: ignore[arg-type]
+    return model_player("test", Settings(models={"test": model}), budget or Budget(model))
+
+
+async def ask(player: ModelPlayer) -> tuple[Answer, list[AnyPiece]]:
+    pieces: list[AnyPiece] = []
+    async with player:
+        answer = await player.answer(ASK, pieces.append)
+    assert isinstance(pieces[-1], Finish)
+    assert sum(isinstance(piece, Finish) for piece in pieces) == 1
+    return answer, pieces
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_an_answer_arrives_whole_wherever_it_is_cut(model_server: ModelServer, protocol: str) -> None:
+    for seed in range(8):
+        model_server.replies = [streamed(KERNEL, usage=(123, 45), sizes=random_sizes(seed))]
+        answer, pieces = await ask(player(model_server, protocol))
+        assert (answer.text, answer.finish, answer.outcome) == (KERNEL, Finish("stop"), "kernel")
+        assert (answer.spent.read, answer.spent.written, answer.spent.estimated) == (123, 45, False)
+        assert sum(isinstance(piece, Text) for piece in pieces) > 1
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_carriage_returns_end_lines_too(model_server: ModelServer, protocol: str) -> None:
+    model_server.replies = [raw(events(protocol, KERNEL).replace(b"\n", b"\r\n"))]
+    answer, _ = await ask(player(model_server, protocol))
+    assert answer.text == KERNEL
+
+
+async def test_requests_say_what_each_protocol_wants(model_server: ModelServer) -> None:
+    seen: dict[str, Seen] = {}
+    for protocol in PROTOCOLS:
+        model_server.replies = [streamed("hi")]
+        fields = {"temperature": 0.5, "max_tokens": 777, "extra": {"top_p": 0.9}}
+        await ask(player(model_server, protocol, **fields))
+        seen[protocol] = model_server.seen[-1]
+        assert "be brief" in seen[protocol].prompt
+        assert "a kernel, please" in seen[protocol].prompt
+        assert "777" in seen[protocol].prompt
+        assert seen[protocol].body["top_p"] == 0.9
+        assert KEY not in seen[protocol].path + seen[protocol].prompt
+    assert seen["openai_chat"].headers["authorization"] == f"Bearer {KEY}"
+    assert seen["openai_chat"].body["messages"][0] == {"role": "system", "content": "be brief"}
+    assert seen["openai_responses"].body["input"][1]["role"] == "assistant"
+    assert (seen["anthropic"].path, seen["anthropic"].headers["x-api-key"]) == ("/v1/messages", KEY)
+    assert seen["gemini"].path == "/models/m-1:streamGenerateContent?alt=sse"
+    assert seen["gemini"].headers["x-goog-api-key"] == KEY
+    assert [turn["role"] for turn in seen["gemini"].body["contents"]] == ["user", "model", "user"]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_refusal_is_one(model_server: ModelServer, protocol: str) -> None:
+    model_server.replies = [streamed("I will not.", finish="refusal")]
+    answer, _ = await ask(player(model_server, protocol))
+    assert answer.outcome == "refusal"
+    assert "declined" in answer.complaint
+
+
+async def test_a_prompt_that_gemini_blocks_is_a_refusal(model_server: ModelServer) -> None:
+    model_server.replies = [raw(b'data: {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}\n\n')]
+    answer, _ = await ask(player(model_server, "gemini"))
+    assert answer.complaint == "the model declined: PROHIBITED_CONTENT"
+
+
+async def test_an_empty_answer_and_one_without_code_are_told_apart(model_server: ModelServer) -> None:
+    model_server.replies = [streamed("")]
+    assert (await ask(player(model_server)))[0].outcome == "empty"
+    model_server.replies = [streamed("I think symmetric memory would be nice.")]
+    answer, _ = await ask(player(model_server))
+    assert answer.outcome == "prose"
+    assert "symmetric memory" in answer.complaint
+
+
+async def test_reasoning_is_no_part_of_the_answer(model_server: ModelServer) -> None:
+    thought = b'data: {"choices": [{"delta": {"reasoning_content": "```python hmm"}}]}\n\n'
+    model_server.replies = [raw(thought + events("openai_chat", KERNEL))]
+    answer, pieces = await ask(player(model_server))
+    assert Thought("```python hmm") in pieces
+    assert answer.text == KERNEL
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_truncated_answer_is_continued(model_server: ModelServer, protocol: str) -> None:
+    first, second = KERNEL[:37], KERNEL[37:]
+    model_server.replies = [streamed(first, finish="length"), streamed(second)]
+    answer, pieces = await ask(player(model_server, protocol))
+    assert (answer.text, answer.continued, answer.outcome) == (KERNEL, 1, "kernel")
+    assert "".join(piece.text for piece in pieces if isinstance(piece, Text)) == KERNEL
+    assert first.rstrip() in json.loads(json.dumps(model_server.seen[1].prompt)).replace("\\n", "\n")
+    assert answer.spent.written == 100  # both requests are paid for
+
+
+async def test_an_answer_that_never_ends_is_given_up(model_server: ModelServer) -> None:
+    model_server.replies = [
+        streamed("```python\n", finish="length"),
+        streamed("x = 1\n" * 5, finish="length"),
+    ]
+    answer, _ = await ask(player(model_server))
+    assert (answer.outcome, answer.continued) == ("truncated", 4)
+    assert len(model_server.seen) == 5
+
+
+async def test_a_connection_that_ends_in_the_middle_is_taken_up_where_it_ended(
+    model_server: ModelServer,
+) -> None:
+    model_server.replies = [broken_off(KERNEL, 350), streamed(KERNEL)]
+    answer, _ = await ask(player(model_server))
+    assert answer.outcome == "kernel"
+    assert "def solution(x)" in answer.source
+    assert answer.continued == 1
+
+
+async def test_a_connection_that_ends_before_a_word_is_tried_again(model_server: ModelServer) -> None:
+    model_server.replies = [broken_off(KERNEL, 0), broken_off(KERNEL, 20), streamed(KERNEL)]
+    answer, pieces = await ask(player(model_server))
+    assert (answer.text, answer.continued) == (KERNEL, 0)
+    assert [piece.attempt for piece in pieces if isinstance(piece, Retry)] == [1, 2]
+
+
+@pytest.mark.parametrize("code", ["500 Oops", "502 Bad Gateway", "503 Busy", "529 Overloaded", "408 Slow"])
+async def test_a_server_in_trouble_is_asked_again(model_server: ModelServer, code: str) -> None:
+    model_server.replies = [
+        status(code, "<html>"),
+        status(code, '{"error": {"message": "later"}}'),
+        streamed(KERNEL),
+    ]
+    answer, pieces = await ask(player(model_server))
+    assert answer.outcome == "kernel"
+    assert [piece.reason for piece in pieces if isinstance(piece, Retry)] == [code, f"{code}: later"]
+
+
+@pytest.mark.parametrize("date", [False, True], ids=["seconds", "date"])
+async def test_retry_after_is_respected(model_server: ModelServer, date: bool) -> None:
+    value = email.utils.formatdate(time.time() + 2, usegmt=True) if date else "0.4"
+    model_server.replies = [status("429 Too Many Requests", Retry_After=value), streamed(KERNEL)]
+    _, pieces = await ask(player(model_server))
+    first, second = model_server.seen
+    assert second.at - first.at >= (0.9 if date else 0.4)
+    assert len([piece for piece in pieces if isinstance(piece, Retry)]) == 1
+
+
+async def test_who_asks_to_wait_for_an_hour_is_left(model_server: ModelServer) -> None:
+    model_server.replies = [status("429 Too Many Requests", Retry_After="3600")]
+    with pytest.raises(PlayerFailed, match="3600 s"):
+        await ask(player(model_server))
+    assert len(model_server.seen) == 1
+
+
+async def test_tries_are_counted(model_server: ModelServer) -> None:
+    model_server.replies = [status("500 Oops")]
+    with pytest.raises(PlayerFailed, match="500 Oops \\(3 attempts\\)"):
+        await ask(player(model_server, retries=2))
+    assert len(model_server.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"), [("401 Unauthorized", "key"), ("404 Not Found", "name"), ("400 Bad Request", "extra")]
+)
+async def test_what_will_not_change_is_not_asked_again(
+    model_server: ModelServer, code: str, advice: str
+) -> None:
+    model_server.replies = [status(code, json.dumps({"error": {"message": f"no: {KEY}\x1b[31m"}}))]
+    with pytest.raises(PlayerFailed, match="no: ") as caught:
+        await ask(player(model_server))
+    assert KEY not in caught.value.message
+    assert HIDDEN in caught.value.message
+    assert "\x1b" not in caught.value.message
+    assert advice in caught.value.advice
+    assert len(model_server.seen) == 1
+
+
+async def test_a_redirect_is_not_followed_with_the_key(model_server: ModelServer) -> None:
+    model_server.replies = [status("307 Temporary Redirect", Location="http://127.0.0.1:1/elsewhere")]
+    with pytest.raises(PlayerFailed, match="307"):
+        await ask(player(model_server))
+    assert len(model_server.seen) == 1
+
+
+async def test_a_slow_loris_is_given_up_however_its_bytes_come(model_server: ModelServer) -> None:
+    model_server.replies = [dripping()]
+    with pytest.raises(PlayerFailed, match="not a word for 0.3 s"):
+        await ask(player(model_server, stall_s=0.3, retries=0))
+    assert await asyncio.to_thread(model_server.left.wait, 5)
+
+
+async def test_comments_do_not_keep_a_silent_model_alive_forever(model_server: ModelServer) -> None:
+    model_server.replies = [dripping(b"", b": still here\n\n")]
+    with pytest.raises(PlayerFailed, match="no whole answer within 1 s"):
+        await ask(player(model_server, stall_s=30, timeout_s=1.0))
+
+
+async def test_malformed_events_are_skipped_and_too_many_end_it(model_server: ModelServer) -> None:
+    bad = b'data: {"choices": [{"delta": {"content": "\n\ndata: 17\n\ndata: \xff\xfe\n\nfoo\n\nevent: x\n\n'
+    odd = b'data: {"choices": null, "usage": "none"}\n\ndata: {"choices": [7, {"delta": null}]}\n\n'
+    model_server.replies = [raw(bad + odd + events("openai_chat", KERNEL))]
+    assert (await ask(player(model_server)))[0].text == KERNEL
+    model_server.replies = [raw(b"data: <html>\n\n" * 100)]
+    with pytest.raises(PlayerFailed, match="cannot be read"):
+        await ask(player(model_server))
+
+
+async def test_an_error_inside_the_stream_is_told(model_server: ModelServer) -> None:
+    error = b'event: error\ndata: {"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}\n\n'
+    model_server.replies = [raw(error)]
+    for protocol in PROTOCOLS:
+        with pytest.raises(PlayerFailed, match="too long"):
+            await ask(player(model_server, protocol))
+    overloaded = error.replace(b"invalid_request_error", b"overloaded_error")
+    model_server.replies = [raw(overloaded), streamed(KERNEL)]
+    assert (await ask(player(model_server, "anthropic")))[0].outcome == "kernel"
+
+
+async def test_another_kind_of_server_is_named(model_server: ModelServer) -> None:
+    model_server.replies = [raw(b"<html>welcome</html>", kind="text/html")]
+    with pytest.raises(PlayerFailed, match="text/html") as caught:
+        await ask(player(model_server))
+    assert "base_url" in caught.value.advice
+    model_server.replies = [raw(b'{"error": "model not loaded"}', kind="application/json")]
+    with pytest.raises(PlayerFailed, match="model not loaded"):
+        await ask(player(model_server))
+
+
+async def test_nobody_listening_is_said(model_server: ModelServer) -> None:
+    away = player(model_server, retries=1)
+    model_server.close()
+    with pytest.raises(PlayerFailed, match="2 attempts"):
+        await ask(away)
+
+
+async def test_ten_megabytes_arrive_in_time(model_server: ModelServer) -> None:
+    text = "```python\n" + "x = 'ü'  # padding padding padding\n" * 290_000 + "def solution(x): ...\n```\n"
+    assert len(text.encode()) > 10_000_000
+    whole = {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
+    model_server.replies = [raw(b"data: " + json.dumps(whole).encode() + b"\n\ndata: [DONE]\n\n")]
+    answer, _ = await ask(player(model_server))
+    assert answer.text == text
+    assert answer.source.endswith("def solution(x): ...\n")
+
+
+async def test_an_endless_answer_is_stopped(
+    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming, "ANSWER_CHARACTERS", 10_000)
+    model_server.replies = [streamed("y" * 30_000)]
+    answer, _ = await ask(player(model_server))
+    assert answer.outcome == "truncated"
+    model_server.replies = [raw(b"data: " + b"y" * 30_000)]  # an event without an end
+    with pytest.raises(PlayerFailed, match="without an end"):
+        await ask(player(model_server, retries=0))
+
+
+async def test_cancelling_ends_the_request_at_once(model_server: ModelServer) -> None:
+    text = events("openai_chat", KERNEL)[:300]
+    model_server.replies = [dripping(text, b" ")]
+    heard = asyncio.Event()
+
+    def hear(piece: AnyPiece) -> None:
+        heard.set()
+
+    async with player(model_server) as writing:
+        task = asyncio.create_task(writing.answer(ASK, hear))
+        await heard.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(model_server.left.wait, 5)
+        assert writing.budget.spent.tokens > 0  # what was used until then is counted
+
+
+async def test_a_wait_between_tries_can_be_cancelled(model_server: ModelServer) -> None:
+    model_server.replies = [status("429 Too Many Requests", Retry_After="60")]
+    async with player(model_server) as writing:
+        task = asyncio.create_task(writing.answer(ASK))
+        while not model_server.seen:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_usage_that_comes_late_is_waited_for_and_a_connection_left_open_is_not(
+    model_server: ModelServer,
+) -> None:
+    data = events("openai_chat", KERNEL, usage=(7, 8)).removesuffix(b"data: [DONE]\n\n")
+    model_server.replies = [dripping(data, b" ")]
+    answer, _ = await ask(player(model_server))
+    assert answer.outcome == "kernel"
+    assert (answer.spent.read, answer.spent.written) == (7, 8)
+
+
+async def test_a_budget_stops_an_answer_in_its_middle(model_server: ModelServer) -> None:
+    model = ModelSettings(provider="openai_chat", model="m", price_in=1.0, price_out=10.0)
+    model_server.replies = [streamed("word " * 40_000, sizes=lambda: 4096)]
+    budget = Budget(model, usd=0.01)
+    answer, pieces = await ask(player(model_server, budget=budget))
+    assert answer.finish.reason == "budget"
+    assert 0.01 <= budget.spent.usd < 0.012
+    assert budget.spent.estimated
+    assert not any(isinstance(piece, Usage) for piece in pieces)
+    again, _ = await ask(player(model_server, budget=budget))
+    assert again.outcome == "budget"
+    assert len(model_server.seen) == 1  # nobody is asked any more
+
+
+async def test_a_key_that_a_server_echoes_is_not_passed_on(model_server: ModelServer) -> None:
+    model_server.replies = [streamed(f"your key is {KEY}, yes {KEY[:20]} no", sizes=random_sizes(1))]
+    answer, _ = await ask(player(model_server))
+    assert answer.text == f"your key is {HIDDEN}, yes {KEY[:20]} no"
+
+
+def test_an_address_with_a_password_is_refused(model_server: ModelServer) -> None:
+    for address in (
+        "https://me:secret@host/v1",
+        "https://host/v1?key=secret",
+        "ftp://host",
+        "host:99999",
+        "http://[::1",
+    ):
+        with pytest.raises(UsageError, match="base_url"):
+            model_player(
+                "test",
+                Settings(models={"test": ModelSettings(provider="gemini", model="m", base_url=address)}),
+            )
