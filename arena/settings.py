@@ -39,7 +39,8 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
         int, Meta(description="Most tokens of one answer, reasoning included.", ge=16, le=10_000_000)
     ] = 32_768
     temperature: Annotated[
-        float | None, Meta(description="Sampling temperature; left out unless set.", ge=0.0, le=2.0)
+        Annotated[float, Meta(ge=0.0, le=2.0)] | None,
+        Meta(description="Sampling temperature; left out unless set."),
     ] = None
     timeout_s: Annotated[float, Meta(description="Seconds for one whole answer.", ge=1.0, le=86_400.0)] = (
         3600.0
@@ -198,7 +199,9 @@ def save_settings(settings: Settings, paths: Paths) -> None:
     for name, model in settings.models.items():
         tables += ["", f"[models.{_text(name)}]"]
         tables += [
-            f"{key} = {_toml(value)}" for key, value in msgspec.to_builtins(model).items() if value != _unset(key)
+            f"{key} = {_toml(value)}"
+            for key, value in msgspec.to_builtins(model).items()
+            if value != _unset(key)
         ]
     make_folder(paths.config)
     try:
