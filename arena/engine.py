@@ -32,8 +32,10 @@ from sandbox.events import (
     Finished,
     PhaseEnded,
     PhaseStarted,
+    Ready,
     Refused,
     Result,
+    Rival,
     Run,
     Setting,
     Warm,
@@ -70,6 +72,8 @@ class RunRequest:
     rounds: int | None = None
     """None = as many as fit the budget; 0 = correctness only."""
     budget_s: float = 1.0
+    versus: Rival | None = None
+    """Another kernel in the baseline's place, as in the final of a duel. Such a run is journalled and in no index."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,8 @@ class Engine:
         self._background: set[asyncio.Task[None]] = set()
         self._runs: dict[str, _ActiveRun] = {}
         self._closing = False
+        self.jail = ""
+        """Name of the jail that kernels run in; empty before `start`."""
 
     # --- life ----------------------------------------------------------------------------------------------
 
@@ -234,6 +240,7 @@ class Engine:
                     rounds=request.rounds,
                     budget_s=request.budget_s,
                     peaks=peaks_for(self._paths.calibrations, request.setting),
+                    versus=request.versus,
                 )
             )
         return run_id
@@ -278,6 +285,7 @@ class Engine:
             source=source,
             setting=request.setting,
             preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
+            versus=request.versus.kernel_name if request.versus is not None else "",
         )
         journal = Journal(self._paths.runs / f"{run_id}.jsonl", header, self._journal_trouble)
         ended: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
@@ -316,6 +324,8 @@ class Engine:
             await referee.kill()
 
     def _on_event(self, event: AnyEvent) -> None:
+        if isinstance(event, Ready):
+            self.jail = event.jail
         run = self._current
         run_id = getattr(event, "run_id", None)
         if run is None or (run_id is not None and run_id != run.header.run_id):
@@ -372,7 +382,7 @@ class Engine:
             self._current = None
         run.journal.append(event)
         run.journal.close()
-        if isinstance(event, Finished):
+        if isinstance(event, Finished) and not run.header.versus:
             self._spawn(self._record(run.header, event.result))
         run.ended.set_result(event)
         self._tell(event)

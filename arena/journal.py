@@ -32,6 +32,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag
     setting: Setting
     preset_sizes: bool = True
     """False when a size of the preset was overridden."""
+    versus: str = ""
+    """Name of the kernel in the baseline's place; empty: the baseline itself."""
     version: int = VERSION
 
 

@@ -38,6 +38,10 @@ class Paths:
         return self.data / "traces"
 
     @property
+    def duels(self) -> Path:
+        return self.data / "duels"
+
+    @property
     def database(self) -> Path:
         return self.data / "results.sqlite"
 
@@ -56,6 +60,7 @@ class Paths:
             "workspace": self.workspace,
             "runs": self.runs,
             "traces": self.traces,
+            "duels": self.duels,
             "results": self.database,
             "calibrations": self.calibrations,
             "kernel cache": self.kernel_cache,

@@ -176,7 +176,7 @@ class Store:
                 rows += [
                     _row(entry_of(header, event.result))
                     for event in read_events(path)
-                    if isinstance(event, Finished)
+                    if isinstance(event, Finished) and not header.versus
                 ]
         with self._lock, self._connection:
             self._connection.executemany(_INSERT, rows)

@@ -28,6 +28,8 @@ COMMANDS = {
     "agent": ("arena.cli.agent", "A model writes a kernel and improves it by the verdicts."),
     "sweep": ("arena.cli.sweep", "Run every baseline against itself and print a table."),
     "calibrate": ("arena.cli.calibrate", "Measure this machine's peaks for the roofline."),
+    "duel": ("arena.cli.duel", "Two players at one problem: who writes the faster kernel?"),
+    "duels": ("arena.cli.duels", "The duel board: ratings and the last duels."),
     "replay": ("arena.cli.replay", "Tell a recorded run again."),
     "doctor": ("arena.cli.doctor", "What this machine can do, and what to do about the rest."),
     "check-problem": ("arena.cli.check_problem", "Check a problem folder of your own."),

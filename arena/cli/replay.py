@@ -7,6 +7,7 @@ import msgspec
 
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
+from arena.cli.replay_duel import find_duel, tell_duel
 from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.journal import read_events, read_header
@@ -17,9 +18,16 @@ from sandbox.events import AnyEvent, Cancelled, Checked, Finished, PhaseEnded, R
 @click.command()
 @click.argument("run", metavar="RUN", default="last")
 @click.option("--source", is_flag=True, help="Print the kernel that was run, and nothing else.")
+@click.option(
+    "--speed", type=click.FloatRange(1, 20), metavar="X",
+    help="Tell a duel at X times its pace, 1 to 20. [default: at once]",
+)  # fmt: skip
 @json_option
-def command(run: str, source: bool, as_json: bool) -> None:
-    """Tell RUN again: a run's id, a journal file, or `last`. With --json its events, one a line."""
+def command(run: str, source: bool, speed: float | None, as_json: bool) -> None:
+    """Tell RUN again: the id of a run or a duel, a journal file, or `last`. With --json its events, one a line."""
+    if run != "last" and (duel := find_duel(run, open_session().paths)):
+        tell_duel(*duel, speed, as_json)
+        return
     path = _journal(run)
     try:
         header = read_header(path)

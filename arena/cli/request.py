@@ -4,6 +4,7 @@ from pathlib import Path
 
 from arena.cli.session import Session
 from arena.engine import RunRequest
+from arena.house import HOUSE, house_source
 from arena.setting_choice import Choice, choose_setting
 from arena.store import BASELINE
 from arena.workspace import read_kernel
@@ -21,6 +22,8 @@ def make_request(
     setting = choose_setting(found, choice, session.settings)
     if str(kernel) == BASELINE:
         name, path, source = BASELINE, "", ""
+    elif str(kernel) == HOUSE:
+        name, path, source = "house.py", "", house_source(found, session.catalogue)
     else:
         file = read_kernel(kernel)
         name, path, source = kernel.name, str(kernel.absolute()), file.text
@@ -29,6 +32,7 @@ def make_request(
     return RunRequest(
         problem=found,
         setting=setting,
+        player=HOUSE if str(kernel) == HOUSE else "you",
         kernel_name=name,
         kernel_path=path,
         source=source,

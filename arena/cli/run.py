@@ -28,7 +28,7 @@ from sandbox.verdict import exit_code
 def command(
     ctx: click.Context, problem: str, kernel: Path, choice: Choice, rounds: int | None, as_json: bool
 ) -> None:
-    """Judge KERNEL, a Python file with solution(...), or the word `baseline`."""
+    """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`."""
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds)
     judged = run_interruptibly(_judge(session, request))

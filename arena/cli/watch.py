@@ -16,6 +16,7 @@ from arena.cli.request import make_request
 from arena.cli.session import Session, open_session
 from arena.engine import Engine, RunRequest
 from arena.errors import UsageError
+from arena.house import HOUSE
 from arena.results import RunReport, report
 from arena.setting_choice import Choice
 from arena.store import BASELINE
@@ -34,8 +35,8 @@ def command(problem: str, kernel: Path, choice: Choice, rounds: int | None, as_j
     """Judge KERNEL now and on every save, until ctrl+c. With --json each result is one line."""
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds)
-    if request.kernel_name == BASELINE:
-        raise UsageError("the baseline does not change, so there is nothing to watch", "name a kernel file")
+    if str(kernel) == HOUSE or request.kernel_name == BASELINE:
+        raise UsageError(f"the {kernel} does not change, so there is nothing to watch", "name a kernel file")
     run_interruptibly(_watch(session, request, kernel, as_json))
 
 

@@ -1,0 +1,155 @@
+"""A duel's result to share: a few lines of text, and one SVG without anything to load."""
+
+from xml.sax.saxutils import escape
+
+from arena.duel.events import SIDES, DuelHeader, Ended, Finalist, SideName
+from arena.duel.state import DuelState, SideState
+from arena.foreign_text import printable
+from sandbox.events import Interval
+from sandbox.verdict import Verdict
+
+WIDTH, HEIGHT = 880, 420
+CHART = (40, 190, 800, 150)
+"""x, y, width, height of the race chart."""
+_BACKGROUND, _TEXT, _MUTED, _RULE = "#101418", "#e6e6e6", "#8b949e", "#30363d"
+_COLOURS: dict[SideName, str] = {"left": "#4cc2ff", "right": "#ffb454"}
+_FAILED = "#ff6b6b"
+_FONT = "ui-monospace, Menlo, Consolas, monospace"
+
+
+def text_card(header: DuelHeader, ended: Ended) -> str:
+    """The result in a few lines, without colours."""
+    names = f"{header.left.player} vs {header.right.player}"
+    return "\n".join(
+        printable(line)
+        for line in (
+            f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
+            f"{names}: {winner_words(header, ended)}",
+            *(f"  {header.contestant(name).player:<24} {_figures(_finalist(ended, name))}" for name in SIDES),
+            _final_words(ended),
+        )
+    )
+
+
+def winner_words(header: DuelHeader, ended: Ended) -> str:
+    """ "house wins: faster in the final", or "a draw: the interval includes 1"."""
+    if ended.winner == "draw":
+        return f"a draw: {ended.reason}"
+    return f"{header.contestant(ended.winner).player} wins: {ended.reason}"
+
+
+def speed_words(speed: Interval) -> str:
+    """ "▲ 1.31× [1.28, 1.34]"."""
+    sign = "▲" if speed.low > 1 else "▼" if speed.high < 1 else "≈"
+    return f"{sign} {speed.median:.2f}× [{speed.low:.2f}, {speed.high:.2f}]"
+
+
+def _finalist(ended: Ended, name: SideName) -> Finalist:
+    return ended.left if name == "left" else ended.right
+
+
+def _figures(finalist: Finalist) -> str:
+    if finalist.verdict is None:
+        return "– no kernel"
+    if finalist.verdict is not Verdict.PASS:
+        return f"✗ {finalist.verdict}"
+    parts = ["✓ PASS"]
+    if finalist.us is not None:
+        parts.append(f"{finalist.us:.1f} µs a call")
+    if finalist.speedup is not None:
+        parts.append(f"{speed_words(finalist.speedup)} over the baseline")
+    return "   ".join(parts)
+
+
+def _final_words(ended: Ended) -> str:
+    if ended.speedup is None:
+        return "no final was measured"
+    return f"left over right {speed_words(ended.speedup)} in {ended.rounds} interleaved rounds"
+
+
+def _setting(header: DuelHeader) -> str:
+    setting = header.setting
+    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
+
+
+# --- SVG -----------------------------------------------------------------------------------------------------
+
+
+def svg_card(state: DuelState) -> str:
+    """The result as a picture with the race: speedup over the baseline by time, a cross where a kernel failed."""
+    header, ended = state.header, state.ended
+    assert ended is not None
+    head = f"{header.problem_id} · {header.title}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="{_FONT}">',
+        f"<title>{_svg(text_card(header, ended).splitlines()[1])}</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" rx="14" fill="{_BACKGROUND}"/>',
+        _line(40, 44, head, 18, _TEXT, weight="bold"),
+        _line(40, 66, f"pkb-arena duel · {_setting(header)}", 13, _MUTED),
+    ]
+    for name, x, anchor in (("left", 40, "start"), ("right", WIDTH - 40, "end")):
+        side: SideName = "left" if name == "left" else "right"
+        crown = " ★" if ended.winner == side else ""
+        parts.append(
+            _line(x, 110, header.contestant(side).player + crown, 22, _COLOURS[side], anchor, "bold")
+        )
+        parts.append(_line(x, 134, _figures(_finalist(ended, side)), 12, _TEXT, anchor))
+    parts.append(_line(WIDTH // 2, 110, "vs", 14, _MUTED, "middle"))
+    parts.append(_line(40, 166, winner_words(header, ended), 14, _TEXT))
+    parts += _race(state)
+    parts.append(_line(40, HEIGHT - 24, _final_words(ended), 13, _TEXT))
+    parts.append("</svg>")
+    return "\n".join(parts) + "\n"
+
+
+def _race(state: DuelState) -> list[str]:
+    x, y, width, height = CHART
+    points = {name: race_points(state.side(name)) for name in SIDES}
+    speeds = [speed for line in points.values() for _, speed in line if speed is not None]
+    top = max([1.5, *speeds]) * 1.08
+    until = max([1.0, *(at for line in points.values() for at, _ in line)])
+
+    def place(at: float, speed: float) -> tuple[float, float]:
+        return x + width * at / until, y + height * (1 - min(speed, top) / top)
+
+    one = place(0, 1.0)[1]
+    parts = [
+        f'<line x1="{x}" y1="{one:.1f}" x2="{x + width}" y2="{one:.1f}" stroke="{_RULE}" stroke-dasharray="4 4"/>',
+        _line(x, round(one) - 4, "1× baseline", 10, _MUTED),
+        _line(x + width, y + 10, f"{top:.1f}×", 10, _MUTED, "end"),
+    ]
+    for name, line in points.items():
+        passed = [place(at, speed) for at, speed in line if speed is not None]
+        if passed:
+            path = " ".join(f"{px:.1f},{py:.1f}" for px, py in [*passed, (x + width, passed[-1][1])])
+            parts.append(
+                f'<polyline points="{path}" fill="none" stroke="{_COLOURS[name]}" stroke-width="2.5"/>'
+            )
+        parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="{_COLOURS[name]}"/>' for px, py in passed]
+        for at, speed in line:
+            if speed is None:
+                parts.append(_line(round(place(at, 0)[0]), y + height, "✗", 14, _FAILED, "middle"))
+    return parts
+
+
+def race_points(side: SideState) -> list[tuple[float, float | None]]:
+    """(seconds, speedup over the baseline) of every kernel with a verdict; None where it failed."""
+    found: list[tuple[float, float | None]] = []
+    for attempt in side.attempts:
+        if attempt.judged is not None:
+            speed = attempt.judged.speedup
+            found.append((attempt.judged.at, speed.median if attempt.passed and speed else None))
+    return found
+
+
+def _svg(text: str) -> str:
+    return escape(" ".join(printable(text).split()))
+
+
+def _line(
+    x: int, y: int, text: str, size: int, colour: str, anchor: str = "start", weight: str = "normal"
+) -> str:
+    return (
+        f'<text x="{x}" y="{y}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"'
+        f' font-weight="{weight}">{_svg(text)}</text>'
+    )

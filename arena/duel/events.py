@@ -1,0 +1,211 @@
+"""What happens in a duel. The same events drive the screen, are kept on disk, and are what a replay reads."""
+
+from typing import Literal
+
+import msgspec
+
+from sandbox.events import Interval, Setting
+from sandbox.verdict import Verdict
+
+VERSION = 1
+
+SideName = Literal["left", "right"]
+SIDES: tuple[SideName, SideName] = ("left", "right")
+Kind = Literal["file", "house", "baseline", "model"]
+Winner = Literal["left", "right", "draw"]
+
+
+def other(side: SideName) -> SideName:
+    """The opponent's side."""
+    return "right" if side == "left" else "left"
+
+
+class Contestant(msgspec.Struct, frozen=True):
+    """Who plays a side."""
+
+    kind: Kind
+    player: str
+    """As in the index of results: `you`, `house`, `baseline`, `model:NAME`."""
+    kernel_path: str = ""
+    """The file that is played from, if it is one."""
+
+
+class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="duel"):
+    """First line of a duel's journal: who plays whom, at what, under which rules."""
+
+    duel_id: str
+    created: float
+    """Seconds since the epoch."""
+    problem_id: int
+    slug: str
+    title: str
+    category: str
+    left: Contestant
+    right: Contestant
+    setting: Setting
+    preset_sizes: bool = True
+    minutes: float | None = None
+    """Length of the clock; None: no clock, every side plays until it is done."""
+    rounds: int = 1
+    """Kernels that a side may have judged."""
+    version: int = VERSION
+
+    def contestant(self, side: SideName) -> Contestant:
+        """Who plays that side."""
+        return self.left if side == "left" else self.right
+
+
+class DuelEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all that happens. `at`: seconds since the duel began, pauses included."""
+
+    at: float = 0.0
+
+
+class Wrote(DuelEvent, tag="wrote", frozen=True, kw_only=True):
+    """A side is writing: more of its text, where it can be seen. A new attempt starts an empty text."""
+
+    side: SideName
+    attempt: int
+    text: str
+
+
+class Spending(DuelEvent, tag="spending", frozen=True, kw_only=True):
+    """What a model has used so far."""
+
+    side: SideName
+    tokens: int
+    usd: float
+    estimated: bool = False
+
+
+class Said(DuelEvent, tag="said", frozen=True, kw_only=True):
+    """A word about a side that changes nothing: a request made again, an answer without code."""
+
+    side: SideName
+    text: str
+
+
+class Submitted(DuelEvent, tag="submitted", frozen=True, kw_only=True):
+    """A kernel was handed in. attempt: 1, 2, 3..."""
+
+    side: SideName
+    attempt: int
+    sha256: str
+    source: str
+
+
+class Judging(DuelEvent, tag="judging", frozen=True, kw_only=True):
+    """The kernel's run reached a phase."""
+
+    side: SideName
+    attempt: int
+    phase: str
+
+
+class Measured(DuelEvent, tag="measured", frozen=True, kw_only=True):
+    """The kernel's speedup over the baseline so far."""
+
+    side: SideName
+    attempt: int
+    round: int
+    rounds: int
+    speedup: Interval
+
+
+class Judged(DuelEvent, tag="judged", frozen=True, kw_only=True):
+    """The kernel has its verdict; its run has a journal of its own."""
+
+    side: SideName
+    attempt: int
+    run_id: str
+    verdict: Verdict
+    outcome: str
+    speedup: Interval | None
+    detail: str
+
+
+class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
+    """A side plays no more kernels. Its best one goes into the final unless it gave up."""
+
+    side: SideName
+    reason: str
+    """ "done", "agreed", "gave up", "time", or "failed: ..."."""
+
+
+class Paused(DuelEvent, tag="paused", frozen=True, kw_only=True):
+    """The clock stands still, and nothing is judged."""
+
+
+class Resumed(DuelEvent, tag="resumed", frozen=True, kw_only=True):
+    """The clock goes on."""
+
+
+class FinalBegan(DuelEvent, tag="final_began", frozen=True, kw_only=True):
+    """The best kernels of both sides run against each other on fresh inputs."""
+
+    left: int
+    """Attempt that the side enters with."""
+    right: int
+    run_id: str
+
+
+class FinalMeasured(DuelEvent, tag="final_measured", frozen=True, kw_only=True):
+    """How much faster the left kernel is than the right one, so far."""
+
+    round: int
+    rounds: int
+    speedup: Interval
+
+
+class Finalist(msgspec.Struct, frozen=True):
+    """How one side came out."""
+
+    attempt: int | None
+    """None: it had no kernel that passed, or gave up."""
+    sha256: str | None
+    verdict: Verdict | None
+    """In the final; of its last attempt where there was no final for it. None: nothing was judged."""
+    detail: str
+    us: float | None
+    """Median time per call in the final, in microseconds."""
+    speedup: Interval | None
+    """Over the baseline, when the kernel was judged during the duel."""
+
+
+class Ended(DuelEvent, tag="ended", frozen=True, kw_only=True):
+    """Last event of a duel that was decided."""
+
+    winner: Winner
+    reason: str
+    speedup: Interval | None
+    """Left over right in the final; above 1 when left is faster."""
+    rounds: int
+    left: Finalist
+    right: Finalist
+
+
+class Abandoned(DuelEvent, tag="abandoned", frozen=True, kw_only=True):
+    """Last event of a duel without an outcome: it was left, or the harness failed. It counts for nobody."""
+
+    reason: str
+
+
+AnyDuelEvent = (
+    Wrote
+    | Spending
+    | Said
+    | Submitted
+    | Judging
+    | Measured
+    | Judged
+    | Left
+    | Paused
+    | Resumed
+    | FinalBegan
+    | FinalMeasured
+    | Ended
+    | Abandoned
+)
+
+decode_header = msgspec.json.Decoder(DuelHeader).decode
+decode_duel_event = msgspec.json.Decoder(AnyDuelEvent).decode

@@ -1,0 +1,81 @@
+"""Duels on disk: a header, then every event, a line each; and what the board needs of each of them."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from arena.duel.events import Abandoned, AnyDuelEvent, DuelHeader, Ended, decode_duel_event, decode_header
+from arena.journal import Journal
+from arena.paths import Paths, make_folder
+
+_TAIL_BYTES = 1 << 16
+"""The last line of a journal is within these: an outcome has two details of one sentence each."""
+
+
+class DuelRecord(msgspec.Struct, frozen=True):
+    """A duel that was played to its end."""
+
+    header: DuelHeader
+    ended: Ended
+
+
+def new_duel_id() -> str:
+    """Sorts by time, like a run's id."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
+
+
+def open_duel_journal(paths: Paths, header: DuelHeader, on_trouble: Callable[[OSError], None]) -> Journal:
+    """A new duel's file.
+
+    Raises:
+        FolderUnwritable: the folder of the duels cannot be created.
+    """
+    make_folder(paths.duels)
+    return Journal(paths.duels / f"{header.duel_id}.jsonl", header, on_trouble)
+
+
+def read_duel_header(path: Path) -> DuelHeader:
+    """The first line of a duel's journal.
+
+    Raises:
+        OSError, ValueError: no file, or not a duel's journal.
+    """
+    with path.open("rb") as file:
+        return decode_header(file.readline())
+
+
+def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
+    """A duel's events in order. A last line that a crash cut short is left out."""
+    with path.open("rb") as file:
+        file.readline()
+        for line in file:
+            try:
+                yield decode_duel_event(line)
+            except msgspec.DecodeError:
+                return
+
+
+def duel_records(folder: Path) -> list[DuelRecord]:
+    """Every duel that was decided, oldest first. Files that are no duels, and duels without an end, are left out."""
+    found = []
+    for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else []:
+        try:
+            header, last = read_duel_header(path), _last_event(path)
+        except (OSError, ValueError):
+            continue
+        if isinstance(last, Ended):
+            found.append(DuelRecord(header, last))
+    return found
+
+
+def _last_event(path: Path) -> Ended | Abandoned | None:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().splitlines()
+    event = decode_duel_event(lines[-1]) if lines else None
+    return event if isinstance(event, Ended | Abandoned) else None

@@ -1,0 +1,370 @@
+"""Plays a duel: both sides at once, their kernels judged by turns, then the best ones against each other."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from arena.duel.events import (
+    SIDES,
+    Abandoned,
+    AnyDuelEvent,
+    DuelHeader,
+    Ended,
+    FinalBegan,
+    FinalMeasured,
+    Judged,
+    Judging,
+    Left,
+    Measured,
+    Paused,
+    Resumed,
+    Said,
+    SideName,
+    Spending,
+    Submitted,
+    Wrote,
+)
+from arena.duel.journal import open_duel_journal
+from arena.duel.sides import Side
+from arena.duel.state import DuelState, after_final, without_final
+from arena.engine import Engine, RunRequest
+from arena.errors import ArenaError, MachineError, PlayerFailed, UsageError
+from arena.foreign_text import printable
+from arena.jail_policy import require_jail
+from arena.paths import Paths
+from arena.players.budget import Spent
+from arena.players.judge import PRINTED_CHARACTERS, Judgement
+from arena.results import report
+from arena.store import BASELINE
+from arena.workspace import Workspace, content_hash
+from problems.specification import Problem
+from sandbox.events import AnyEvent, Cancelled, Finished, Log, PhaseStarted, Refused, Result, Rival, Timed
+from sandbox.verdict import Verdict
+
+TICK_S = 0.1
+FINAL_BUDGET = 5.0
+"""Time budget of the final's rounds, as a multiple of an ordinary run's."""
+
+Listener = Callable[[AnyDuelEvent], None]
+
+
+class Match:
+    """One duel. `play` once; everything that happens goes to the journal and the listeners."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        paths: Paths,
+        problem: Problem,
+        header: DuelHeader,
+        sides: tuple[Side, Side],
+        *,
+        budget_s: float = 1.0,
+        rounds: int | None = None,
+        unsafe: bool = False,
+    ) -> None:
+        """budget_s, rounds: as in a run, for every kernel handed in; unsafe: models' kernels may run without a jail."""
+        self.engine = engine
+        self.paths = paths
+        self.problem = problem
+        self.state = DuelState(header)
+        self.sides = dict(zip(SIDES, sides, strict=True))
+        self.budget_s = budget_s
+        self.rounds = rounds
+        self.unsafe = unsafe
+        self.listeners: list[Listener] = []
+        self.judging = asyncio.Lock()
+        """One kernel is judged at a time; who handed in first comes first."""
+        self._going = asyncio.Event()
+        self._going.set()
+        self._started = time.monotonic()
+        self._playing: dict[SideName, asyncio.Task[None]] = {}
+        self._why: dict[SideName, str] = {}
+        self._judgements: dict[asyncio.Task[Judgement], SideName] = {}
+        self._journal = open_duel_journal(
+            paths, header, lambda error: self._say_to_all(f"this duel's journal is incomplete: {error}")
+        )
+
+    # --- the outside ---------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the duel began."""
+        return round(time.monotonic() - self._started, 4)
+
+    def pause(self) -> None:
+        """Stops the clock, and judging after the run in progress."""
+        if self.state.stage == "playing":
+            self._going.clear()
+            self.tell(Paused(at=self.now))
+
+    def resume(self) -> None:
+        """Lets the clock go on."""
+        if self.state.stage == "paused":
+            self.tell(Resumed(at=self.now))
+            self._going.set()
+
+    def agree(self, side: SideName) -> None:
+        """The side hands nothing in any more; what it has handed in is still judged."""
+        self._leave(side, "agreed")
+
+    def give_up(self, side: SideName) -> None:
+        """The side leaves, and none of its kernels counts."""
+        if self.state.stage not in ("playing", "paused"):
+            return
+        for task, owner in self._judgements.items():
+            if owner == side:
+                task.cancel()
+        if self.state.side(side).left:
+            self.state.side(side).left = ""  # it had left with its kernels, and now takes them back
+            self.tell(Left(at=self.now, side=side, reason="gave up"))
+        self._leave(side, "gave up")
+
+    def _leave(self, side: SideName, why: str) -> None:
+        task = self._playing.get(side)
+        if task is not None and not task.done() and side not in self._why:
+            self._why[side] = why
+            task.cancel()
+
+    def tell(self, event: AnyDuelEvent) -> None:
+        """Folds an event in, writes it down and hands it on."""
+        self.state.apply(event)
+        self._journal.append(event)
+        for listener in list(self.listeners):
+            listener(event)
+
+    def _say_to_all(self, text: str) -> None:
+        for side in SIDES:
+            self.tell(Said(at=self.now, side=side, text=text))
+
+    # --- the course of it ------------------------------------------------------------------------------------
+
+    async def play(self) -> Ended:
+        """The whole duel.
+
+        Raises:
+            ArenaError: the harness failed; the duel counts for nobody.
+        """
+        self._started = time.monotonic()
+        try:
+            await self.engine.start()
+            if any(side.contestant.kind == "model" for side in self.sides.values()):
+                require_jail(self.engine.jail, self.unsafe)
+            await self._play_sides()
+            ended = await self._decide()
+            self.tell(ended)
+            return ended
+        except asyncio.CancelledError:
+            self.tell(Abandoned(at=self.now, reason="it was left"))
+            raise
+        except ArenaError as error:
+            self.tell(Abandoned(at=self.now, reason=error.message))
+            raise
+        finally:
+            await self._end_everything()
+
+    async def _end_everything(self) -> None:
+        tasks: list[asyncio.Task[Any]] = [*self._playing.values(), *self._judgements]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._journal.close()
+
+    async def _play_sides(self) -> None:
+        for name in SIDES:
+            self._playing[name] = asyncio.create_task(self._play_side(name))
+        clock = asyncio.create_task(self._run_clock())
+        try:
+            await asyncio.gather(*self._playing.values())
+        finally:
+            clock.cancel()
+        await asyncio.gather(*list(self._judgements), return_exceptions=True)
+
+    async def _run_clock(self) -> None:
+        while self.state.remaining(self.now) != 0.0:
+            await asyncio.sleep(TICK_S)
+        for name in SIDES:
+            self._leave(name, "time")
+
+    async def _play_side(self, name: SideName) -> None:
+        try:
+            reason = await self.sides[name].play(Seat(self, name))
+        except asyncio.CancelledError:
+            if name not in self._why:
+                raise
+            reason = self._why[name]
+        except PlayerFailed as error:
+            reason = f"failed: {error.message}"
+        self.tell(Left(at=self.now, side=name, reason=reason))
+
+    # --- judging ---------------------------------------------------------------------------------------------
+
+    async def judge(self, name: SideName, source: str, kernel_name: str) -> Judgement:
+        """Hands a kernel in and waits for its verdict; the verdict comes even when nobody waits any more."""
+        number = len(self.state.side(name).attempts) + 1
+        text = source if source or kernel_name != BASELINE else self.problem.baseline_source
+        Workspace(self.paths.workspace).keep_revision(text)
+        self.tell(Submitted(at=self.now, side=name, attempt=number, sha256=content_hash(text), source=text))
+        task = asyncio.create_task(self._judge(name, number, source, kernel_name))
+        self._judgements[task] = name
+        task.add_done_callback(lambda done: self._judgements.pop(done, None))
+        return await asyncio.shield(task)
+
+    async def _judge(self, name: SideName, number: int, source: str, kernel_name: str) -> Judgement:
+        printed: list[str] = []
+        shown = 0.0
+
+        def listen(event: AnyEvent) -> None:
+            nonlocal shown
+            match event:
+                case PhaseStarted():
+                    self.tell(Judging(at=self.now, side=name, attempt=number, phase=event.phase))
+                case Timed() if time.monotonic() - shown >= TICK_S or event.round == event.rounds:
+                    shown = time.monotonic()
+                    self.tell(
+                        Measured(
+                            at=self.now,
+                            side=name,
+                            attempt=number,
+                            round=event.round,
+                            rounds=event.rounds,
+                            speedup=event.call,
+                        )
+                    )
+                case Log() if sum(map(len, printed)) < PRINTED_CHARACTERS:
+                    printed.append(f"[rank {event.rank}] {printable(event.text)}")
+
+        contestant = self.sides[name].contestant
+        request = RunRequest(
+            problem=self.problem,
+            setting=self.state.header.setting,
+            kernel_name=kernel_name,
+            source=source,
+            kernel_path=contestant.kernel_path,
+            player=contestant.player,
+            rounds=self.rounds,
+            budget_s=self.budget_s,
+        )
+        async with self.judging:
+            await self._going.wait()
+            run_id, end = await self._run(request, listen)
+        judgement = Judgement(report(self.engine.header(run_id), end.result), "".join(printed))
+        found = judgement.report
+        self.tell(
+            Judged(
+                at=self.now,
+                side=name,
+                attempt=number,
+                run_id=run_id,
+                verdict=found.verdict,
+                outcome=found.outcome,
+                speedup=found.speedup.call if found.speedup is not None else None,
+                detail=found.detail,
+            )
+        )
+        return judgement
+
+    async def _run(self, request: RunRequest, listen: Callable[[AnyEvent], None]) -> tuple[str, Finished]:
+        unsubscribe = self.engine.subscribe(listen)
+        try:
+            run_id = await self.engine.run(request)
+            end = await self.engine.wait(run_id)
+        except asyncio.CancelledError:
+            await self.engine.cancel()
+            raise
+        finally:
+            unsubscribe()
+        if isinstance(end, Refused):
+            raise UsageError(end.message, end.advice)
+        if isinstance(end, Cancelled):
+            raise MachineError(f"a run was cancelled in its phase {end.phase}", "play the duel again")
+        return run_id, end
+
+    # --- the final -------------------------------------------------------------------------------------------
+
+    async def _decide(self) -> Ended:
+        for name in SIDES:
+            last = self.state.side(name).last
+            judged = last.judged if last is not None else None
+            if self.state.side(name).best is None and judged and judged.verdict is Verdict.HARNESS_ERROR:
+                raise MachineError(judged.detail, "play the duel again")
+        if self.state.left.best is None or self.state.right.best is None:
+            return without_final(self.state, self.now)
+        return after_final(self.state, await self._final(), self.now)
+
+    async def _final(self) -> Result:
+        state = self.state
+        left, right = state.left.best, state.right.best
+        assert left is not None
+        assert right is not None
+        shown = 0.0
+
+        def listen(event: AnyEvent) -> None:
+            nonlocal shown
+            if isinstance(event, Timed) and (
+                time.monotonic() - shown >= TICK_S or event.round == event.rounds
+            ):
+                shown = time.monotonic()
+                self.tell(
+                    FinalMeasured(at=self.now, round=event.round, rounds=event.rounds, speedup=event.call)
+                )
+
+        header = state.header
+        request = RunRequest(
+            problem=self.problem,
+            setting=header.setting,
+            kernel_name=f"{_file_name(header.left.player)}.py",
+            source=left.source,
+            player=header.left.player,
+            rounds=self.rounds,
+            budget_s=self.budget_s * FINAL_BUDGET,
+            versus=Rival(f"{_file_name(header.right.player)}.py", right.source),
+        )
+        self.tell(FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
+        _, end = await self._run(request, listen)
+        if end.result.rival is None or end.result.verdict is Verdict.HARNESS_ERROR:
+            raise MachineError(f"the final could not be run: {end.result.detail}", "play the duel again")
+        return end.result
+
+
+class Seat:
+    """A side's table in a match."""
+
+    def __init__(self, match: Match, name: SideName) -> None:
+        self._match = match
+        self._name = name
+
+    @property
+    def rounds(self) -> int:
+        return self._match.state.header.rounds
+
+    @property
+    def clocked(self) -> bool:
+        return self._match.state.header.minutes is not None
+
+    async def judge(self, source: str, name: str) -> Judgement:
+        return await self._match.judge(self._name, source, name)
+
+    def wrote(self, text: str) -> None:
+        attempt = len(self._match.state.side(self._name).attempts) + 1
+        self._match.tell(Wrote(at=self._match.now, side=self._name, attempt=attempt, text=text))
+
+    def said(self, text: str) -> None:
+        self._match.tell(Said(at=self._match.now, side=self._name, text=text))
+
+    def spent(self, spent: Spent) -> None:
+        self._match.tell(
+            Spending(
+                at=self._match.now,
+                side=self._name,
+                tokens=spent.tokens,
+                usd=spent.usd,
+                estimated=spent.estimated,
+            )
+        )
+
+
+def _file_name(player: str) -> str:
+    """A player's name as the name of a kernel file."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in player) or "kernel"

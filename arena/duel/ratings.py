@@ -1,0 +1,75 @@
+"""Who stands where: Bradley-Terry ratings over all duels, by category and overall.
+
+The ratings are Weng and Lin's online Bradley-Terry (the library openskill): it knows draws and says how sure it is.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from openskill.models import BradleyTerryFull
+
+from arena.duel.journal import DuelRecord
+
+ALL = "all"
+"""The category that counts every duel."""
+CENTRE, SPREAD = 1500.0, 40.0
+"""A newcomer's rating, and points per unit of the library's scale, on which a newcomer's sigma is 25/3."""
+
+
+class Rating(msgspec.Struct, frozen=True):
+    """One player in one category."""
+
+    category: str
+    player: str
+    rating: float
+    """1500 for a newcomer."""
+    plus_minus: float
+    """Half of the 95 % interval."""
+    duels: int
+    won: int
+    drawn: int
+    lost: int
+
+
+def ratings(records: Iterable[DuelRecord]) -> list[Rating]:
+    """Everybody's ratings, best first within a category; duels in the order in which they were played.
+
+    A player's duel with itself counts for nobody.
+    """
+    by_category: dict[str, list[DuelRecord]] = {}
+    for record in sorted(records, key=lambda record: record.header.created):
+        if record.header.left.player != record.header.right.player:
+            by_category.setdefault(ALL, []).append(record)
+            by_category.setdefault(record.header.category, []).append(record)
+    return [rating for category, played in by_category.items() for rating in _rate(category, played)]
+
+
+def _rate(category: str, records: list[DuelRecord]) -> list[Rating]:
+    model = BradleyTerryFull()
+    skills = {}
+    tally: dict[str, list[int]] = {}
+    for record in records:
+        players = (record.header.left.player, record.header.right.player)
+        for player in players:
+            if player not in skills:
+                skills[player], tally[player] = model.rating(name=player), [0, 0, 0]
+        winner = record.ended.winner
+        ranks = {"left": [1.0, 2.0], "right": [2.0, 1.0], "draw": [1.0, 1.0]}[winner]
+        rated = model.rate([[skills[player]] for player in players], ranks=ranks)
+        for player, side, (skill,) in zip(players, ("left", "right"), rated, strict=True):
+            skills[player] = skill
+            tally[player][1 if winner == "draw" else 0 if winner == side else 2] += 1
+    found = [
+        Rating(
+            category=category,
+            player=player,
+            rating=CENTRE + SPREAD * (skill.mu - 25.0),
+            plus_minus=1.96 * SPREAD * skill.sigma,
+            duels=sum(tally[player]),
+            won=tally[player][0],
+            drawn=tally[player][1],
+            lost=tally[player][2],
+        )
+        for player, skill in skills.items()
+    ]
+    return sorted(found, key=lambda rating: (-rating.rating, rating.player))

@@ -1,0 +1,119 @@
+"""A duel as scripts get it: the one JSON object of `duel --json`. Fields are added, never renamed."""
+
+import msgspec
+
+from arena.duel.events import Contestant, Finalist, Winner
+from arena.duel.state import DuelState, SideState
+from sandbox.events import Interval
+from sandbox.verdict import Verdict
+
+
+class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel of a side, in a run of its own against the baseline."""
+
+    attempt: int
+    at: float
+    """Seconds since the duel began, when the verdict came."""
+    run_id: str
+    sha256: str
+    verdict: Verdict
+    outcome: str
+    speedup: Interval | None
+    detail: str
+
+
+class SideReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One side. `verdict`, `detail` and `us` are of the final where there was one."""
+
+    player: str
+    kind: str
+    kernel: str
+    attempts: list[AttemptReport]
+    left: str
+    attempt: int | None
+    sha256: str | None
+    verdict: Verdict | None
+    detail: str
+    us: float | None
+    speedup: Interval | None
+    """Over the baseline."""
+    tokens: int
+    usd: float
+
+
+class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Units: seconds, and microseconds in `us`."""
+
+    duel_id: str
+    problem: str
+    id: int
+    category: str
+    device: str
+    world: int
+    dtype: str
+    preset: str
+    sizes: dict[str, int]
+    winner: Winner
+    reason: str
+    speedup: Interval | None
+    """Left over right in the final; null without one."""
+    rounds: int
+    left: SideReport
+    right: SideReport
+    seconds: float
+
+
+def duel_report(state: DuelState) -> DuelReport:
+    """The report of a duel that was decided."""
+    header, ended = state.header, state.ended
+    assert ended is not None
+    setting = header.setting
+    return DuelReport(
+        duel_id=header.duel_id,
+        problem=header.slug,
+        id=header.problem_id,
+        category=header.category,
+        device=setting.device,
+        world=setting.world,
+        dtype=setting.dtype,
+        preset=setting.preset,
+        sizes=setting.sizes,
+        winner=ended.winner,
+        reason=ended.reason,
+        speedup=ended.speedup,
+        rounds=ended.rounds,
+        left=_side(header.left, state.left, ended.left),
+        right=_side(header.right, state.right, ended.right),
+        seconds=ended.at,
+    )
+
+
+def _side(contestant: Contestant, side: SideState, finalist: Finalist) -> SideReport:
+    return SideReport(
+        player=contestant.player,
+        kind=contestant.kind,
+        kernel=contestant.kernel_path or contestant.player,
+        attempts=[
+            AttemptReport(
+                attempt=attempt.number,
+                at=attempt.judged.at,
+                run_id=attempt.judged.run_id,
+                sha256=attempt.sha256,
+                verdict=attempt.judged.verdict,
+                outcome=attempt.judged.outcome,
+                speedup=attempt.judged.speedup,
+                detail=attempt.judged.detail,
+            )
+            for attempt in side.attempts
+            if attempt.judged is not None
+        ],
+        left=side.left,
+        attempt=finalist.attempt,
+        sha256=finalist.sha256,
+        verdict=finalist.verdict,
+        detail=finalist.detail,
+        us=finalist.us,
+        speedup=finalist.speedup,
+        tokens=side.tokens,
+        usd=side.usd,
+    )

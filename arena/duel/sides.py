@@ -1,0 +1,206 @@
+"""What can play a side of a duel. A side hands kernels in at its table and leaves when it is done."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from arena.duel.events import Contestant
+from arena.errors import UsageError
+from arena.house import HOUSE, house_source
+from arena.paths import Paths
+from arena.players.agent import Agent
+from arena.players.budget import Spent
+from arena.players.judge import Judgement
+from arena.players.model_player import ModelPlayer, model_player
+from arena.players.prompt import build_prompt
+from arena.players.trace import (
+    Answered,
+    AnyTraceEvent,
+    Counted,
+    Recorder,
+    Retried,
+    TraceHeader,
+    Wrote,
+    new_trace_id,
+)
+from arena.settings import Settings
+from arena.store import BASELINE
+from arena.watcher import KernelWatcher
+from arena.workspace import read_kernel
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+from sandbox.events import Setting
+from sandbox.processes import hide_from_ptrace
+
+MODEL = "model:"
+
+
+class Table(Protocol):
+    """One side's place at the duel."""
+
+    @property
+    def rounds(self) -> int:
+        """Kernels that may be handed in."""
+
+    @property
+    def clocked(self) -> bool:
+        """There is a clock: a file may be improved until it has run out."""
+
+    async def judge(self, source: str, name: str) -> Judgement:
+        """Hands a kernel in and waits for its verdict. What was handed in is judged even if the side leaves meanwhile.
+
+        Raises:
+            ArenaError: it could not be run.
+        """
+
+    def wrote(self, text: str) -> None:
+        """Shows more of what is being written."""
+
+    def said(self, text: str) -> None:
+        """Says a word that changes nothing."""
+
+    def spent(self, spent: Spent) -> None:
+        """Shows what was used so far."""
+
+
+class Side(Protocol):
+    """One player. `play` ends when the player wants no more; it may be cancelled at any time."""
+
+    contestant: Contestant
+
+    async def play(self, table: Table) -> str:
+        """Plays. Returns why it left, `done` as a rule.
+
+        Raises:
+            PlayerFailed: a model's provider failed: the side loses what it has not handed in.
+            ArenaError: the duel cannot go on.
+        """
+
+
+class FixedSide:
+    """A kernel that is what it is: the house's, or the baseline."""
+
+    def __init__(self, contestant: Contestant, name: str, source: str) -> None:
+        self.contestant = contestant
+        self.name = name
+        self.source = source
+
+    async def play(self, table: Table) -> str:
+        await table.judge(self.source, self.name)
+        return "done"
+
+
+class FileSide:
+    """A kernel file. With a clock every save is handed in, else the file as it is."""
+
+    def __init__(self, contestant: Contestant, path: Path) -> None:
+        self.contestant = contestant
+        self.path = path
+
+    async def play(self, table: Table) -> str:
+        kernel = await asyncio.to_thread(read_kernel, self.path)
+        watcher = KernelWatcher(self.path, kernel.sha256)
+        await table.judge(kernel.text, self.path.name)
+        if not table.clocked:
+            return "done"
+        try:
+            async for kernel in watcher:
+                await table.judge(kernel.text, self.path.name)
+        finally:
+            watcher.stop()
+        return "done"
+
+
+class ModelSide:
+    """A model that writes, reads the verdict and writes again."""
+
+    def __init__(
+        self,
+        contestant: Contestant,
+        player: ModelPlayer,
+        problem: Problem,
+        setting: Setting,
+        catalogue: Catalogue,
+        paths: Paths,
+    ) -> None:
+        self.contestant = contestant
+        self.player = player
+        self.problem = problem
+        self.setting = setting
+        self.catalogue = catalogue
+        self.paths = paths
+
+    async def play(self, table: Table) -> str:
+        prompt = await asyncio.to_thread(build_prompt, self.problem, self.setting, self.catalogue, self.paths)
+        header = TraceHeader(
+            trace_id=new_trace_id(),
+            created=time.time(),
+            problem_id=self.problem.id,
+            slug=self.problem.slug,
+            category=self.problem.category,
+            player=self.player.name,
+            provider=self.player.model.provider,
+            model=self.player.model.model,
+            prompt_version=prompt.version,
+            prompt_sha256=prompt.sha256,
+            shots=prompt.shots,
+            setting=self.setting,
+            steps=table.rounds,
+        )
+        recorder = Recorder(
+            header,
+            self.paths,
+            lambda error: table.said(f"the model's trace is incomplete: {error}"),
+            [lambda event: _tell(table, event)],
+        )
+        async with self.player:
+            agent = Agent(self.player, table.judge, prompt, recorder, steps=table.rounds, patience=None)
+            await agent.run()
+        return "done" if agent.reason == "steps" else agent.reason
+
+
+def _tell(table: Table, event: AnyTraceEvent) -> None:
+    match event:
+        case Wrote():
+            table.wrote(event.text)
+        case Counted():
+            table.spent(event.spent)
+        case Retried():
+            table.said(f"asked again in {event.wait_s:.0f} s: {event.reason}")
+        case Answered() if event.complaint:
+            table.said(event.complaint)
+
+
+def make_side(
+    word: str,
+    problem: Problem,
+    setting: Setting,
+    settings: Settings,
+    catalogue: Catalogue,
+    paths: Paths,
+    player: str = "you",
+    make_player: Callable[[str, Settings], ModelPlayer] = model_player,
+) -> Side:
+    """The side that a word of the command line stands for: `house`, `baseline`, `model:NAME`, else a kernel file.
+
+    player: who the file belongs to.
+
+    Raises:
+        UsageError: the house has no kernel here, there is no such model or key, or the file cannot be read.
+    """
+    if word == BASELINE:
+        return FixedSide(Contestant("baseline", BASELINE), BASELINE, "")
+    if word == HOUSE:
+        return FixedSide(Contestant("house", HOUSE), "house.py", house_source(problem, catalogue))
+    if word.startswith(MODEL):
+        writer = make_player(word.removeprefix(MODEL), settings)
+        hide_from_ptrace()  # this process now holds a key
+        return ModelSide(Contestant("model", writer.name), writer, problem, setting, catalogue, paths)
+    path = Path(word).expanduser().absolute()
+    read_kernel(path)
+    if not re.fullmatch(r"\S.{0,58}\S|\S", player):
+        raise UsageError(f"{player!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
+    return FileSide(Contestant("file", player, str(path)), path)

@@ -1,0 +1,276 @@
+"""A duel so far: a pure fold of its events. Screens, the command line and replay read the same state."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arena.duel.events import (
+    SIDES,
+    Abandoned,
+    AnyDuelEvent,
+    DuelHeader,
+    Ended,
+    FinalBegan,
+    Finalist,
+    FinalMeasured,
+    Judged,
+    Judging,
+    Left,
+    Measured,
+    Paused,
+    Resumed,
+    Said,
+    SideName,
+    Spending,
+    Submitted,
+    Winner,
+    Wrote,
+)
+from sandbox.events import Interval, Result
+from sandbox.interval import outcome
+from sandbox.verdict import Verdict
+
+Stage = Literal["playing", "paused", "final", "ended", "abandoned"]
+
+
+@dataclass
+class AttemptState:
+    """One kernel of a side."""
+
+    number: int
+    submitted_at: float
+    sha256: str
+    source: str
+    phase: str = ""
+    """Of its run, while that goes on."""
+    samples: list[Measured] = field(default_factory=list)
+    judged: Judged | None = None
+
+    @property
+    def passed(self) -> bool:
+        """The kernel is right."""
+        return self.judged is not None and self.judged.verdict is Verdict.PASS
+
+    @property
+    def speedup(self) -> Interval | None:
+        """Over the baseline: final if there is a verdict, else so far."""
+        if self.judged is not None:
+            return self.judged.speedup
+        return self.samples[-1].speedup if self.samples else None
+
+
+@dataclass
+class SideState:
+    """One player's part."""
+
+    attempts: list[AttemptState] = field(default_factory=list)
+    writing: int = 0
+    """Number of the attempt being written; 0 when nothing is seen of that."""
+    text: str = ""
+    """What was written of it so far."""
+    said: str = ""
+    tokens: int = 0
+    usd: float = 0.0
+    estimated: bool = False
+    left: str = ""
+    """Why it plays no more; empty while it does."""
+
+    @property
+    def best(self) -> AttemptState | None:
+        """The right kernel with the highest median speedup; the earlier one of equals. None when it gave up."""
+        if self.left == "gave up":
+            return None
+        passed = [attempt for attempt in self.attempts if attempt.passed]
+        return max(passed, key=lambda a: a.speedup.median if a.speedup else 0.0, default=None)
+
+    @property
+    def last(self) -> AttemptState | None:
+        """The newest kernel."""
+        return self.attempts[-1] if self.attempts else None
+
+
+@dataclass
+class DuelState:
+    """The duel so far. `apply` is the only way to change it."""
+
+    header: DuelHeader
+    left: SideState = field(default_factory=SideState)
+    right: SideState = field(default_factory=SideState)
+    at: float = 0.0
+    """Of the last event."""
+    pauses: list[tuple[float, float | None]] = field(default_factory=list)
+    final: FinalBegan | None = None
+    final_samples: list[FinalMeasured] = field(default_factory=list)
+    ended: Ended | None = None
+    abandoned: str = ""
+
+    def side(self, name: SideName) -> SideState:
+        """One player's part."""
+        return self.left if name == "left" else self.right
+
+    @property
+    def stage(self) -> Stage:
+        """Where the duel stands."""
+        if self.ended is not None:
+            return "ended"
+        if self.abandoned:
+            return "abandoned"
+        if self.final is not None:
+            return "final"
+        return "paused" if self.pauses and self.pauses[-1][1] is None else "playing"
+
+    def clock(self, at: float) -> float:
+        """Seconds played by then, pauses left out; stands still once the playing is over."""
+        stopped = sum(
+            min(end if end is not None else at, at) - start for start, end in self.pauses if start <= at
+        )
+        return at - stopped
+
+    def remaining(self, at: float) -> float | None:
+        """Seconds left on the clock, not below 0; None without a clock."""
+        minutes = self.header.minutes
+        return None if minutes is None else max(0.0, minutes * 60 - self.clock(at))
+
+    @property
+    def playing_over(self) -> bool:
+        """No side plays any more: the final is due."""
+        return all(self.side(name).left for name in SIDES)
+
+    def apply(self, event: AnyDuelEvent) -> None:
+        """Folds one event in."""
+        self.at = max(self.at, event.at)
+        match event:
+            case Paused():
+                if self.stage == "playing":
+                    self.pauses.append((event.at, None))
+            case Resumed():
+                if self.stage == "paused":
+                    self.pauses[-1] = (self.pauses[-1][0], event.at)
+            case FinalBegan():
+                self._end_pause(event.at)
+                self.final = event
+            case FinalMeasured():
+                self.final_samples.append(event)
+            case Ended():
+                self._end_pause(event.at)
+                self.ended = event
+            case Abandoned():
+                self._end_pause(event.at)
+                self.abandoned = event.reason
+            case _:
+                _apply_to_side(self.side(event.side), event)
+
+    def _end_pause(self, at: float) -> None:
+        if self.stage == "paused":
+            self.pauses[-1] = (self.pauses[-1][0], at)
+
+
+SideEvent = Wrote | Spending | Said | Submitted | Judging | Measured | Judged | Left
+
+
+def _apply_to_side(side: SideState, event: SideEvent) -> None:
+    match event:
+        case Wrote():
+            if event.attempt != side.writing:
+                side.writing, side.text = event.attempt, ""
+            side.text += event.text
+        case Spending():
+            side.tokens, side.usd, side.estimated = event.tokens, event.usd, event.estimated
+        case Said():
+            side.said = event.text
+        case Submitted():
+            side.attempts.append(AttemptState(event.attempt, event.at, event.sha256, event.source))
+            side.writing = 0
+        case Left():
+            side.left = side.left or event.reason
+        case Judging() | Measured() | Judged():
+            attempt = next((a for a in reversed(side.attempts) if a.number == event.attempt), None)
+            if attempt is not None:
+                _apply_to_attempt(attempt, event)
+
+
+def _apply_to_attempt(attempt: AttemptState, event: Judging | Measured | Judged) -> None:
+    match event:
+        case Judging():
+            attempt.phase = event.phase
+        case Measured():
+            attempt.samples.append(event)
+        case Judged():
+            attempt.judged = event
+            attempt.phase = ""
+
+
+# --- who has won ---------------------------------------------------------------------------------------------
+
+
+def without_final(state: DuelState, at: float) -> Ended:
+    """The outcome when at most one side has a right kernel: there is nothing to measure."""
+    left, right = state.left.best, state.right.best
+    assert left is None or right is None
+    winner: Winner = "draw"
+    reason = "neither side has a right kernel"
+    if left is not None or right is not None:
+        winner = "left" if left is not None else "right"
+        loser = state.side("right" if winner == "left" else "left")
+        reason = "the other side gave up" if loser.left == "gave up" else "the other side has no right kernel"
+    return Ended(
+        at=at,
+        winner=winner,
+        reason=reason,
+        speedup=None,
+        rounds=0,
+        left=_finalist(state.left),
+        right=_finalist(state.right),
+    )
+
+
+def after_final(state: DuelState, result: Result, at: float) -> Ended:
+    """The outcome of a final between two right kernels: faster only if the interval says so, else a draw.
+
+    result: of the run of the left kernel against the right one.
+    """
+    assert result.rival is not None
+    speed = result.speedup.call if result.speedup is not None else None
+    ours, theirs = result.verdict is Verdict.PASS, result.rival.verdict is Verdict.PASS
+    winner: Winner = "draw"
+    if ours and theirs and speed is not None:
+        winner, reason = decide(speed)
+    elif ours == theirs:
+        reason = "neither kernel passed the final" if not ours else "nothing was timed"
+    else:
+        winner = "left" if ours else "right"
+        reason = "the other kernel did not pass the final"
+    mine = result.contender_us.call if result.contender_us is not None else None
+    others = result.baseline_us.call if result.baseline_us is not None else None
+    return Ended(
+        at=at,
+        winner=winner,
+        reason=reason,
+        speedup=speed,
+        rounds=result.rounds,
+        left=_finalist(state.left, result.verdict, result.detail, mine),
+        right=_finalist(state.right, result.rival.verdict, result.rival.detail, others),
+    )
+
+
+def decide(speed: Interval) -> tuple[Winner, str]:
+    """Who has won, from the interval of left over right, and why."""
+    match outcome(speed):
+        case "faster":
+            return "left", "faster in the final"
+        case "slower":
+            return "right", "faster in the final"
+        case "even":
+            return "draw", "the interval includes 1"
+        case _:
+            return "draw", "too noisy to tell them apart"
+
+
+def _finalist(
+    side: SideState, verdict: Verdict | None = None, detail: str = "", us: float | None = None
+) -> Finalist:
+    best, last = side.best, side.last
+    if best is not None:
+        return Finalist(best.number, best.sha256, verdict or Verdict.PASS, detail, us, best.speedup)
+    judged = last.judged if last is not None else None
+    why = judged.detail if judged is not None else side.left
+    return Finalist(None, None, judged.verdict if judged is not None else None, why, None, None)
