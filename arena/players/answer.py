@@ -9,6 +9,8 @@ from arena.players.player import Finish
 
 _OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^`\n]*$")
 _FENCE = "`" * 3
+_AGAIN = "\n(The answer was begun again.)\n\n"
+"""What is before it counts no more; it stays in the text, because it was shown already."""
 _PYTHON = frozenset({"", "python", "py", "python3", "py3", "{python}", "{.python}"})
 _OVERLAP = 4000
 """Characters at the end of a truncated answer that its continuation may repeat."""
@@ -98,6 +100,7 @@ def kernel_source(text: str) -> str:
     Of several that define `solution` the last is meant: the others were drafts. An answer that is Python
     throughout needs no fence.
     """
+    text = text.rpartition(_AGAIN)[2]
     blocks = blocks_of(text)
     if not blocks:
         return text.strip() + "\n" if _is_kernel(text) else ""
@@ -107,7 +110,7 @@ def kernel_source(text: str) -> str:
         return ""
     drafts = defining[:-1]
     kept = [block for block in python if block not in drafts]
-    joined = "\n\n".join(block.text.strip("\n") for block in kept) + "\n"
+    joined = "\n\n\n".join(block.text.strip("\n") for block in kept) + "\n"
     if len(kept) > 1 and defining and not _parses(joined) and _parses(defining[-1].text):
         return defining[-1].text.strip("\n") + "\n"  # the others were examples, not parts
     return joined
@@ -142,7 +145,7 @@ def join_continuation(text: str, more: str) -> str:
         first, newline, rest = head.partition("\n")
         if newline and _OPENING.match(first):
             if has_whole_kernel(head):  # it began again from the start
-                return f"{text}\n{_FENCE}\n\n{head}"
+                return f"{text}\n{_FENCE}\n{_AGAIN}{head}"
             more = rest
     tail = text[-_OVERLAP:]
     for length in range(min(len(tail), len(more)), 0, -1):

@@ -1,0 +1,113 @@
+"""From what a model wrote to one file: fences, several blocks, truncation, and what is no kernel."""
+
+import pytest
+
+from arena.players.answer import Answer, blocks_of, has_whole_kernel, join_continuation, kernel_source
+from arena.players.budget import Spent
+from arena.players.player import Finish
+
+WHOLE = "import torch\n\n\ndef solution(x):\n    return x\n"
+
+
+def block(text: str, language: str = "python", fence: str = "```") -> str:
+    return f"{fence}{language}\n{text}{fence}\n"
+
+
+def outcome(text: str, reason: str = "stop") -> str:
+    return Answer(text, Finish(reason), Spent()).outcome
+
+
+@pytest.mark.parametrize("language", ["python", "py", "", "Python", "python title=kernel.py"])
+def test_the_one_block_is_the_kernel(language: str) -> None:
+    assert kernel_source("Here it is.\n\n" + block(WHOLE, language) + "\nGood luck.") == WHOLE
+
+
+def test_an_answer_that_is_python_throughout_needs_no_fence() -> None:
+    assert kernel_source(WHOLE) == WHOLE
+    assert kernel_source("def solution is not easy") == ""
+
+
+def test_several_blocks_are_joined_in_order() -> None:
+    text = (
+        block("import torch\n")
+        + "then\n"
+        + block("SOURCE = 1\n", "py")
+        + block("def solution(x):\n    return x\n")
+    )
+    assert kernel_source(text) == "import torch\n\n\nSOURCE = 1\n\n\ndef solution(x):\n    return x\n"
+
+
+def test_blocks_of_other_languages_are_left_out() -> None:
+    text = block("nvcc kernel.cu\n", "bash") + block(WHOLE) + block("__global__ void f();\n", "cuda")
+    assert kernel_source(text) == WHOLE
+
+
+def test_of_several_solutions_the_last_is_meant() -> None:
+    text = block("def solution(x):\n    return 0\n") + "Better:\n" + block(WHOLE)
+    assert kernel_source(text) == WHOLE
+
+
+def test_a_fragment_that_would_break_the_file_is_no_part_of_it() -> None:
+    assert kernel_source(block("for peer in peers:\n") + block(WHOLE)) == WHOLE
+
+
+def test_longer_fences_and_tildes_hold_shorter_ones() -> None:
+    inner = 'DOC = """\n```\nnot the end\n```\n"""\n\n\ndef solution(x):\n    return x\n'
+    assert kernel_source(block(inner, fence="````")) == inner
+    assert kernel_source(block(inner, fence="~~~")) == inner
+
+
+def test_an_open_fence_is_known_as_open() -> None:
+    assert [found.closed for found in blocks_of(block("x = 1\n") + "```python\ny = ")] == [True, False]
+
+
+@pytest.mark.parametrize("cut", range(12, len(WHOLE)))
+def test_a_continuation_fits_wherever_the_answer_was_cut(cut: int) -> None:
+    whole = block(WHOLE)
+    assert kernel_source(join_continuation(whole[:cut], whole[cut:])) == WHOLE
+
+
+@pytest.mark.parametrize("repeated", ["    return x\n", "def solution(x):\n    return x\n"])
+def test_what_a_continuation_repeats_is_dropped(repeated: str) -> None:
+    text = "```python\nimport torch\n\n\ndef solution(x):\n    return x\n"
+    assert join_continuation(text, repeated + "# end\n```\n") == text + "# end\n```\n"
+
+
+def test_a_fence_that_a_continuation_opens_anew_is_dropped() -> None:
+    text = "```python\nimport torch\n\n\ndef solution(x):\n"
+    joined = join_continuation(text, "```python\n    return x\n```\n")
+    assert kernel_source(joined) == "import torch\n\n\ndef solution(x):\n    return x\n"
+
+
+def test_a_continuation_that_begins_again_replaces_what_was() -> None:
+    assert kernel_source(join_continuation("```python\nimport tor", block(WHOLE))) == WHOLE
+
+
+def test_chance_repetitions_are_kept() -> None:
+    assert join_continuation("x = 1", "1") == "x = 11"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "expected"),
+    [
+        (block(WHOLE), "stop", "kernel"),
+        (block(WHOLE) + "And so", "length", "kernel"),  # only the talk after it is missing
+        ("```python\n" + WHOLE, "length", "truncated"),
+        ("```python\n" + WHOLE, "broken", "truncated"),
+        ("```python\n" + WHOLE, "stop", "kernel"),  # the model forgot the fence
+        ("  \n", "stop", "empty"),
+        ("I cannot.", "refusal", "refusal"),
+        ("", "budget", "budget"),
+        ("```python\n", "budget", "budget"),
+        ("no code", "stop", "prose"),
+        (block("ls\n", "bash"), "stop", "prose"),
+    ],
+)
+def test_every_answer_has_one_outcome(text: str, reason: str, expected: str) -> None:
+    assert outcome(text, reason) == expected
+
+
+def test_a_whole_kernel_is_one_that_parses() -> None:
+    assert has_whole_kernel(block(WHOLE))
+    assert not has_whole_kernel(block("def solution(x:\n"))
+    assert not has_whole_kernel("```python\n" + WHOLE)
