@@ -9,6 +9,7 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
 from arena.cli.replay_duel import find_duel, tell_duel
 from arena.cli.session import open_session
+from arena.cli.trace_lines import is_trace, tell_trace
 from arena.errors import UsageError
 from arena.journal import read_events, read_header
 from arena.results import report
@@ -24,11 +25,17 @@ from sandbox.events import AnyEvent, Cancelled, Checked, Finished, PhaseEnded, R
 )  # fmt: skip
 @json_option
 def command(run: str, source: bool, speed: float | None, as_json: bool) -> None:
-    """Tell RUN again: the id of a run or a duel, a journal file, or `last`. With --json its events, one a line."""
+    """Tell RUN again: the id of a run, a duel or a model's trace, a journal file, or `last`.
+
+    With --json its events, one a line.
+    """
     if run != "last" and (duel := find_duel(run, open_session().paths)):
         tell_duel(*duel, speed, as_json)
         return
     path = _journal(run)
+    if is_trace(path):
+        tell_trace(path, as_json, source)
+        return
     try:
         header = read_header(path)
     except (OSError, msgspec.MsgspecError) as error:
@@ -50,14 +57,16 @@ def command(run: str, source: bool, speed: float | None, as_json: bool) -> None:
 
 
 def _journal(run: str) -> Path:
-    runs = open_session().paths.runs
+    paths = open_session().paths
+    runs = paths.runs
     if run == "last":
         found = sorted(runs.glob("*.jsonl"))
         if not found:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
         return found[-1]
     path = Path(run)
-    return path if path.is_file() else runs / f"{run}.jsonl"
+    trace = paths.traces / f"{run}.jsonl"
+    return path if path.is_file() else trace if trace.is_file() else runs / f"{run}.jsonl"
 
 
 def _line(event: AnyEvent) -> str:

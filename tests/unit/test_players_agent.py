@@ -1,0 +1,260 @@
+"""Agents: from an answer to a verdict to a better answer; limits, and the trace that has it all."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from model_server import KEY, ModelServer, dripping, events, status, streamed
+
+from arena.errors import MachineError, PlayerFailed
+from arena.jail_policy import require_jail
+from arena.journal import Journal
+from arena.paths import Paths
+from arena.players import stream as streaming
+from arena.players.agent import Agent
+from arena.players.budget import Budget
+from arena.players.judge import Judgement
+from arena.players.model_player import ModelPlayer, model_player
+from arena.players.player import Conversation, Message
+from arena.players.prompt import Prompt
+from arena.players.trace import (
+    Answered,
+    AnyTraceEvent,
+    Asked,
+    Ended,
+    Judged,
+    Recorder,
+    Retried,
+    TraceHeader,
+    Wrote,
+    new_trace_id,
+    read_trace,
+    read_trace_header,
+)
+from arena.results import RunReport
+from arena.settings import ModelSettings, Settings
+from sandbox.events import Failure, Interval, Seconds, Setting, Speedup
+from sandbox.verdict import Verdict
+
+PROMPT = Prompt(Conversation("system", (Message("user", "the task"),)), "v1", 1)
+SETTING = Setting(problem_dir="", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
+
+
+def kernel(returns: str) -> str:
+    return f"```python\ndef solution(x):\n    return {returns}\n```\n"
+
+
+async def judge(source: str, name: str) -> Judgement:
+    """A kernel that returns a number passes, that much faster; anything else is wrong."""
+    word = source.split("return ")[1].strip()
+    speedup = float(word) if word.replace(".", "").isdigit() else None
+    failure = (
+        None if speedup else Failure(phase="check", message=f"{word} is wrong", advice="", wrong_share=0.5)
+    )
+    interval = Interval(median=speedup, low=speedup * 0.99, high=speedup * 1.01) if speedup else None
+    texts = (
+        "run_id",
+        "problem",
+        "category",
+        "kernel",
+        "sha256",
+        "device",
+        "dtype",
+        "preset",
+        "detail",
+        "jail",
+    )
+    return Judgement(
+        RunReport(
+            **dict.fromkeys(texts, ""),
+            id=1,
+            world=2,
+            sizes={},
+            verdict=Verdict.HARNESS_ERROR
+            if word == "None"
+            else Verdict.PASS
+            if speedup
+            else Verdict.WRONG_RESULT,
+            outcome="faster" if speedup and speedup > 1 else "slower" if speedup else "",
+            failure=failure,
+            paper_rule=None,
+            error=None,
+            speedup=Speedup(call=interval, device=None) if interval else None,
+            baseline_us=None,
+            contender_us=None,
+            rounds=1,
+            roofline=None,
+            seconds=Seconds(),
+            sealed=True,
+        )
+    )
+
+
+MakeAgent = Callable[..., Agent]
+
+
+@pytest.fixture
+def made(model_server: ModelServer, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> MakeAgent:
+    monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setenv("TEST_KEY", KEY)
+    model = ModelSettings(
+        provider="anthropic",
+        model="m",
+        base_url=model_server.url,
+        key_env="TEST_KEY",
+        price_out=1000.0,
+        retries=1,
+    )
+
+    def make(heard: list[AnyTraceEvent] | None = None, usd: float | None = None, **options: object) -> Agent:
+        player: ModelPlayer = model_player("m", Settings(models={"m": model}), Budget(model, usd))
+        header = TraceHeader(
+            trace_id=new_trace_id(),
+            created=0.0,
+            problem_id=1,
+            slug="allreduce",
+            category="collective",
+            player=player.name,
+            provider=model.provider,
+            model=model.model,
+            prompt_version="v1",
+            prompt_sha256=PROMPT.sha256,
+            shots=1,
+            setting=SETTING,
+            steps=20,
+        )
+        listeners = [heard.append] if heard is not None else []
+        recorder = Recorder(header, paths, lambda error: None, listeners)
+        return Agent(player, judge, PROMPT, recorder, **options)  # type: ignore[arg-type]
+
+    return make
+
+
+async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, made: MakeAgent) -> None:
+    heard: list[AnyTraceEvent] = []
+    model_server.replies = [streamed(kernel(word)) for word in ("oops", "0.8", "1.5")]
+    agent = made(heard, steps=3)
+    best = await agent.run()
+    assert best is not None
+    assert (best.step, best.speedup, agent.reason) == (3, 1.5, "steps")
+    first, second, third = (seen.prompt for seen in model_server.seen)
+    assert "WRONG_RESULT" not in first
+    assert "oops is wrong" in second
+    assert "return oops" in second
+    assert "Make it faster" in third
+    assert [event.gain for event in heard if isinstance(event, Judged)] == [True, True, True]
+
+
+async def test_the_trace_has_everything_and_is_what_listeners_heard(
+    model_server: ModelServer, made: MakeAgent
+) -> None:
+    heard: list[AnyTraceEvent] = []
+    model_server.replies = [status("500 Oops"), streamed(kernel("1.1")), streamed("sorry, no")]
+    agent = made(heard, steps=2)
+    await agent.run()
+    path = agent.recorder.path
+    told = list(read_trace(path))
+    assert told == heard
+    assert read_trace_header(path).player == "model:m"
+    kinds = [type(event) for event in told]
+    assert (kinds[0], kinds[-1]) == (Asked, Ended)
+    assert {Retried, Wrote, Answered, Judged} <= set(kinds)
+    assert "".join(event.text for event in told if isinstance(event, Wrote) and event.step == 1) == kernel(
+        "1.1"
+    )
+    (first, second) = [event for event in told if isinstance(event, Answered)]
+    assert (first.outcome, second.outcome) == ("kernel", "prose")
+    assert second.complaint.startswith("the answer has no code")
+    assert isinstance(told[-1], Ended)
+    assert (told[-1].best_step, told[-1].reason, told[-1].spent.written) == (1, "steps", 100)
+    assert [event.at for event in told] == sorted(event.at for event in told)
+    assert KEY not in path.read_text()
+    assert path.stat().st_mode & 0o77 == 0
+
+
+async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made: MakeAgent) -> None:
+    model_server.replies = [streamed(kernel("1.2")), streamed(kernel("1.21"))]
+    agent = made(steps=20, patience=3)
+    await agent.run()
+    assert (agent.reason, len(agent.attempts)) == ("no gain", 4)
+    assert agent.best is not None
+    assert agent.best.step == 2  # a little better, but no gain: two runs of one kernel differ by as much
+
+
+async def test_it_stops_when_the_budget_is_spent(model_server: ModelServer, made: MakeAgent) -> None:
+    model_server.replies = [streamed(kernel("1.2"), usage=(0, 600))]
+    agent = made(usd=1.0)
+    best = await agent.run()
+    assert (agent.reason, best.step if best else None, len(agent.attempts)) == ("budget", 1, 2)
+    assert agent.player.budget.spent.usd >= 1.0
+
+
+@pytest.mark.parametrize(
+    ("word", "finish", "reason"), [("no", "refusal", "refused"), (kernel("None"), "stop", "harness")]
+)
+async def test_it_stops_where_going_on_is_of_no_use(
+    model_server: ModelServer, made: MakeAgent, word: str, finish: str, reason: str
+) -> None:
+    model_server.replies = [streamed(word, finish=finish)]
+    agent = made()
+    await agent.run()
+    assert (agent.reason, len(agent.attempts)) == (reason, 2)
+
+
+async def test_samples_know_nothing_of_each_other(model_server: ModelServer, made: MakeAgent) -> None:
+    model_server.replies = [streamed(kernel(word)) for word in ("oops", "1.3", "0.9")]
+    agent = made(steps=3, feedback=False, patience=None)
+    best = await agent.run()
+    assert best is not None
+    assert best.step == 2
+    assert len({seen.prompt for seen in model_server.seen}) == 1
+
+
+async def test_a_provider_that_fails_leaves_what_was_found(
+    model_server: ModelServer, made: MakeAgent
+) -> None:
+    model_server.replies = [streamed(kernel("1.2")), status("401 Unauthorized")]
+    agent = made()
+    with pytest.raises(PlayerFailed, match="401"):
+        await agent.run()
+    assert agent.best is not None
+    *_, end = read_trace(agent.recorder.path)
+    assert isinstance(end, Ended)
+    assert (end.best_step, end.reason.startswith("failed: ")) == (1, True)
+
+
+async def test_cancelling_it_ends_the_trace_too(model_server: ModelServer, made: MakeAgent) -> None:
+    model_server.replies = [dripping(events("anthropic", kernel("1.2"))[:700], b" ")]
+    heard: list[AnyTraceEvent] = []
+    agent = made(heard)
+    task = asyncio.create_task(agent.run())
+    while not model_server.seen:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert isinstance(heard[-1], Ended)
+    assert heard[-1].reason == "cancelled"
+    assert "".join(
+        event.text for event in heard if isinstance(event, Wrote)
+    )  # nothing that was written is lost
+
+
+async def test_a_full_disk_does_not_stop_it(
+    model_server: ModelServer, made: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model_server.replies = [streamed(kernel("1.2"))]
+    agent = made(steps=1)
+    monkeypatch.setattr(Journal, "_flush", lambda self: self._report(OSError(28, "No space left on device")))
+    assert await agent.run() is not None
+
+
+def test_without_a_jail_nothing_runs_unless_it_is_meant() -> None:
+    require_jail("full", unsafe=False)
+    require_jail("none", unsafe=True)
+    for name in ("none", ""):
+        with pytest.raises(MachineError, match="jail") as caught:
+            require_jail(name, unsafe=False)
+        assert caught.value.exit_code == 3
+        assert "--unsafe" in caught.value.advice

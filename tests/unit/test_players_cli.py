@@ -1,0 +1,212 @@
+"""`generate` and `agent` as they are used: a provider on this machine, the real judge, and no key anywhere."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from model_server import KEY, ModelServer, dripping, status, streamed
+
+from problems.catalogue import load_catalogue
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "3")
+WRONG = (
+    "```python\nimport torch\n\n\ndef solution(tensor):\n    return tensor.clone()  # forgot the peers\n```\n"
+)
+RIGHT = """Peers are read after a barrier.
+
+```python
+import torch
+
+from sandbox.kit import symm
+
+
+def solution(tensor):
+    peers = symm.peers(symm.stage(tensor))
+    symm.barrier()
+    return sum(peer.float() for peer in peers).to(tensor.dtype)
+```
+"""
+
+
+@pytest.fixture
+def models(home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
+    """Models of every provider at the server, in the settings; the key in the environment."""
+    lines = []
+    for provider in ("openai_chat", "openai_responses", "anthropic", "gemini"):
+        lines += [
+            f"[models.{provider}]",
+            f'provider = "{provider}"',
+            'model = "m-1"',
+            f'base_url = "{model_server.url}"',
+            'key_env = "MY_SECRET"',
+            "price_in = 1.0",
+            "price_out = 10.0",
+            "retries = 1",
+        ]
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text("\n".join(lines))
+    monkeypatch.setenv("MY_SECRET", KEY)
+    return model_server
+
+
+def no_key_below(*folders: Path) -> None:
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                assert KEY.encode() not in path.read_bytes(), path
+
+
+def test_print_prompt_asks_nobody_and_needs_neither_key_nor_model(pkb_arena: CommandLine, home: Path) -> None:
+    done = pkb_arena("generate", "13", "--print-prompt", "--device", "cpu", "--shots", "0")
+    assert done.returncode == 0, done.stderr
+    assert load_catalogue().find("13").baseline_source.strip() in done.stdout
+    assert "A_local" in done.stdout
+    assert not home.exists()
+    said = json.loads(pkb_arena("generate", "13", "--print-prompt", "--device", "cpu", "--json").stdout)
+    assert (said["version"], said["shots"]) == ("v1", 1)
+    assert said["conversation"]["messages"][0]["role"] == "user"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "--model is missing"),
+        (("--model", "nobody"), "there is no model 'nobody'"),
+        (("--model", "gemini:flash"), "there is no key GEMINI_API_KEY"),
+        (("--model", "openai_chat", "-o", "there.py"), "there.py exists"),
+        (("--model", "openai_chat", "--budget", "0"), "budget"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_is_asked(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    (tmp_path / "there.py").write_text("mine")
+    done = pkb_arena("generate", "1", *SETTING, *arguments, GEMINI_API_KEY="")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert models.seen == []
+    assert (tmp_path / "there.py").read_text() == "mine"
+
+
+def test_only_writing_runs_nothing(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path
+) -> None:
+    models.replies = [streamed(RIGHT)]
+    done = pkb_arena("generate", "1", *SETTING, "--model", "gemini", "--no-run", "-o", "mine.py", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["kernel"], said["attempts"][0]["report"], said["pass_at"]) == ("mine.py", None, None)
+    assert (tmp_path / "mine.py").read_text().startswith("import torch\n")
+    assert not (home / "data" / "runs").exists()
+
+
+def test_a_provider_that_refuses_the_key_is_named(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
+) -> None:
+    models.replies = [status("401 Unauthorized", json.dumps({"error": {"message": f"bad key {KEY}"}}))]
+    done = pkb_arena("generate", "1", *SETTING, "--model", "anthropic", "--no-run")
+    assert done.returncode == 3
+    assert "401 Unauthorized: bad key [key]" in done.stderr
+    assert KEY not in done.stdout + done.stderr
+    no_key_below(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["openai_chat", "anthropic"])
+def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path, provider: str
+) -> None:
+    models.replies = [streamed(WRONG), streamed(RIGHT + f"\nBy the way, the key is {KEY}.")]
+    done = pkb_arena("agent", "1", *SETTING, "--model", provider, "--steps", "2", "--budget", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [attempt["report"]["verdict"] for attempt in said["attempts"]] == ["WRONG_RESULT", "PASS"]
+    assert (said["best"], said["passed"], said["player"], said["reason"]) == (
+        2,
+        True,
+        f"model:{provider}",
+        "steps",
+    )
+    assert said["spent"]["usd"] > 0
+    assert said["pass_at"] is None
+    kernel = Path(said["kernel"])
+    assert kernel.read_text() == RIGHT.split("```python\n")[1].split("```")[0]
+    second = models.seen[1].prompt
+    for words in ("WRONG_RESULT", "First wrong element", "expected", "forgot the peers"):
+        assert words in second
+    # The kernel can be judged again, the trace told again, and nothing knows the key.
+    told = pkb_arena("replay", said["trace_id"], "--json")
+    assert told.returncode == 0, told.stderr
+    kinds = [json.loads(line)["type"] for line in told.stdout.splitlines()]
+    assert (kinds[0], kinds[-1], kinds.count("judged")) == ("trace", "ended", 2)
+    lines = pkb_arena("replay", said["trace_id"]).stdout
+    assert "WRONG_RESULT" in lines
+    assert "PASS" in lines
+    assert KEY not in done.stdout + done.stderr + told.stdout + lines
+    no_key_below(tmp_path)
+    (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 1)
+    assert not row["solved"]  # a model's kernel is not the person's achievement
+
+
+@pytest.mark.slow
+def test_attempts_are_independent_and_the_best_is_kept(
+    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
+) -> None:
+    models.replies = [streamed(WRONG), streamed("no", finish="refusal"), streamed(RIGHT), streamed("")]
+    done = pkb_arena(
+        *("generate", "1", *SETTING, "--model", "openai_responses"),
+        *("--attempts", "4", "-o", "best.py", "--json"),
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [attempt["outcome"] for attempt in said["attempts"]] == ["kernel", "refusal", "kernel", "empty"]
+    assert said["pass_at"] == {"1": 0.25, "2": 0.5, "3": 0.75, "4": 1.0}
+    assert said["best"] == 3
+    assert "symm.barrier()" in (tmp_path / "best.py").read_text()
+    assert len({seen.prompt for seen in models.seen}) == 1
+    assert KEY not in done.stderr
+
+
+@pytest.mark.slow
+def test_no_process_inherits_the_key_and_ctrl_c_ends_all(
+    models: ModelServer, tmp_path: Path, home: Path
+) -> None:
+    models.replies = [dripping(b": wait\n\n", b": wait\n\n")]
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "arena.cli", "agent", "1", *SETTING, "--model", "gemini"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"SOME_API_KEY": KEY},
+    )
+    children: list[psutil.Process] = []
+    deadline = time.monotonic() + 60
+    while len(children) < 4 and time.monotonic() < deadline:  # the referee, and worlds that are being warmed
+        time.sleep(0.2)
+        children = psutil.Process(process.pid).children(recursive=True)
+    looked = 0
+    for child in children:
+        try:
+            environment = Path(f"/proc/{child.pid}/environ").read_bytes()
+        except OSError:
+            continue  # hidden, or gone
+        looked += 1
+        assert KEY.encode() not in environment, child.cmdline()
+    assert looked
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (130, "")
+    assert "Traceback" not in stderr
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+    no_key_below(tmp_path)
