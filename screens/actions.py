@@ -7,7 +7,7 @@ from typing import Literal
 from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-Scope = Literal["everywhere", "problems", "arena"]
+Scope = Literal["everywhere", "problems", "arena", "duel"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ ACTIONS = (
     ),
     Action("setting", "f4", "size", "Choose preset, sizes, world and dtype of the runs.", "arena"),
     Action("history", "f6", "history", "Every revision with its verdict; restore or compare one.", "arena"),
-    Action("next_pane", "f8", "pane", "Move between editor, result and log.", "arena", show=False),
+    Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "arena"),
+    Action("next_pane", "shift+f3", "pane", "Move between editor, result and log.", "arena", show=False),
     Action(
         "baseline_run",
         "shift+f5",
@@ -84,6 +85,30 @@ ACTIONS = (
         "Start a kernel from a template; the one you have stays in its history.",
         "problems",
     ),
+    Action("duel_here", "d", "duel", "Duel at the problem under the cursor.", "problems"),
+    Action(
+        "duel_board",
+        "shift+d,D",
+        "duels",
+        "The duel board: ratings, and every duel to replay.",
+        "problems",
+        show=False,
+    ),
+    Action("hand_in", "ctrl+s", "hand in", "Save your kernel: it is judged at once.", "duel"),
+    Action("pause", "f6", "pause", "Stop the clock and the judging, or let them go on.", "duel"),
+    Action("agree", "f7", "final", "You are done; the final begins when the other side is.", "duel"),
+    Action(
+        "give_up",
+        "shift+f7",
+        "give up",
+        "Leave without a kernel: the other side wins if it has a right one.",
+        "duel",
+    ),
+    Action("share", "f8", "share", "Put the result into the clipboard, and write its picture.", "duel"),
+    Action("rematch", "f5", "rematch", "Play the same duel again.", "duel"),
+    Action("slower", "f2", "slower", "Replay at a slower pace.", "duel", show=False),
+    Action("faster", "f3", "faster", "Replay at a faster pace, up to 20 times.", "duel", show=False),
+    Action("leave_duel", "escape", "leave", "Leave the duel; twice while it is played.", "duel", show=False),
     Action(
         "sort", "s", "sort", "Sort by the next column; a click on a column's head does the same.", "problems"
     ),
@@ -118,7 +143,7 @@ def bindings(scope: Scope) -> list[Binding]:
             show=action.show,
             id=action.name,
             tooltip=action.help,
-            priority=scope == "arena",
+            priority=scope in ("arena", "duel"),
         )
         for action in ACTIONS
         if action.scope == scope

@@ -20,9 +20,11 @@ from screens.services import Services
 from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes
 
 if TYPE_CHECKING:
+    from arena.duel.journal import DuelRecord
     from arena.engine import Notice
     from arena.settings import Settings
     from problems.specification import Problem
+    from screens.duel_live import DuelPlan
 
 LEAVE_S = 10.0
 """From a signal to the end of the process, at the latest; the referee ends by itself when its pipe closes."""
@@ -144,6 +146,42 @@ class ArenaApp(App[None]):
         self.push_screen(
             ArenaScreen(self.services, problem, kernel, run_at_once=run_at_once, template=template)
         )
+
+    def plan_duel(self, problem: Problem) -> None:
+        """Asks who plays whom, and starts the duel."""
+        from screens.duel_setup import DuelSetup
+
+        def answered(plan: DuelPlan | None) -> None:
+            if plan is not None:
+                self.play_duel(problem, plan)
+
+        self.push_screen(DuelSetup(problem, list(self.services.settings.models)), answered)
+
+    def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
+        """Opens the duel; an arena that is open is left first: its draft is kept, and the judge is needed here."""
+        from arena.errors import ArenaError
+        from screens.arena import ArenaScreen
+        from screens.complaints import explain
+        from screens.duel_live import LiveDuelScreen
+
+        if isinstance(self.screen, ArenaScreen):
+            self.pop_screen()
+        try:
+            self.push_screen(LiveDuelScreen(self.services, problem, plan))
+        except ArenaError as error:
+            self.notify(explain(error), severity="error", timeout=10, markup=False)
+
+    def show_duel_board(self) -> None:
+        """Shows ratings and duels; one of them can be replayed."""
+        from screens.duel_board import DuelBoard
+        from screens.duel_replay import ReplayDuelScreen
+
+        def answered(record: DuelRecord | None) -> None:
+            if record is not None:
+                path = self.services.paths.duels / f"{record.header.duel_id}.jsonl"
+                self.push_screen(ReplayDuelScreen(self.services, path, record.header))
+
+        self.push_screen(DuelBoard(self.services), answered)
 
     def save_settings(self, settings: Settings) -> None:
         """Takes settings over and writes the file; says what went wrong."""

@@ -355,6 +355,9 @@ class ArenaScreen(BaseScreen):
         views = self._views()
         self.show_view(views[(views.index(self.view) + 1) % len(views)] if self.view in views else "kernel")
 
+    def action_duel(self) -> None:
+        self.arena_app.plan_duel(self.problem)
+
     def action_next_pane(self) -> None:
         targets = [
             self.query_one(f"#{self.view if self.view in SOURCE_VIEWS else 'kernel'}"),

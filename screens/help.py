@@ -3,7 +3,7 @@
 from screens.actions import ACTIONS
 from screens.reader import Reader
 
-_NAMES = {"problems": "Problems", "arena": "Arena", "everywhere": "Everywhere"}
+_NAMES = {"problems": "Problems", "arena": "Arena", "duel": "Duel", "everywhere": "Everywhere"}
 _KEYS = {"escape": "esc", "slash": "/", "question_mark": "?"}
 
 JUDGING = """
@@ -48,7 +48,7 @@ def key_words(key: str) -> str:
 def help_text(keymap: dict[str, str]) -> str:
     """The help page for the keys that are in force."""
     parts = []
-    for scope in ("arena", "problems", "everywhere"):
+    for scope in ("arena", "problems", "duel", "everywhere"):
         parts.append(f"## {_NAMES[scope]}\n\n| key | what it does |\n|---|---|")
         rows = [
             f"| {key_words(keymap.get(action.name, action.key))} | {action.help} |"

@@ -232,6 +232,13 @@ class PickerScreen(BaseScreen):
 
         self.app.push_screen(Choose(f"New kernel · {problem.slug}", template_sentences()), chosen)
 
+    def action_duel_here(self) -> None:
+        if (problem := self.table.current) is not None:
+            self.arena_app.plan_duel(problem)
+
+    def action_duel_board(self) -> None:
+        self.arena_app.show_duel_board()
+
     def action_read_card(self) -> None:
         if (problem := self.table.current) is not None:
             from screens.reader import Reader

@@ -1,0 +1,173 @@
+"""The duel: two panes, the race between them, the clock below. The same screen plays a duel and replays one."""
+
+import time
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Footer
+
+from arena.duel.card import svg_card, text_card
+from arena.duel.events import SIDES, AnyDuelEvent, SideName
+from arena.duel.state import DuelState
+from arena.errors import UsageError
+from screens import duel_words
+from screens.actions import Scope, bindings
+from screens.base import BaseScreen
+from screens.services import Services
+from screens.themes import FOLDER
+from screens.widgets.editor import Editor, Source
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.race_chart import RaceChart
+
+REFRESH_S = 0.1
+LEAVE_WITHIN_S = 1.5
+
+
+class DuelScreen(BaseScreen):
+    """Shows a `DuelState`; what fills it is for those who build on this."""
+
+    CSS_PATH: ClassVar[Any] = [FOLDER / "arena.tcss", FOLDER / "duel.tcss"]
+    SCOPE: ClassVar[Scope] = "duel"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("duel")]
+
+    def __init__(self, services: Services, state: DuelState, edits: SideName | None = None) -> None:
+        """edits: the side whose pane is an editor."""
+        super().__init__()
+        self.services = services
+        self.state = state
+        self.edits = edits
+        self.panes: dict[SideName, Source] = {
+            name: Editor(id=f"{name}-source") if name == edits else Source(id=f"{name}-source")
+            for name in SIDES
+        }
+        self.changed = True
+        self._shown: dict[SideName, tuple[int, int]] = dict.fromkeys(SIDES, (0, 0))
+        """(attempt, characters) of the text in a pane."""
+        self._escaped_at = -LEAVE_WITHIN_S
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="duel-head"):
+            yield PlainStatic(id="duel-title")
+            yield PlainStatic(id="duel-score")
+        with Horizontal(id="duel-panes"):
+            yield from self._side_pane("left")
+            with Vertical(id="race-pane"):
+                yield RaceChart(id="race")
+                yield PlainStatic(id="left-attempts")
+                yield PlainStatic(id="right-attempts")
+            yield from self._side_pane("right")
+        yield PlainStatic(id="duel-clock")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def _side_pane(self, name: SideName) -> ComposeResult:
+        with Vertical(id=f"{name}-pane", classes="duel-side"):
+            yield self.panes[name]
+            yield PlainStatic(id=f"{name}-status", classes="duel-status")
+
+    def on_mount(self) -> None:
+        self.query_one("#race-pane").border_title = "race"
+        self.set_interval(REFRESH_S, self.draw)
+        self.panes[self.edits or "left"].focus()
+        self.draw()
+
+    # --- the duel --------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the duel began."""
+        return self.state.at
+
+    def hear(self, event: AnyDuelEvent) -> None:
+        """Something happened; `state` has it already."""
+        self.changed = True
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Ten times a second: texts that are being written are brought up to date in one piece."""
+        if not self.is_attached:
+            return
+        state, now = self.state, self.now
+        self.query_one("#duel-clock", PlainStatic).update(duel_words.stage_line(state, now), layout=False)
+        self.query_one(RaceChart).show(state, now)
+        if not self.changed:
+            return
+        self.changed = False
+        self.query_one("#duel-title", PlainStatic).update(duel_words.title(state), layout=False)
+        self.query_one("#duel-score", PlainStatic).update(duel_words.score(state), layout=False)
+        for name in SIDES:
+            side = state.side(name)
+            player = state.header.contestant(name).player
+            self.query_one(f"#{name}-pane").border_title = duel_words.pane_title(state, name)
+            self.query_one(f"#{name}-status", PlainStatic).update(duel_words.status(side), layout=False)
+            line = duel_words.attempts(side, name, player)
+            self.query_one(f"#{name}-attempts", PlainStatic).update(line, layout=False)
+            if name != self.edits:
+                self._draw_source(name)
+
+    def _draw_source(self, name: SideName) -> None:
+        side, pane = self.state.side(name), self.panes[name]
+        number, count = self._shown[name]
+        if side.writing:
+            if side.writing != number:
+                pane.text = ""
+                count = 0
+            if len(side.text) > count:
+                pane.insert(side.text[count:], pane.document.end)
+                pane.scroll_end(animate=False)
+            self._shown[name] = (side.writing, len(side.text))
+        elif side.last is not None and (number, count) != (side.last.number, -1):
+            pane.text = side.last.source
+            self._shown[name] = (side.last.number, -1)
+
+    # --- keys ------------------------------------------------------------------------------------------------
+
+    def action_share(self) -> None:
+        """Writes the card beside the duel's journal, and the text into the clipboard."""
+        state = self.state
+        if state.ended is None:
+            self.say("there is a card to share once the duel is decided")
+            return
+        path = self.services.paths.duels / f"{state.header.duel_id}.svg"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(svg_card(state), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}", "free some space") from None
+        self.app.copy_to_clipboard(text_card(state.header, state.ended))
+        self.say(f"the text is in the clipboard, the picture in {path}")
+
+    def action_leave_duel(self) -> None:
+        """Leaves; a duel that is not over asks for a second escape."""
+        over = self.state.stage in ("ended", "abandoned")
+        if over or time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
+            self.dismiss()
+        else:
+            self._escaped_at = time.monotonic()
+            self.say("esc again leaves: the duel then counts for nobody")
+
+    def _not_here(self, what: str) -> None:
+        self.say(f"{what}: not in a duel that is replayed")
+
+    def action_hand_in(self) -> None:
+        self._not_here("hand in")
+
+    def action_pause(self) -> None:
+        self._not_here("pause")
+
+    def action_agree(self) -> None:
+        self._not_here("final")
+
+    def action_give_up(self) -> None:
+        self._not_here("give up")
+
+    def action_rematch(self) -> None:
+        self._not_here("rematch")
+
+    def action_faster(self) -> None:
+        self.say("the pace of a duel that is played is its own")
+
+    def action_slower(self) -> None:
+        self.action_faster()

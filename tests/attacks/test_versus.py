@@ -1,0 +1,78 @@
+"""Two contenders in one run: each is held to the oracle, each answers for itself, the quicker one wins."""
+
+import pytest
+
+from sandbox import events
+from sandbox.verdict import Verdict
+
+pytestmark = pytest.mark.slow
+
+RIGHT = """
+import torch.distributed as dist
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+"""
+SLOW = "import time\n" + RIGHT.replace("    return", "    time.sleep(0.02)\n    return")
+WRONG = "def solution(tensor):\n    return tensor * 2\n"
+WRONG_LATER = RIGHT.replace("def solution(tensor):", "calls = 0\ndef solution(tensor):\n    global calls\n    calls += 1").replace(
+    "return total", "return total if calls < 25 else total * 2"
+)
+DIES_LATER = WRONG_LATER.replace("return total if calls < 25 else total * 2", "return total if calls < 25 else __import__('os')._exit(3)")
+
+
+def judged(referee, kernel: str, rival: str, rounds: int = 12) -> events.Result:
+    name = "baseline" if not rival else "rival.py"
+    run = events.Run(
+        run_id="run",
+        setting=referee.setting("allreduce"),
+        kernel_name="kernel.py",
+        source=kernel,
+        rounds=rounds,
+        versus=events.Rival(kernel_name=name, source=rival),
+    )
+    referee.send(run)
+    end = referee.until(events.Finished)
+    assert end.result.rival is not None
+    return end.result
+
+
+def test_the_quicker_one_is_faster_whichever_side_it_is_on(referee):
+    first = judged(referee, RIGHT, SLOW)
+    assert (first.verdict, first.rival.verdict, first.outcome) == (Verdict.PASS, Verdict.PASS, "faster")
+    second = judged(referee, SLOW, RIGHT)
+    assert second.outcome == "slower"
+    assert second.speedup.call.high < 1 < first.speedup.call.low
+
+
+def test_the_baseline_can_be_the_rival(referee):
+    result = judged(referee, SLOW, "", rounds=8)
+    assert result.outcome == "slower"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rival", "verdict", "rivals"),
+    [
+        (WRONG, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS),
+        (RIGHT, WRONG, Verdict.PASS, Verdict.WRONG_RESULT),
+        (RIGHT, WRONG_LATER, Verdict.PASS, Verdict.WRONG_RESULT),
+        (WRONG_LATER, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS),
+        (DIES_LATER, RIGHT, Verdict.CRASH, Verdict.PASS),
+        (RIGHT, DIES_LATER, Verdict.PASS, Verdict.CRASH),
+    ],
+    ids=["wrong", "rival wrong", "rival wrong when timed", "wrong when timed", "dies", "rival dies"],
+)
+def test_each_answers_for_itself(referee, kernel, rival, verdict, rivals):
+    result = judged(referee, kernel, rival)
+    assert (result.verdict, result.rival.verdict) == (verdict, rivals)
+    assert result.speedup is None
+
+
+def test_an_ordinary_run_follows_one_between_two(referee):
+    judged(referee, RIGHT, RIGHT, rounds=3)
+    setting = referee.setting("allreduce")
+    referee.start(setting, RIGHT)
+    result = referee.until(events.Finished).result
+    assert result.verdict is Verdict.PASS
+    assert result.rival is None
