@@ -54,6 +54,8 @@ class DuelBoard(Dialog[DuelRecord | None]):
         duels = self.query_one("#duels", OptionList)
         duels.display = bool(self.records)
         duels.add_options(Option(_line(record), id=f"duel-{n}") for n, record in enumerate(self.records))
+        if self.records:
+            duels.highlighted = 0
         duels.focus()
         self._show_ratings()
 

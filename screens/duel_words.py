@@ -2,7 +2,7 @@
 
 from textual.content import Content
 
-from arena.duel.card import winner_words
+from arena.duel.card import final_words, winner_words
 from arena.duel.events import SIDES, SideName
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.foreign_text import printable
@@ -53,19 +53,17 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "ended":
             assert state.ended is not None
             words = winner_words(state.header, state.ended)
-            speed = state.ended.speedup
-            figure = (
-                f"   left over right {figures.speedup_words(speed)} {figures.interval_words(speed)}"
-                if speed
-                else ""
+            figure = final_words(state.header, state.ended) if state.ended.speedup is not None else ""
+            return Content.assemble(
+                (printable(words), "$success bold"), (f"   {printable(figure)}", "$foreground")
             )
-            return Content.assemble((printable(words), "$success bold"), (figure, "$foreground"))
         case "abandoned":
             return Content.styled(f"abandoned: {printable(state.abandoned)}", "$warning")
         case "final":
             sample = state.final_samples[-1] if state.final_samples else None
             count = f"round {sample.round}/{sample.rounds}" if sample else "starting both worlds"
-            figure = f"   left over right {figures.speedup_words(sample.speedup)}" if sample else ""
+            names = f"{state.header.left.player} over {state.header.right.player}"
+            figure = f"   {printable(names)} {figures.speedup_words(sample.speedup)}" if sample else ""
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
         case stage:
             left = state.remaining(now)

@@ -8,8 +8,8 @@ from arena.foreign_text import printable
 from sandbox.events import Interval
 from sandbox.verdict import Verdict
 
-WIDTH, HEIGHT = 880, 420
-CHART = (40, 190, 800, 150)
+WIDTH, HEIGHT = 880, 440
+CHART = (40, 220, 800, 150)
 """x, y, width, height of the race chart."""
 _BACKGROUND, _TEXT, _MUTED, _RULE = "#101418", "#e6e6e6", "#8b949e", "#30363d"
 _COLOURS: dict[SideName, str] = {"left": "#4cc2ff", "right": "#ffb454"}
@@ -25,8 +25,11 @@ def text_card(header: DuelHeader, ended: Ended) -> str:
         for line in (
             f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
             f"{names}: {winner_words(header, ended)}",
-            *(f"  {header.contestant(name).player:<24} {_figures(_finalist(ended, name))}" for name in SIDES),
-            _final_words(ended),
+            *(
+                f"  {header.contestant(name).player:<24} {'   '.join(_figures(_finalist(ended, name)))}"
+                for name in SIDES
+            ),
+            final_words(header, ended),
         )
     )
 
@@ -48,23 +51,28 @@ def _finalist(ended: Ended, name: SideName) -> Finalist:
     return ended.left if name == "left" else ended.right
 
 
-def _figures(finalist: Finalist) -> str:
+def _figures(finalist: Finalist) -> list[str]:
+    """The final's verdict and time, and the speedup over the baseline before it."""
     if finalist.verdict is None:
-        return "– no kernel"
+        return ["– no kernel"]
     if finalist.verdict is not Verdict.PASS:
-        return f"✗ {finalist.verdict}"
-    parts = ["✓ PASS"]
-    if finalist.us is not None:
-        parts.append(f"{finalist.us:.1f} µs a call")
+        return [f"✗ {finalist.verdict}"]
+    parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
     if finalist.speedup is not None:
         parts.append(f"{speed_words(finalist.speedup)} over the baseline")
-    return "   ".join(parts)
+    return parts
 
 
-def _final_words(ended: Ended) -> str:
+def final_words(header: DuelHeader, ended: Ended) -> str:
+    """ "house over you ▲ 1.31× [1.28, 1.34] in 42 interleaved rounds": the winner's figure, left's in a draw."""
     if ended.speedup is None:
         return "no final was measured"
-    return f"left over right {speed_words(ended.speedup)} in {ended.rounds} interleaved rounds"
+    first, second = header.left.player, header.right.player
+    speed = ended.speedup
+    if ended.winner == "right" and speed.low > 0:
+        first, second = second, first
+        speed = Interval(1 / speed.median, 1 / speed.high, 1 / speed.low)
+    return f"{first} over {second} {speed_words(speed)} in {ended.rounds} interleaved rounds"
 
 
 def _setting(header: DuelHeader) -> str:
@@ -93,11 +101,12 @@ def svg_card(state: DuelState) -> str:
         parts.append(
             _line(x, 110, header.contestant(side).player + crown, 22, _COLOURS[side], anchor, "bold")
         )
-        parts.append(_line(x, 134, _figures(_finalist(ended, side)), 12, _TEXT, anchor))
+        for row, words in enumerate(_figures(_finalist(ended, side))):
+            parts.append(_line(x, 134 + 18 * row, words, 12, _TEXT, anchor))
     parts.append(_line(WIDTH // 2, 110, "vs", 14, _MUTED, "middle"))
-    parts.append(_line(40, 166, winner_words(header, ended), 14, _TEXT))
+    parts.append(_line(40, 196, winner_words(header, ended), 14, _TEXT))
     parts += _race(state)
-    parts.append(_line(40, HEIGHT - 24, _final_words(ended), 13, _TEXT))
+    parts.append(_line(40, HEIGHT - 24, final_words(header, ended), 13, _TEXT))
     parts.append("</svg>")
     return "\n".join(parts) + "\n"
 

@@ -1,0 +1,87 @@
+"""Ratings from stored duels, and the journals that they come from."""
+
+from arena.duel.events import Abandoned, Contestant, DuelHeader, Ended, Finalist, Winner
+from arena.duel.journal import DuelRecord, duel_records, open_duel_journal, read_duel
+from arena.duel.ratings import ALL, Rating, ratings
+from arena.paths import Paths
+from sandbox.events import Setting
+
+SETTING = Setting(problem_dir="", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
+NOBODY = Finalist(None, None, None, "", None, None)
+
+
+def record(number: int, left: str, right: str, winner: Winner, category: str = "tensor") -> DuelRecord:
+    header = DuelHeader(
+        duel_id=f"duel-{number:03}",
+        created=float(number),
+        problem_id=13,
+        slug="gemm_allreduce",
+        title="",
+        category=category,
+        left=Contestant("file", left),
+        right=Contestant("file", right),
+        setting=SETTING,
+    )
+    ended = Ended(at=1.0, winner=winner, reason="", speedup=None, rounds=0, left=NOBODY, right=NOBODY)
+    return DuelRecord(header, ended)
+
+
+def standing(found: list[Rating], player: str, category: str = ALL) -> Rating:
+    return next(rating for rating in found if (rating.player, rating.category) == (player, category))
+
+
+def test_who_beats_a_strong_player_stands_above() -> None:
+    played = [record(n, "house", "baseline", "left") for n in range(6)]
+    played += [record(6 + n, "you", "house", "left") for n in range(4)]
+    found = ratings(played)
+    overall = [rating.player for rating in found if rating.category == ALL]
+    assert overall == ["you", "house", "baseline"]
+    assert (standing(found, "house").won, standing(found, "house").lost) == (6, 4)
+
+
+def test_a_draw_between_newcomers_moves_nobody_and_makes_surer() -> None:
+    first, second = ratings([record(0, "a", "b", "draw")])[:2]
+    assert first.rating == second.rating == 1500.0
+    assert first.drawn == 1
+    after_many = standing(ratings([record(n, "a", "b", "draw") for n in range(20)]), "a")
+    assert after_many.plus_minus < first.plus_minus
+
+
+def test_sides_do_not_matter() -> None:
+    mine = standing(ratings([record(0, "a", "b", "left")]), "a")
+    mirrored = standing(ratings([record(0, "b", "a", "right")]), "a")
+    assert mine == mirrored
+
+
+def test_categories_are_rated_by_themselves() -> None:
+    found = ratings([record(0, "a", "b", "left"), record(1, "a", "b", "right", "moe")])
+    assert standing(found, "a", "tensor").rating > 1500.0 > standing(found, "a", "moe").rating
+    assert standing(found, "a").duels == 2
+
+
+def test_a_duel_with_oneself_counts_for_nobody() -> None:
+    assert ratings([record(0, "a", "a", "left")]) == []
+
+
+def test_the_order_of_files_does_not_matter_but_that_of_time_does() -> None:
+    played = [record(0, "a", "b", "left"), record(1, "b", "c", "left"), record(2, "c", "a", "left")]
+    assert ratings(played) == ratings(reversed(played))
+
+
+def test_decided_duels_are_found_again_and_others_left_out(paths: Paths) -> None:
+    for number in range(3):
+        duel = record(number, "a", "b", "left")
+        journal = open_duel_journal(paths, duel.header, lambda error: None)
+        if number == 1:
+            journal.append(Abandoned(at=1.0, reason="it was left"))
+        elif number == 2:
+            journal.append(duel.ended)
+        journal.close()
+    (paths.duels / "other.jsonl").write_text("no journal\n")
+    found = duel_records(paths.duels)
+    assert [duel.header.duel_id for duel in found] == ["duel-002"]
+    assert list(read_duel(paths.duels / "duel-002.jsonl")) == [found[0].ended]
+
+
+def test_no_folder_is_no_duel(paths: Paths) -> None:
+    assert duel_records(paths.duels) == []

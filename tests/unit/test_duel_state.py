@@ -1,0 +1,230 @@
+"""The duel's state machine: folding, the clock, the best kernel, and who has won."""
+
+import pytest
+
+from arena.duel.card import final_words, svg_card, text_card
+from arena.duel.events import (
+    Abandoned,
+    AnyDuelEvent,
+    Contestant,
+    DuelHeader,
+    Ended,
+    FinalBegan,
+    Judged,
+    Left,
+    Measured,
+    Paused,
+    Resumed,
+    Submitted,
+    Wrote,
+)
+from arena.duel.state import DuelState, after_final, decide, without_final
+from sandbox.events import Interval, Microseconds, Result, RivalResult, Seconds, Setting, Speedup
+from sandbox.verdict import Verdict
+
+SETTING = Setting(problem_dir="", preset="tiny", sizes={"M": 1}, world=2, device="cpu", dtype="bfloat16")
+FAST, SLOW, EVEN = Interval(1.3, 1.2, 1.4), Interval(0.7, 0.6, 0.8), Interval(1.0, 0.95, 1.05)
+
+
+def header(minutes: float | None = 1.0) -> DuelHeader:
+    return DuelHeader(
+        duel_id="d",
+        created=0.0,
+        problem_id=1,
+        slug="allreduce",
+        title="Sum all-reduce <of one>",
+        category="collective",
+        left=Contestant("file", "you"),
+        right=Contestant("house", "house"),
+        setting=SETTING,
+        minutes=minutes,
+    )
+
+
+def handed_in(
+    side: str, attempt: int, verdict: Verdict = Verdict.PASS, speedup: Interval | None = EVEN, at: float = 1.0
+) -> list[AnyDuelEvent]:
+    return [
+        Submitted(at=at, side=side, attempt=attempt, sha256=f"{side}{attempt}", source="x"),
+        Judged(
+            at=at + 1,
+            side=side,
+            attempt=attempt,
+            run_id="r",
+            verdict=verdict,
+            outcome="",
+            speedup=speedup if verdict is Verdict.PASS else None,
+            detail="why",
+        ),
+    ]
+
+
+def state(*events: AnyDuelEvent, minutes: float | None = 1.0) -> DuelState:
+    folded = DuelState(header(minutes))
+    for event in events:
+        folded.apply(event)
+    return folded
+
+
+def result(left: Verdict, right: Verdict, call: Interval | None) -> Result:
+    return Result(
+        verdict=left,
+        detail="",
+        failure=None,
+        paper_rule=None,
+        error=None,
+        speedup=Speedup(call=call, device=None) if call else None,
+        baseline_us=Microseconds(call=20.0, device=None) if call else None,
+        contender_us=Microseconds(call=10.0, device=None) if call else None,
+        roofline=None,
+        seconds=Seconds(),
+        jail="none",
+        sealed=True,
+        rounds=11,
+        rival=RivalResult(verdict=right, detail="", failure=None, sha256=""),
+    )
+
+
+def test_the_best_kernel_is_the_fastest_right_one() -> None:
+    duel = state(
+        *handed_in("left", 1, speedup=EVEN),
+        *handed_in("left", 2, speedup=FAST),
+        *handed_in("left", 3, Verdict.WRONG_RESULT),
+        *handed_in("left", 4, speedup=SLOW),
+    )
+    assert duel.left.best is not None
+    assert duel.left.best.number == 2
+    assert duel.left.last is not None
+    assert duel.left.last.number == 4
+
+
+def test_who_gives_up_has_no_best_kernel() -> None:
+    duel = state(*handed_in("left", 1), Left(side="left", reason="gave up"))
+    assert duel.left.best is None
+
+
+def test_a_new_attempt_starts_an_empty_text() -> None:
+    duel = state(
+        Wrote(side="right", attempt=1, text="def "),
+        Wrote(side="right", attempt=1, text="solution"),
+        Wrote(side="right", attempt=2, text="again"),
+    )
+    assert (duel.right.writing, duel.right.text) == (2, "again")
+    duel.apply(Submitted(side="right", attempt=2, sha256="", source="again"))
+    assert duel.right.writing == 0
+
+
+def test_a_verdict_belongs_to_its_attempt() -> None:
+    duel = state(
+        Submitted(side="left", attempt=1, sha256="a", source=""),
+        Submitted(side="left", attempt=2, sha256="b", source=""),
+        Measured(side="left", attempt=1, round=1, rounds=2, speedup=FAST),
+        handed_in("left", 1)[1],
+    )
+    assert duel.left.attempts[0].passed
+    assert duel.left.attempts[1].judged is None
+
+
+def test_the_clock_stands_still_while_paused() -> None:
+    duel = state(Paused(at=10.0))
+    assert duel.stage == "paused"
+    assert duel.remaining(30.0) == 50.0
+    duel.apply(Resumed(at=40.0))
+    assert duel.stage == "playing"
+    assert duel.clock(41.0) == 11.0
+    assert duel.remaining(1000.0) == 0.0
+
+
+def test_a_second_pause_and_a_resume_without_one_change_nothing() -> None:
+    duel = state(Resumed(at=1.0), Paused(at=10.0), Paused(at=20.0), Resumed(at=30.0), Resumed(at=40.0))
+    assert duel.clock(50.0) == 30.0
+
+
+def test_without_a_clock_nothing_remains_to_be_counted() -> None:
+    assert state(minutes=None).remaining(5.0) is None
+
+
+def test_playing_is_over_when_both_have_left() -> None:
+    duel = state(Left(side="left", reason="done"))
+    assert not duel.playing_over
+    duel.apply(Left(side="right", reason="time"))
+    assert duel.playing_over
+    duel.apply(FinalBegan(at=1.0, left=1, right=1, run_id=""))
+    assert duel.stage == "final"
+    duel.apply(Abandoned(at=2.0, reason="it was left"))
+    assert duel.stage == "abandoned"
+
+
+@pytest.mark.parametrize(
+    ("speed", "winner"),
+    [
+        (FAST, "left"),
+        (SLOW, "right"),
+        (EVEN, "draw"),
+        (Interval(1.5, 0.99, 2.2), "draw"),
+        (Interval(1.01, 1.001, 1.02), "left"),
+        (Interval(2.0, 1.0, 3.0), "draw"),
+    ],
+)
+def test_faster_only_if_the_interval_says_so(speed: Interval, winner: str) -> None:
+    assert decide(speed)[0] == winner
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "call", "winner"),
+    [
+        (Verdict.PASS, Verdict.PASS, SLOW, "right"),
+        (Verdict.WRONG_RESULT, Verdict.PASS, None, "right"),
+        (Verdict.PASS, Verdict.CRASH, None, "left"),
+        (Verdict.CRASH, Verdict.CRASH, None, "draw"),
+        (Verdict.PASS, Verdict.PASS, None, "draw"),
+    ],
+)
+def test_a_final_is_won_by_being_right_first(
+    left: Verdict, right: Verdict, call: Interval | None, winner: str
+) -> None:
+    duel = state(*handed_in("left", 1), *handed_in("right", 1))
+    ended = after_final(duel, result(left, right, call), 9.0)
+    assert ended.winner == winner
+    assert (ended.left.verdict, ended.right.verdict) == (left, right)
+
+
+def test_the_times_of_the_final_are_on_their_own_sides() -> None:
+    duel = state(*handed_in("left", 1), *handed_in("right", 1))
+    ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, FAST), 9.0)
+    assert (ended.left.us, ended.right.us) == (10.0, 20.0)
+
+
+def test_one_right_kernel_wins_without_a_final() -> None:
+    duel = state(*handed_in("left", 1, Verdict.WRONG_RESULT), *handed_in("right", 1))
+    ended = without_final(duel, 3.0)
+    assert (ended.winner, ended.left.verdict, ended.right.attempt) == ("right", Verdict.WRONG_RESULT, 1)
+    assert ended.left.detail == "why"
+
+
+def test_no_right_kernel_is_a_draw() -> None:
+    assert without_final(state(*handed_in("left", 1, Verdict.CRASH)), 3.0).winner == "draw"
+
+
+def decided(call: Interval) -> tuple[DuelState, Ended]:
+    duel = state(*handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST))
+    ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, call), 9.0)
+    duel.apply(ended)
+    return duel, ended
+
+
+def test_the_card_gives_the_winners_figure() -> None:
+    duel, ended = decided(Interval(0.5, 0.4, 0.8))
+    assert final_words(duel.header, ended) == "house over you ▲ 2.00× [1.25, 2.50] in 11 interleaved rounds"
+    assert "house wins: faster in the final" in text_card(duel.header, ended)
+
+
+def test_the_picture_is_sound_xml_that_loads_nothing() -> None:
+    from xml.etree import ElementTree
+
+    picture = svg_card(decided(FAST)[0])
+    root = ElementTree.fromstring(picture)
+    words = "".join(root.itertext())
+    assert "Sum all-reduce <of one>" in words
+    assert "you ★" in words
+    assert "href" not in picture
