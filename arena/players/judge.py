@@ -10,7 +10,7 @@ from arena.foreign_text import printable
 from arena.jail_policy import require_jail
 from arena.results import RunReport, report
 from problems.specification import Problem
-from sandbox.events import AnyEvent, Cancelled, Log, Ready, Refused, Setting
+from sandbox.events import AnyEvent, Cancelled, Log, Refused, Setting
 
 PRINTED_CHARACTERS = 4000
 
@@ -47,7 +47,6 @@ class EngineJudge:
     budget_s: float = 1.0
     unsafe: bool = False
     """Run without a jail where there is none."""
-    _jail: str = field(default="", init=False)
     _printed: list[str] = field(default_factory=list, init=False)
     _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
 
@@ -55,7 +54,7 @@ class EngineJudge:
         self._unsubscribe = self.engine.subscribe(self._listen)
         try:
             await self.engine.start()
-            require_jail(self._jail, self.unsafe)
+            require_jail(self.engine.jail, self.unsafe)
         except BaseException:
             self._unsubscribe()
             raise
@@ -65,7 +64,7 @@ class EngineJudge:
         self._unsubscribe()
 
     async def __call__(self, source: str, name: str) -> Judgement:
-        require_jail(self._jail, self.unsafe)
+        require_jail(self.engine.jail, self.unsafe)
         self._printed.clear()
         request = RunRequest(
             problem=self.problem,
@@ -90,8 +89,5 @@ class EngineJudge:
         return Judgement(report(self.engine.header(run_id), end.result), printed)
 
     def _listen(self, event: AnyEvent) -> None:
-        match event:
-            case Ready():
-                self._jail = event.jail
-            case Log() if sum(map(len, self._printed)) < PRINTED_CHARACTERS:
-                self._printed.append(f"[rank {event.rank}] {printable(event.text)}")
+        if isinstance(event, Log) and sum(map(len, self._printed)) < PRINTED_CHARACTERS:
+            self._printed.append(f"[rank {event.rank}] {printable(event.text)}")

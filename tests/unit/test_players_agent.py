@@ -1,19 +1,22 @@
 """Agents: from an answer to a verdict to a better answer; limits, and the trace that has it all."""
 
 import asyncio
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from model_server import KEY, ModelServer, dripping, events, status, streamed
 
-from arena.errors import MachineError, PlayerFailed
+from arena.engine import Engine
+from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.jail_policy import require_jail
 from arena.journal import Journal
 from arena.paths import Paths
 from arena.players import stream as streaming
 from arena.players.agent import Agent
 from arena.players.budget import Budget
-from arena.players.judge import Judgement
+from arena.players.judge import EngineJudge, Judgement
 from arena.players.model_player import ModelPlayer, model_player
 from arena.players.player import Conversation, Message
 from arena.players.prompt import Prompt
@@ -32,7 +35,9 @@ from arena.players.trace import (
     read_trace_header,
 )
 from arena.results import RunReport
+from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
+from problems.catalogue import load_catalogue
 from sandbox.events import Failure, Interval, Seconds, Setting, Speedup
 from sandbox.verdict import Verdict
 
@@ -248,6 +253,23 @@ async def test_a_full_disk_does_not_stop_it(
     agent = made(steps=1)
     monkeypatch.setattr(Journal, "_flush", lambda self: self._report(OSError(28, "No space left on device")))
     assert await agent.run() is not None
+
+
+async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> None:
+    command = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+    problem = load_catalogue().find("13")
+    setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
+    async with Engine(paths, command=command) as engine:
+        for _ in range(2):  # also when the referee has been there for long
+            with pytest.raises(MachineError, match="jail"):
+                async with EngineJudge(engine, problem, setting, "model:m"):
+                    pass
+        async with EngineJudge(engine, problem, setting, "model:m", unsafe=True) as judge:
+            found = (await judge("pass", "kernel.py")).report
+        assert (found.verdict, found.jail) == (Verdict.PASS, "none")
+        async with EngineJudge(engine, problem, setting, "model:m", unsafe=True) as judge:
+            with pytest.raises(UsageError, match="sizes do not fit"):
+                await judge("refuse", "kernel.py")
 
 
 def test_without_a_jail_nothing_runs_unless_it_is_meant() -> None:

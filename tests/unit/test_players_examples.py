@@ -1,0 +1,37 @@
+"""Worked examples of the prompts say that they pass: they do, on real ranks."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from arena.engine import Engine
+from arena.paths import Paths
+from arena.players.examples import Example, load_examples
+from arena.players.judge import EngineJudge
+from arena.players.templates import TEMPLATES
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.verdict import Verdict
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = [example for example in load_examples(TEMPLATES, load_catalogue()) if example.device != "cuda"]
+
+
+@pytest.fixture
+async def engine(paths: Paths) -> AsyncIterator[Engine]:
+    async with Engine(paths) as engine:
+        yield engine
+
+
+async def test_every_example_passes(engine: Engine) -> None:
+    for example in EXAMPLES:
+        assert await verdict(engine, example, world=3) is Verdict.PASS, example.problem.slug
+
+
+async def verdict(engine: Engine, example: Example, world: int) -> Verdict:
+    setting = choose_setting(example.problem, Choice(device="cpu", world=world), Settings())
+    judge = EngineJudge(engine, example.problem, setting, "model:test", rounds=1, unsafe=True)
+    async with judge:
+        return (await judge(example.source, "example.py")).report.verdict
