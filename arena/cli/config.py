@@ -44,3 +44,5 @@ def show(as_json: bool) -> None:
         value = getattr(settings, field.name)
         mark = " " if value == field.default else "*"
         print_line(f"{mark} {field.name:<13} {value!r:<12}  {field.description}")
+    for name, model in settings.models.items():
+        print_line(f"* models.{name}: {model.model} by {model.provider}")

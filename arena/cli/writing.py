@@ -21,7 +21,7 @@ from arena.players.budget import Budget, Spent
 from arena.players.judge import EngineJudge, Judge
 from arena.players.model_player import ModelPlayer, find_model, model_player
 from arena.players.prompt import Prompt, build_prompt
-from arena.players.trace import Recorder, TraceHeader, new_trace_id
+from arena.players.trace import AnyTraceEvent, Recorder, TraceHeader, new_trace_id
 from arena.results import RunReport
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace import Workspace, content_hash
@@ -121,13 +121,15 @@ async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> Writ
     Raises:
         ArenaError: the provider, the judge or the machine failed.
     """
-    progress = WritingProgress(player.name)
+    run_progress, progress = Progress(), WritingProgress(player.name)
     header = _header(plan, player, prompt)
+
+    def hear(event: AnyTraceEvent) -> None:
+        run_progress.clear()
+        progress.event(event)
+
     recorder = Recorder(
-        header,
-        plan.session.paths,
-        lambda error: complain(f"the trace is incomplete: {error}"),
-        [progress.event],
+        header, plan.session.paths, lambda error: complain(f"the trace is incomplete: {error}"), [hear]
     )
     say(f"trace {header.trace_id}")
     try:
@@ -135,8 +137,8 @@ async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> Writ
             if not plan.run:
                 return await _work(plan, player, prompt, recorder, None)
             async with Engine(plan.session.paths) as engine:
-                run_progress = Progress()
-                engine.subscribe(run_progress.event)
+                # Worlds that warm up while the model writes must not draw over its line.
+                engine.subscribe(lambda event: run_progress.event(event) if engine.running else None)
                 engine.subscribe_notices(run_progress.notice)
                 judge = EngineJudge(
                     engine,
