@@ -128,7 +128,9 @@ class Match:
             task.cancel()
 
     def tell(self, event: AnyDuelEvent) -> None:
-        """Folds an event in, writes it down and hands it on."""
+        """Folds an event in, writes it down and hands it on; nothing happens any more once a duel has ended."""
+        if self.state.stage in ("ended", "abandoned"):
+            return
         self.state.apply(event)
         self._journal.append(event)
         for listener in list(self.listeners):

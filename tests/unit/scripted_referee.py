@@ -1,6 +1,6 @@
 """Speaks the referee's protocol and does what the kernel's source says: failures on demand.
 
-Sources: `pass`; `wait` until cancelled; `hang` and never answer again; `die`; `garbage`; `fatal`; `refuse`.
+Sources: `pass`; `wrong`; `wait` until cancelled; `hang` and never answer again; `die`; `garbage`; `fatal`; `refuse`.
 """
 
 import hashlib
@@ -17,9 +17,12 @@ def say(event: events.AnyEvent) -> None:
     sys.stdout.buffer.flush()
 
 
-def finished(command: events.Run, sha256: str) -> events.Finished:
+def finished(command: events.Run, sha256: str, verdict: Verdict = Verdict.PASS) -> events.Finished:
+    rival = None
+    if command.versus is not None:
+        rival = events.RivalResult(verdict=Verdict.PASS, detail="", failure=None, sha256="")
     result = events.Result(
-        verdict=Verdict.PASS,
+        verdict=verdict,
         detail="all right",
         failure=None,
         paper_rule="match",
@@ -33,6 +36,7 @@ def finished(command: events.Run, sha256: str) -> events.Finished:
         sealed=True,
         outcome="faster",
         rounds=3,
+        rival=rival,
     )
     return events.Finished(run_id=command.run_id, sha256=sha256, result=result)
 
@@ -52,6 +56,8 @@ def judge(command: events.Run) -> None:
     match source:
         case "pass":
             say(finished(command, sha256))
+        case "wrong":
+            say(finished(command, sha256, Verdict.WRONG_RESULT))
         case "hang":
             time.sleep(600)
         case "die":

@@ -1,0 +1,237 @@
+"""A match from its first kernel to its outcome, with a referee that does what the kernels say."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from arena.duel.events import (
+    SIDES,
+    Abandoned,
+    AnyDuelEvent,
+    Contestant,
+    DuelHeader,
+    Ended,
+    Judged,
+    Left,
+    Submitted,
+)
+from arena.duel.journal import duel_records, new_duel_id, read_duel
+from arena.duel.match import Match
+from arena.duel.sides import FileSide, FixedSide, Side, make_side
+from arena.duel.state import DuelState
+from arena.engine import Engine
+from arena.errors import PlayerFailed, UsageError
+from arena.jail_policy import NoJail
+from arena.paths import Paths
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.store import Store
+from problems.catalogue import load_catalogue
+from sandbox.verdict import Verdict
+
+COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+CATALOGUE = load_catalogue()
+PROBLEM = CATALOGUE.find("13")
+SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
+MakeMatch = Callable[..., Match]
+
+
+def fixed(source: str, player: str) -> FixedSide:
+    return FixedSide(Contestant("house", player), "kernel.py", source)
+
+
+class Fails:
+    """A model whose provider is gone."""
+
+    contestant = Contestant("file", "gone")
+
+    async def play(self, table: object) -> str:
+        raise PlayerFailed("no answer from the provider", "try later")
+
+
+@pytest.fixture
+async def make_match(paths: Paths) -> AsyncIterator[MakeMatch]:
+    async with Engine(paths, command=COMMAND) as engine:
+
+        def make(left: Side, right: Side, minutes: float | None = None) -> Match:
+            header = DuelHeader(
+                duel_id=new_duel_id(),
+                created=time.time(),
+                problem_id=PROBLEM.id,
+                slug=PROBLEM.slug,
+                title=PROBLEM.title,
+                category=PROBLEM.category,
+                left=left.contestant,
+                right=right.contestant,
+                setting=SETTING,
+                minutes=minutes,
+            )
+            return Match(engine, paths, PROBLEM, header, (left, right))
+
+        yield make
+
+
+def told(match: Match, paths: Paths) -> list[AnyDuelEvent]:
+    return list(read_duel(paths.duels / f"{match.state.header.duel_id}.jsonl"))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("pass", "a"), fixed("pass", "b"))
+    ended = await match.play()
+    assert (ended.winner, ended.reason) == ("left", "faster in the final")
+    verdicts = [(event.side, event.verdict) for event in told(match, paths) if isinstance(event, Judged)]
+    assert sorted(verdicts) == [("left", Verdict.PASS), ("right", Verdict.PASS)]
+    assert [record.ended for record in duel_records(paths.duels)] == [ended]
+
+
+async def test_the_journal_folds_to_the_same_state(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("pass", "a"), fixed("wrong", "b"))
+    await match.play()
+    replayed = DuelState(match.state.header)
+    for event in told(match, paths):
+        replayed.apply(event)
+    assert replayed == match.state
+
+
+async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("pass", "a"), fixed("pass", "b"))
+    await match.play()
+    await match.engine.close()
+    store = Store(paths.database, paths.runs)
+    assert [len(store.history(PROBLEM.id, player)) for player in ("a", "b")] == [1, 1]
+    assert len(list(paths.runs.glob("*.jsonl"))) == 3
+    assert store.rebuild(paths.runs) == 2
+    store.close()
+
+
+async def test_a_wrong_kernel_loses_without_a_final(make_match: MakeMatch) -> None:
+    ended = await make_match(fixed("wrong", "a"), fixed("pass", "b")).play()
+    assert (ended.winner, ended.speedup, ended.left.verdict) == ("right", None, Verdict.WRONG_RESULT)
+
+
+async def test_a_provider_that_fails_loses_and_the_duel_goes_on(make_match: MakeMatch) -> None:
+    match = make_match(Fails(), fixed("pass", "b"))
+    ended = await match.play()
+    assert ended.winner == "right"
+    assert match.state.left.left == "failed: no answer from the provider"
+
+
+async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatch, tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("wrong")
+    match = make_match(FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=0.06)
+    playing = asyncio.create_task(match.play())
+    await until(lambda: len(match.state.left.attempts) == 1 and match.state.left.attempts[0].judged is not None)
+    kernel.write_text("pass")
+    ended = await playing
+    assert match.state.left.left == "time"
+    assert [attempt.source for attempt in match.state.left.attempts] == ["wrong", "pass"]
+    assert ended.winner == "left"
+
+
+async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: MakeMatch, tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("pass")
+    match = make_match(FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("pass", "b"), minutes=5.0)
+    playing = asyncio.create_task(match.play())
+    await until(lambda: all(match.state.side(name).last is not None for name in SIDES))
+    await until(lambda: all(match.state.side(name).last.judged for name in SIDES))  # type: ignore[union-attr]
+    match.pause()
+    left = match.state.remaining(match.now)
+    kernel.write_text("pass ")
+    await until(lambda: len(match.state.left.attempts) == 2)
+    await asyncio.sleep(0.3)
+    assert match.state.left.attempts[1].judged is None
+    assert match.state.remaining(match.now) == pytest.approx(left, abs=0.01)
+    kernel.write_text("pass")
+    match.resume()
+    match.give_up("left")
+    assert (await playing).winner == "right"
+
+
+async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not(
+    make_match: MakeMatch, tmp_path: Path
+) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("pass")
+    players = [FileSide(Contestant("file", player, str(kernel)), kernel) for player in ("you", "guest")]
+    match = make_match(*players, minutes=5.0)
+    playing = asyncio.create_task(match.play())
+    await until(lambda: match.state.left.best is not None and match.state.right.best is not None)
+    match.agree("left")
+    await until(lambda: match.state.left.left == "agreed")
+    assert match.state.left.best is not None
+    match.give_up("left")
+    assert match.state.left.best is None
+    match.give_up("right")
+    assert (await playing).winner == "draw"
+
+
+async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> None:
+    model = fixed("pass", "model:m")
+    model.contestant = Contestant("model", "model:m")
+    with pytest.raises(NoJail):
+        await make_match(model, fixed("pass", "b")).play()
+
+
+async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("wait", "a"), fixed("pass", "b"))
+    playing = asyncio.create_task(match.play())
+    await until(lambda: match.state.left.last is not None)
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    assert isinstance(told(match, paths)[-1], Abandoned)
+    assert duel_records(paths.duels) == []
+    assert match.engine.running is None
+
+
+async def test_a_setting_that_cannot_be_run_ends_the_duel(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("refuse", "a"), fixed("pass", "b"))
+    with pytest.raises(UsageError, match="sizes do not fit"):
+        await match.play()
+    assert isinstance(told(match, paths)[-1], Abandoned)
+
+
+async def test_events_are_in_order(make_match: MakeMatch, paths: Paths) -> None:
+    match = make_match(fixed("pass", "a"), fixed("pass", "b"))
+    await match.play()
+    events = told(match, paths)
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    assert isinstance(events[-1], Ended)
+    for name in SIDES:
+        kinds = [type(event) for event in events if getattr(event, "side", None) == name]
+        assert [kind for kind in kinds if kind in (Submitted, Judged, Left)] == [Submitted, Judged, Left]
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "player"), [("house", "house", "house"), ("baseline", "baseline", "baseline")]
+)
+def test_words_stand_for_sides(word: str, kind: str, player: str, paths: Paths) -> None:
+    side = make_side(word, PROBLEM, SETTING, Settings(), CATALOGUE, paths)
+    assert (side.contestant.kind, side.contestant.player) == (kind, player)
+
+
+@pytest.mark.parametrize("word", ["nowhere.py", "model:nobody"])
+def test_a_side_that_cannot_play_is_refused_before_anything_runs(word: str, paths: Paths) -> None:
+    with pytest.raises(UsageError):
+        make_side(word, PROBLEM, SETTING, Settings(), CATALOGUE, paths)
+
+
+def test_the_house_says_what_it_has(paths: Paths) -> None:
+    problem = next(problem for problem in CATALOGUE.problems if problem.house_source is None)
+    with pytest.raises(UsageError, match="no kernel for") as caught:
+        make_side("house", problem, SETTING, Settings(), CATALOGUE, paths)
+    assert "13" in caught.value.advice
+
+
