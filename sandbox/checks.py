@@ -115,7 +115,7 @@ def compare(
             # -0.0 and 0.0 are the same number; NaN must be NaN.
             wrong &= ~((got == baseline) | ((got != got) & (baseline != baseline)))
             error = errors(got, oracle)
-            if bool((~torch.isfinite(wide(got)) & torch.isfinite(wide(baseline))).any()):
+            if bool(_nonfinite_differs(wide(got), wide(baseline)).any()):
                 verdict = Verdict.NONFINITE
         if bool(wrong.any()) and verdict is Verdict.PASS:
             verdict = Verdict.WRONG_RESULT

@@ -63,7 +63,7 @@ class Rank:
         self.iterations: list[Iteration] = []
         self.originals: list[Leaves] = []
         self.checking = False
-        self.first_table: list[Any] = []
+        self.practice: Leaves = {}
         self.results: list[Any] = []
         self.spark = torch.zeros(1, device=device.torch_device)
         self.gate: Any = None
@@ -159,6 +159,7 @@ class Rank:
         """Opens a problem with a setting (collective)."""
         self.iterations, self.originals, self.results, self.slots, self.last = [], [], [], [], None
         self.code = self.setting = self.solution = None
+        self.practice = {}
         self.device.free_cache()
         self.code = ProblemCode(load_problem(Path(payload["folder"])))
         dtype = getattr(torch, payload["dtype"])
@@ -169,6 +170,7 @@ class Rank:
         """Maps the sealed inputs and the outputs."""
         inputs, outputs = fds
         self.iterations, self.originals, self.results, self.slots, self.last = [], [], [], [], None
+        self.practice = {}
         self.device.release(self.inputs)
         self.device.release(self.outputs)
         self.inputs = self.device.map_input(inputs, payload["in_bytes"] * payload["slots"])
@@ -254,7 +256,11 @@ class Rank:
         assert self.code is not None
         assert self.setting is not None
         mutates = self.code.problem.mutates
-        self.first_table = payload["slots"][0] if payload["slots"] else []
+        if payload["slots"] and not self.practice:
+            # Complete inputs: the check's in a contender world, anything in the baseline's own arena.
+            index, table = payload["slots"][0]
+            whole = slots.read_inputs(self.inputs, index * self.slot_bytes, table)
+            self.practice = {name: tensor.clone() for name, tensor in whole.items()}
         self.checking = payload["checking"]
         self.epoch = payload.get("epoch", 0)
         self.iterations, self.originals, self.results = [], [], []
@@ -273,20 +279,19 @@ class Rank:
                     self.last = None
             self.iterations.append((self.code.arguments(given, self.setting), given, slot))
             self.originals.append(original)
-        if self.iterations and not self.checking:
+        if self.iterations and not self.checking and self.solution is not None:
             self.rehearse()
         gc.collect(0)
         self.device.synchronize()
         self.say(Kind.ARMED)
 
     def rehearse(self) -> None:
-        """One call off the clock, on a slot that is not complete yet: both worlds start their batch with warm caches."""
+        """One call off the clock, on kept inputs: both worlds start their batch with warm caches."""
         assert self.code is not None
         assert self.setting is not None
         assert self.solution is not None
-        table = self.first_table
-        given = slots.read_inputs(self.inputs, table[0] * self.slot_bytes, table[1])
-        given = {name: t.clone() if name in self.code.problem.mutates else t for name, t in given.items()}
+        mutates = self.code.problem.mutates
+        given = {name: t.clone() if name in mutates else t for name, t in self.practice.items()}
         self.solution(*self.code.arguments(given, self.setting))
 
     def wake(self, payload: Any, fds: list[int]) -> None:

@@ -44,7 +44,8 @@ def include_dirs() -> tuple[str, ...]:
     site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
     candidates = [*sorted(site.glob("cu*/include")), site / "cuda_runtime" / "include", toolkit]
-    return tuple(str(path) for path in candidates if (path / "cuda_bf16.h").exists())
+    # A jail may hide the toolkit: what cannot be read is not there.
+    return tuple(str(path) for path in candidates if os.access(path / "cuda_bf16.h", os.R_OK))
 
 
 def to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
