@@ -1,0 +1,108 @@
+"""`duel`, `duels` and `replay` of a duel as they are used, on real ranks."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from model_server import KEY, ModelServer, streamed
+
+pytestmark = pytest.mark.slow
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]  # type: ignore[name-defined]  # noqa: F821
+SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2")
+WRONG = "```python\ndef solution(tensor):\n    return tensor.clone()\n```\n"
+RIGHT = """The peers were missing.
+
+```python
+from sandbox.kit import symm
+
+
+def solution(tensor):
+    peers = symm.peers(symm.stage(tensor))
+    symm.barrier()
+    return sum(peer.float() for peer in peers).to(tensor.dtype)
+```
+"""
+
+
+def test_the_house_against_the_baseline(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    card = tmp_path / "card.svg"
+    done = pkb_arena(
+        "duel", "1", "--left", "house", "--right", "baseline", "--svg", str(card), "--json", *SETTING
+    )
+    assert done.returncode == 0, done.stderr
+    duel = json.loads(done.stdout)
+    for name in ("left", "right"):
+        assert duel[name]["verdict"] == "PASS"
+        assert duel[name]["attempts"][0]["speedup"]["low"] <= duel[name]["attempts"][0]["speedup"]["high"]
+        assert duel[name]["us"] > 0
+    speed = duel["speedup"]
+    says = "left" if speed["low"] > 1 else "right" if speed["high"] < 1 else "draw"
+    assert duel["winner"] == says
+    assert card.read_text().startswith("<svg")
+
+    told = pkb_arena("replay", duel["duel_id"], "--json").stdout.splitlines()
+    assert json.loads(told[0])["duel_id"] == duel["duel_id"]
+    assert json.loads(told[-1])["winner"] == duel["winner"]
+    board = json.loads(pkb_arena("duels", "--json").stdout)
+    assert {rating["player"] for rating in board["ratings"]} == {"house", "baseline"}
+    assert len(board["duels"]) == 1
+    assert "house" in pkb_arena("duels").stdout
+    # What was measured against each other is no result against the baseline.
+    assert pkb_arena("replay", duel["left"]["attempts"][0]["run_id"]).returncode == 0
+
+
+def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
+    pkb_arena: CommandLine,
+    home: Path,
+    model_server: ModelServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text(
+        f'[models.m]\nprovider = "openai_chat"\nmodel = "m-1"\nbase_url = "{model_server.url}"\nkey_env = "MY_SECRET"\n'
+    )
+    monkeypatch.setenv("MY_SECRET", KEY)
+    model_server.replies += [streamed(WRONG), streamed(RIGHT)]
+    kernel = tmp_path / "mine.py"
+    kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
+    done = pkb_arena(
+        "duel", "1", "--left", str(kernel), "--right", "model:m", "--rounds", "2", "--unsafe", "--json", *SETTING
+    )
+    assert done.returncode == 0, done.stderr
+    duel = json.loads(done.stdout)
+    assert [attempt["verdict"] for attempt in duel["right"]["attempts"]] == ["WRONG_RESULT", "PASS"]
+    assert (duel["winner"], duel["right"]["attempt"], duel["right"]["player"]) == ("right", 2, "model:m")
+    assert "WRONG_RESULT" in model_server.seen[1].prompt
+    journal = home / "data" / "duels" / f"{duel['duel_id']}.jsonl"
+    assert '"type":"wrote"' in journal.read_text()
+    for path in home.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--left", "house"), "--right"),
+        (("--left", "nowhere.py", "--right", "house"), "nowhere.py"),
+        (("--left", "model:none", "--right", "house"), "none"),
+        (("--left", "house", "--right", "baseline", "--minutes", "0"), "minutes"),
+    ],
+)
+def test_what_cannot_be_played_is_said_before_anything_runs(
+    pkb_arena: CommandLine, home: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    done = pkb_arena("duel", "1", *arguments, *SETTING)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert not (home / "data" / "duels").exists()
+
+
+def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena: CommandLine, tmp_path: Path) -> None:
+    kernel = tmp_path / "mine.py"
+    kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
+    done = pkb_arena("duel", "1", "--left", str(kernel), "--right", str(kernel), *SETTING)
+    assert done.returncode == 1
+    assert "a draw: neither side has a right kernel" in done.stdout
