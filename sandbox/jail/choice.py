@@ -129,6 +129,7 @@ def _bait() -> Iterator[dict[str, Any]]:
         yield {
             "canary": str(canary),
             "referee": os.getpid(),
+            "command": Path("/proc/self/cmdline").read_bytes().decode(errors="replace"),
             "port": server.getsockname()[1],
             "abstract": name,
         }

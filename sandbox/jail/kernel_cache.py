@@ -48,19 +48,29 @@ def harvest(pid: int, inside: Path) -> int:
         return 0
     copied = 0
     with contextlib.suppress(OSError):
-        root = f"/proc/{pid}/root{inside}"
-        for entry in os.scandir(root):
-            if not entry.name.startswith("pkb-kernels") or not entry.is_dir(follow_symlinks=False):
-                continue
-            for file in sorted(os.scandir(entry.path), key=lambda f: f.name)[: 4 * MAX_FILES]:
-                if ARTEFACT.fullmatch(file.name) and not (cache / file.name).exists() and copied < MAX_FILES:
-                    copied += _copy(file.path, cache / file.name)
+        for entry in os.scandir(f"/proc/{pid}/root{inside}"):
+            if entry.name.startswith("pkb-kernels") and copied < MAX_FILES:
+                copied += _collect(entry.path, cache, MAX_FILES - copied)
     return copied
 
 
-def _copy(source: str, target: Path) -> bool:
+def _collect(path: str, cache: Path, most: int) -> int:
+    """Copies the artefacts of one folder. By descriptor: a kernel could turn a path into a link between two uses of it."""
     try:
-        fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return 0
+    try:
+        names = sorted(name for name in os.listdir(folder) if ARTEFACT.fullmatch(name))
+        fresh = [name for name in names[: 4 * MAX_FILES] if not (cache / name).exists()]
+        return sum(_copy(folder, name, cache / name) for name in fresh[:most])
+    finally:
+        os.close(folder)
+
+
+def _copy(folder: int, name: str, target: Path) -> bool:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
         return False
     with os.fdopen(fd, "rb") as file:
