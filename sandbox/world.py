@@ -281,6 +281,7 @@ class World:
 
     def go(self) -> int:
         """Releases all ranks at once; returns perf_counter_ns of the moment before."""
+        self.require_silence()
         data = frames.encode(Kind.GO)
         socks = [line.sock for line in self.lines]
         started = time.perf_counter_ns()
@@ -288,6 +289,15 @@ class World:
             with contextlib.suppress(OSError):
                 sock.send(data)
         return started
+
+    def require_silence(self) -> None:
+        """Nothing may have been said that was not awaited: a DONE sent before GO would end a batch before it began."""
+        for rank, line in enumerate(self.lines):
+            with contextlib.suppress(OSError):
+                if not line.closed and (early := line.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)):
+                    self.failure = WorldFailed("PROTOCOL", rank, text=f"sent {early.hex()} before it was asked")
+            if line.frames and line.frames[0][0].kind not in frames.FAILURES:
+                self.failure = WorldFailed("PROTOCOL", rank, text=f"sent {Kind(line.frames[0][0].kind).name} before GO")
 
     def missing(self, kind: int) -> list[int]:
         """Ranks whose next frame is not there yet; raises WorldFailed when one says something else, or is gone.
