@@ -10,10 +10,12 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import ArenaError
+from arena.jail_policy import is_jail
 from arena.machine import gpu_details, installed_version, torch_is_cpu_only, visible_gpus
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
+from sandbox.jail.choice import choose
 
 SHARED_MEMORY_MIB = 512
 """Below this in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
@@ -34,7 +36,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 def examine() -> list[Finding]:
     """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
-    return [*_software(), *_gpus(), *_hardware(), *_terminal(), *_files(find_paths())]
+    return [*_software(), _jail(), *_gpus(), *_hardware(), *_terminal(), *_files(find_paths())]
 
 
 def can_run(findings: list[Finding]) -> bool:
@@ -56,13 +58,19 @@ def _software() -> Iterator[Finding]:
         yield Finding("gcc", "ok", gcc)
     else:
         yield Finding("gcc", "limited", "not found", "install gcc and g++ to write C++ kernels for CPU ranks")
-    bubblewrap = shutil.which("bwrap")
-    if bubblewrap:
-        yield Finding("bubblewrap", "ok", bubblewrap)
-    else:
-        yield Finding(
-            "bubblewrap", "limited", "not found", "install bubblewrap before running kernels you do not trust"
-        )
+
+
+def _jail() -> Finding:
+    """The walls that a referee started now would put around a kernel: tested, not guessed. A tenth of a second a profile."""
+    jail = choose()
+    profile = jail.profile
+    why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())
+    found = f"profile {profile.name}" + (f" ({why})" if why else "")
+    if profile.name == "full":
+        return Finding("jail", "ok", found)
+    loses = f"{found}: {profile.loses}" if profile.loses else found
+    refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
+    return Finding("jail", "limited", loses, f"{profile.advice}{refused}")
 
 
 def _gpus() -> Iterator[Finding]:
