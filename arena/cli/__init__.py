@@ -33,6 +33,7 @@ COMMANDS = {
     "replay": ("arena.cli.replay", "Tell a recorded run again."),
     "doctor": ("arena.cli.doctor", "What this machine can do, and what to do about the rest."),
     "check-problem": ("arena.cli.check_problem", "Check a problem folder of your own."),
+    "attacks": ("arena.cli.attacks", "Judge kernels that cheat or harm, and see that it does not pay."),
     "config": ("arena.cli.config", "Where settings and files are."),
     "completion": ("arena.cli.completion", "Print the shell's completion script."),
 }

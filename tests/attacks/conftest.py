@@ -1,5 +1,6 @@
-"""A referee of one's own, driven as the engine drives it: commands in, events out."""
+"""A referee of one's own, driven as the engine drives it: commands in, events out; and bait for what it judges."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from arena.attack_bait import Bait
 from problems.catalogue import load_catalogue
 from sandbox import events
 
@@ -18,16 +20,23 @@ ROOT = Path(__file__).resolve().parents[2]
 class RefereeAtWork:
     """A referee process and what it has said."""
 
-    def __init__(self) -> None:
+    def __init__(self, **environment: str) -> None:
+        """environment: beside this process's own."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox.referee"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+            [sys.executable, "-m", "sandbox.referee"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env=os.environ | environment,
         )
         self.count = 0
         self.catalogue = load_catalogue()
         self.events: list[Any] = []
+        self.said = ""
+        """The events of the last run as the referee wrote them."""
 
-    def setting(self, name: str, world: int = 2, dtype: str = "bfloat16", **sizes: int) -> events.Setting:
-        """A problem's tiny preset on CPU ranks."""
+    def setting(self, name: str, world: int = 2, dtype: str = "", **sizes: int) -> events.Setting:
+        """A problem's tiny preset on CPU ranks, in the problem's first dtype unless told otherwise."""
         problem = self.catalogue.find(name)
         return events.Setting(
             problem_dir=str(problem.folder),
@@ -35,7 +44,7 @@ class RefereeAtWork:
             sizes=problem.sizes("tiny", sizes),
             world=world,
             device="cpu",
-            dtype=dtype,
+            dtype=dtype or problem.dtypes[0],
         )
 
     def send(self, command: Any) -> None:
@@ -58,6 +67,7 @@ class RefereeAtWork:
         watchdog.start()
         try:
             for line in self.process.stdout:
+                self.said += line.decode()
                 event = events.decode_event(line)
                 self.events.append(event)
                 if isinstance(event, kinds):
@@ -69,8 +79,10 @@ class RefereeAtWork:
     def judge(self, setting: events.Setting, source: str, **options: Any) -> events.Result:
         """Runs a kernel to its verdict."""
         self.events.clear()
+        self.said = ""
         self.start(setting, source, **options)
-        event = self.until(events.Finished)
+        event = self.until(events.Finished, events.Refused, events.Fatal)
+        assert isinstance(event, events.Finished), event
         return event.result
 
     def close(self) -> None:
@@ -81,8 +93,25 @@ class RefereeAtWork:
 
 
 @pytest.fixture(scope="session")
-def referee() -> Iterator[RefereeAtWork]:
+def bait() -> Iterator[Bait]:
+    """Canaries, listeners, a bystander and the baseline's file: for all tests of a session."""
+    bait = Bait(watched=(ROOT / "problems/collective/allreduce/baseline.py",))
+    yield bait
+    bait.close()
+
+
+@pytest.fixture(scope="session")
+def referee(bait: Bait) -> Iterator[RefereeAtWork]:
     """One referee for all tests of a session: its worlds stay warm."""
-    referee = RefereeAtWork()
+    referee = RefereeAtWork(**bait.environment)
+    yield referee
+    referee.close()
+    assert bait.all_gone(), bait.processes()
+
+
+@pytest.fixture
+def unwalled(bait: Bait) -> Iterator[RefereeAtWork]:
+    """A referee that finds no bubblewrap."""
+    referee = RefereeAtWork(**bait.environment, PATH=str(Path(sys.executable).parent))
     yield referee
     referee.close()

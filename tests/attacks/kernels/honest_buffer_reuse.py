@@ -1,6 +1,6 @@
 # expect: PASS
 # problem: allreduce
-# attack: A1-twin
+# attack: twin
 """Keeps a buffer between calls, but computes in it every time."""
 
 import torch.distributed as dist

@@ -1,6 +1,6 @@
 # expect: PASS
 # problem: clip_grad_norm_no_ep
-# attack: A5-twin
+# attack: twin
 """All gradients in one pass, scaled by a factor that stays on the device."""
 
 import torch

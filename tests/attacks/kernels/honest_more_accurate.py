@@ -1,6 +1,6 @@
 # expect: PASS
 # problem: allreduce
-# attack: A12-twin
+# attack: twin
 """Sums in float32 and rounds once: more accurate than the baseline, so not bit-equal to it."""
 
 import torch

@@ -1,6 +1,6 @@
 # expect: PASS
 # problem: allreduce
-# attack: H10-twin
+# attack: twin
 """Prints a line a call."""
 
 import torch.distributed as dist

@@ -1,6 +1,6 @@
 # expect: PASS
 # problem: allreduce
-# attack: T5-twin
+# attack: twin
 """Uses a thread, and joins it."""
 
 import threading

@@ -1,0 +1,18 @@
+# expect: WRONG_RESULT
+# problem: allreduce
+# attack: A4
+# twin: honest_buffer_reuse
+"""Right for the first calls, which other harnesses check; junk for those they time."""
+
+import torch.distributed as dist
+
+calls = 0
+
+
+def solution(tensor):
+    global calls
+    calls += 1
+    total = tensor.clone()
+    if calls <= 3:
+        dist.all_reduce(total)
+    return total

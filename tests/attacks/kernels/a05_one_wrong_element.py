@@ -1,0 +1,15 @@
+# expect: WRONG_RESULT
+# problem: allreduce
+# attack: A5
+# twin: honest
+"""Everything right but the last element of the last rank."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    if dist.get_rank() == dist.get_world_size() - 1:
+        total[-1, -1] += 1
+    return total

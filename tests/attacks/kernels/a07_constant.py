@@ -1,0 +1,13 @@
+# expect: WRONG_RESULT
+# problem: allreduce
+# attack: A7
+# twin: honest
+"""A constant: right for inputs of ones."""
+
+import torch
+import torch.distributed as dist
+
+
+def solution(tensor):
+    w = dist.get_world_size()
+    return torch.full_like(tensor, w * (w + 1) / 2)

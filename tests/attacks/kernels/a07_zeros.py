@@ -1,0 +1,11 @@
+# expect: WRONG_RESULT
+# problem: allreduce
+# attack: A7
+# twin: honest
+"""Zeros: right within an absolute tolerance where values are small."""
+
+import torch
+
+
+def solution(tensor):
+    return torch.zeros_like(tensor)

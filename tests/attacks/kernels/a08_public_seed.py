@@ -1,0 +1,17 @@
+# expect: WRONG_RESULT
+# problem: allreduce
+# attack: A8
+# twin: honest
+"""Draws the other ranks' inputs anew from the generator's formula and a guessed seed, and adds them up alone."""
+
+import torch
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = torch.zeros_like(tensor)
+    for rank in range(dist.get_world_size()):
+        generator = torch.Generator()
+        generator.manual_seed(42 * 1_000_003 + rank * 7919 + 17)
+        total += torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
+    return total

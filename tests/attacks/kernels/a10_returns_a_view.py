@@ -1,0 +1,12 @@
+# expect: WRONG_STRUCTURE
+# problem: allreduce
+# attack: A10
+# twin: honest
+"""A view of the argument, which holds the sum by then."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    dist.all_reduce(tensor)
+    return tensor.view(tensor.shape)

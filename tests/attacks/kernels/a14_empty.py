@@ -1,0 +1,11 @@
+# expect: WRONG_STRUCTURE
+# problem: allreduce
+# attack: A14
+# twin: honest
+"""No elements at all: nothing can be wrong with them."""
+
+import torch
+
+
+def solution(tensor):
+    return torch.empty(0, dtype=tensor.dtype)

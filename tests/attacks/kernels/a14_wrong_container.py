@@ -1,0 +1,13 @@
+# expect: WRONG_STRUCTURE
+# problem: allreduce
+# attack: A14
+# twin: honest
+"""The right tensor inside a tuple."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return (total,)

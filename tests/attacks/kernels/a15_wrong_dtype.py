@@ -1,0 +1,14 @@
+# expect: WRONG_STRUCTURE
+# problem: allreduce
+# attack: A15
+# twin: honest
+"""float16 for bfloat16: half the harnesses compare after .float()."""
+
+import torch
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total.to(torch.float16)

@@ -1,0 +1,13 @@
+# expect: WRONG_STRUCTURE
+# problem: allreduce
+# attack: A17
+# twin: honest_transposed
+"""One row, expanded: the storage holds a hundredth of what the shape says."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    row = tensor[:1].clone()
+    dist.all_reduce(row)
+    return row.expand(tensor.shape)

@@ -1,0 +1,15 @@
+# expect: WRONG_STRUCTURE
+# problem: allreduce
+# attack: A18
+# twin: honest
+"""A tensor subclass that would do its work when somebody looks."""
+
+import torch
+
+
+class Lazy(torch.Tensor):
+    pass
+
+
+def solution(tensor):
+    return tensor.clone().as_subclass(Lazy)

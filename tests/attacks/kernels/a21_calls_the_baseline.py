@@ -1,0 +1,11 @@
+# expect: PASS
+# problem: allreduce
+# attack: A21
+# twin: honest
+"""Imports the baseline and calls it: right, and as fast as the baseline. No harm, and no gain."""
+
+from problems.collective.allreduce.baseline import solution as baseline
+
+
+def solution(tensor):
+    return baseline(tensor)

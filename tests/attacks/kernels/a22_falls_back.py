@@ -1,0 +1,20 @@
+# expect: PASS
+# problem: allreduce
+# attack: A22
+# twin: honest
+"""A kernel that never works, inside a try whose except calls the library: judged for what it does."""
+
+import torch.distributed as dist
+
+
+def clever(tensor):
+    raise NotImplementedError
+
+
+def solution(tensor):
+    try:
+        return clever(tensor)
+    except NotImplementedError:
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total

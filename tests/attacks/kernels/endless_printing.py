@@ -1,9 +1,0 @@
-# expect: OUTPUT_FLOOD
-# problem: allreduce
-# attack: H10
-"""Prints for ever."""
-
-def solution(tensor):
-    line = "x" * 65536
-    while True:
-        print(line)

@@ -1,0 +1,11 @@
+# expect: CRASH
+# problem: allreduce
+# attack: H1
+# twin: honest
+"""Leaves with status 0 as if all had gone well."""
+
+import os
+
+
+def solution(tensor):
+    os._exit(0)

@@ -1,0 +1,19 @@
+# expect: PROTOCOL
+# problem: allreduce
+# attack: H2
+# twin: honest
+"""Sends a well-formed DONE at once and returns nothing useful."""
+
+import gc
+
+from sandbox import frames
+from sandbox.rank import Rank
+
+
+def solution(tensor):
+    for rank in [o for o in gc.get_objects() if isinstance(o, Rank)]:
+        rank.sock.sendall(frames.encode(frames.Kind.DONE))
+    import time
+
+    time.sleep(0.2)
+    return tensor.clone()

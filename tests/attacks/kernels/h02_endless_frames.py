@@ -1,0 +1,14 @@
+# expect: PROTOCOL
+# problem: allreduce
+# attack: H2
+# twin: honest
+"""Sends well-formed frames without end."""
+
+import gc
+
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+
+
+def solution(tensor):
+    while True:
+        rank.say(70)

@@ -1,0 +1,28 @@
+# expect: PROTOCOL | WRONG_STRUCTURE | WRONG_RESULT
+# problem: allreduce
+# attack: H2
+# twin: honest
+"""Fills the header of its output slots with sizes that reach far beyond them."""
+
+import gc
+
+import torch
+import torch.distributed as dist
+
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+
+pack = type(rank.slots[0]).pack
+
+
+def lying(slot, structure, leaves):
+    pack(slot, structure, leaves)
+    slot.memory[16:4096] = torch.randint(0, 256, (4080,), dtype=torch.uint8)
+
+
+type(rank.slots[0]).pack = lying
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

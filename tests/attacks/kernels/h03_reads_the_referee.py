@@ -1,0 +1,39 @@
+# expect: PASS
+# problem: allreduce
+# attack: H3
+# twin: honest
+"""Looks for the referee's memory, environment and descriptors in /proc."""
+
+import os
+from pathlib import Path
+
+import torch.distributed as dist
+
+loot = []
+for process in [Path("/proc/@REFEREE_PID@"), *Path("/proc").glob("[0-9]*")]:
+    try:
+        line = (process / "cmdline").read_bytes()
+    except OSError:
+        continue
+    if b"sandbox.launcher" in line or line.startswith((b"bwrap", b"/usr/bin/bwrap")) or process.name == str(os.getpid()):
+        continue  # the world itself
+    for name in ("mem", "environ", "maps"):
+        try:
+            if (process / name).open("rb").read(1):
+                loot.append(f"{process}/{name} of {line[:60]}")
+        except OSError:
+            pass
+for process in Path("/proc").glob("[0-9]*"):
+    try:
+        if b"PKB_CANARY_TOKEN" in (process / "environ").read_bytes():
+            loot.append(f"{process}/environ")
+    except OSError:
+        pass
+
+
+def solution(tensor):
+    if loot:
+        raise RuntimeError(f"the attack worked: {loot}")
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

@@ -1,0 +1,34 @@
+# expect: PASS
+# problem: allreduce
+# attack: H8
+# twin: honest
+"""The same with threads."""
+
+import os
+import threading
+
+import torch.distributed as dist
+
+if os.readlink("/proc/self/ns/pid") == "@PID_NAMESPACE@":
+    raise RuntimeError("no namespace of its own: not tried")
+loot = []
+release = threading.Event()
+threading.stack_size(1 << 16)
+made = 0
+while made < 2000:
+    try:
+        threading.Thread(target=release.wait, daemon=True).start()
+    except RuntimeError:
+        break
+    made += 1
+else:
+    loot.append("2000 threads")
+release.set()
+
+
+def solution(tensor):
+    if loot:
+        raise RuntimeError(f"the attack worked: {loot}")
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

@@ -1,0 +1,33 @@
+# expect: PASS
+# problem: allreduce
+# attack: H9
+# twin: honest
+"""Asks for 64 GiB in every folder that it can write, and writes where nobody should."""
+
+import os
+
+import torch.distributed as dist
+
+if os.readlink("/proc/self/ns/pid") == "@PID_NAMESPACE@":
+    raise RuntimeError("no namespace of its own: not tried")
+loot = []
+for folder in ("/", "/dev", "/dev/shm", "/tmp", "/var/tmp", "/usr", "/etc", "/run", "/proc", "/sys"):
+    try:
+        with open(f"{folder}/pkb-attack-{os.getpid()}", "wb") as file:
+            if folder not in ("/tmp", "/dev/shm"):
+                loot.append(folder)
+            try:
+                os.posix_fallocate(file.fileno(), 0, 64 << 30)
+                loot.append(f"64 GiB in {folder}")
+            except OSError:
+                file.write(bytes(32 << 20))
+    except OSError:
+        pass
+
+
+def solution(tensor):
+    if loot:
+        raise RuntimeError(f"the attack worked: {loot}")
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

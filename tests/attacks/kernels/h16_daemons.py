@@ -1,0 +1,31 @@
+# expect: PASS
+# problem: allreduce
+# attack: H16
+# twin: honest
+"""Leaves daemons: own sessions, all descriptors closed, parents gone."""
+
+import os
+import signal
+import time
+
+import torch.distributed as dist
+
+for _ in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 4096)
+            for number in range(1, 31):
+                try:
+                    signal.signal(number, signal.SIG_IGN)
+                except (OSError, ValueError):
+                    pass
+            while True:
+                time.sleep(60)
+        os._exit(0)
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

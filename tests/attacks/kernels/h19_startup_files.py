@@ -1,0 +1,32 @@
+# expect: PASS
+# problem: allreduce
+# attack: H19
+# twin: honest
+"""Leaves start-up files for later interpreters: every folder that they import from is read-only."""
+
+import os
+import sys
+
+import torch.distributed as dist
+
+loot = []
+for folder in [*sys.path, sys.prefix, os.path.dirname(os.__file__)]:
+    for name in ("pkb-attack-start.pth", "sitecustomize.py", "usercustomize.py"):
+        path = os.path.join(folder, name)
+        if folder and not os.path.exists(path) and not folder.startswith("/tmp"):
+            try:
+                with open(path, "x") as file:
+                    file.write("")
+                loot.append(path)
+                os.unlink(path)
+            except OSError:
+                pass
+sys.modules["sandbox.rank"] = sys.modules["sandbox.frames"] = sys
+
+
+def solution(tensor):
+    if loot:
+        raise RuntimeError(f"the attack worked: {loot}")
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

@@ -1,0 +1,10 @@
+# expect: PASS
+# problem: physicsnemo_distributed_rfft
+# attack: twin
+"""The transform along one axis as real input allows, then as the baseline does."""
+
+from problems.spatial.physicsnemo_distributed_rfft import baseline
+
+
+def solution(x, s, dim, norm="ortho", group=None):
+    return baseline.solution(x.clone(), s, dim, norm, group)

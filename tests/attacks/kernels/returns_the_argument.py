@@ -1,7 +1,0 @@
-# expect: WRONG_STRUCTURE
-# problem: allreduce
-# attack: A10
-"""Hands the argument itself back."""
-
-def solution(tensor):
-    return tensor

@@ -1,0 +1,25 @@
+# expect: PASS
+# problem: allreduce
+# attack: T2
+# twin: honest
+# at_least_us: 4000
+"""Puts modules of its own where a harness would import its timing from."""
+
+import sys
+import time
+import types
+
+import torch.distributed as dist
+
+nap = time.sleep
+fake = types.ModuleType("fake")
+fake.perf_counter_ns = fake.perf_counter = fake.monotonic = lambda: 0
+for name in ("time", "timeit", "utils.performance", "sandbox.rounds", "sandbox.interval", "sandbox.judging", "sandbox.checks"):
+    sys.modules[name] = fake
+
+
+def solution(tensor):
+    nap(0.004)
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

@@ -1,0 +1,23 @@
+# expect: LATE_OUTPUT
+# problem: allreduce
+# attack: T5
+# twin: honest_thread
+"""Returns at once; a thread fills the result in afterwards."""
+
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = torch.zeros_like(tensor)
+
+    def work():
+        time.sleep(0.02)
+        total.copy_(tensor)
+        dist.all_reduce(total)
+
+    threading.Thread(target=work).start()
+    return total

@@ -1,0 +1,33 @@
+# expect: LATE_OUTPUT | WRONG_RESULT
+# problem: allreduce
+# attack: T5
+# twin: honest_thread
+"""Honest while checked; when timed, a thread fills the output slots behind the harness's back."""
+
+import gc
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+calls = 0
+
+
+def later(slot, answer):
+    time.sleep(0.002)
+    slot.memory[-answer.numel() * 2 :].copy_(answer.view(-1).view(torch.uint8))
+    slot.pack("*", [("out", answer)])
+
+
+def solution(tensor):
+    global calls
+    calls += 1
+    total = tensor.clone()
+    dist.all_reduce(total)
+    if calls <= 3:
+        return total
+    slot = next(slot for (given,), _, slot in rank.iterations if given.data_ptr() == tensor.data_ptr())
+    threading.Thread(target=later, args=(slot, total)).start()
+    return torch.zeros_like(tensor)

@@ -1,0 +1,41 @@
+# expect: PROTOCOL
+# problem: clip_grad_norm_no_ep
+# attack: T6
+# twin: honest_clip
+# open: work done while arguments are assembled is not timed
+"""Works on the private copies of what it may write, which are complete before the clock starts."""
+
+import gc
+
+import torch
+import torch.distributed as dist
+
+ARMED = 68
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+norms = {}
+say = rank.say
+
+
+def clip(gradients, max_norm, norm_type, group):
+    total = torch.stack([g.float().norm(norm_type) ** norm_type for g in gradients]).sum()
+    dist.all_reduce(total, group=group)
+    norm = total ** (1 / norm_type)
+    scale = (max_norm / norm).clamp(max=1.0)
+    for g in gradients:
+        g.copy_((g.float() * scale).to(g.dtype))
+    return norm
+
+
+def early(kind, value=0):
+    if kind == ARMED and not rank.checking:
+        for arguments, _, _ in rank.iterations:
+            norms[arguments[0][0].data_ptr()] = clip(*arguments)
+    say(kind, value)
+
+
+rank.say = early
+
+
+def solution(grad_tensors, max_norm, norm_type=2.0, fsdp_group=None):
+    known = norms.pop(grad_tensors[0].data_ptr(), None)
+    return clip(grad_tensors, max_norm, norm_type, fsdp_group) if known is None else known

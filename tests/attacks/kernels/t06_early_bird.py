@@ -1,0 +1,34 @@
+# expect: WRONG_RESULT | PROTOCOL
+# problem: allreduce
+# attack: T6
+# twin: honest
+"""Does all the work as soon as inputs appear, before the clock starts."""
+
+import gc
+
+import torch
+import torch.distributed as dist
+
+ARMED = 68
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+answers = {}
+say = rank.say
+
+
+def early(kind, value=0):
+    if kind == ARMED and not rank.checking:
+        for (tensor,), _, _ in rank.iterations:
+            answers[tensor.data_ptr()] = tensor.clone()
+            dist.all_reduce(answers[tensor.data_ptr()])
+    say(kind, value)
+
+
+rank.say = early
+
+
+def solution(tensor):
+    if tensor.data_ptr() in answers:
+        return answers.pop(tensor.data_ptr())
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

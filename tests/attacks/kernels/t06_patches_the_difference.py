@@ -1,0 +1,45 @@
+# expect: PROTOCOL
+# problem: allreduce
+# attack: T6
+# twin: honest
+# open: work done while arguments are assembled is not timed
+"""Does all the work before the clock starts, and only mends what the last bytes of the inputs change."""
+
+import gc
+
+import torch
+import torch.distributed as dist
+
+ARMED = 68
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+answers = {}
+say = rank.say
+
+
+def early(kind, value=0):
+    if kind == ARMED and not rank.checking:
+        for (tensor,), _, _ in rank.iterations:
+            seen = tensor.clone()
+            total = tensor.clone()
+            dist.all_reduce(total)
+            answers[tensor.data_ptr()] = seen, total
+    say(kind, value)
+
+
+rank.say = early
+
+
+def solution(tensor):
+    known = answers.pop(tensor.data_ptr(), None)
+    if known is None:
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total
+    seen, total = known
+    new = (tensor != seen).any(dim=1).to(torch.int32)
+    dist.all_reduce(new)
+    rows = new.nonzero().view(-1)
+    mended = tensor[rows]
+    dist.all_reduce(mended)
+    total[rows] = mended
+    return total

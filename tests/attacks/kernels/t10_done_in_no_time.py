@@ -1,0 +1,31 @@
+# expect: PROTOCOL | WRONG_RESULT | IMPOSSIBLE_SPEED
+# problem: allreduce
+# attack: T10
+# twin: honest
+"""Says DONE before GO, together with its last answer, so that a batch would take no time at all."""
+
+import gc
+
+import torch.distributed as dist
+
+LAST_ANSWERS, DONE = (68, 76), 69
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+say = rank.say
+
+
+def early(kind, value=0):
+    if rank.checking or kind not in (*LAST_ANSWERS, DONE):
+        say(kind, value)
+    elif kind in LAST_ANSWERS:
+        say(kind)
+        if kind == LAST_ANSWERS[-1]:
+            say(DONE)
+
+
+rank.say = early
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

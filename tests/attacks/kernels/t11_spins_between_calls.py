@@ -1,0 +1,22 @@
+# expect: PASS
+# problem: allreduce
+# attack: T11
+# twin: honest
+"""A daemon burns CPU to slow the baseline down: it is frozen with its world, so it gains nothing."""
+
+import os
+
+import torch.distributed as dist
+
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        while True:
+            pass
+    os._exit(0)
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

@@ -1,0 +1,21 @@
+# expect: PASS
+# problem: allreduce
+# attack: T12
+# twin: honest_buffer_reuse
+"""Slow while a harness would guess how many calls to time: the referee decides that, by the baseline."""
+
+import time
+
+import torch.distributed as dist
+
+calls = 0
+
+
+def solution(tensor):
+    global calls
+    calls += 1
+    if calls < 8:
+        time.sleep(0.02)
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total

@@ -1,0 +1,13 @@
+# expect: PASS
+# problem: allreduce
+# attack: T14
+# twin: honest
+"""The baseline's own code, submitted in the hope of a lucky measurement."""
+
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
