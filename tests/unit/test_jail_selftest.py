@@ -1,0 +1,112 @@
+"""The jail's self-test can fail: profiles with a hole are rejected, and the hole is named."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox.jail import choice, profiles
+from sandbox.jail.choice import choose, why_not
+from sandbox.jail.profiles import NONE, Profile, Wrapped
+from sandbox.jail.seccomp import NoFilter, build_filter
+
+
+@pytest.fixture
+def program():
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    try:
+        return build_filter()
+    except NoFilter as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def chosen(program):
+    jail = choose()
+    if jail.name not in ("full", "root"):
+        pytest.skip(f"the strongest profile here is {jail.name}: {jail.rejected}")
+    return jail.profile
+
+
+class Holed(Profile):
+    """A profile whose command line was changed."""
+
+    without: tuple[str, ...] = ()
+    filtered = True
+
+    def wrap(self, *arguments, **options) -> Wrapped:
+        wrapped = super().wrap(*arguments, **options)
+        argv = [word for word in wrapped.argv if word not in self.without]
+        if not self.filtered:
+            at = argv.index("--seccomp")
+            del argv[at : at + 2]
+        return Wrapped(argv, wrapped.env, wrapped.fds)
+
+
+def holed(profile: Profile, *without: str, filtered: bool = True) -> Profile:
+    kind = type("Holed", (Holed,), {"without": without, "filtered": filtered})
+    return kind(profile.name, profile.loses, profile.advice)
+
+
+def test_the_chosen_profile_holds(chosen, program):
+    assert why_not(chosen, program) is None
+
+
+def test_no_walls_at_all_are_rejected_with_what_leaks(program):
+    reason = why_not(NONE, program)
+    for leak in ("reads_home", "reaches_network", "reaches_abstract_socket"):
+        assert leak in reason
+
+
+def test_a_shared_network_is_rejected(chosen, program):
+    assert "reaches_network" in why_not(holed(chosen, "--unshare-net"), program)
+
+
+def test_a_missing_system_call_filter_is_rejected(chosen, program):
+    reason = why_not(holed(chosen, filtered=False), program)
+    assert reason is not None
+    assert "opens_vsock" in reason or "makes_user_namespace" in reason or "traces" in reason
+
+
+def test_a_visible_home_is_rejected(chosen, program, monkeypatch):
+    home = Path.home()
+    monkeypatch.setattr(profiles, "program_paths", lambda: [Path(sys.prefix), Path(sys.base_prefix), profiles.SOURCE_ROOT, home])
+    reason = why_not(chosen, program)
+    assert reason is not None  # as root the folder's own permissions may keep even the test from starting
+    assert "reads_home" in reason or os.geteuid() == 0
+
+
+def test_an_inherited_descriptor_is_rejected(chosen, program):
+    class Leaking(Profile):
+        def wrap(self, *arguments, **options) -> Wrapped:
+            wrapped = Profile.wrap(self, *arguments, **options)
+            return Wrapped(wrapped.argv, wrapped.env, (*wrapped.fds, stray))
+
+    stray = os.open("/dev/null", os.O_RDONLY)
+    try:
+        reason = why_not(Leaking(chosen.name), program)
+    finally:
+        os.close(stray)
+    assert "has_stray_descriptors" in reason
+
+
+def test_a_self_test_that_says_nothing_is_no_pass(chosen, program, monkeypatch, tmp_path):
+    silent = tmp_path / "silent.py"
+    silent.write_text("raise SystemExit(0)")
+    monkeypatch.setattr(choice.selftest, "__file__", str(silent))
+    assert why_not(chosen, program)
+
+
+def test_without_bubblewrap_there_is_no_jail(monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    choose.cache_clear()
+    try:
+        jail = choose()
+    finally:
+        choose.cache_clear()
+    assert jail.name == "none"
+    assert "bubblewrap" in jail.rejected["full"]
+    assert "apt-get install bubblewrap" in jail.profile.advice
