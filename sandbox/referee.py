@@ -40,6 +40,7 @@ from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
 from sandbox.versus import Versus
 from sandbox.world import Deadline, World, WorldFailed
+from sandbox.world_folder import sweep
 from sandbox.worlds import Worlds
 
 HEARD = 16_000
@@ -331,6 +332,7 @@ def main() -> None:
     processes.die_with_parent()
     processes.adopt_orphans()
     processes.hide_from_ptrace()
+    sweep()
     referee = Referee()
 
     def end(*_: object) -> None:

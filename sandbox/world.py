@@ -5,12 +5,10 @@ import json
 import mmap
 import os
 import selectors
-import shutil
 import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +24,7 @@ from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import import_paths
 from sandbox.processes import kill_tree, tree
+from sandbox.world_folder import WorldFolder
 
 OUTPUT_KEPT = 256 << 10
 OUTPUT_FATAL = 64 << 20
@@ -104,7 +103,8 @@ class World:
         self.failure: WorldFailed | None = None
         self.compiling: set[int] = set()
         self.on_compiling: Callable[[bool], None] = lambda active: None
-        self.folder = Path(tempfile.mkdtemp(prefix="pkb-world-"))
+        self._folder = WorldFolder()
+        self.folder = self._folder.path
         self.lines: list[_Line] = []
         theirs: dict[str, list[int]] = {"sockets": [], "reports": [], "pipes": []}
         for rank in range(ranks):
@@ -373,7 +373,7 @@ class World:
         self.status.close()
         if self.gate is not None:
             self.gate.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._folder.remove()
         return gone
 
 
