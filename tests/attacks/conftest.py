@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,3 +115,18 @@ def unwalled(bait: Bait) -> Iterator[RefereeAtWork]:
     referee = RefereeAtWork(**bait.environment, PATH=str(Path(sys.executable).parent))
     yield referee
     referee.close()
+
+
+@pytest.fixture
+def another_referee() -> Iterator[Callable[..., RefereeAtWork]]:
+    """Starts referees that a test may kill; takes what is beside its environment."""
+    started: list[RefereeAtWork] = []
+
+    def start(**environment: str) -> RefereeAtWork:
+        started.append(RefereeAtWork(**environment))
+        return started[-1]
+
+    yield start
+    for referee in started:
+        if referee.process.poll() is None:
+            referee.close()
