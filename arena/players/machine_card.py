@@ -9,7 +9,9 @@ from arena.calibration import peaks_for
 from arena.foreign_text import printable
 from arena.machine import gpu_details, installed_version
 from arena.paths import Paths
+from problems.specification import Problem
 from sandbox.events import Setting
+from sandbox.roofline import Peaks, bound_us
 
 _QUERY_S = 10.0
 _TOPOLOGY_CHARACTERS = 4000
@@ -39,6 +41,25 @@ def machine_card(setting: Setting, paths: Paths) -> str:
         lines += ["", "Measured on this machine, per rank with all ranks busy:", ""]
         lines += [f"- {name.replace('_', ' ')}: {_figure(name, value)}" for name, value in peaks.items()]
     return "\n".join(lines)
+
+
+def least_work(problem: Problem, setting: Setting, paths: Paths) -> str:
+    """What one call must do at the least, and how long that takes here if this machine was calibrated."""
+    cost = problem.cost(setting.sizes, setting.world, setting.dtype)
+    text = (
+        f"The least work of one call, per rank: {_amount(cost.flops)} floating-point operations, "
+        f"{_amount(cost.local_bytes)} bytes of its own memory, {_amount(cost.sent_bytes)} bytes sent, "
+        f"{_amount(cost.received_bytes)} bytes received."
+    )
+    peaks = Peaks.of(peaks_for(paths.calibrations, setting), setting)
+    if peaks.known:
+        bound, limiter = bound_us(setting, peaks)
+        text += f" On this machine that takes at least {bound:.3g} µs, set by {limiter}."
+    return text
+
+
+def _amount(number: float) -> str:
+    return f"{number:.0f}" if number < 1e7 else f"{number:.3g}"
 
 
 def _figure(name: str, value: float) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arena.paths import Paths
 from arena.players.examples import choose_examples, load_examples
-from arena.players.machine_card import machine_card
+from arena.players.machine_card import least_work, machine_card
 from arena.players.player import Conversation, Message
 from arena.players.templates import TEMPLATES, fill_template, read_template
 from arena.templates import signature
@@ -69,6 +69,7 @@ def build_prompt(
             for module, source in shared_sources(problem).items()
         ),
         machine=machine_card(setting, paths),
+        work=least_work(problem, setting, paths),
         dtype=setting.dtype,
         sizes=", ".join(f"{name}={value}" for name, value in setting.sizes.items()),
         kit="\n\n".join(read_template(version, name) for name in kit),

@@ -85,6 +85,15 @@ def test_a_prompt_has_all_that_a_kernel_author_needs(paths: Paths) -> None:
     assert "${" not in text.replace("${n}", "")
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_problem_has_a_prompt(paths: Paths, device: str) -> None:
+    for problem in CATALOGUE.problems:
+        text = str(prompt(problem.slug, paths, device))
+        assert problem.baseline_source.strip() in text
+        assert "The least work of one call" in text
+        assert len(text) < 120_000
+
+
 def test_zero_one_and_few_shots_differ_in_their_examples_only(paths: Paths) -> None:
     texts = [str(prompt("13", paths, shots=shots)) for shots in (0, 1)]
     assert "worked example" not in texts[0]
@@ -112,6 +121,9 @@ def test_calibrated_peaks_are_told(paths: Paths) -> None:
     text = str(prompt("1", paths))
     assert "link: 3 GB/s" in text
     assert "flops.bfloat16: 0.25 TFLOP/s" in text
+    assert "65536 bytes sent" in text
+    assert "that takes at least" in text
+    assert "set by link" in text
 
 
 def test_a_gpu_prompt_has_the_kit_for_gpus(paths: Paths) -> None:
