@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Footer
+from textual.widgets import ContentSwitcher, Footer
 
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import SIDES, AnyDuelEvent, SideName
@@ -20,6 +20,7 @@ from screens.themes import FOLDER
 from screens.widgets.editor import Editor, Source
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.race_chart import RaceChart
+from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
 LEAVE_WITHIN_S = 1.5
@@ -43,8 +44,8 @@ class DuelScreen(BaseScreen):
             for name in SIDES
         }
         self.changed = True
-        self._shown: dict[SideName, tuple[int, int]] = dict.fromkeys(SIDES, (0, 0))
-        """(attempt, characters) of the text in a pane."""
+        self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
+        """Number of the kernel in a pane."""
         self._escaped_at = -LEAVE_WITHIN_S
 
     def compose(self) -> ComposeResult:
@@ -63,7 +64,9 @@ class DuelScreen(BaseScreen):
 
     def _side_pane(self, name: SideName) -> ComposeResult:
         with Vertical(id=f"{name}-pane", classes="duel-side"):
-            yield self.panes[name]
+            with ContentSwitcher(initial=f"{name}-source", id=f"{name}-text"):
+                yield self.panes[name]
+                yield Writing(id=f"{name}-writing")
             yield PlainStatic(id=f"{name}-status", classes="duel-status")
 
     def on_mount(self) -> None:
@@ -100,7 +103,9 @@ class DuelScreen(BaseScreen):
         for name in SIDES:
             side = state.side(name)
             player = state.header.contestant(name).player
-            self.query_one(f"#{name}-pane").border_title = duel_words.pane_title(state, name)
+            pane, words = self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name)
+            if pane.border_title != words:
+                pane.border_title = words
             self.query_one(f"#{name}-status", PlainStatic).update(duel_words.status(side), layout=False)
             line = duel_words.attempts(side, name, player)
             self.query_one(f"#{name}-attempts", PlainStatic).update(line, layout=False)
@@ -108,19 +113,17 @@ class DuelScreen(BaseScreen):
                 self._draw_source(name)
 
     def _draw_source(self, name: SideName) -> None:
-        side, pane = self.state.side(name), self.panes[name]
-        number, count = self._shown[name]
+        """What is being written, else the kernel that was handed in last."""
+        side = self.state.side(name)
+        switcher = self.query_one(f"#{name}-text", ContentSwitcher)
+        shown = f"{name}-writing" if side.writing else f"{name}-source"
+        if switcher.current != shown:
+            switcher.current = shown
         if side.writing:
-            if side.writing != number:
-                pane.text = ""
-                count = 0
-            if len(side.text) > count:
-                pane.insert(side.text[count:], pane.document.end)
-                pane.scroll_end(animate=False)
-            self._shown[name] = (side.writing, len(side.text))
-        elif side.last is not None and (number, count) != (side.last.number, -1):
-            pane.text = side.last.source
-            self._shown[name] = (side.last.number, -1)
+            self.query_one(f"#{name}-writing", Writing).show(side.text)
+        elif side.last is not None and self._shown[name] != side.last.number:
+            self._shown[name] = side.last.number
+            self.panes[name].text = side.last.source
 
     # --- keys ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,155 @@
+"""The duel screen: handing in, the clock, the final, sharing, the board and its replay. The referee does what kernels say."""
+
+import asyncio
+
+from textual.widgets import Input, OptionList, Select
+
+from arena.duel.events import Submitted, Wrote
+from arena.duel.journal import duel_records
+from screens.duel_board import DuelBoard
+from screens.duel_live import GUEST, YOU, DuelPlan, LiveDuelScreen, opponents
+from screens.duel_replay import ReplayDuelScreen
+from screens.duel_setup import DuelSetup
+from screens.duel_words import clock_words
+
+
+def prepare(app, **kernels: str):
+    """Puts kernels into the workspace: what they say is what the referee does."""
+    problem = app.services.catalogue.find("13")
+    for player, source in kernels.items():
+        app.services.workspace.save(app.services.workspace.kernel_path(problem, player), source)
+    return problem
+
+
+async def started(app, pilot, until, problem, minutes=10.0) -> LiveDuelScreen:
+    app.play_duel(problem, DuelPlan(YOU, GUEST, minutes))
+    await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+    screen = app.screen
+    await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
+    await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
+    return screen
+
+
+async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, screen_text, paths) -> None:
+    async with open_app() as (app, pilot):
+        prepare(app, you="wrong", guest="pass")
+        app.picker.table.move_cursor(row=2)
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, DuelSetup))
+        assert "13" in str(app.screen.query_one(".dialog").border_title)
+        app.screen.query_one("#player-right", Select).value = GUEST
+        app.screen.query_one("#minutes", Input).value = "5"
+        await pilot.pause()
+        app.screen.query_one("#start").press()
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        screen = app.screen
+        await until(pilot, lambda: bool(screen.state.left.last and screen.state.left.last.judged))
+        await until(pilot, lambda: bool(screen.state.right.last and screen.state.right.last.judged))
+        await pilot.pause(0.2)
+        text = screen_text(app)
+        assert "✗ WRONG" in text
+        assert "✓ PASS" in text
+        assert "left" in text.splitlines()[-2]
+
+        editor = screen.panes["left"]
+        editor.replace("pass", editor.document.start, editor.document.end)
+        await pilot.pause()
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: len(screen.state.left.attempts) == 2 and screen.state.left.last.judged)
+        await pilot.press("f7")
+        await until(pilot, lambda: screen.state.left.left == "agreed")
+        assert screen.state.stage == "playing"
+        screen.match.agree("right")
+        await until(pilot, lambda: screen.state.stage == "ended")
+        await pilot.pause(0.2)
+        assert "you wins: faster in the final" in screen_text(app)
+
+        await pilot.press("f8")
+        await until(pilot, (paths.duels / f"{screen.state.header.duel_id}.svg").exists)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker)
+
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, DuelBoard))
+        board = app.screen
+        await until(pilot, lambda: board.query_one("#duels", OptionList).option_count == 1)
+        assert "you" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
+        replay = app.screen
+        for _ in range(5):
+            await pilot.press("f3")
+        assert replay.pace == 20
+        await until(pilot, lambda: replay.state.stage == "ended")
+        assert replay.state == screen.state
+
+
+async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        await pilot.press("f6")
+        await pilot.pause(0.2)
+        assert "paused" in screen_text(app)
+        before = screen.state.remaining(screen.now)
+        await pilot.pause(0.3)
+        assert abs(screen.state.remaining(screen.now) - before) < 0.01
+        await pilot.press("f6")
+        assert screen.state.stage == "playing"
+        await pilot.press("shift+f7")
+        screen.match.agree("right")
+        await until(pilot, lambda: screen.state.stage == "ended")
+        assert duel_records(paths.duels)[0].ended.winner == "right"
+
+
+async def test_leaving_a_duel_takes_two_escapes_and_counts_for_nobody(open_app, until, paths) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        screen.panes["left"].insert("# not saved\n")
+        await pilot.press("escape")
+        assert app.screen is screen
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker)
+        await until(pilot, lambda: screen.state.stage == "abandoned")
+        assert duel_records(paths.duels) == []
+        path = app.services.workspace.kernel_path(screen.problem)
+        assert "# not saved" in app.services.workspace.draft(path)
+
+
+async def test_a_rematch_is_a_new_duel(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        first = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        first.match.agree("left")
+        first.match.agree("right")
+        await until(pilot, lambda: first.state.stage == "ended")
+        await pilot.press("f5")
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and app.screen is not first)
+        assert app.screen.state.header.duel_id != first.state.header.duel_id
+
+
+async def test_f8_in_the_arena_asks_who_plays(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, DuelSetup))
+
+
+async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_place(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        for number in range(300):
+            screen.match.tell(Wrote(at=screen.now, side="right", attempt=2, text=f"x{number} = {number}\n"))
+            await asyncio.sleep(0.001)
+        await until(pilot, lambda: "x299 = 299" in screen_text(app))
+        assert "kernel 2, writing" in screen_text(app)
+        assert "x0 = 0" not in screen_text(app)
+        handed = Submitted(at=screen.now, side="right", attempt=2, sha256="", source="y = 1\n")
+        screen.match.tell(handed)
+        await until(pilot, lambda: "y = 1" in screen_text(app))
+
+
+def test_opponents_are_those_that_there_are(services) -> None:
+    catalogue = services.read_catalogue()
+    assert opponents(catalogue.find("13"), ["m"]) == ["house", "baseline", "model:m", "guest"]
+
+
+def test_clock_words() -> None:
+    assert clock_words(521.9) == "08:41"
