@@ -1,11 +1,10 @@
-# expect: PASS
+# expect: PASS | TIMEOUT
 # problem: allreduce
 # attack: H8
 # twin: honest
-"""Forks until it may not any more, which must be soon; none of the processes is left."""
+"""Starts processes until it may not any more, which must be soon; none of them is left. On a busy machine that takes until the deadline."""
 
 import os
-import time
 
 import torch.distributed as dist
 
@@ -13,16 +12,13 @@ if os.readlink("/proc/self/ns/pid") == "@PID_NAMESPACE@":
     raise RuntimeError("no namespace of its own: not tried")
 loot = []
 made = 0
-while made < 2000:
+while made < 2000 and dist.get_rank() == 0:
     try:
-        pid = os.fork()
+        os.posix_spawn("/bin/sleep", ["sleep", "600"], {})
     except OSError:
         break
-    if pid == 0:
-        time.sleep(600)
-        os._exit(0)
     made += 1
-else:
+if made == 2000:
     loot.append("2000 processes")
 
 
