@@ -1,0 +1,73 @@
+"""The attack suite's command and its table."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.attack_suite import TWIN, Attack, AttackKernel, Outcome, read_catalogue, summary, table
+from arena.errors import UsageError
+from sandbox.events import Microseconds, Result, Seconds
+from sandbox.verdict import ExitCode, Verdict
+
+KERNEL = AttackKernel("t01_naps", "T1", (Verdict.PASS,), "allreduce", "", at_least_us=4000)
+PASSED = Result(
+    verdict=Verdict.PASS,
+    detail="",
+    failure=None,
+    paper_rule=None,
+    error=None,
+    speedup=None,
+    baseline_us=None,
+    contender_us=Microseconds(call=5000.0, device=None),
+    roofline=None,
+    seconds=Seconds(),
+    jail="full",
+    sealed=True,
+)
+
+
+def test_a_pass_with_a_believable_time_is_no_surprise():
+    assert KERNEL.surprise(PASSED) == ""
+
+
+def test_a_forged_time_is_one():
+    forged = msgspec.structs.replace(PASSED, contender_us=Microseconds(call=2.0, device=None))
+    assert "4000" in KERNEL.surprise(forged)
+
+
+def test_another_verdict_is_one():
+    assert "CRASH" in KERNEL.surprise(msgspec.structs.replace(PASSED, verdict=Verdict.CRASH))
+
+
+def test_the_table_counts_attacks_and_twins():
+    catalogue = [Attack("A1", "caches", "fresh inputs"), Attack("A2", "skips", "slots"), Attack("T7", "graph", "", "a GPU")]
+    outcomes = [
+        Outcome("a01", "A1", "WRONG_RESULT", "WRONG_RESULT"),
+        Outcome("a02", "A2", "WRONG_RESULT", "PASS", surprise="PASS"),
+        Outcome("t07", "T7", "WRONG_RESULT", "not applicable"),
+        Outcome("honest", TWIN, "PASS", "PASS", harm=("a datagram",)),
+    ]
+    assert summary(catalogue, outcomes) == (
+        "2 of 3 attacks as expected (1 of them not applicable on this machine); 1 of 1 honest twins rejected"
+    )
+    lines = table(catalogue, outcomes)
+    assert "| A1 | caches | `a01` | WRONG_RESULT | WRONG_RESULT | ✓ |" in lines
+    assert any(line.startswith("| A2 ") and "✗ PASS" in line for line in lines)
+    assert any(line.startswith("| `honest`") and "a datagram" in line for line in lines)
+
+
+def test_without_a_checkout_the_command_says_so(tmp_path):
+    with pytest.raises(UsageError) as refused:
+        read_catalogue(tmp_path)
+    assert "checkout" in refused.value.advice
+
+
+def test_an_unknown_attack_and_a_page_without_a_place_are_usage_errors(pkb_arena, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("no markers here\n")
+    assert pkb_arena("attacks", "--only", "Z9").returncode == ExitCode.USAGE
+    refused = pkb_arena("attacks", "--write", str(page))
+    assert refused.returncode == ExitCode.USAGE
+    assert "attacks: begin" in refused.stderr
+    assert Path(page).read_text() == "no markers here\n"
