@@ -1,16 +1,19 @@
 """The duel screen: handing in, the clock, the final, sharing, the board and its replay. The referee does what kernels say."""
 
 import asyncio
+from pathlib import Path
 
 from textual.widgets import Input, OptionList, Select
 
 from arena.duel.events import Submitted, Wrote
-from arena.duel.journal import duel_records
+from arena.duel.journal import duel_records, read_duel_header
 from screens.duel_board import DuelBoard
 from screens.duel_live import GUEST, YOU, DuelPlan, LiveDuelScreen, opponents
 from screens.duel_replay import ReplayDuelScreen
 from screens.duel_setup import DuelSetup
 from screens.duel_words import clock_words
+
+RECORDINGS = Path(__file__).parent / "recordings"
 
 
 def prepare(app, **kernels: str):
@@ -153,3 +156,18 @@ def test_opponents_are_those_that_there_are(services) -> None:
 
 def test_clock_words() -> None:
     assert clock_words(521.9) == "08:41"
+
+
+async def test_a_recorded_duel_of_a_model_is_told_again(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        path = RECORDINGS / "duel.jsonl"
+        app.push_screen(ReplayDuelScreen(app.services, path, read_duel_header(path), pace=20))
+        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
+        replay = app.screen
+        await until(pilot, lambda: replay.state.stage == "ended")
+        await pilot.pause(0.2)
+        text = screen_text(app)
+        assert "a draw: too noisy to tell them apart" in text
+        assert "1 ✗ · 2 ▲20.4" in text
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker)
