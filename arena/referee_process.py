@@ -10,7 +10,7 @@ import msgspec
 
 from arena.errors import RefereeFailed
 from arena.own_modules import ROOT, module_command, module_environment
-from sandbox.events import VERSION, AnyEvent, Cancel, Ready, Run, Shutdown, Warm, decode_event, encode
+from sandbox.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdown, decode_event, encode
 
 COMMAND = module_command("sandbox.referee")
 START_S = 30.0
@@ -91,7 +91,7 @@ class RefereeProcess:
         """The end of what it wrote to stderr."""
         return self._stderr.decode(errors="replace")
 
-    async def send(self, command: Run | Warm | Cancel | Shutdown) -> None:
+    async def send(self, command: AnyCommand) -> None:
         """Sends a command. A referee that is gone is noticed by `on_exit`, not here."""
         stdin = self._process.stdin
         assert stdin is not None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from sandbox.events import (
     PHASES,
     AnyEvent,
+    Calibrated,
     Cancelled,
     Checked,
     Failure,
@@ -78,6 +79,8 @@ class RunState:
                 self.jail = event.jail
             case WorldChanged():
                 self.worlds[event.role] = event
+            case Calibrated():
+                return
             case Fatal():
                 self.fatal = event
                 self.phase = ""

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -32,5 +33,5 @@ def row(found: dict[str, Any]) -> str:
 
 print("| problem | verdict | call µs | device µs | itself, call | itself, device | of bound |")
 print("|---|---|---|---|---|---|---|")
-for found in json.load(open(sys.argv[1], encoding="utf-8")):
+for found in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
     print(row(found))

@@ -30,7 +30,16 @@ CATEGORIES = (
     "other",
 )
 PRESETS = ("tiny", "paper", "production")
-DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "uint8": 1, "int8": 1}
+DTYPE_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "int64": 8,
+    "int32": 4,
+    "uint8": 1,
+    "int8": 1,
+}
 
 
 class ProblemError(ValueError):
@@ -239,7 +248,9 @@ def load_problem(folder: Path) -> Problem:
     path = folder / "problem.toml"
     for name in ("problem.toml", "card.md", "inputs.py", "baseline.py"):
         if not (folder / name).is_file():
-            raise ProblemError(f"{folder}: {name} is missing; a problem folder has problem.toml, card.md, inputs.py and baseline.py")
+            raise ProblemError(
+                f"{folder}: {name} is missing; a problem folder has problem.toml, card.md, inputs.py and baseline.py"
+            )
     try:
         file = msgspec.toml.decode(path.read_bytes(), type=ProblemFile)
     except (msgspec.ValidationError, msgspec.DecodeError, OSError) as error:

@@ -61,7 +61,8 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
 
     def signals() -> bool:
         os.kill(facts["referee"], 0)  # inside a PID namespace another process may have this number
-        return Path(f"/proc/{facts['referee']}/cmdline").read_bytes().decode(errors="replace") == facts["command"]
+        command = Path(f"/proc/{facts['referee']}/cmdline").read_bytes().decode(errors="replace")
+        return bool(command == facts["command"])
 
     def stray() -> bool:
         # 0-2, and the directory that is being listed

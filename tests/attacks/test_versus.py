@@ -16,10 +16,12 @@ def solution(tensor):
 """
 SLOW = "import time\n" + RIGHT.replace("    return", "    time.sleep(0.02)\n    return")
 WRONG = "def solution(tensor):\n    return tensor * 2\n"
-WRONG_LATER = RIGHT.replace("def solution(tensor):", "calls = 0\ndef solution(tensor):\n    global calls\n    calls += 1").replace(
-    "return total", "return total if calls < 25 else total * 2"
+WRONG_LATER = RIGHT.replace(
+    "def solution(tensor):", "calls = 0\ndef solution(tensor):\n    global calls\n    calls += 1"
+).replace("return total", "return total if calls < 25 else total * 2")
+DIES_LATER = WRONG_LATER.replace(
+    "return total if calls < 25 else total * 2", "return total if calls < 25 else __import__('os')._exit(3)"
 )
-DIES_LATER = WRONG_LATER.replace("return total if calls < 25 else total * 2", "return total if calls < 25 else __import__('os')._exit(3)")
 
 
 def judged(referee, kernel: str, rival: str, rounds: int = 12) -> events.Result:

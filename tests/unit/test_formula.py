@@ -1,5 +1,7 @@
 """Formulas of problem.toml: arithmetic and nothing else."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +26,19 @@ def test_values(text, value):
 
 @pytest.mark.parametrize(
     "text",
-    ["__import__('os')", "M.real", "[M]", "X", "M/0", "(lambda: 1)()", "M**99", "'a'", "min(M, key=1)", "M +", "M" * 700],
+    [
+        "__import__('os')",
+        "M.real",
+        "[M]",
+        "X",
+        "M/0",
+        "(lambda: 1)()",
+        "M**99",
+        "'a'",
+        "min(M, key=1)",
+        "M +",
+        "M" * 700,
+    ],
 )
 def test_everything_else_is_refused(text):
     with pytest.raises(FormulaError):
@@ -33,7 +47,5 @@ def test_everything_else_is_refused(text):
 
 @given(st.text(max_size=60))
 def test_any_text_is_a_number_or_an_error(text):
-    try:
+    with contextlib.suppress(FormulaError):
         assert isinstance(evaluate(text, {"M": 3}), int | float)
-    except FormulaError:
-        pass

@@ -13,7 +13,10 @@ def rounds(mean, spread, count, seed):
 
 
 def test_identical_code_is_never_called_faster():
-    verdicts = [outcome(speedup(rounds(100, 0.08, 25, 2 * i), rounds(100, 0.08, 25, 2 * i + 1), MARGIN["cpu"])) for i in range(200)]
+    verdicts = [
+        outcome(speedup(rounds(100, 0.08, 25, 2 * i), rounds(100, 0.08, 25, 2 * i + 1), MARGIN["cpu"]))
+        for i in range(200)
+    ]
     assert verdicts.count("faster") <= 2
     assert verdicts.count("slower") <= 2
 
