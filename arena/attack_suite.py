@@ -57,6 +57,8 @@ class AttackKernel(msgspec.Struct, frozen=True):
     def surprise(self, result: Result) -> str:
         """What is not as expected about a result, in a line; empty when it is."""
         if result.verdict not in self.expect:
+            if self.open:
+                return f"not caught: {self.open}"
             return f"{result.verdict.value}: {result.detail}" if result.detail else result.verdict.value
         if self.at_least_us and result.verdict is Verdict.PASS:
             seen = result.contender_us.call if result.contender_us else None

@@ -1,4 +1,4 @@
-# expect: LATE_OUTPUT
+# expect: LATE_OUTPUT | WRONG_RESULT
 # problem: allreduce
 # attack: T5
 # twin: honest_thread
