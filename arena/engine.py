@@ -107,6 +107,7 @@ class Engine:
         self._notice_listeners: list[Callable[[Notice], None]] = []
         self._current: _ActiveRun | None = None
         self._newest = ""
+        self._asked = 0
         self._turn = asyncio.Lock()
         self._starting = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
@@ -213,9 +214,13 @@ class Engine:
         Raises:
             FolderUnwritable: the journal's folder cannot be created; nothing was started.
         """
+        self._asked += 1
+        asked = self._asked  # threads may finish in another order than they were started
         await asyncio.to_thread(make_folder, self._paths.runs)
         active = self._prepare(request)
-        run_id = self._newest = active.header.run_id
+        run_id = active.header.run_id
+        if asked == self._asked:
+            self._newest = run_id
         async with self._turn:
             if self._newest == run_id:
                 await self._stop_current()
