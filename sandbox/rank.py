@@ -270,7 +270,8 @@ class Rank:
             if self.checking:
                 given = {name: tensor.clone() for name, tensor in given.items()}
             elif mutates:
-                given = {name: t.clone() if name in mutates else t for name, t in given.items()}
+                # Filled on the clock: nothing that counts is complete before GO.
+                given = {name: torch.empty_like(t) if name in mutates else t for name, t in given.items()}
             slot = self.slots[index]
             if self.last is not None:
                 try:
@@ -326,7 +327,9 @@ class Rank:
         solution, mutates = self.solution, self.code.problem.mutates
         gc.disable()
         try:
-            for arguments, given, slot in self.iterations:
+            for (arguments, given, slot), original in zip(self.iterations, self.originals, strict=True):
+                for name in mutates:
+                    given[name].copy_(original[name])
                 result = solution(*arguments)
                 if mutates:
                     result = with_mutated(result, given, mutates)

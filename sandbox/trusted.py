@@ -167,13 +167,11 @@ class TrustedRank(Rank):
 
     def fill_with_gaps(self, side: Side, base: int, table: list[list[Any]], tensors: Leaves) -> None:
         """Copies one slot to a contender, all but what it gets with its GO."""
-        assert self.code is not None
-        mutates = self.code.problem.mutates
         theirs = slots.read_inputs(side.inputs, base, table)
         for (name, _, _, offset), tensor in zip(table, tensors.values(), strict=True):
             size = tensor.numel() * tensor.element_size()
-            # Integers may shape the arguments (splits, offsets), and what may be written is copied before GO.
-            if not tensor.dtype.is_floating_point or size < 64 or name in mutates:
+            # Integers may shape the arguments (splits, offsets), which are assembled before GO.
+            if not tensor.dtype.is_floating_point or size < 64:
                 theirs[name].copy_(tensor)
                 continue
             hidden = memory.up(min(WITHHELD_BYTES, max(size // 64, 32)), 16)

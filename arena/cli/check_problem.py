@@ -105,7 +105,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         "",
         "| problem | worlds | dtypes | baseline | own rms | "
         + " | ".join(CHEATS)
-        + " | peak MiB | objections |",
+        + " | MiB, all ranks' RSS added (torch alone: 215 a rank) | objections |",
         "|---|---|---|---|---|" + "---|" * len(CHEATS) + "---|---|",
     ]
     for stem in dict.fromkeys(row["stem"] for row in rows):

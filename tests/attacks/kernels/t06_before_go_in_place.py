@@ -1,9 +1,8 @@
-# expect: PROTOCOL
+# expect: NONFINITE | WRONG_RESULT
 # problem: clip_grad_norm_no_ep
 # attack: T6
 # twin: honest_clip
-# open: work done while arguments are assembled is not timed
-"""Works on the private copies of what it may write, which are complete before the clock starts."""
+"""Works on the private copies of what it may write before the clock starts; they are filled only afterwards."""
 
 import gc
 
