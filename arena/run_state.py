@@ -167,13 +167,6 @@ class RunState:
         return self.samples[-1].call if self.samples else None
 
     @property
-    def device_speedup(self) -> Interval | None:
-        """Device-time speedup with its interval, where it is defined."""
-        if self.result is not None and self.result.speedup is not None and self.result.speedup.device:
-            return self.result.speedup.device
-        return self.samples[-1].device if self.samples else None
-
-    @property
     def seconds(self) -> float:
         """Seconds in phases that ended, over the phases in order."""
         return sum(self.phases[name].seconds or 0.0 for name in PHASES if name in self.phases)

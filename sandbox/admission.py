@@ -44,8 +44,6 @@ from sandbox.problem_code import ProblemCode
 from sandbox.trees import flatten
 from sandbox.verdict import Verdict
 
-SANE_ERROR = {torch.bfloat16: 0.1, torch.float16: 0.05, torch.float32: 1e-2, torch.float64: 1e-6}
-
 
 class Judge:
     """Compares outputs on all ranks alike (collective)."""

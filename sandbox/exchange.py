@@ -24,6 +24,11 @@ class AwaitAll(Protocol):
     def __call__(self, world: World, kind: int, limit: float, may_be_late: bool = False) -> Reply: ...
 
 
+def fresh_seeds(count: int) -> list[int]:
+    """63 secret bits each."""
+    return [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
+
+
 class Stage:
     """The baseline world of a setting, with what it found out about the problem."""
 
@@ -89,7 +94,7 @@ class Exchange:
 
     def draw(self, count: int, expect_poison: bool) -> None:
         """Fresh secret inputs for the first `count` slots, and where each tensor lies (shapes may differ by rank)."""
-        seeds = [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
+        seeds = fresh_seeds(count)
         self.baseline.tell(Kind.DRAW, {"seeds": seeds, "intact": expect_poison, "sides": self.sides})
         replies = self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
         for rank, (payload, _) in enumerate(replies):

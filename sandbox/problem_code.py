@@ -1,7 +1,6 @@
 """A problem's Python: drawing inputs, assembling arguments, running the baseline and the oracle. Rank side (imports torch)."""
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -134,8 +133,3 @@ def with_mutated(result: Any, tensors: Leaves, mutates: list[str]) -> Any:
     if not mutates:
         return result
     return {"returned": result, "written": {name: tensors[name] for name in mutates}}
-
-
-def fresh_seed() -> int:
-    """63 secret bits."""
-    return int.from_bytes(os.urandom(8), "little") >> 1

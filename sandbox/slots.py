@@ -80,11 +80,6 @@ def header_bytes(leaves: int) -> int:
     return up(FIRST_LEAF + leaves * _LEAF.size)
 
 
-def output_bytes(leaves: list[tuple[str, torch.Tensor]], room: int) -> int:
-    """Bytes that an output of these tensors takes in a slot with a header for `room` tensors."""
-    return header_bytes(room) + sum(up(t.numel() * t.element_size()) for _, t in leaves)
-
-
 class Slot:
     """One output slot. `pack` is on the clock: it repeats the last layout when shapes have not changed."""
 

@@ -49,7 +49,6 @@ class TrustedRank(Rank):
         self.count = 0
         self.tables: dict[int, list[list[Any]]] = {}
         self.own: list[OwnError] = []
-        self.maps: list[Any] = []
         self.random = random.SystemRandom()
         self.handlers |= {
             Kind.PROBE: self.probe,

@@ -14,7 +14,7 @@ import msgspec
 from sandbox import deadlines, events
 from sandbox.deadlines import Limits
 from sandbox.events import WorldChanged
-from sandbox.exchange import AwaitAll, Stage
+from sandbox.exchange import AwaitAll, Stage, fresh_seeds
 from sandbox.frames import Kind
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import SOURCE_ROOT
@@ -178,7 +178,7 @@ class Worlds:
         if self.stage is not None and self.stage_key == key(setting):
             return self.stage
         world = self.open_baseline(setting, spare_too=True)
-        world.tell(Kind.PROBE, {"seeds": [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(4)]})
+        world.tell(Kind.PROBE, {"seeds": fresh_seeds(4)})
         try:
             replies = [payload for payload, _ in self.await_all(world, Kind.REPLY, deadlines.PREPARE)]
         except BaseException:

@@ -96,11 +96,6 @@ def shade(share: float) -> str:
     return _SHADES[1 + min(3, int(share * 4))]
 
 
-def error_figure(value: float) -> str:
-    """An error as a short figure: "0", "4.1e-03"."""
-    return "0      " if value == 0.0 else f"{value:.1e}"
-
-
 def index_words(index: list[int] | None) -> str:
     """ "[0, 17]", or "scalar" for the empty index."""
     return "–" if index is None else str(index) if index else "scalar"

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch.nn import functional
 
 from problems.shared.delta_rule import gated_delta_rule
-from problems.shared.head_exchange import heads_to_sequence, sequence_to_heads
+from problems.shared.ulysses import reshard
 
 CHUNK = 64
 
@@ -32,7 +32,7 @@ def solution(
     """
     dtype = q.dtype
     wide = torch.promote_types(dtype, torch.float32)
-    q, k, v, gate, beta = (sequence_to_heads(x, group).to(wide) for x in (q, k, v, gate, beta))
+    q, k, v, gate, beta = (reshard(x, 2, 1, group).to(wide) for x in (q, k, v, gate, beta))
     batch, heads = v.shape[0], v.shape[2]
     q = functional.normalize(q, dim=-1, eps=1e-6) * q.shape[-1] ** -0.5
     k = functional.normalize(k, dim=-1, eps=1e-6)
@@ -45,4 +45,4 @@ def solution(
     o = gated_delta_rule(
         by_head(q), by_head(k), by_head(v), by_head(log_decay.unsqueeze(-1)), by_head(beta), CHUNK
     )
-    return heads_to_sequence(o.unflatten(0, (batch, heads)).transpose(1, 2).to(dtype), group).contiguous()
+    return reshard(o.unflatten(0, (batch, heads)).transpose(1, 2).to(dtype), 1, 2, group)
