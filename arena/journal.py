@@ -4,10 +4,13 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from sandbox.events import AnyEvent, Setting, decode_event, encode
+
+Line = TypeVar("Line")
 
 VERSION = 1
 PENDING_BYTES = 16 << 20
@@ -98,16 +101,26 @@ def read_header(path: Path) -> RunHeader:
     Raises:
         OSError, ValueError: no file, or not a journal.
     """
-    with path.open("rb") as file:
-        return _decode_header(file.readline())
+    return _decode_header(first_line(path))
 
 
 def read_events(path: Path) -> Iterator[AnyEvent]:
     """A journal's events in order. A last line that a crash cut short is left out."""
+    return later_lines(path, decode_event)
+
+
+def first_line(path: Path) -> bytes:
+    """The line that says what a file of lines is about: a run's, a duel's or a trace's."""
+    with path.open("rb") as file:
+        return file.readline()
+
+
+def later_lines(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
+    """Everything after the first line, decoded. A last line that a crash cut short is left out."""
     with path.open("rb") as file:
         file.readline()
         for line in file:
             try:
-                yield decode_event(line)
+                yield decode(line)
             except msgspec.DecodeError:
                 return

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from arena.duel.events import Abandoned, AnyDuelEvent, DuelHeader, Ended, decode_duel_event, decode_header
-from arena.journal import Journal
+from arena.journal import Journal, first_line, later_lines
 from arena.paths import Paths, make_folder
 
 _TAIL_BYTES = 1 << 16
@@ -44,19 +44,12 @@ def read_duel_header(path: Path) -> DuelHeader:
     Raises:
         OSError, ValueError: no file, or not a duel's journal.
     """
-    with path.open("rb") as file:
-        return decode_header(file.readline())
+    return decode_header(first_line(path))
 
 
 def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
     """A duel's events in order. A last line that a crash cut short is left out."""
-    with path.open("rb") as file:
-        file.readline()
-        for line in file:
-            try:
-                yield decode_duel_event(line)
-            except msgspec.DecodeError:
-                return
+    return later_lines(path, decode_duel_event)
 
 
 def duel_records(folder: Path) -> list[DuelRecord]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.journal import Journal
+from arena.journal import Journal, first_line, later_lines
 from arena.paths import Paths, make_folder
 from arena.players.budget import Spent
 from arena.players.player import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
@@ -226,16 +226,9 @@ def read_trace_header(path: Path) -> TraceHeader:
     Raises:
         OSError, ValueError: no file, or not a trace.
     """
-    with path.open("rb") as file:
-        return _decode_header(file.readline())
+    return _decode_header(first_line(path))
 
 
 def read_trace(path: Path) -> Iterator[AnyTraceEvent]:
     """A trace's events in order. A last line that a crash cut short is left out."""
-    with path.open("rb") as file:
-        file.readline()
-        for line in file:
-            try:
-                yield _decode_event(line)
-            except msgspec.DecodeError:
-                return
+    return later_lines(path, _decode_event)
