@@ -5,12 +5,12 @@ from typing import ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
-from textual.widget import Widget
 
 from arena.duel.events import SIDES, SideName
 from arena.duel.state import DuelState
 from screens import figures
 from screens.widgets.braille import BrailleGrid
+from screens.widgets.drawn_rows import DrawnRows
 
 _AXIS = 7
 _EMPTY = ("The race starts with the first verdict.", "No verdict yet.")
@@ -30,7 +30,7 @@ def points_of(state: DuelState, name: SideName) -> Points:
     return found
 
 
-class RaceChart(Widget):
+class RaceChart(DrawnRows):
     """Redraws when a verdict or a round arrived, and as the clock moves on."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -45,7 +45,6 @@ class RaceChart(Widget):
         super().__init__(id=id)
         self._points: dict[SideName, Points] = {name: [] for name in SIDES}
         self._until = _LEAST_SECONDS
-        self._rows: list[Strip] | None = None
 
     def show(self, state: DuelState, now: float) -> None:
         """The duel so far; now: seconds since it began."""
@@ -54,22 +53,10 @@ class RaceChart(Widget):
         length = minutes * 60 if minutes is not None else _LEAST_SECONDS
         until = max(length if minutes is not None else 0.0, _LEAST_SECONDS, float(int(now)))
         if (points, until) != (self._points, self._until):
-            self._points, self._until, self._rows = points, until, None
-            self.refresh()
+            self._points, self._until = points, until
+            self.stale()
 
-    def on_resize(self) -> None:
-        self._rows = None
-
-    def notify_style_update(self) -> None:
-        self._rows = None
-        super().notify_style_update()
-
-    def render_line(self, y: int) -> Strip:
-        if self._rows is None:
-            self._rows = self._draw()
-        return self._rows[y] if y < len(self._rows) else Strip.blank(self.content_size.width, self.rich_style)
-
-    def _draw(self) -> list[Strip]:
+    def draw(self) -> list[Strip]:
         width, height = self.content_size
         speeds = [speed for line in self._points.values() for _, speed in line if speed is not None]
         if not any(self._points.values()) or width < _AXIS + 6 or height < 3:

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from textual.strip import Strip
-from textual.widget import Widget
 
 from sandbox.events import Timed
 from screens import figures
 from screens.widgets.braille import BrailleGrid
+from screens.widgets.drawn_rows import DrawnRows
 
 _AXIS = 7
 """Cells of the scale on the left."""
@@ -30,7 +30,7 @@ def bounds_of(samples: Sequence[Timed]) -> tuple[float, float]:
     return max(0.0, low - air), high + air
 
 
-class SpeedupChart(Widget):
+class SpeedupChart(DrawnRows):
     """Redraws only when a round arrived."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -45,28 +45,15 @@ class SpeedupChart(Widget):
         super().__init__(id=id)
         self._samples: list[Timed] = []
         self._seen: tuple[int, float] = (0, 0.0)
-        self._rows: list[Strip] | None = None
 
     def show(self, samples: list[Timed]) -> None:
         """The rounds so far."""
         seen = (len(samples), samples[-1].call.median if samples else 0.0)
         if seen != self._seen:
-            self._samples, self._seen, self._rows = samples, seen, None
-            self.refresh()
+            self._samples, self._seen = samples, seen
+            self.stale()
 
-    def on_resize(self) -> None:
-        self._rows = None
-
-    def notify_style_update(self) -> None:
-        self._rows = None
-        super().notify_style_update()
-
-    def render_line(self, y: int) -> Strip:
-        if self._rows is None:
-            self._rows = self._draw()
-        return self._rows[y] if y < len(self._rows) else Strip.blank(self.content_size.width, self.rich_style)
-
-    def _draw(self) -> list[Strip]:
+    def draw(self) -> list[Strip]:
         width, height = self.content_size
         if not self._samples or width < _AXIS + 8 or height < 2:
             return self._draw_empty(width, height)

@@ -11,7 +11,17 @@ async def _settled(pilot) -> None:
     await pilot.app.opened.wait()
     while not (pilot.app.picker.query("#problems") and pilot.app.picker.table.row_count):
         await pilot.pause(0.02)
-    await pilot.pause(0.3)
+    await _at_rest(pilot)
+
+
+async def _at_rest(pilot, looks: int = 8) -> None:
+    """Until the screen has looked the same for a while, counted in looks: a slow machine takes longer looks."""
+    same, seen = 0, None
+    while same < looks:
+        await pilot.pause(0.05)
+        lines = pilot.app.screen._compositor.render_strips()
+        now = "\n".join("".join(segment.text for segment in line) for line in lines)
+        same, seen = (same + 1, seen) if now == seen else (0, now)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}")
@@ -30,6 +40,6 @@ def test_arena(snap_compare, services, events, run, size) -> None:
             pilot.app.screen.apply(event)
         if size[0] < 100:
             pilot.app.screen.show_view("result")
-        await pilot.pause(0.5)
+        await _at_rest(pilot)
 
     assert snap_compare(ArenaApp(services, "13"), terminal_size=size, run_before=judged)
