@@ -11,7 +11,10 @@ MEASUREMENTS = {
     "first-paint": "arena.bench.first_paint",
     "loop-lag": "arena.bench.loop_lag",
     "keystroke": "arena.bench.keystroke",
+    "soak": "arena.bench.soak",
 }
+LONG = {"soak"}
+"""Takes more than some minutes: only when asked for by name."""
 
 
 async def measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:

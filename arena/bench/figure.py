@@ -12,6 +12,8 @@ class Figure(msgspec.Struct, frozen=True):
     limit: float | None = None
     """The value should be at most this."""
     detail: str = ""
+    fault: bool = False
+    """A limit that is not kept is a fault of pkb-arena, whatever the machine."""
 
     @property
     def kept(self) -> bool:

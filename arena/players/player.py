@@ -4,33 +4,90 @@
 """
 
 from collections.abc import AsyncGenerator
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 
-class Message(msgspec.Struct, frozen=True):
+class Tool(msgspec.Struct, frozen=True):
+    """Something that a model may call."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON schema of the arguments: an object."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call, as the model wrote it."""
+
+    name: str
+    arguments: str
+    """JSON, or whatever the model took for it."""
+    call_id: str = ""
+    mark: str = ""
+    """What some providers sign a call with; it goes back to them with the call."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The arguments as an object; empty when they are none."""
+        try:
+            values = msgspec.json.decode(self.arguments)
+        except (ValueError, RecursionError):
+            return {}
+        return values if isinstance(values, dict) else {}
+
+
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of a call."""
+
+    name: str
+    text: str
+    call_id: str = ""
+    error: bool = False
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """One turn of a conversation."""
 
     role: str
     """ "user" or "assistant"."""
     content: str
-
-
-class Conversation(msgspec.Struct, frozen=True):
-    """What a model is given."""
-
-    system: str
-    messages: tuple[Message, ...]
-
-    def then(self, *messages: Message) -> "Conversation":
-        """The conversation with more turns."""
-        return Conversation(self.system, (*self.messages, *messages))
+    calls: tuple[ToolCall, ...] = ()
+    """Of an assistant, after its text."""
+    results: tuple[ToolResult, ...] = ()
+    """Of a user: nothing but the results of the calls before, in their order."""
+    kept: tuple[dict[str, Any], ...] = ()
+    """Of an assistant: what its provider wants to see again beside the text, such as signed reasoning."""
 
     @property
     def characters(self) -> int:
         """Length of all texts."""
-        return len(self.system) + sum(len(message.content) for message in self.messages)
+        written = sum(len(call.name) + len(call.arguments) for call in self.calls)
+        return len(self.content) + written + sum(len(result.text) for result in self.results)
+
+
+class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a model is given."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    """What it may call."""
+
+    def then(self, *messages: Message) -> "Conversation":
+        """The conversation with more turns."""
+        return Conversation(self.system, (*self.messages, *messages), self.tools)
+
+    def offering(self, *tools: Tool) -> "Conversation":
+        """The conversation with these tools and no others."""
+        return Conversation(self.system, self.messages, tools)
+
+    @property
+    def characters(self) -> int:
+        """Length of all texts."""
+        described = sum(len(tool.name) + len(tool.description) for tool in self.tools)
+        return len(self.system) + described + sum(message.characters for message in self.messages)
 
 
 class Piece(msgspec.Struct, tag_field="type", frozen=True):
@@ -47,6 +104,22 @@ class Thought(Piece, tag="thought", frozen=True):
     """More of the model's reasoning, where the provider shows it. No part of the answer."""
 
     text: str
+
+
+class CallPart(Piece, tag="call_part", frozen=True):
+    """More of a call. The parts of one call have its number; name, id and mark come with the first or later."""
+
+    number: int
+    arguments: str = ""
+    name: str = ""
+    call_id: str = ""
+    mark: str = ""
+
+
+class Kept(Piece, tag="kept", frozen=True):
+    """Something that the provider wants to see again when the conversation goes on: see `Message.kept`."""
+
+    item: dict[str, Any]
 
 
 class Usage(Piece, tag="usage", frozen=True):
@@ -75,7 +148,7 @@ class Finish(Piece, tag="finish", frozen=True):
     detail: str = ""
 
 
-AnyPiece = Text | Thought | Usage | Retry | Finish
+AnyPiece = Text | Thought | CallPart | Kept | Usage | Retry | Finish
 
 
 class Player(Protocol):

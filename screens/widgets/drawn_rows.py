@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.geometry import Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -12,6 +13,7 @@ class DrawnRows(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._rows: list[Strip] | None = None
+        self._drawn_size = Size(0, 0)
 
     def draw(self) -> list[Strip]:
         """The rows at this size and in this theme."""
@@ -22,14 +24,12 @@ class DrawnRows(Widget):
         self._rows = None
         self.refresh()
 
-    def on_resize(self) -> None:
-        self._rows = None
-
     def notify_style_update(self) -> None:
         self._rows = None
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        if self._rows is None:
-            self._rows = self.draw()
-        return self._rows[y] if y < len(self._rows) else Strip.blank(self.content_size.width, self.rich_style)
+        size = self.content_size
+        if self._rows is None or size != self._drawn_size:  # a paint may come before the word of a new size
+            self._rows, self._drawn_size = self.draw(), size
+        return self._rows[y] if y < len(self._rows) else Strip.blank(size.width, self.rich_style)
