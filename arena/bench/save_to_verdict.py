@@ -4,6 +4,9 @@ import asyncio
 import statistics
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from arena.atomic_file import write_atomically
@@ -33,11 +36,9 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     """
     count = repetitions or REPETITIONS
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
-        own = Paths(
-            Path(folder) / "config", Path(folder) / "data", Path(folder) / "state"
-        )  # not the user's history
-        async with Engine(own) as engine:
-            checked, finished = await _saves(engine, Path(folder) / "kernel.py", count)
+        async with saved_kernel(Path(folder)) as kernel:
+            times = [await kernel.save() for _ in range(count)]
+    checked, finished = zip(*times, strict=True)
     slowest = f"median of {count}, fastest {{:.2f}} s, slowest {{:.2f}} s"
     return [
         Figure(name, statistics.median(times), "s", limit, slowest.format(min(times), max(times)))
@@ -48,63 +49,91 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     ]
 
 
-async def _saves(engine: Engine, path: Path, count: int) -> tuple[list[float], list[float]]:
-    problem = load_catalogue().find("13")
-    setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
-    source = problem.baseline_source
-    path.write_text(source)
-    events: asyncio.Queue[tuple[float, AnyEvent]] = asyncio.Queue()
-    engine.subscribe(lambda event: events.put_nowait((time.monotonic(), event)))
-    request = RunRequest(problem=problem, setting=setting, kernel_name=path.name, source=source)
-    watcher = KernelWatcher(path, content_hash(source))
+class SavedKernel:
+    """A kernel file that is watched and judged on every save."""
 
-    async def judge_saves() -> None:
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self.jail = engine.jail
+        self._path = path
+        self._saves = 0
+        self._events: asyncio.Queue[tuple[float, AnyEvent]] = asyncio.Queue()
+        self._engine = engine
+        problem = load_catalogue().find("13")
+        self._request = RunRequest(
+            problem=problem,
+            setting=choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings()),
+            kernel_name=path.name,
+            source=problem.baseline_source,
+        )
+
+    async def watch(self, watcher: KernelWatcher) -> None:
+        """Judges every save."""
         async for kernel in watcher:
-            await engine.run(
-                RunRequest(problem=problem, setting=setting, kernel_name=path.name, source=kernel.text)
-            )
+            await self._engine.run(replace(self._request, source=kernel.text))
 
-    await engine.run(request)  # warms the baseline world, as opening the problem in the app does
-    await _verdicts(events)
-    judging = asyncio.create_task(judge_saves())
-    checked, finished = [], []
-    try:
-        for number in range(count):
-            await _quiet(events)
-            saved = time.monotonic()
-            write_atomically(path, f"{source}\n# revision {number}\n".encode())
-            first, last = await _verdicts(events)
-            checked.append(first - saved)
-            finished.append(last - saved)
-    finally:
-        watcher.stop()
-        judging.cancel()
-    return checked, finished
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator["SavedKernel"]:
+        """Writes the file and warms the baseline world, as opening the problem in the app does; then watches."""
+        unsubscribe = self._engine.subscribe(lambda event: self._events.put_nowait((time.monotonic(), event)))
+        self._path.write_text(self._request.source)
+        watcher = KernelWatcher(self._path, content_hash(self._request.source))
+        await self._engine.run(self._request)
+        await self._verdicts()
+        self.jail = self._engine.jail
+        judging = asyncio.create_task(self.watch(watcher))
+        try:
+            yield self
+        finally:
+            unsubscribe()
+            watcher.stop()
+            judging.cancel()
+
+    async def save(self) -> tuple[float, float]:
+        """Saves a new revision: seconds to the correctness verdict, and to the full one.
+
+        Raises:
+            MachineError: it did not pass, or nothing came.
+        """
+        await self._quiet()
+        self._saves += 1
+        saved = time.monotonic()
+        write_atomically(self._path, f"{self._request.source}\n# revision {self._saves}\n".encode())
+        first, last = await self._verdicts()
+        return first - saved, last - saved
+
+    async def _quiet(self) -> None:
+        """The pause between saves, and then until the next spare world is ready."""
+        await asyncio.sleep(PAUSE_S)
+        starting = False
+        while not self._events.empty() or starting:
+            async with asyncio.timeout(GIVE_UP_S):
+                _, event = await self._events.get()
+            if isinstance(event, WorldChanged) and event.role == "spare":
+                starting = event.state == "starting"
+
+    async def _verdicts(self) -> tuple[float, float]:
+        """When the correctness verdict and the full verdict of the next run came."""
+        first = None
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                while True:
+                    at, event = await self._events.get()
+                    if isinstance(event, Checked):
+                        first = at
+                    elif isinstance(event, Finished):
+                        if event.result.verdict is not Verdict.PASS or first is None:
+                            raise MachineError(f"the baseline did not pass: {event.result.detail}")
+                        return first, at
+        except TimeoutError:
+            raise MachineError(f"no verdict within {GIVE_UP_S:.0f} s", "run `pkb-arena doctor`") from None
 
 
-async def _quiet(events: "asyncio.Queue[tuple[float, AnyEvent]]") -> None:
-    """The pause between saves, and then until the next spare world is ready."""
-    await asyncio.sleep(PAUSE_S)
-    starting = False
-    while not events.empty() or starting:
-        async with asyncio.timeout(GIVE_UP_S):
-            _, event = await events.get()
-        if isinstance(event, WorldChanged) and event.role == "spare":
-            starting = event.state == "starting"
-
-
-async def _verdicts(events: "asyncio.Queue[tuple[float, AnyEvent]]") -> tuple[float, float]:
-    """When the correctness verdict and the full verdict of the next run came."""
-    first = None
-    try:
-        async with asyncio.timeout(GIVE_UP_S):
-            while True:
-                at, event = await events.get()
-                if isinstance(event, Checked):
-                    first = at
-                elif isinstance(event, Finished):
-                    if event.result.verdict is not Verdict.PASS or first is None:
-                        raise MachineError(f"the baseline did not pass: {event.result.detail}")
-                    return first, at
-    except TimeoutError:
-        raise MachineError(f"no verdict within {GIVE_UP_S:.0f} s", "run `pkb-arena doctor`") from None
+@asynccontextmanager
+async def saved_kernel(folder: Path) -> AsyncIterator[SavedKernel]:
+    """A watched kernel with an engine of its own, which keeps everything in `folder`: not the user's history."""
+    folder.mkdir(exist_ok=True)
+    async with (
+        Engine(Paths(folder / "config", folder / "data", folder / "state")) as engine,
+        SavedKernel(engine, folder / "kernel.py").watched() as kernel,
+    ):
+        yield kernel
