@@ -49,6 +49,12 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
         float, Meta(description="Seconds without a word before it is given up.", ge=0.1, le=86_400.0)
     ] = 300.0
     retries: Annotated[int, Meta(description="How often a failed request is tried again.", ge=0, le=20)] = 4
+    tools: Annotated[
+        bool,
+        Meta(
+            description="Whether an agent may call the arena's tools: compile, run, kit_docs. Off: it only writes."
+        ),
+    ] = True
     extra: Annotated[
         dict[str, Any],
         Meta(description='Fields added to the request, such as reasoning_effort = "high".'),

@@ -11,9 +11,11 @@ from arena.players.trace import (
     Answered,
     AnyTraceEvent,
     Asked,
+    Called,
     Ended,
     Judged,
     Retried,
+    Returned,
     read_trace,
     read_trace_header,
 )
@@ -58,6 +60,11 @@ def _line(event: AnyTraceEvent) -> str:
             return f"{event.step}: asked, {sum(len(turn.content) for turn in event.messages)} characters"
         case Retried():
             return f"{event.step}: {printable(event.reason)}; again in {event.wait_s:.1f} s"
+        case Called():
+            return f"{event.step}: calls {printable(event.tool)}, {len(event.arguments)} characters"
+        case Returned():
+            first = printable(event.text).strip().partition("\n")[0]
+            return f"{event.step}: {'✗ ' if event.error else ''}{printable(event.tool)} says: {first[:120]}"
         case Answered():
             words = printable(event.complaint) or f"a kernel of {len(event.source.splitlines())} lines"
             return f"{event.step}: {words}, {spent_text(event.spent)}"

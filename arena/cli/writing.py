@@ -18,7 +18,7 @@ from arena.paths import make_folder, unwritable
 from arena.players.agent import Agent
 from arena.players.attempts import Attempt, pass_at
 from arena.players.budget import Budget, Spent
-from arena.players.judge import EngineJudge, Judge
+from arena.players.judge import EngineJudge
 from arena.players.model_player import ModelPlayer, find_model, model_player
 from arena.players.prompt import Prompt, build_prompt
 from arena.players.trace import AnyTraceEvent, Recorder, TraceHeader, new_trace_id
@@ -157,9 +157,10 @@ async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> Writ
 
 
 async def _work(
-    plan: Plan, player: ModelPlayer, prompt: Prompt, recorder: Recorder, judge: Judge | None
+    plan: Plan, player: ModelPlayer, prompt: Prompt, recorder: Recorder, judge: EngineJudge | None
 ) -> WritingReport:
-    agent = Agent(player, judge, prompt, recorder, plan.steps, plan.patience, plan.feedback)
+    build = judge.build if judge is not None else None
+    agent = Agent(player, judge, prompt, recorder, plan.steps, plan.patience, plan.feedback, build)
     path: Path | None = None
     try:
         await agent.run()

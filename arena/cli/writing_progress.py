@@ -8,8 +8,20 @@ import click
 
 from arena.cli.diagnostics import say
 from arena.cli.output import compact
+from arena.foreign_text import printable
 from arena.players.budget import CHARACTERS_PER_TOKEN, Spent
-from arena.players.trace import Answered, AnyTraceEvent, Asked, Counted, Judged, Mused, Retried, Wrote
+from arena.players.trace import (
+    Answered,
+    AnyTraceEvent,
+    Asked,
+    Called,
+    Counted,
+    Judged,
+    Mused,
+    Retried,
+    Returned,
+    Wrote,
+)
 
 REDRAW_S = 0.1
 
@@ -35,9 +47,10 @@ class WritingProgress:
 
     def event(self, event: AnyTraceEvent) -> None:
         """Shows what an event changed."""
+        self._step = event.step or self._step
         match event:
             case Asked():
-                self._step, self._characters, self._doing = event.step, 0, "waiting"
+                self._characters, self._doing = 0, "waiting"
                 self._began = time.monotonic()
             case Wrote():
                 self._characters += len(event.text)
@@ -47,6 +60,11 @@ class WritingProgress:
                 self._doing = "thinking"
             case Retried():
                 self._line(f"{event.reason}; again in {event.wait_s:.1f} s")
+            case Called():
+                self._line(f"calls {printable(event.tool)}")
+                self._doing = f"in {printable(event.tool)}"
+            case Returned():
+                self._doing = "waiting"
             case Answered():
                 words = event.complaint or f"a kernel of {len(event.source.splitlines())} lines"
                 self._line(f"{words}, {spent_text(event.spent)}")

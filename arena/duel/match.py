@@ -267,6 +267,27 @@ class Match:
         )
         return judgement
 
+    async def build(self, name: SideName, source: str, kernel_name: str) -> Judgement:
+        """Compiles a kernel and calls it in its turn, without handing it in."""
+        printed: list[str] = []
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, Log) and sum(map(len, printed)) < PRINTED_CHARACTERS:
+                printed.append(f"[rank {event.rank}] {printable(event.text)}")
+
+        request = RunRequest(
+            problem=self.problem,
+            setting=self.state.header.setting,
+            kernel_name=kernel_name,
+            source=source,
+            player=self.sides[name].contestant.player,
+            rounds=0,
+        )
+        async with self.judging:
+            await self._going.wait()
+            run_id, end = await self._run(request, listen)
+        return Judgement(report(self.engine.header(run_id), end.result), "".join(printed))
+
     async def _run(self, request: RunRequest, listen: Callable[[AnyEvent], None]) -> tuple[str, Finished]:
         unsubscribe = self.engine.subscribe(listen)
         try:
@@ -347,6 +368,9 @@ class Seat:
 
     async def judge(self, source: str, name: str) -> Judgement:
         return await self._match.judge(self._name, source, name)
+
+    async def build(self, source: str, name: str) -> Judgement:
+        return await self._match.build(self._name, source, name)
 
     def wrote(self, text: str) -> None:
         attempt = len(self._match.state.side(self._name).attempts) + 1

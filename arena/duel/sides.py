@@ -9,6 +9,7 @@ from typing import Protocol
 
 from arena.duel.events import Contestant
 from arena.errors import UsageError
+from arena.foreign_text import printable
 from arena.house import HOUSE, house_source
 from arena.paths import Paths
 from arena.players.agent import Agent
@@ -19,6 +20,7 @@ from arena.players.prompt import build_prompt
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,
+    Called,
     Counted,
     Recorder,
     Retried,
@@ -51,6 +53,13 @@ class Table(Protocol):
 
     async def judge(self, source: str, name: str) -> Judgement:
         """Hands a kernel in and waits for its verdict. What was handed in is judged even if the side leaves meanwhile.
+
+        Raises:
+            ArenaError: it could not be run.
+        """
+
+    async def build(self, source: str, name: str) -> Judgement:
+        """Compiles a kernel and calls it without handing it in.
 
         Raises:
             ArenaError: it could not be run.
@@ -157,7 +166,15 @@ class ModelSide:
             [lambda event: _tell(table, event)],
         )
         async with self.player:
-            agent = Agent(self.player, table.judge, prompt, recorder, steps=table.rounds, patience=None)
+            agent = Agent(
+                self.player,
+                table.judge,
+                prompt,
+                recorder,
+                steps=table.rounds,
+                patience=None,
+                build=table.build,
+            )
             await agent.run()
         return "done" if agent.reason == "steps" else agent.reason
 
@@ -170,6 +187,8 @@ def _tell(table: Table, event: AnyTraceEvent) -> None:
             table.spent(event.spent)
         case Retried():
             table.said(f"asked again in {event.wait_s:.0f} s: {event.reason}")
+        case Called():
+            table.said(f"calls {printable(event.tool)}")
         case Answered() if event.complaint:
             table.said(event.complaint)
 

@@ -1,15 +1,21 @@
-"""An agent: a model writes a kernel, the judge runs it, the model reads the verdict and writes the next one."""
+"""An agent: a model writes a kernel, the judge runs it, the model reads the verdict and writes the next one.
+
+A kernel reaches the judge as the model's answer, or by its call of the tool `run`: both are attempts alike.
+"""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from arena.errors import ArenaError
+from arena.players.answer import Answer
 from arena.players.attempts import Attempt, best_of
-from arena.players.feedback import next_turn
+from arena.players.budget import Spent
+from arena.players.feedback import build_words, fenced, next_turn, verdict_words
 from arena.players.judge import Judge
 from arena.players.model_player import ModelPlayer
-from arena.players.player import AnyPiece
+from arena.players.player import AnyPiece, Finish, Message, ToolCall, ToolResult
 from arena.players.prompt import Prompt
+from arena.players.toolbox import Toolbox
 from arena.players.trace import Recorder
 from sandbox.verdict import Verdict
 
@@ -35,8 +41,12 @@ class Agent:
     patience: int | None = PATIENCE
     """None: never mind gains. Samples are independent of each other when `feedback` is off."""
     feedback: bool = True
+    build: Judge | None = None
+    """Compiles a kernel and calls it without judging it; None: the model is not offered that."""
     attempts: list[Attempt] = field(default_factory=list, init=False)
     reason: str = field(default="", init=False)
+    _gained_at: int = field(default=0, init=False)
+    _booked: Spent = field(default=Spent(), init=False)
 
     async def run(self) -> Attempt | None:
         """Works until a limit is reached. Returns the best attempt that was judged.
@@ -63,40 +73,112 @@ class Agent:
         return best_of(self.attempts)
 
     async def _work(self) -> str:
-        last_gain = 0
-        for step in range(1, self.steps + 1):
+        while len(self.attempts) < self.steps:
             if self.player.budget.reached:
                 return "budget"
-            before = self.best
-            attempt = await self._step(step)
-            self.attempts.append(attempt)
-            if attempt.gains_on(before):
-                last_gain = step
-            if attempt.answer.outcome == "budget":
+            answer = await self._step()
+            if answer.outcome == "budget":
                 return "budget"
-            if self.feedback and (reason := self._give_up(step - last_gain)):
+            if self.feedback and (reason := self._give_up()):
                 return reason
         return "steps"
 
-    async def _step(self, step: int) -> Attempt:
+    async def _step(self) -> Answer:
+        """One answer, after as many tool calls as the model wants; leaves at least one more attempt."""
         conversation = self.prompt.conversation
         if self.attempts and self.feedback:
             conversation = next_turn(conversation, self.attempts, self.prompt.version)
-        self.recorder.ask(step, conversation)
-        answer = await self.player.answer(conversation, self._hear)
+        toolbox = self._toolbox()
+        if toolbox is not None:
+            conversation = conversation.offering(*toolbox.tools)
+        began = len(self.attempts)
+        self._booked = self.player.budget.spent
+        self.recorder.ask(began + 1, conversation)
+        while True:
+            answer = await self.player.answer(conversation, self._hear)
+            if toolbox is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
+                break
+            if toolbox.left <= 0:  # it was told so, and calls on
+                break
+            results = []
+            for call in answer.calls:
+                if len(self.attempts) >= self.steps:
+                    return answer
+                results.append(await self._call(toolbox, call))
+            if len(self.attempts) >= self.steps:
+                return answer
+            said = Message("assistant", answer.text, answer.calls, kept=answer.kept)
+            conversation = conversation.then(said, Message("user", "", results=tuple(results)))
+        await self._take(answer, self.attempts[began:])
+        return answer
+
+    async def _take(self, answer: Answer, ran: list[Attempt]) -> None:
+        """The answer's kernel is judged, unless it is one of those that were run on the way to it."""
         source = answer.source if answer.outcome == "kernel" else ""
+        if ran and (not source or any(attempt.answer.source == source for attempt in ran)):
+            self.recorder.answered(answer.outcome, answer.complaint, "", self._spent())
+            return
+        self.recorder.step = len(self.attempts) + 1
+        answer = replace(answer, spent=self._spent())
         self.recorder.answered(answer.outcome, answer.complaint, source, answer.spent)
         if not source or self.judge is None:
-            return Attempt(step, answer)
-        judgement = await self.judge(source, re.sub(r"[^\w.-]+", "-", f"{self.player.name}-{step}.py"))
+            self._keep(Attempt(self.recorder.step, answer))
+        else:
+            await self._judge(self.judge, answer)
+
+    async def _judge(self, judge: Judge, answer: Answer) -> Attempt:
+        step = len(self.attempts) + 1
+        judgement = await judge(answer.source, self._file_name(step))
         attempt = Attempt(step, answer, judgement)
         self.recorder.judged(judgement.report, judgement.printed, attempt.gains_on(self.best))
+        self._keep(attempt)
         return attempt
+
+    def _keep(self, attempt: Attempt) -> None:
+        if attempt.gains_on(self.best):
+            self._gained_at = attempt.step
+        self.attempts.append(attempt)
+
+    def _file_name(self, step: int) -> str:
+        return re.sub(r"[^\w.-]+", "-", f"{self.player.name}-{step}.py")
+
+    def _spent(self) -> Spent:
+        """Since the last kernel."""
+        before, self._booked = self._booked, self.player.budget.spent
+        return self._booked - before
+
+    # --- tools -----------------------------------------------------------------------------------------------
+
+    def _toolbox(self) -> Toolbox | None:
+        """For one step. Independent samples have none: what one run told would be known to the next."""
+        if self.judge is None or not self.feedback or not self.player.takes_tools:
+            return None
+        return Toolbox(self.prompt.version, self._run, self._build if self.build is not None else None)
+
+    async def _call(self, toolbox: Toolbox, call: ToolCall) -> ToolResult:
+        self.recorder.called(call)
+        result = await toolbox.call(call)
+        self.recorder.returned(result)
+        return result
+
+    async def _run(self, source: str) -> str:
+        assert self.judge is not None
+        self.recorder.step = len(self.attempts) + 1
+        answer = Answer(fenced(source, "python"), Finish("stop"), self._spent())
+        self.recorder.answered(answer.outcome, answer.complaint, answer.source, answer.spent)
+        attempt = await self._judge(self.judge, answer)
+        left = self.steps - len(self.attempts)
+        return f"{verdict_words(attempt, self.prompt.version)}\n\nAttempts left: {left}."
+
+    async def _build(self, source: str) -> str:
+        assert self.build is not None
+        judgement = await self.build(source, self._file_name(len(self.attempts) + 1))
+        return build_words(judgement, source, self.prompt.version)
 
     def _hear(self, piece: AnyPiece) -> None:
         self.recorder.piece(piece, self.player.budget.spent)
 
-    def _give_up(self, without_gain: int) -> str:
+    def _give_up(self) -> str:
         if len(self.attempts) >= REFUSALS and all(
             attempt.answer.outcome == "refusal" for attempt in self.attempts[-REFUSALS:]
         ):
@@ -106,6 +188,7 @@ class Agent:
             for attempt in self.attempts[-HARNESS_ERRORS:]
         ):
             return "harness"
+        without_gain = len(self.attempts) - self._gained_at
         if self.patience is not None and without_gain >= self.patience:
             return "no gain"
         return ""

@@ -3,9 +3,10 @@
 import ast
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from arena.players.budget import Spent
-from arena.players.player import Finish
+from arena.players.player import Finish, ToolCall
 
 _OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^`\n]*$")
 _FENCE = "`" * 3
@@ -36,6 +37,10 @@ class Answer:
     spent: Spent
     continued: int = 0
     """How often it was cut off and taken up again."""
+    calls: tuple[ToolCall, ...] = ()
+    """What it wants to be called before it goes on."""
+    kept: tuple[dict[str, Any], ...] = ()
+    """What its provider wants to see again then."""
 
     @property
     def source(self) -> str:
@@ -56,6 +61,8 @@ class Answer:
     @property
     def complaint(self) -> str:
         """Why there is no kernel, in one sentence; empty when there is one."""
+        if self.calls and self.outcome in ("empty", "prose"):
+            return "it called tools again and again, and there is no kernel in its answer"
         match self.outcome:
             case "refusal":
                 return f"the model declined{': ' if self.finish.detail else ''}{self.finish.detail[:200]}"

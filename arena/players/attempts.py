@@ -19,6 +19,8 @@ _STAGES = {
     Verdict.PASS: 5,
 }
 """How far a kernel came: not compiled, not finished (2), not the right thing, not the right values, right."""
+RETURNS = frozenset(verdict for verdict, stage in _STAGES.items() if stage > 2)
+"""Verdicts on what a kernel returned: it compiled, and its calls came to their end."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import msgspec
 
 from arena.errors import UsageError
-from arena.players.player import AnyPiece, Text, Thought, Usage
+from arena.players.player import AnyPiece, CallPart, Text, Thought, Usage
 from arena.settings import ModelSettings
 
 CHARACTERS_PER_TOKEN = 3.0
@@ -67,8 +67,9 @@ class Budget:
         """Takes a piece of the answer into account."""
         if self._request is None:
             return
-        if isinstance(piece, Text | Thought):
-            self._characters += len(piece.text)
+        if isinstance(piece, Text | Thought | CallPart):
+            more = piece.arguments if isinstance(piece, CallPart) else piece.text
+            self._characters += len(more)
             written = round(self._characters / CHARACTERS_PER_TOKEN)
             if written > self._request.written:
                 self._request = self._cost(self._request.read, written, estimated=True)

@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 
 from arena.foreign_text import printable
-from arena.players.attempts import Attempt, best_of
+from arena.players.attempts import RETURNS, Attempt, best_of
+from arena.players.judge import Judgement
 from arena.players.player import Conversation, Message
-from arena.players.templates import fill_template
+from arena.players.templates import fill_template, read_template
 from arena.results import RunReport, one_line
 from sandbox.verdict import ADVICE, Verdict
 
@@ -42,7 +43,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
     best = best_of(attempts)
     if last.report is not None:
         answer = fenced(last.answer.source, "python")
-        told = _verdict(last, version)
+        told = verdict_words(last, version)
     else:
         answer = last.answer.text.strip()[:_REPLY_CHARACTERS] or "(nothing)"
         told = fill_template(version, "no_kernel", complaint=one_line(last.answer.complaint))
@@ -75,17 +76,29 @@ def _row(attempt: Attempt) -> str:
     return f"- {attempt.step}: {report.verdict}{why}"
 
 
-def _verdict(attempt: Attempt, version: str) -> str:
+def verdict_words(attempt: Attempt, version: str) -> str:
+    """What the judge found, for an attempt that was judged."""
     assert attempt.judgement is not None
-    report = attempt.judgement.report
+    return _found(attempt.judgement, attempt.answer.source, version)
+
+
+def build_words(judgement: Judgement, source: str, version: str) -> str:
+    """Whether a kernel compiles and its calls return; nothing about what they return."""
+    if judgement.report.verdict in RETURNS:
+        return read_template(version, "built")
+    return _found(judgement, source, version)
+
+
+def _found(judgement: Judgement, source: str, version: str) -> str:
+    report = judgement.report
     parts = [fill_template(version, "verdict", verdict=report.verdict, facts="\n".join(_facts(report)))]
     failure = report.failure
     if failure is not None and failure.line is not None:
-        parts.append("Around that line:\n\n" + fenced(_around(attempt.answer.source, failure.line), "python"))
+        parts.append("Around that line:\n\n" + fenced(_around(source, failure.line), "python"))
     if failure is not None and failure.text.strip():
         parts.append(fill_template(version, "foreign", text=foreign(failure.text)))
-    if attempt.judgement.printed.strip():
-        parts.append(fill_template(version, "printed", text=foreign(attempt.judgement.printed)))
+    if judgement.printed.strip():
+        parts.append(fill_template(version, "printed", text=foreign(judgement.printed)))
     return "\n\n".join(parts)
 
 

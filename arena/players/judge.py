@@ -64,6 +64,17 @@ class EngineJudge:
         self._unsubscribe()
 
     async def __call__(self, source: str, name: str) -> Judgement:
+        return await self._run(source, name, self.rounds)
+
+    async def build(self, source: str, name: str) -> Judgement:
+        """Compiles `source` and calls it, without timing it.
+
+        Raises:
+            ArenaError: it could not be run.
+        """
+        return await self._run(source, name, 0)
+
+    async def _run(self, source: str, name: str, rounds: int | None) -> Judgement:
         require_jail(self.engine.jail, self.unsafe)
         self._printed.clear()
         request = RunRequest(
@@ -72,7 +83,7 @@ class EngineJudge:
             kernel_name=name,
             source=source,
             player=self.player,
-            rounds=self.rounds,
+            rounds=rounds,
             budget_s=self.budget_s,
         )
         run_id = await self.engine.run(request)

@@ -7,10 +7,11 @@ from arena.errors import UsageError
 from arena.players.address import base_url, is_local
 from arena.players.answer import Answer, has_whole_kernel, join_continuation
 from arena.players.budget import Budget
+from arena.players.calls import Calls
 from arena.players.keys import Key, find_key
-from arena.players.player import AnyPiece, Conversation, Finish, Message, Text
+from arena.players.player import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text
 from arena.players.providers import find_provider, provider_names
-from arena.players.stream import Stream
+from arena.players.stream import Stream, ToolsRefused
 from arena.players.templates import TEMPLATES, read_template
 from arena.settings import ModelSettings, Settings
 
@@ -28,6 +29,8 @@ class ModelPlayer:
         self._stream = Stream(find_provider(model.provider), model, key)
         self.continued = 0
         """How often the last answer was taken up again."""
+        self.takes_tools = model.tools
+        """Whether tools are offered: until the provider refuses them."""
 
     async def __aenter__(self) -> "ModelPlayer":
         return self
@@ -53,8 +56,8 @@ class ModelPlayer:
                     Message("assistant", text.rstrip()), Message("user", read_template(TEMPLATES, "continue"))
                 )
             finish: Finish | None = None
-            more = ""
-            pieces = self._request(asked)
+            more, called = "", False
+            pieces = self._with_tools_or_without(asked)
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
                     match piece:
@@ -66,6 +69,7 @@ class ModelPlayer:
                             text += piece.text
                             yield piece
                         case _:
+                            called = called or isinstance(piece, CallPart)
                             yield piece
             if more:
                 joined = join_continuation(text, more)
@@ -77,11 +81,32 @@ class ModelPlayer:
                 finish.reason not in {"length", "broken"}
                 or not text.strip()
                 or stuck
+                or called
                 or has_whole_kernel(text)
             ):
                 yield finish
                 return
             self.continued += 1
+
+    async def _with_tools_or_without(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
+        """One request; made again without tools when they are what was refused."""
+        if not self.takes_tools:
+            conversation = conversation.offering()
+        pieces = self._request(conversation)
+        try:
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+            return
+        except ToolsRefused as error:
+            if any(message.calls for message in conversation.messages):
+                raise
+            self.takes_tools = False
+            yield Retry(1, 0.0, f"asked again without tools: {error.message}")
+        pieces = self._request(conversation.offering())
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
     async def _request(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
         """One request, counted; ends with `Finish`, also when the budget is spent in its middle."""
@@ -108,17 +133,20 @@ class ModelPlayer:
         """
         before = self.budget.spent
         text: list[str] = []
+        calls = Calls()
         finish = Finish("broken")
         pieces = self.write(conversation)
         async with contextlib.aclosing(pieces):
             async for piece in pieces:
                 tell(piece)
+                calls.take(piece)
                 match piece:
                     case Text():
                         text.append(piece.text)
                     case Finish():
                         finish = piece
-        return Answer("".join(text), finish, self.budget.spent - before, self.continued)
+        spent = self.budget.spent - before
+        return Answer("".join(text), finish, spent, self.continued, calls.whole, calls.kept)
 
 
 def find_model(name: str, settings: Settings) -> ModelSettings:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import email.utils
 import random
+import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -12,12 +13,14 @@ from urllib.parse import urlsplit
 
 import httpx
 import httpx_sse
+import msgspec
 
 from arena.errors import PlayerFailed
 from arena.foreign_text import printable
 from arena.players.address import base_url
+from arena.players.calls import MOST_CALLS
 from arena.players.keys import Hiding, Key
-from arena.players.player import AnyPiece, Conversation, Finish, Retry, Text, Thought
+from arena.players.player import AnyPiece, CallPart, Conversation, Finish, Retry, Text, Thought
 from arena.players.provider import ErrorEvent, Provider, decode, error_of
 from arena.settings import ModelSettings
 
@@ -33,6 +36,8 @@ MALFORMED_EVENTS = 20
 """Single events that cannot be read are skipped; beyond this many it is no stream of this protocol."""
 _BODY_BYTES = 64 << 10
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+_TOOLS_REFUSED = frozenset({400, 404, 422, 500, 501})
+_ABOUT_TOOLS = re.compile(r"\btools?\b|\btool[_ -]|function[_ ]?(call|decl)", re.IGNORECASE)
 _PASSING_KINDS = frozenset(
     {
         *("overloaded_error", "api_error", "rate_limit_error", "server_error", "timeout_error"),
@@ -49,6 +54,10 @@ class Passing(Exception):
         super().__init__(reason)
         self.reason = reason
         self.wait_s = wait_s
+
+
+class ToolsRefused(PlayerFailed):
+    """The provider or this model of it takes no tools."""
 
 
 class Stream:
@@ -119,7 +128,7 @@ class Stream:
                         self._client.stream("POST", url, json=request.body, headers=request.headers)
                     )
                     if response.status_code != 200:
-                        await self._refuse(response)
+                        await self._refuse(response, bool(conversation.tools))
                 pieces = self._pieces(response, deadline)
                 async with contextlib.aclosing(pieces):
                     async for piece in pieces:
@@ -181,8 +190,8 @@ class Stream:
             )
         return Passing(f"not a word for {self._model.stall_s:g} s")
 
-    async def _refuse(self, response: httpx.Response) -> None:
-        """Ends a request that was not answered with a stream."""
+    async def _refuse(self, response: httpx.Response, tools: bool) -> None:
+        """Ends a request that was not answered with a stream. tools: it offered some."""
         status = response.status_code
         text = await _body(response)
         message = f"{status} {response.reason_phrase}".strip()
@@ -190,6 +199,8 @@ class Stream:
             if (error := error_of(decode(text))) is not None:
                 message += f": {error}"
         message = self._clean(message)
+        if tools and status in _TOOLS_REFUSED and _ABOUT_TOOLS.search(message):
+            raise ToolsRefused(f"{self._model.model}: {message}", "set tools = false for this model")
         if status in _PASSING or status >= 500:
             raise Passing(message, _retry_after(response))
         raise self._failed(message, _ADVICE.get(status, "check the model's settings"))
@@ -220,7 +231,9 @@ class _Reading:
 
     def __init__(self, provider: Provider, key: Key) -> None:
         self._read = provider.reader()
+        self._key = key
         self._text, self._thought = Hiding(key), Hiding(key)
+        self._calls: dict[int, Hiding] = {}
         self._left = ANSWER_CHARACTERS
         self._malformed = 0
         self.finish: Finish | None = None
@@ -250,19 +263,32 @@ class _Reading:
                 self.finish = self.finish or piece
                 return None
             case Text() | Thought():
-                self._left -= len(piece.text)
-                if self._left < 0 and self.finish is None:
-                    self.finish, self.over = Finish("length", "the answer is endless"), True
+                self._count(len(piece.text))
                 hiding = self._text if isinstance(piece, Text) else self._thought
                 text = hiding.feed(piece.text)
                 return type(piece)(text) if text else None
+            case CallPart():
+                return self._call_part(piece)
             case _:
                 return piece
+
+    def _call_part(self, piece: CallPart) -> CallPart | None:
+        if piece.number not in self._calls and len(self._calls) >= MOST_CALLS:
+            return None
+        self._count(len(piece.arguments))
+        hidden = self._calls.setdefault(piece.number, Hiding(self._key)).feed(piece.arguments)
+        return msgspec.structs.replace(piece, arguments=hidden, name=self._key.hide_in(piece.name))
+
+    def _count(self, characters: int) -> None:
+        self._left -= characters
+        if self._left < 0 and self.finish is None:
+            self.finish, self.over = Finish("length", "the answer is endless"), True
 
     def held_back(self) -> list[AnyPiece]:
         """What looked like the beginning of the key and was none."""
         text = self._text.end()
-        return [Text(text)] if text else []
+        calls: list[AnyPiece] = [CallPart(number, hiding.end()) for number, hiding in self._calls.items()]
+        return [*([Text(text)] if text else []), *calls]
 
 
 class _Bounded:

@@ -12,7 +12,18 @@ import msgspec
 from arena.journal import Journal, first_line, later_lines
 from arena.paths import Paths, make_folder
 from arena.players.budget import Spent
-from arena.players.player import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
+from arena.players.player import (
+    AnyPiece,
+    Conversation,
+    Finish,
+    Message,
+    Retry,
+    Text,
+    Thought,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from arena.results import RunReport
 from sandbox.events import Setting
 
@@ -54,6 +65,8 @@ class Asked(TraceEvent, tag="asked", frozen=True, kw_only=True):
 
     system: str
     messages: list[Message]
+    tools: list[str] = []
+    """Names of what it may call."""
 
 
 class Wrote(TraceEvent, tag="wrote", frozen=True, kw_only=True):
@@ -82,8 +95,24 @@ class Retried(TraceEvent, tag="retried", frozen=True, kw_only=True):
     reason: str
 
 
+class Called(TraceEvent, tag="called", frozen=True, kw_only=True):
+    """It calls a tool before it goes on."""
+
+    tool: str
+    arguments: str
+    """As it wrote them."""
+
+
+class Returned(TraceEvent, tag="returned", frozen=True, kw_only=True):
+    """What it was told of its last call."""
+
+    tool: str
+    text: str
+    error: bool
+
+
 class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
-    """The answer is over."""
+    """The answer is over, or has called the tool that judges a kernel."""
 
     outcome: str
     """As `Answer.outcome`."""
@@ -111,7 +140,7 @@ class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
     spent: Spent
 
 
-AnyTraceEvent = Asked | Wrote | Mused | Counted | Retried | Answered | Judged | Ended
+AnyTraceEvent = Asked | Wrote | Mused | Counted | Retried | Called | Returned | Answered | Judged | Ended
 Listener = Callable[[AnyTraceEvent], None]
 
 _decode_header = msgspec.json.Decoder(TraceHeader).decode
@@ -151,7 +180,11 @@ class Recorder:
         self.step = step
         self._emit(
             Asked(
-                at=self._at, step=self.step, system=conversation.system, messages=list(conversation.messages)
+                at=self._at,
+                step=self.step,
+                system=conversation.system,
+                messages=list(conversation.messages),
+                tools=[tool.name for tool in conversation.tools],
             ),
         )
 
@@ -178,6 +211,16 @@ class Recorder:
                 self._flush()
         if time.monotonic() - self._written_at >= BATCH_S:
             self._flush()
+
+    def called(self, call: ToolCall) -> None:
+        """A tool is called."""
+        self.emit(Called(at=self._at, step=self.step, tool=call.name, arguments=call.arguments))
+
+    def returned(self, result: ToolResult) -> None:
+        """The call is over."""
+        self.emit(
+            Returned(at=self._at, step=self.step, tool=result.name, text=result.text, error=result.error)
+        )
 
     def answered(self, outcome: str, complaint: str, source: str, spent: Spent) -> None:
         """The step's answer is over."""

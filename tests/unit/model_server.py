@@ -118,6 +118,107 @@ def _gemini(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[byte
     return [*told, _data({"candidates": [{"finishReason": reason}], "usageMetadata": counted})]
 
 
+Call = tuple[str, str]
+"""A tool's name and the text of the arguments."""
+
+
+def call_events(protocol: str, text: str, calls: list[Call], cut: int = 7) -> bytes:
+    """An answer that says `text` and then calls tools; arguments come in pieces of `cut` characters."""
+    return b"".join(_CALL_EVENTS[protocol](text, calls, cut))
+
+
+def _cut(text: str, size: int) -> list[str]:
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+def _chat_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
+    def delta(value: dict[str, Any], reason: str | None = None) -> bytes:
+        return _data({"choices": [{"index": 0, "delta": value, "finish_reason": reason}]})
+
+    told = [delta({"role": "assistant", "content": text or None})]
+    for index, (name, arguments) in enumerate(calls):
+        head = {"id": f"id-{index}", "type": "function", "function": {"name": name, "arguments": ""}}
+        told.append(delta({"tool_calls": [{"index": index} | head]}))
+        told += [
+            delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+            for piece in _cut(arguments, cut)
+        ]
+    counted = {"prompt_tokens": 100, "completion_tokens": 50}
+    return [
+        *told,
+        delta({}, "tool_calls"),
+        _data({"choices": [], "usage": counted}),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def _responses_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
+    def event(kind: str, **value: Any) -> bytes:
+        return _data({"type": kind, **value}, kind)
+
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    told = [event("response.output_item.done", output_index=0, item=thought)]
+    told += [event("response.output_text.delta", delta=text)] if text else []
+    for index, (name, arguments) in enumerate(calls, 2):
+        head = {"type": "function_call", "id": f"fc-{index}", "call_id": f"id-{index}", "name": name}
+        told.append(event("response.output_item.added", output_index=index, item=head | {"arguments": ""}))
+        told += [
+            event("response.function_call_arguments.delta", output_index=index, delta=piece)
+            for piece in _cut(arguments, cut)
+        ]
+        done = head | {"arguments": arguments}
+        told.append(event("response.output_item.done", output_index=index, item=done))
+    counted = {"input_tokens": 100, "output_tokens": 50}
+    return [*told, event("response.completed", response={"usage": counted})]
+
+
+def _anthropic_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
+    def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[bytes]:
+        kinds = [("content_block_start", {"content_block": start})]
+        kinds += [("content_block_delta", {"delta": delta}) for delta in deltas]
+        kinds.append(("content_block_stop", {}))
+        return [_data({"type": kind, "index": index, **rest}, kind) for kind, rest in kinds]
+
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 100, "output_tokens": 1}}}
+    told = [_data(start, "message_start")]
+    told += block(
+        0,
+        {"type": "thinking", "thinking": ""},
+        {"type": "thinking_delta", "thinking": "hm"},
+        {"type": "signature_delta", "signature": "sealed"},
+    )
+    if text:
+        told += block(1, {"type": "text", "text": ""}, {"type": "text_delta", "text": text})
+    for index, (name, arguments) in enumerate(calls, 2):
+        pieces = [{"type": "input_json_delta", "partial_json": piece} for piece in _cut(arguments, cut)]
+        head = {"type": "tool_use", "id": f"id-{index}", "name": name, "input": {}}
+        told += block(index, head, *pieces)
+    end = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 50}}
+    return [*told, _data(end, "message_delta"), _data({"type": "message_stop"}, "message_stop")]
+
+
+def _gemini_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
+    """Its calls come whole; what is no JSON cannot be said in it and is sent as a text."""
+    told = [_data({"candidates": [{"content": {"parts": [{"text": text}]}}]})] if text else []
+    for name, arguments in calls:
+        try:
+            given = json.loads(arguments)
+        except ValueError:
+            given = arguments
+        part = {"functionCall": {"name": name, "args": given}, "thoughtSignature": "sealed"}
+        told.append(_data({"candidates": [{"content": {"parts": [part]}}]}))
+    counted = {"promptTokenCount": 100, "candidatesTokenCount": 50}
+    return [*told, _data({"candidates": [{"finishReason": "STOP"}], "usageMetadata": counted})]
+
+
+_CALL_EVENTS = {
+    "openai_chat": _chat_calls,
+    "openai_responses": _responses_calls,
+    "anthropic": _anthropic_calls,
+    "gemini": _gemini_calls,
+}
+
+
 _EVENTS = {
     "openai_chat": _chat,
     "openai_responses": _responses,
@@ -151,6 +252,17 @@ def streamed(
     def reply(line: Line, seen: Seen) -> None:
         line.head(Transfer_Encoding="chunked")
         send_in_chunks(line, events(protocol_of(seen), text, finish, usage), sizes, pause_s)
+        line.end()
+
+    return reply
+
+
+def calling(*calls: Call, text: str = "", sizes: Callable[[], int] = lambda: 1 << 16) -> Reply:
+    """Tool calls in the protocol that was asked in, cut into chunks of `sizes()` bytes."""
+
+    def reply(line: Line, seen: Seen) -> None:
+        line.head(Transfer_Encoding="chunked")
+        send_in_chunks(line, call_events(protocol_of(seen), text, list(calls)), sizes)
         line.end()
 
     return reply

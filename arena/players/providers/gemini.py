@@ -1,8 +1,10 @@
 """Google's Gemini."""
 
+import itertools
+import json
 from typing import Any
 
-from arena.players.player import AnyPiece, Conversation, Finish, Text, Thought, Usage
+from arena.players.player import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Tool, Usage
 from arena.players.provider import Reader, Request, count, decode, error_of, object_of, objects_of, text_of
 from arena.settings import ModelSettings
 
@@ -29,19 +31,23 @@ class Gemini:
             config["temperature"] = model.temperature
         body: dict[str, Any] = {
             "contents": [
-                {"role": _ROLES.get(turn.role, turn.role), "parts": [{"text": turn.content}]}
+                {"role": _ROLES.get(turn.role, turn.role), "parts": _parts(turn)}
                 for turn in conversation.messages
             ],
             "generationConfig": config | object_of(model.extra.get("generationConfig")),
         }
         if conversation.system:
             body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
+        if conversation.tools:
+            body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in conversation.tools]}]
         body |= {name: value for name, value in model.extra.items() if name != "generationConfig"}
         # The key goes into a header: in the address it would end up in logs.
         headers = {"x-goog-api-key": key} if key else {}
         return Request(f"/models/{model.model}:streamGenerateContent?alt=sse", body, headers)
 
     def reader(self) -> Reader:
+        calls = itertools.count()
+
         def read(event: str, data: str) -> list[AnyPiece]:
             value = decode(data)
             if (error := error_of(value)) is not None:
@@ -52,6 +58,8 @@ class Gemini:
                 for part in objects_of(object_of(candidate.get("content")).get("parts")):
                     if text := text_of(part.get("text")):
                         pieces.append(Thought(text) if part.get("thought") else Text(text))
+                    if isinstance(part.get("functionCall"), dict):
+                        pieces.append(_call(next(calls), part))
                 end = _finish(text_of(candidate.get("finishReason")), text_of(candidate.get("finishMessage")))
             if usage := object_of(value.get("usageMetadata")):
                 written = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
@@ -61,6 +69,42 @@ class Gemini:
             return [*pieces, end] if end is not None else pieces
 
         return read
+
+
+def _parts(turn: Message) -> list[dict[str, Any]]:
+    if turn.results:
+        return [
+            {
+                "functionResponse": _named(result.name, result.call_id)
+                | {"response": {"error" if result.error else "result": result.text}}
+            }
+            for result in turn.results
+        ]
+    said: list[dict[str, Any]] = [{"text": turn.content}] if turn.content or not turn.calls else []
+    for call in turn.calls:
+        part: dict[str, Any] = {"functionCall": _named(call.name, call.call_id) | {"args": call.values}}
+        said.append(part | ({"thoughtSignature": call.mark} if call.mark else {}))
+    return said
+
+
+def _named(name: str, call_id: str) -> dict[str, Any]:
+    """A call's name and id; not every version of the service gives ids."""
+    return {"name": name} | ({"id": call_id} if call_id else {})
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _call(number: int, part: dict[str, Any]) -> CallPart:
+    call = object_of(part.get("functionCall"))
+    return CallPart(
+        number,
+        json.dumps(call.get("args", {})),
+        text_of(call.get("name")),
+        text_of(call.get("id")),
+        text_of(part.get("thoughtSignature")),
+    )
 
 
 def _finish(reason: str, message: str) -> Finish | None:

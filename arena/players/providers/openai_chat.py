@@ -73,7 +73,8 @@ class OpenAIChat:
 def _messages(turn: Message) -> list[dict[str, Any]]:
     if turn.results:
         return [
-            {"role": "tool", "tool_call_id": result.call_id, "content": result.text} for result in turn.results
+            {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
+            for result in turn.results
         ]
     if not turn.calls:
         return [{"role": turn.role, "content": turn.content}]
@@ -120,9 +121,7 @@ def _part(number: int, call: dict[str, Any]) -> CallPart:
     arguments = function.get("arguments")
     if isinstance(arguments, dict):  # some servers send the object itself
         arguments = json.dumps(arguments)
-    return CallPart(
-        number, text_of(arguments), text_of(function.get("name")), text_of(call.get("id"))
-    )
+    return CallPart(number, text_of(arguments), text_of(function.get("name")), text_of(call.get("id")))
 
 
 PROVIDER = OpenAIChat()

@@ -1,0 +1,117 @@
+"""What an agent's model may call: compile a kernel, run it, read about the kit.
+
+Whatever a model sends, the answer is a text for it to read; only the harness itself fails.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+import sandbox
+from arena.foreign_text import printable
+from arena.players.answer import kernel_source
+from arena.players.calls import ARGUMENT_CHARACTERS
+from arena.players.player import Tool, ToolCall, ToolResult
+from arena.players.templates import read_template
+
+CALLS = 8
+"""Between two answers. Those beyond are told so."""
+RESULT_CHARACTERS = 24_000
+
+Work = Callable[[str], Awaitable[str]]
+"""A kernel's text -> what is told about it. Raises ArenaError when the harness fails."""
+
+_INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
+_HEADERS = ("px_cpu.h", "px.cuh")
+_PAGES = ("symm", "cpp", "cuda", *_HEADERS)
+
+
+_Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
+
+
+class _Kernel(msgspec.Struct):
+    source: str
+
+
+class _Page(msgspec.Struct):
+    page: str
+
+
+class Toolbox:
+    """The tools of one agent, and how many calls are left until its next answer."""
+
+    def __init__(self, version: str, run: Work, build: Work | None) -> None:
+        """version: of the templates; build: None where nothing can be compiled without being judged."""
+        self._version = version
+        self._work: dict[str, Work] = ({"compile": build} if build is not None else {}) | {"run": run}
+        self.left = CALLS
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """What is offered."""
+        kernel = {"source": {"type": "string", "description": "The whole Python file."}}
+        page = {"page": {"type": "string", "enum": list(_PAGES)}}
+        return (
+            *(self._tool(name, kernel) for name in self._work),
+            self._tool("kit_docs", page),
+        )
+
+    def _tool(self, name: str, properties: dict[str, Any]) -> Tool:
+        schema = {"type": "object", "properties": properties, "required": list(properties)}
+        return Tool(name, read_template(self._version, f"tool_{name}"), schema)
+
+    async def call(self, call: ToolCall) -> ToolResult:
+        """Does what was asked for.
+
+        Raises:
+            ArenaError: the harness failed.
+        """
+        error = True
+        if self.left <= 0:
+            text = read_template(self._version, "no_calls")
+        else:
+            self.left -= 1
+            try:
+                text, error = await self._answer(call), False
+            except _Unusable as unusable:
+                text = f"{call.name or 'the call'}: {unusable}"
+        text = printable(text)
+        if len(text) > RESULT_CHARACTERS:
+            text = text[:RESULT_CHARACTERS] + "\n[... the rest is left out ...]"
+        return ToolResult(call.name, text, call.call_id, error)
+
+    async def _answer(self, call: ToolCall) -> str:
+        if call.name == "kit_docs":
+            return self._page(_read(call, _Page).page)
+        if call.name not in self._work:
+            known = ", ".join(tool.name for tool in self.tools)
+            raise _Unusable(f"there is no such tool; there are {known}")
+        source = _read(call, _Kernel).source
+        if source.lstrip().startswith("```"):
+            source = kernel_source(source)
+        if not source.strip():
+            raise _Unusable("`source` is empty; it is the whole Python file")
+        return await self._work[call.name](source)
+
+    def _page(self, name: str) -> str:
+        if name not in _PAGES:
+            raise _Unusable(f"there is no page {name[:60]!r}; there are {', '.join(_PAGES)}")
+        if name in _HEADERS:
+            return (_INCLUDE / name).read_text(encoding="utf-8")
+        return read_template(self._version, f"kit_{name}")
+
+
+class _Unusable(Exception):
+    """The call cannot be done as it was written."""
+
+
+def _read(call: ToolCall, wanted: type[_Arguments]) -> _Arguments:
+    if len(call.arguments) >= ARGUMENT_CHARACTERS:
+        raise _Unusable(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
+    try:
+        return msgspec.json.decode(call.arguments, type=wanted)
+    except (ValueError, RecursionError) as error:
+        needed = ", ".join(wanted.__struct_fields__)
+        raise _Unusable(f"its arguments are no JSON object with `{needed}`: {error}") from None
