@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from model_server import KEY, ModelServer, dripping, status, streamed
+from model_server import KEY, ModelServer, calling, dripping, status, streamed
 
 from problems.catalogue import load_catalogue
 
@@ -154,6 +154,32 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     no_key_below(tmp_path)
     (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 1)
     assert not row["solved"]  # a model's kernel is not the person's achievement
+
+
+@pytest.mark.slow
+def test_an_agent_compiles_and_runs_kernels_by_its_tools(
+    pkb_arena: CommandLine, models: ModelServer, home: Path
+) -> None:
+    code = RIGHT.split("```python\n")[1].split("```")[0]
+    broken = 'from sandbox.kit import cpp\n\nlib = cpp.compile("extern \\"C\\" void f() { oops }")\n' + code
+    wrong = WRONG.split("```python\n")[1].split("```")[0]
+    models.replies = [
+        calling(("compile", json.dumps({"source": broken})), ("compile", json.dumps({"source": wrong}))),
+        calling(("run", json.dumps({"source": wrong}))),
+        streamed(RIGHT),
+    ]
+    done = pkb_arena("agent", "1", *SETTING, "--model", "anthropic", "--steps", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [attempt["report"]["verdict"] for attempt in said["attempts"]] == ["WRONG_RESULT", "PASS"]
+    first, second = (part["content"] for part in models.seen[1].body["messages"][-1]["content"])
+    assert "COMPILE_ERROR" in first
+    assert "oops" in first
+    assert "compiles and loads" in second
+    assert "WRONG_RESULT" in models.seen[2].prompt
+    lines = pkb_arena("replay", said["trace_id"]).stdout
+    assert "calls compile" in lines
+    assert "compile says: Your kernel was run." in lines
 
 
 @pytest.mark.slow
