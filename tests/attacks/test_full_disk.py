@@ -1,0 +1,84 @@
+"""No space left, or nothing may be written: a message that says so, and a verdict wherever there can be one."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+KERNEL = """
+import torch.distributed as dist
+
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+"""
+MOUNT = 'mount -t tmpfs -o "$OPTIONS" tmpfs "$PKB_ARENA_HOME"'
+FILL = 'head -c 4M /dev/zero > "$PKB_ARENA_HOME/fill" 2>/dev/null || true'
+
+OnDisk = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def on_disk(home: Path, tmp_path: Path) -> OnDisk:
+    """Runs the command line with its folders on a disk of its own, which nobody else sees and which ends with the command."""
+    home.mkdir()
+    (tmp_path / "kernel.py").write_text(KERNEL)
+
+    def call(options: str, *arguments: str, full: bool = False) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-P", "-m", "arena.cli", *arguments]
+        script = " && ".join([MOUNT, *([FILL] if full else []), 'exec "$@"'])
+        return subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script, "sh", *command],
+            cwd=tmp_path,
+            env=os.environ | {"OPTIONS": options},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+
+    tried = ["unshare", "--mount", "sh", "-c", MOUNT]
+    trial = subprocess.run(
+        tried, env=os.environ | {"OPTIONS": "size=1m"}, capture_output=True, text=True, check=False
+    )
+    if trial.returncode:
+        pytest.skip(f"no disk can be mounted here: {trial.stderr.strip()}")
+    return call
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_named_and_the_run_goes_on(on_disk: OnDisk) -> None:
+    done = on_disk("size=1m", "run", "1", "kernel.py", "--rounds", "2", full=True)
+    assert done.returncode == 0
+    assert "PASS" in done.stdout
+    assert "No space left on device" in done.stderr
+    assert "free some space" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_stops_what_would_be_lost(on_disk: OnDisk, tmp_path: Path) -> None:
+    there = tmp_path / "home" / "mine.py"
+    done = on_disk("size=1m", "new", "1", "-o", str(there), full=True)
+    assert done.returncode == 3
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_read_only_home_is_named_with_the_way_out(on_disk: OnDisk) -> None:
+    done = on_disk("ro", "run", "1", "kernel.py")
+    assert done.returncode == 3
+    assert "Read-only file system" in done.stderr
+    assert "PKB_ARENA_HOME" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_counts_what_is_left(on_disk: OnDisk) -> None:
+    done = on_disk("size=1m", "doctor", full=True)
+    assert "0 MiB free" in done.stdout
+    assert "free some space" in done.stdout

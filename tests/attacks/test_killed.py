@@ -1,0 +1,173 @@
+"""kill -9 at any moment, of the app or of its referee: no process is left, and every journal and the index open."""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pexpect
+import psutil
+import pytest
+
+from arena.journal import read_events, read_header
+from arena.paths import Paths
+from arena.settings import Settings, save_settings
+from arena.store import Store
+from arena.workspace import Workspace
+from arena.workspace_lock import WorkspaceLock
+from problems.catalogue import load_catalogue
+from sandbox.events import Finished
+from sandbox.verdict import Verdict
+
+SEED = int(os.environ.get("PKB_KILL_SEED", "0")) or time.time_ns() % 1_000_000
+"""Read now: the environment of a test is made bare."""
+MOMENTS_S = 10.0
+"""From the app's start: within it worlds start, get ready, and judge a few saves."""
+PATIENCE_S = 100.0
+MARK = "NCCL_PKB_KILLED"
+"""Variables of NCCL are passed on to every world: by this one its processes are found."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class App:
+    """The app in a pseudo-terminal, its picture thrown away."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-P", "-m", "screens", "1"],
+            dimensions=(45, 160),
+            env=os.environ | {"TERM": "xterm-256color", MARK: mark},
+        )
+
+    def let(self, seconds: float) -> None:
+        """Reads what it draws meanwhile: it would stand still otherwise."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                self.process.read_nonblocking(1 << 16, timeout=min(left, 0.1))
+            except (pexpect.TIMEOUT, pexpect.EOF):
+                continue
+
+    def until(self, true: Callable[[], bool], what: str) -> None:
+        """Lets it draw until something is true."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < deadline, f"{what} (PKB_KILL_SEED={SEED})"
+            self.let(0.1)
+
+    def processes(self, *named: str) -> list[int]:
+        """Every process that it has started, directly or not, and that is no zombie; `named` are parts of the command line."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == self.mark:
+                    command = " ".join(process.cmdline())
+                    if all(name in command for name in named):
+                        found.append(process.pid)
+            except (psutil.NoSuchProcess, psutil.AccessDenied):
+                continue
+        return found
+
+    def referees(self) -> list[int]:
+        """The referee: it hides its environment from other users, not from the one that started it."""
+        children = psutil.Process(self.process.pid).children()
+        return [child.pid for child in children if "sandbox.referee" in " ".join(child.cmdline())]
+
+
+@pytest.fixture
+def kernel(paths: Paths) -> Path:
+    """The kernel file of problem 1, there before the app starts; two ranks on CPU."""
+    save_settings(Settings(device="cpu", world=2), paths)
+    problem = load_catalogue().find("1")
+    return Workspace(paths.workspace).create(problem, problem.baseline_source)
+
+
+@pytest.fixture
+def app(kernel: Path, tmp_path: Path) -> Iterator[App]:
+    app = App(mark=str(tmp_path))
+    yield app
+    app.process.close(force=True)
+
+
+def alive(pids: list[int]) -> list[int]:
+    """Those that are there and no zombies: a process that ends loses its environment first, and its files later."""
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found
+
+
+def save(kernel: Path, revision: int) -> str:
+    """A new revision, in the file's place at once."""
+    source = load_catalogue().find("1").baseline_source + f"# revision {revision}\n"
+    other = kernel.with_suffix(".new")
+    other.write_text(source)
+    other.replace(kernel)
+    return source
+
+
+def work_until_a_random_moment(app: App, kernel: Path, number: int) -> None:
+    moment = random.Random(SEED + number).uniform(0.5, MOMENTS_S)
+    print(f"PKB_KILL_SEED={SEED}, moment {number}: {moment:.2f} s")
+    until = time.monotonic() + moment
+    revision = 0
+    while (left := until - time.monotonic()) > 0:
+        app.let(min(left, 1.5))
+        save(kernel, revision := revision + 1)
+
+
+def journals_open(paths: Paths) -> list[tuple[str, Verdict]]:
+    """Source and verdict of every finished run; everything on disk is read."""
+    finished = []
+    for journal in sorted(paths.runs.glob("*.jsonl")):
+        if not journal.stat().st_size:
+            continue  # killed between making the file and its first line
+        header = read_header(journal)
+        whole = journal.read_bytes().split(b"\n")[:-1]
+        assert [json.loads(line) for line in whole]
+        events = list(read_events(journal))
+        assert len(events) >= len(whole) - 1  # more, where it is still being written
+        finished += [(header.source, event.result.verdict) for event in events if isinstance(event, Finished)]
+    store = Store(paths.database, paths.runs)
+    store.standings()
+    store.close()
+    return finished
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_killed_app_leaves_no_process_and_whole_journals(
+    app: App, kernel: Path, paths: Paths, number: int
+) -> None:
+    app.until(lambda: bool(app.processes()), "the app did not start")
+    work_until_a_random_moment(app, kernel, number)
+    started = app.processes()
+    assert app.process.pid in started
+    app.process.kill(signal.SIGKILL)
+    app.until(lambda: not app.processes() and not alive(started), "processes are left")
+    journals_open(paths)
+    WorkspaceLock(paths.workspace).release()  # nobody holds it
+
+
+@pytest.mark.parametrize("number", range(6, 9))
+def test_the_app_outlives_its_referee(app: App, kernel: Path, paths: Paths, number: int) -> None:
+    app.until(lambda: bool(app.referees()), "no referee")
+    work_until_a_random_moment(app, kernel, number)
+    (referee,) = app.referees()
+    worlds = app.processes("sandbox.launcher")
+    os.kill(referee, signal.SIGKILL)
+    app.until(lambda: not alive([referee, *worlds]), "its worlds are left")
+    source = save(kernel, 1000)
+    app.until(
+        lambda: (source, Verdict.PASS) in journals_open(paths), "no verdict after the referee was killed"
+    )
+    assert app.referees() not in ([], [referee])
