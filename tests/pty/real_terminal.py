@@ -1,0 +1,74 @@
+"""A program in a pseudo-terminal, as a person sees it."""
+
+import os
+import sys
+import time
+
+import pexpect
+import psutil
+import pyte
+
+COLUMNS, LINES = 160, 45
+PATIENCE_S = 100.0
+
+
+class Screen:
+    """The app as a person sees it."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-P", "-m", *arguments],
+            dimensions=(LINES, COLUMNS),
+            env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+            timeout=5,
+        )
+        self.picture = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.ByteStream(self.picture)
+        self.raw = b""
+
+    def read(self) -> None:
+        try:
+            got = self.process.read_nonblocking(1 << 16, timeout=0.2)
+        except pexpect.TIMEOUT:
+            return
+        except pexpect.EOF:
+            return
+        self.raw += got
+        self._stream.feed(got)
+
+    def shows(self, *texts: str, times: int = 1) -> str:
+        """The picture, once it holds all of `texts`, each so many times."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            self.read()
+            picture = "\n".join(self.picture.display)
+            if all(picture.count(text) >= times for text in texts):
+                return picture
+        raise AssertionError(f"{texts} never stood on the screen:\n" + "\n".join(self.picture.display))
+
+    def ends(self) -> int:
+        """The exit status, once the process has ended by itself."""
+        deadline = time.monotonic() + 30
+        while self.process.isalive() and time.monotonic() < deadline:
+            self.read()
+        assert not self.process.isalive(), "the app did not end"
+        self.process.close()
+        return self.process.exitstatus
+
+    def close(self) -> None:
+        self.process.close(force=True)
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        left = [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        if not left:
+            return True
+        time.sleep(0.1)
+    return False

@@ -1,0 +1,81 @@
+"""A whole duel in a real terminal: a person who saves a file against a model that reads its verdict, on CPU ranks."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_server import calling, streamed
+from real_terminal import Screen, descendants, gone
+
+from arena.paths import Paths
+from arena.settings import ModelSettings, Settings, save_settings
+from arena.workspace import Workspace
+from problems.catalogue import load_catalogue
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+RIGHT = load_catalogue().find("13").baseline_source
+WRONG = RIGHT.replace("def solution(", "def right(") + (
+    "\n\ndef solution(A_local, B_local):\n    return right(A_local, B_local) + 1000\n"
+)
+SLOW = RIGHT.replace("def solution(", "def right(") + (
+    "\n\ndef solution(A_local, B_local):\n"
+    "    import time\n\n    time.sleep(0.02)\n    return right(A_local, B_local)\n"
+)
+F7, F8 = "\x1b[18~", "\x1b[19~"
+
+
+@pytest.fixture
+def kernel(paths: Paths, model_server: Any) -> Path:
+    """The person's file, wrong at first; a model at the local server; two ranks on CPU."""
+    model = ModelSettings(provider="anthropic", model="m-1", base_url=model_server.url, retries=0)
+    save_settings(Settings(device="cpu", world=2, budget_s=0.5, models={"local": model}), paths)
+    return Workspace(paths.workspace).create(load_catalogue().find("13"), WRONG)
+
+
+def fenced(source: str) -> str:
+    return f"Here it is.\n\n```python\n{source}```\n"
+
+
+def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server: Any) -> None:
+    model_server.replies = [
+        calling(("compile", json.dumps({"source": WRONG}))),
+        streamed(fenced(WRONG)),
+        streamed(fenced(RIGHT)),
+        streamed("Enough.", finish="refusal"),  # twice in a row: it leaves
+    ]
+    app = Screen("screens", "13")
+    try:
+        app.shows("NOT RUN YET", "spare ready")
+        app.process.send(F8)
+        app.shows("Duel", "minutes", "start")
+        app.process.send("\x1b[Z\x1b[Z")  # from the button back over the minutes to the right player
+        app.process.send("\r")
+        app.shows("baseline", "model:local")
+        app.process.send("\x1b[B\x1b[B\r")  # under the house and the baseline
+        app.shows("model:local")
+        app.process.send("\t\t\r")
+        app.shows("✗ WRONG", "left")
+        app.shows("✓ PASS", "refused")
+        assert len(model_server.seen) == 5
+        compiled, told, better, *_ = (seen.prompt for seen in model_server.seen[1:])
+        assert "compiles and loads" in compiled
+        assert "WRONG_RESULT" in told
+        assert "Make it faster" in better
+
+        other = kernel.with_suffix(".new")
+        other.write_text(SLOW)
+        os.replace(other, kernel)
+        app.shows("1 ✗ · 2")
+        app.shows("✓ PASS", times=2)
+        children = descendants(app.process.pid)
+        app.process.send(F7)
+        picture = app.shows("model:local wins: faster in the final", "★ model:local", "interleaved rounds")
+        assert "★ you" not in picture
+        app.process.send("\x11")  # ctrl+q
+        assert app.ends() == 0
+        assert gone(children)
+    finally:
+        app.close()
