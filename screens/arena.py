@@ -33,6 +33,7 @@ from screens.widgets.editor import Editor, Source
 from screens.widgets.failure_view import FailureView
 from screens.widgets.headline import Headline, answer_of, waiting_answer, worlds_words
 from screens.widgets.log_pane import LogPane
+from screens.widgets.pane_title import entitle
 from screens.widgets.phase_line import PhaseLine
 from screens.widgets.problem_table import Row
 from screens.widgets.speedup_chart import SpeedupChart
@@ -106,7 +107,7 @@ class ArenaScreen(BaseScreen):
             ("timing", "Time"),
             ("log", "Log"),
         ):
-            self.query_one(f"#{name}").border_title = title
+            entitle(self.query_one(f"#{name}"), title)
         self.editor.focus()
         self.set_interval(REFRESH_S, self.draw)
         self.start(self._open(), "open")
@@ -229,7 +230,7 @@ class ArenaScreen(BaseScreen):
         failed = state.verdict not in (None, Verdict.PASS)
         self.set_class(failed, "failed")
         self.query_one("#answer", ContentSwitcher).current = "failure" if failed else "chart"
-        self.query_one("#answer").border_title = "What is wrong" if failed else "Speedup"
+        entitle(self.query_one("#answer"), "What is wrong" if failed else "Speedup")
         self.query_one(SpeedupChart).show(state.samples)
         self.query_one(FailureView).show(state)
         self.query_one(Correctness).show(state)
@@ -239,11 +240,9 @@ class ArenaScreen(BaseScreen):
     def _draw_lines(self) -> None:
         state, editor = self.session.state, self.editor
         row, column = editor.cursor_location
-        pane = self.query_one("#source-pane")
-        pane.border_title = {"kernel": self.session.path.name, "baseline": "baseline.py"}.get(
-            self.view, self.view
-        )
-        pane.border_subtitle = f"{row + 1}:{column + 1}" if self.view == "kernel" else ""
+        title = {"kernel": self.session.path.name, "baseline": "baseline.py"}.get(self.view, self.view)
+        place = f"{row + 1}:{column + 1}" if self.view == "kernel" else ""
+        entitle(self.query_one("#source-pane"), title, place)
         self.query_one(ViewTabs).show(
             self._views(), self.view, {"kernel": " ● unsaved" if editor.dirty else ""}
         )

@@ -1,6 +1,6 @@
 """How quick the app is, measured from outside in a real pseudo-terminal, or inside its event loop.
 
-    python -m screens.measure first-paint|loop-lag|keystroke [--repetitions N] [--json]
+    python -m screens.measure first-paint|loop-lag|keystroke|tokens [--repetitions N] [--json]
 
 Prints figures by name, in milliseconds. Everything happens in a folder of its own: no kernel of yours is touched.
 """
@@ -187,6 +187,14 @@ async def _lag_while_running(paths: Paths, runs: int) -> list[float]:
     return late
 
 
+def tokens(seconds: int) -> dict[str, float]:
+    """How much later than asked the event loop wakes up while a model writes 1000 tokens a second in a duel."""
+    from screens.measure_tokens import lag_while_written
+
+    with home_of_its_own() as paths:
+        return _figures(lag_while_written(paths, seconds))
+
+
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(GIVE_UP_S):
         while not condition():
@@ -207,6 +215,7 @@ MEASUREMENTS: dict[str, tuple[Callable[[int], dict[str, float]], int]] = {
     "first-paint": (first_paint, 10),
     "loop-lag": (loop_lag, 5),
     "keystroke": (keystroke, 40),
+    "tokens": (tokens, 10),
 }
 
 
@@ -214,7 +223,7 @@ def main() -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(prog="python -m screens.measure")
     parser.add_argument("name", choices=list(MEASUREMENTS))
-    parser.add_argument("--repetitions", type=int, help="how often (runs, for loop-lag)")
+    parser.add_argument("--repetitions", type=int, help="how often (runs, for loop-lag; seconds, for tokens)")
     parser.add_argument("--json", action="store_true", help="one object of figures")
     arguments = parser.parse_args()
     measure, usual = MEASUREMENTS[arguments.name]

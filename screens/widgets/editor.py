@@ -4,8 +4,11 @@ from dataclasses import dataclass
 
 from rich.style import Style
 from rich.text import Text
+from textual.cache import LRUCache
+from textual.document._document_navigator import DocumentNavigator
+from textual.document._wrapped_document import WrappedDocument
 from textual.events import Key
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -13,7 +16,19 @@ from textual.widgets import TextArea
 
 from screens.widgets.highlight import Part, language_of, line_spans, parts_of
 
+_LINES_KEPT = 512
+"""Drawn lines; more than any screen shows."""
+_WIDTH_STEP = 32
+
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
+
+
+class CountedDocument(WrappedDocument):
+    """Knows its height without adding up all of its lines; a TextArea asks for it with every line it draws."""
+
+    @property
+    def height(self) -> int:
+        return len(self._offset_to_line_info)
 
 
 class Source(TextArea):
@@ -32,6 +47,19 @@ class Source(TextArea):
         self._parts: dict[int, list[Part]] = {}
         self._parts_of: int | None = None
         self._styles: dict[str, Style] = {}
+        self._drawn: LRUCache[tuple[object, ...], Strip] = LRUCache(_LINES_KEPT)
+
+    def validate_virtual_size(self, size: Size) -> Size:
+        """In steps where it exceeds the pane: a longest line that grows by a letter is no new layout."""
+        if size.width <= self.scrollable_content_region.width:
+            return size
+        return Size(-(-size.width // _WIDTH_STEP) * _WIDTH_STEP, size.height)
+
+    def _set_document(self, text: str, language: str | None) -> None:
+        super()._set_document(text, language)
+        self.wrapped_document = CountedDocument(self.document, tab_width=self.indent_width)
+        self.navigator = DocumentNavigator(self.wrapped_document)
+        self._rewrap_and_refresh_virtual_size()
 
     def get_line(self, line_index: int) -> Text:
         """The line with its colours (overrides TextArea's plain one)."""
@@ -40,6 +68,27 @@ class Source(TextArea):
         for start, end, kind in line_spans(text, self._parts.get(line_index, ()), self.source_language):
             line.stylize(self._styles.get(kind, ""), start, end)
         return line
+
+    def _render_line(self, y: int) -> Strip:
+        """A TextArea forgets all its lines with every key; those without cursor or selection are kept here."""
+        line = y + self.scroll_offset.y
+        first, last = sorted((self.selection.start[0], self.selection.end[0]))
+        bracket = self._matching_bracket_location
+        if (
+            line >= self.document.line_count
+            or first <= line <= last
+            or (bracket is not None and bracket[0] == line)
+        ):
+            return super()._render_line(y)
+        key = (
+            line, self.document.get_line(line), tuple(self._parts.get(line, ())), self.scroll_offset.x,
+            self.size, self.virtual_size.width, self.gutter_width, self._theme.base_style,
+            self._theme.gutter_style, *self._styles.values(),
+        )  # fmt: skip
+        strip = self._drawn.get(key)
+        if strip is None:
+            strip = self._drawn[key] = super()._render_line(y)
+        return strip
 
     def render_lines(self, crop: Region) -> list[Strip]:
         version = hash(tuple(self.document.lines))  # strings cache their hashes: microseconds
