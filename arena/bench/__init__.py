@@ -11,6 +11,7 @@ MEASUREMENTS = {
     "first-paint": "arena.bench.first_paint",
     "loop-lag": "arena.bench.loop_lag",
     "keystroke": "arena.bench.keystroke",
+    "tokens": "arena.bench.tokens",
     "jail": "arena.bench.jail_cost",
     "soak": "arena.bench.soak",
 }
