@@ -1,0 +1,32 @@
+"""Deadlines: longer on a slow machine, shorter under test, and never so short that a busy machine misses them."""
+
+import pytest
+
+from sandbox.deadlines import LONGEST, SHORTEST, SHORTEST_BATCH, Limits, patience
+
+
+@pytest.mark.parametrize(
+    ("text", "scale"),
+    [("1", 1.0), ("4", 4.0), ("0.3", 0.3), ("0", SHORTEST), ("1e9", LONGEST), ("nan", 1.0), ("fast", 1.0)],
+)
+def test_the_scale_is_bounded(monkeypatch: pytest.MonkeyPatch, text: str, scale: float) -> None:
+    monkeypatch.setenv("PKB_DEADLINE_SCALE", text)
+    assert patience() == scale
+
+
+def test_every_deadline_of_a_kernel_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Limits.for_baseline(1e-4, 10)
+    assert usual == Limits()
+    monkeypatch.setenv("PKB_DEADLINE_SCALE", "4")
+    assert Limits.for_baseline(1e-4, 10) == Limits(
+        load=80.0, first_call=40.0, batch=8.0, time=120.0, own=240.0
+    )
+    monkeypatch.setenv("PKB_DEADLINE_SCALE", "0.5")
+    assert Limits.for_baseline(1e-4, 10) == Limits(load=10.0, first_call=5.0, batch=1.0)
+
+
+def test_a_short_deadline_still_fits_the_baseline_and_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PKB_DEADLINE_SCALE", "0.05")
+    assert Limits.for_baseline(1e-4, 10).batch == SHORTEST_BATCH
+    slow = Limits.for_baseline(0.5, 1)
+    assert (slow.first_call, slow.batch, slow.own) == (50.0, 10.0, 200.0)
