@@ -111,10 +111,28 @@ def home_of_its_own() -> Iterator[Paths]:
         yield paths
 
 
+BARE_APP = """
+from textual.app import App
+from textual.widgets import Label
+class Bare(App):
+    def compose(self):
+        yield Label("bare app")
+Bare().run()
+"""
+
+
 def first_paint(repetitions: int) -> dict[str, float]:
-    """From starting the interpreter to the first frame of the start screen, and to the list of problems."""
-    painted, listed = [], []
+    """From starting the interpreter to the first frame of the start screen, and to the list of problems.
+
+    In turns with a Textual app of one word: less than that no app of this library can take on this machine.
+    """
+    painted, listed, bare = [], [], []
     for _ in range(repetitions):
+        terminal = Terminal([sys.executable, "-P", "-c", BARE_APP])
+        try:
+            bare.append(terminal.wait_for("bare app", terminal.started))
+        finally:
+            terminal.close()
         with home_of_its_own():
             terminal = Terminal([sys.executable, "-P", "-m", "arena.cli"])
             try:
@@ -122,7 +140,11 @@ def first_paint(repetitions: int) -> dict[str, float]:
                 listed.append(terminal.wait_for("all-reduce", terminal.started))
             finally:
                 terminal.close()
-    return {**_figures(painted), "problems_median_ms": statistics.median(listed) * 1e3}
+    return {
+        **_figures(painted),
+        "problems_median_ms": statistics.median(listed) * 1e3,
+        "bare_median_ms": statistics.median(bare) * 1e3,
+    }
 
 
 def keystroke(repetitions: int) -> dict[str, float]:

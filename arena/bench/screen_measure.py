@@ -22,6 +22,8 @@ class Milliseconds(msgspec.Struct):
     p99_ms: float
     max_ms: float
     count: int
+    bare_median_ms: float | None = None
+    """A Textual app of one word, in the same run."""
 
 
 async def screen_figure(
@@ -35,6 +37,8 @@ async def screen_figure(
     found = await _measured(name, repetitions)
     value = found.p99_ms if promised == "p99" else found.median_ms
     others = f"median {found.median_ms:.1f}, p99 {found.p99_ms:.1f}, slowest {found.max_ms:.1f}"
+    if found.bare_median_ms is not None:
+        others += f"; a Textual app of one word {found.bare_median_ms:.0f}: {value / found.bare_median_ms:.2f} times"
     return [Figure(f"{words} ({promised})", value, "ms", limit_ms, f"of {found.count}: {others}")]
 
 
