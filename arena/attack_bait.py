@@ -16,7 +16,7 @@ MARK_VARIABLE = "NCCL_PKB_MARK"
 LEFT_BEHIND = "pkb-attack-"
 """Attacks name their files so, wherever they manage to write."""
 LEAVE_SECONDS = 10.0
-WORLD_BYTES = 2 << 30
+WORLD_BYTES = 1 << 30
 """What a world may hold while the suite runs: an attack on memory must not need all of the machine's."""
 
 
@@ -91,9 +91,11 @@ class Bait:
         for path, digest in self._digests.items():
             if _digest(path) != digest:
                 found.append(f"{path} was changed")
-        for folder in ("/tmp", "/dev/shm", "/var/tmp", str(Path.home()), self._cache.name):
+        for folder in ("/tmp", "/dev/shm", "/var/tmp", str(Path.home())):
             found += [f"{folder}/{name} was left" for name in os.listdir(folder) if name.startswith(LEFT_BEHIND)]
-        for file in Path(self._cache.name).iterdir():
+        cached = list(Path(self._cache.name).rglob("*"))
+        found += [f"{entry} was left" for entry in cached if entry.name.startswith(LEFT_BEHIND)]
+        for file in filter(Path.is_file, cached):
             if self.secret.encode() in file.read_bytes():
                 found.append(f"the canary in the kernel cache, as {file.name}")
         if walled and not self._worlds_end(2):

@@ -240,7 +240,7 @@ class Referee:
             judging.started = started
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
-                contender.keep_compiled()
+                contender.keep_compiled(digest)
             if own and result.verdict is Verdict.PASS:
                 self.worlds.keep_contender()
             self.listen_on(0.3 if judging.timed_out else 0.02)

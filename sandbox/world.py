@@ -5,13 +5,14 @@ import json
 import mmap
 import os
 import selectors
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -279,8 +280,11 @@ class World:
                 with contextlib.suppress(OSError):
                     sock.setblocking(False)
 
-    def go(self) -> int:
-        """Releases all ranks at once; returns perf_counter_ns of the moment before."""
+    def go(self, paused: Sequence[int] = ()) -> int:
+        """Releases all ranks at once; returns perf_counter_ns of the moment before.
+
+        paused: processes that were stopped until now.
+        """
         self.require_silence()
         data = frames.encode(Kind.GO)
         socks = [line.sock for line in self.lines]
@@ -288,6 +292,9 @@ class World:
         for sock in socks:
             with contextlib.suppress(OSError):
                 sock.send(data)
+        for pid in paused:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
         return started
 
     def require_silence(self) -> None:
@@ -346,10 +353,10 @@ class World:
         (length,) = struct.unpack("<I", page[:4])
         return bytes(page[4 : 4 + min(length, len(page) - 4)]).decode("utf-8", "replace")
 
-    def keep_compiled(self) -> None:
-        """Copies what this world has compiled into the kernel cache, for the next world of the same source."""
+    def keep_compiled(self, digest: str) -> None:
+        """Copies what this world has compiled into the kernel cache, for the next world of the same kernel (its SHA-256)."""
         if not self.trusted and self.jail.name != "none":
-            kernel_cache.harvest(tree(self.process.pid)[-1], self.jail.profile.inside(self.folder))
+            kernel_cache.harvest(tree(self.process.pid)[-1], self.jail.profile.inside(self.folder), digest)
 
     def close(self) -> bool:
         """Kills every process of the world and forgets it; True when all are gone."""

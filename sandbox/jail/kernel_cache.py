@@ -1,8 +1,8 @@
 """Compiled kernels that outlive their world. Inside the jail the cache is read-only; what a passing kernel compiled is copied
 out afterwards.
 
-An artefact is named by the hash of its source, and was made by whoever asked first: a hostile kernel could leave another
-source's artefact behind. That gains it nothing that it could not do itself, for every run is judged on fresh inputs.
+A folder per kernel text, chosen by the referee: what lies in it was made in worlds that ran that very text, and only worlds
+that run it look there (sandbox/kit/build.py). So a kernel can plant a binary for itself, and for nobody else.
 """
 
 import contextlib
@@ -15,6 +15,8 @@ from pathlib import Path
 ARTEFACT = re.compile(r"[A-Za-z0-9_.-]{8,120}\.(so|cubin)")
 MAX_BYTES = 64 << 20
 MAX_FILES = 64
+KEPT_KERNELS = 256
+"""Folders; the least recently filled go first."""
 
 
 def directory() -> Path:
@@ -37,21 +39,33 @@ def prepared() -> Path | None:
     return folder
 
 
-def harvest(pid: int, inside: Path) -> int:
+def harvest(pid: int, inside: Path, kernel: str) -> int:
     """Copies what a jailed process has compiled into the cache; returns how many files.
 
-    pid: a process of the world, whose view of the file system is read; inside: its $TMPDIR there. Only regular files with an
-    artefact's name are looked at, links never followed.
+    kernel: SHA-256 of the only text that this world has run; pid: a process of the world, whose view of the file system is
+    read; inside: its $TMPDIR there. Only regular files with an artefact's name are looked at, links never followed.
     """
     cache = prepared()
     if cache is None:
         return 0
     copied = 0
+    folder = cache / kernel
     with contextlib.suppress(OSError):
         for entry in os.scandir(f"/proc/{pid}/root{inside}"):
             if entry.name.startswith("pkb-kernels") and copied < MAX_FILES:
-                copied += _collect(entry.path, cache, MAX_FILES - copied)
+                folder.mkdir(exist_ok=True, mode=0o755)
+                copied += _collect(entry.path, folder, MAX_FILES - copied)
+    _prune(cache)
     return copied
+
+
+def _prune(cache: Path) -> None:
+    """Takes away what was filled longest ago. A world that has one of these open keeps what it has loaded."""
+    with contextlib.suppress(OSError):
+        folders = [entry for entry in os.scandir(cache) if entry.is_dir(follow_symlinks=False)]
+        folders.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
+        for entry in folders[KEPT_KERNELS:]:
+            shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _collect(path: str, cache: Path, most: int) -> int:

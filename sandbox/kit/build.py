@@ -3,14 +3,17 @@
 The first rank that asks holds a file lock while it builds; the others wait at the lock and load the same
 file. A lock dies with its holder, so a crashed rank blocks nobody.
 
-Environment: PKB_KERNEL_CACHE is the cache directory. Where it cannot be written (a harness mounts it
+Environment: PKB_KERNEL_CACHE is the cache directory; in it is a folder per kernel text, so that no kernel loads what another
+has made. Where it cannot be written (a harness mounts it
 read-only, so that no kernel can plant an artefact for a later one) new artefacts go to $TMPDIR/pkb-kernels.
 """
 
 import fcntl
 import hashlib
 import json
+import linecache
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -37,12 +40,17 @@ def content_key(*parts: str) -> str:
 
 
 def cache_dir() -> Path:
-    """Where finished artefacts are looked for first."""
+    """Where finished artefacts of the loaded kernel are looked for first."""
     named = os.environ.get("PKB_KERNEL_CACHE")
-    if named:
-        return Path(named)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(base) / "pkb-arena" / "kernels"
+    return (Path(named) if named else Path(base) / "pkb-arena" / "kernels") / _kernel_digest()
+
+
+def _kernel_digest() -> str:
+    """SHA-256 of the text that this rank has loaded as its kernel; empty where there is none, as in a test."""
+    path = getattr(sys.modules.get("kernel"), "__file__", None)
+    text = "".join(linecache.getlines(path)) if path else ""
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
 def _writable_dir() -> Path:
