@@ -1,12 +1,13 @@
 """A referee of one's own, driven as the engine drives it: commands in, events out; and bait for what it judges."""
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,6 +16,7 @@ from problems.catalogue import load_catalogue
 from sandbox import events
 
 ROOT = Path(__file__).resolve().parents[2]
+BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
 
 
 class RefereeAtWork:
@@ -95,7 +97,7 @@ class RefereeAtWork:
 @pytest.fixture(scope="session")
 def bait() -> Iterator[Bait]:
     """Canaries, listeners, a bystander and the baseline's file: for all tests of a session."""
-    bait = Bait(watched=(ROOT / "problems/collective/allreduce/baseline.py",))
+    bait = Bait(watched=(BASELINE,))
     yield bait
     bait.close()
 
@@ -107,6 +109,30 @@ def referee(bait: Bait) -> Iterator[RefereeAtWork]:
     yield referee
     referee.close()
     assert bait.all_gone(), bait.processes()
+
+
+class Stand(NamedTuple):
+    """A referee and the bait for what it judges, which shares nothing with another stand's."""
+
+    referee: RefereeAtWork
+    bait: Bait
+
+
+@pytest.fixture(scope="session")
+def stands(referee: RefereeAtWork, bait: Bait) -> Iterator[Iterator[Stand]]:
+    """Two stands in turns: one gets its next world ready, which takes longer than most verdicts, while the other judges."""
+    other = Bait(watched=(BASELINE,))
+    second = RefereeAtWork(**other.environment)
+    yield itertools.cycle([Stand(referee, bait), Stand(second, other)])
+    second.close()
+    assert other.all_gone(), other.processes()
+    other.close()
+
+
+@pytest.fixture
+def stand(stands: Iterator[Stand]) -> Stand:
+    """The one whose turn it is."""
+    return next(stands)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ NEEDS_WALLS = "H"
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernel_gets_its_verdict(request, referee, bait, name):
+def test_kernel_gets_its_verdict(request, stand, name):
+    referee, bait = stand
     kernel = KERNELS[name]
     if kernel.device == "cuda":
         pytest.skip("needs a GPU: `pkb-arena attacks` runs it on a machine with one")
