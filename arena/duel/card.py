@@ -1,5 +1,6 @@
 """A duel's result to share: a few lines of text, and one SVG without anything to load."""
 
+import math
 from xml.sax.saxutils import escape
 
 from arena.duel.events import SIDES, DuelHeader, Ended, Finalist, SideName
@@ -115,17 +116,21 @@ def _race(state: DuelState) -> list[str]:
     x, y, width, height = CHART
     points = {name: race_points(state.side(name)) for name in SIDES}
     speeds = [speed for line in points.values() for _, speed in line if speed is not None]
-    top = max([1.5, *speeds]) * 1.08
-    until = max([1.0, *(at for line in points.values() for at, _ in line)])
+    low, top = max(min([0.7, *speeds]) / 1.2, 0.01), max([1.5, *speeds]) * 1.08
+    last = max([1.0, *(at for line in points.values() for at, _ in line)])
+    until = last * 1.05
 
     def place(at: float, speed: float) -> tuple[float, float]:
-        return x + width * at / until, y + height * (1 - min(speed, top) / top)
+        # Twice as fast is as far up as half as fast is down.
+        share = math.log(min(max(speed, low), top) / low) / math.log(top / low)
+        return x + width * at / until, y + height * (1 - share)
 
     one = place(0, 1.0)[1]
     parts = [
         f'<line x1="{x}" y1="{one:.1f}" x2="{x + width}" y2="{one:.1f}" stroke="{_RULE}" stroke-dasharray="4 4"/>',
         _line(x, round(one) - 4, "1× baseline", 10, _MUTED),
-        _line(x + width, y + 10, f"{top:.1f}×", 10, _MUTED, "end"),
+        _line(x, y + 10, f"{top:.1f}×", 10, _MUTED),
+        _line(x + width, y + height + 18, f"{last:.0f} s", 10, _MUTED, "end"),
     ]
     for name, line in points.items():
         passed = [place(at, speed) for at, speed in line if speed is not None]

@@ -1,0 +1,127 @@
+"""Records the README's duel and draws its card: a person's file against a stand-in for a model, on two CPU ranks.
+
+    python docs/duel.py record     plays it and writes docs/duel.jsonl; `pkb-arena replay docs/duel.jsonl` tells it again
+    python docs/duel.py draw       draws docs/duel.svg from the recording
+
+The stand-in answers from this file over the same protocol as a model would; all else is as in any duel: the judge, the
+verdict that it is told, the final.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+HERE = Path(__file__).resolve().parent
+RECORDING, PICTURE = HERE / "duel.jsonl", HERE / "duel.svg"
+PIECE = 12
+
+PERSON = """\
+import torch
+import torch.distributed as dist
+
+
+def solution(tensor: torch.Tensor) -> torch.Tensor:
+    parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, tensor)
+    return torch.stack(parts).float().sum(0).to(tensor.dtype)
+"""
+FORGETS_THE_BARRIER = """\
+import torch
+
+from sandbox.kit import symm
+
+
+def solution(tensor: torch.Tensor) -> torch.Tensor:
+    mine = symm.empty(tensor.shape, torch.float32)
+    mine += tensor
+    return sum(symm.peers(mine)).to(tensor.dtype)
+"""
+RIGHT = """\
+import torch
+
+from sandbox.kit import symm
+
+
+def solution(tensor: torch.Tensor) -> torch.Tensor:
+    peers = symm.peers(symm.stage(tensor))
+    symm.barrier()
+    total = peers[0].float()
+    for peer in peers[1:]:
+        total += peer
+    return total.to(tensor.dtype)
+"""
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """Answers with the next kernel, as a stream of chat completions."""
+
+    answers: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        """Streams one answer."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        text = f"```python\n{self.answers.pop(0)}```\n"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for at in range(0, len(text), PIECE):
+            self._say({"delta": {"content": text[at : at + PIECE]}})
+        self._say({"delta": {}, "finish_reason": "stop"})
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _say(self, choice: dict[str, object]) -> None:
+        self.wfile.write(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
+
+    def log_message(self, format: str, *values: object) -> None:
+        """Says nothing."""
+
+
+def record() -> None:
+    """Plays the duel in a folder of its own and keeps its journal."""
+    from arena.settings import ModelSettings, Settings, save_settings
+
+    StandIn.answers = [FORGETS_THE_BARRIER, RIGHT]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+    Thread(target=server.serve_forever, daemon=True).start()
+    model = ModelSettings(
+        provider="openai_chat",
+        model="stand-in",
+        base_url=f"http://127.0.0.1:{server.server_port}/v1",
+        tools=False,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PKB_ARENA_HOME"] = folder
+        from arena.paths import find_paths
+
+        paths = find_paths()
+        save_settings(Settings(device="cpu", world=2, models={"stand-in": model}), paths)
+        kernel = Path(folder) / "kernel.py"
+        kernel.write_text(PERSON, encoding="utf-8")
+        command = ["duel", "1", "--left", "kernel.py", "--right", "model:stand-in", "--rounds", "2"]
+        subprocess.run([sys.executable, "-m", "arena.cli", *command], cwd=folder, check=True)
+        (journal,) = paths.duels.glob("*.jsonl")
+        # The folders of whoever records are nobody's business.
+        text = journal.read_text(encoding="utf-8").replace(f"{folder}/", "").replace(f"{HERE.parent}/", "")
+        RECORDING.write_text(text, encoding="utf-8")
+
+
+def draw() -> None:
+    """The recorded duel's card."""
+    from arena.duel.card import svg_card
+    from arena.duel.journal import read_duel, read_duel_header
+    from arena.duel.state import DuelState
+
+    state = DuelState(read_duel_header(RECORDING))
+    for event in read_duel(RECORDING):
+        state.apply(event)
+    PICTURE.write_text(svg_card(state), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    {"record": record, "draw": draw}[sys.argv[1]]()
