@@ -9,6 +9,7 @@ A kernel file says in comments at its top:
     # device: cuda                only where it needs a GPU
     # runs: 2                     judged this often in a row, each with this verdict [1]
     # at_least_us: 3000           its time per call, as the referee must see it
+    # label: calls the baseline   what stands beside its verdict
     # open: why                   the judge does not catch it yet; what it says is shown, and counted as not as expected
 
 An attack that expects PASS is harmless: it raises, or returns something wrong, where it gets anywhere.
@@ -27,7 +28,7 @@ from sandbox.verdict import Verdict
 
 TWIN, MISTAKE = "twin", "-"
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
-_FIELDS = {"attack", "expect", "problem", "twin", "device", "runs", "at_least_us", "open"}
+_FIELDS = {"attack", "expect", "problem", "twin", "device", "runs", "at_least_us", "label", "open"}
 
 
 class Attack(msgspec.Struct, frozen=True):
@@ -52,6 +53,7 @@ class AttackKernel(msgspec.Struct, frozen=True):
     device: str = "cpu"
     runs: int = 1
     at_least_us: float = 0.0
+    label: str = ""
     open: str = ""
 
     def surprise(self, result: Result) -> str:
@@ -64,6 +66,8 @@ class AttackKernel(msgspec.Struct, frozen=True):
             seen = result.contender_us.call if result.contender_us else None
             if seen is None or seen < self.at_least_us:
                 return f"timed at {seen} us a call, which cannot be less than {self.at_least_us:.0f}"
+        if self.label and self.label not in result.labels:
+            return f"not labelled {self.label!r}"
         return ""
 
 
@@ -110,6 +114,7 @@ def read_kernel(path: Path) -> AttackKernel:
             device=fields.get("device", "cpu"),
             runs=int(fields.get("runs", "1")),
             at_least_us=float(fields.get("at_least_us", "0")),
+            label=fields.get("label", ""),
             open=fields.get("open", ""),
         )
     except KeyError as missing:

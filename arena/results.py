@@ -36,6 +36,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: Seconds
     jail: str
     sealed: bool
+    labels: list[str] = []
 
 
 def report(header: RunHeader, result: Result) -> RunReport:
@@ -67,6 +68,7 @@ def report(header: RunHeader, result: Result) -> RunReport:
         seconds=result.seconds,
         jail=result.jail,
         sealed=result.sealed,
+        labels=result.labels,
     )
 
 

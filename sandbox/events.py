@@ -300,6 +300,8 @@ class Result(msgspec.Struct, frozen=True):
     rounds: int = 0
     rival: "RivalResult | None" = None
     """Only of a run between two contenders. When either failed there is no speedup."""
+    labels: list[str] = []
+    """Where a kernel that passed has its speed from, as far as its text says (sandbox/labels.py)."""
 
 
 class RivalResult(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ from sandbox.exchange import Reply, Stage
 from sandbox.frames import Kind
 from sandbox.jail.choice import choose
 from sandbox.judging import Judging
+from sandbox.labels import labels
 from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
 from sandbox.versus import Versus
@@ -239,6 +240,8 @@ class Referee:
             judging, judge = self.judges(run, stage, contender, rival)
             judging.started = started
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
+            if result.verdict is Verdict.PASS:
+                result = msgspec.structs.replace(result, labels=labels(run.source))
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.keep_compiled(digest)
             if own and result.verdict is Verdict.PASS:

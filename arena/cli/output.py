@@ -106,4 +106,5 @@ def print_report(report: RunReport) -> None:
         print_line(report.detail)
     took = msgspec.structs.asdict(report.seconds)
     print_line("   ".join(f"{phase} {seconds:.2f} s" for phase, seconds in took.items()))
-    print_line(f"{'sealed' if report.sealed else 'not sealed'} · jail {one_line(report.jail) or 'none'}")
+    facts = ["sealed" if report.sealed else "not sealed", f"jail {one_line(report.jail) or 'none'}", *report.labels]
+    print_line(" · ".join(facts))

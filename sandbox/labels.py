@@ -1,0 +1,71 @@
+"""What a kernel's text says about where its speed comes from: words beside a verdict, which they never change.
+
+Read line by line, not parsed: the referee sees texts that nobody has read, and a parser can be made to crash. So a label is a
+hint, and a text that hides what it does gets none.
+"""
+
+import re
+from itertools import takewhile
+
+LIBRARY = "library calls only"
+"""Nothing in it compiles or maps anything of its own: whatever it gains, it gains by calling the library differently."""
+BASELINE = "calls the baseline"
+FALLBACK = "falls back to the library"
+"""An except that computes: a kernel that never works is judged for what is called in its place."""
+
+OWN_CODE = (
+    "sandbox.kit",
+    "triton",
+    "cupy",
+    "cuda",
+    "cutlass",
+    "numba",
+    "ctypes",
+    "cffi",
+    "torch.utils.cpp_extension",
+    "torch.distributed._symmetric_memory",
+    "utils.cuda_helpers",
+    "utils.triton_helpers",
+)
+"""Modules through which a kernel brings code or memory of its own."""
+LINES, LONGEST_LINE = 5000, 400
+"""Nobody writes imports or handlers beyond that many lines and characters, and what is left is read in no time."""
+_FROM = re.compile(r"\s*from\s+([\w.]+)\s+import\s+(.*)")
+_IMPORT = re.compile(r"\s*import\s+(.*)")
+_EXCEPT = re.compile(r"\s*except\b.*:")
+_CALL = re.compile(r"\b(torch|dist|baseline|F)\b[\w.]*\(")
+
+
+def labels(source: str) -> list[str]:
+    """The labels of a kernel's text, in a fixed order."""
+    lines = [line for line in source.splitlines()[:LINES] if len(line) <= LONGEST_LINE]
+    modules = [module for line in lines for module in _imported(line)]
+    found = []
+    if any(_within(module, "problems") for module in modules):
+        found.append(BASELINE)
+    if not any(_within(module, own) for module in modules for own in OWN_CODE):
+        found.append(LIBRARY)
+    if any(_computes(lines, number) for number, line in enumerate(lines) if _EXCEPT.match(line)):
+        found.append(FALLBACK)
+    return found
+
+
+def _imported(line: str) -> list[str]:
+    """Dotted names that a line imports, those of `from a import b` as a.b."""
+    if named := _FROM.match(line):
+        return [f"{named[1]}.{name.split()[0]}" for name in named[2].strip("()").split(",") if name.split()]
+    if plain := _IMPORT.match(line):
+        return [name.split()[0] for name in plain[1].split(",") if name.split()]
+    return []
+
+
+def _within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _computes(lines: list[str], number: int) -> bool:
+    """Whether the body of the except in this line calls the library, and is no mere error message."""
+    head = lines[number]
+    depth = len(head) - len(head.lstrip())
+    body = takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip()) > depth, lines[number + 1 :])
+    return any(_CALL.search(line) and not line.lstrip().startswith(("raise ", "#")) for line in body)
