@@ -108,9 +108,12 @@ class Exchange:
             world.tell(Kind.ARM, {"slots": table, "checking": checking, "epoch": epoch}, rank)
         self.await_all(world, Kind.ARMED, self.stage.limits.load)
 
-    def reveal(self, side: int | None = None) -> None:
-        """Completes a contender's inputs: this exchange's own, or the given side's."""
-        self.baseline.tell(Kind.REVEAL, {"side": self.side if side is None else side})
+    def reveal(self, side: int | None = None, own: bool = False) -> None:
+        """Completes a contender's inputs: this exchange's own, or the given side's.
+
+        own: the baseline's instead, which are complete, so that their way into its caches is the same.
+        """
+        self.baseline.tell(Kind.REVEAL, {"side": self.side if side is None else side, "own": own})
         self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
 
     def wake(self, world: World) -> None:

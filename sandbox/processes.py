@@ -54,6 +54,14 @@ def signal_tree(pid: int, number: int) -> list[int]:
     return pids
 
 
+def pause_tree(pid: int) -> list[int]:
+    """Stops a process and all its descendants, also one that was forked meanwhile; returns who was there."""
+    known: list[int] = []
+    while (found := signal_tree(pid, signal.SIGSTOP)) and not set(found) <= set(known):
+        known = found
+    return known
+
+
 def handles(pid: int, number: int) -> bool:
     """Whether a process has a handler for a signal; without one it would die of it."""
     with contextlib.suppress(OSError, ValueError):

@@ -174,8 +174,14 @@ class Rounds:
 
     def clocked(self, world: World) -> float:
         """Seconds from GO until the last rank is done, on the referee's clock."""
-        self.exchange.wake(world)
-        started = world.go()
+        paused: list[int] = []
+        if self.run.setting.device == "cpu":
+            self.exchange.wake(world)
+            paused = self.reveal_to_paused(world)
+        else:
+            self.reveal_to(world)
+            self.exchange.wake(world)  # after it: revealing makes the baseline's context the one that runs
+        started = world.go(paused)
         self.exchange.await_all(world, Kind.DONE, self.limits.batch)
         return (time.perf_counter_ns() - started) / 1e9
 
@@ -226,16 +232,27 @@ class Rounds:
         return seconds
 
     def run_contender(self) -> float:
-        """The contender's batch; its inputs are complete only now."""
+        """The contender's batch; its inputs are complete only at its start."""
         self.freeze(False)
         self.exchange.arm(self.contender)
-        self.reveal_to(self.contender)
         return self.watched(self.contender, self.contender_wait)
 
     def reveal_to(self, world: World) -> None:
         """Completes the inputs of a world that did not have all of them."""
         if world is self.contender:
             self.exchange.reveal()
+
+    def reveal_to_paused(self, world: World) -> list[int]:
+        """Completes a world's inputs while none of its processes runs: nobody can work on them before GO.
+
+        The baseline is stopped for a moment too: continuing costs both sides the same. Returns whom to continue.
+        """
+        if world is self.exchange.baseline:
+            self.exchange.reveal(own=True)
+            return processes.pause_tree(world.process.pid)
+        paused = processes.pause_tree(world.process.pid)
+        self.reveal_to(world)
+        return paused
 
     def freeze(self, stop: bool) -> None:
         """Stops or continues every process of the contender."""

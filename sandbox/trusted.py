@@ -23,6 +23,9 @@ from sandbox.trees import flatten, unflatten
 from sandbox.verdict import Verdict
 
 WITHHELD_BYTES = 4096
+"""Of every tensor on a GPU; on CPU ranks all of it."""
+CACHE_BYTES = 4 << 20
+"""More than a core's own cache."""
 Output = tuple[str, list[tuple[str, torch.Tensor]]]
 
 
@@ -50,6 +53,7 @@ class TrustedRank(Rank):
         self.tables: dict[int, list[list[Any]]] = {}
         self.own: list[OwnError] = []
         self.random = random.SystemRandom()
+        self.sweep = torch.zeros(CACHE_BYTES, dtype=torch.uint8)
         self.handlers |= {
             Kind.PROBE: self.probe,
             Kind.ARENAS: self.make_arenas,
@@ -136,7 +140,7 @@ class TrustedRank(Rank):
         os.close(out_fd)
 
     def draw(self, payload: Any, fds: list[int]) -> None:
-        """Fills slots with fresh iterations; a random part of every floating tensor is withheld from the contenders."""
+        """Fills slots with fresh iterations; the contenders get their floating tensors, or the last of them, with GO."""
         assert self.code is not None
         assert self.setting is not None
         touched = self.touched(payload["sides"]) if payload["intact"] else []
@@ -173,6 +177,9 @@ class TrustedRank(Rank):
             if not tensor.dtype.is_floating_point or size < 64:
                 theirs[name].copy_(tensor)
                 continue
+            if self.device.torch_device.type == "cpu":
+                side.withheld.append((base + offset, base + offset + size))
+                continue
             hidden = memory.up(min(WITHHELD_BYTES, max(size // 64, 32)), 16)
             start = self.random.randrange(0, max(size - hidden, 0) // 16 + 1) * 16
             low, high = base + offset + start, min(base + offset + start + hidden, base + offset + size)
@@ -183,9 +190,13 @@ class TrustedRank(Rank):
 
     def reveal(self, payload: Any, fds: list[int]) -> None:
         """Completes a contender's inputs: the last thing before its GO."""
-        side = self.sides[payload["side"]]
-        for low, high in side.withheld:
-            side.inputs[low:high].copy_(self.mine_in[low:high])
+        if not payload["own"]:
+            side = self.sides[payload["side"]]
+            for low, high in side.withheld:
+                side.inputs[low:high].copy_(self.mine_in[low:high])
+        if self.device.torch_device.type == "cpu":
+            # What was just copied lies in this core's cache, which is the baseline's core too.
+            self.sweep.add_(1)
         self.device.synchronize()
         self.say(Kind.REPLY)
 

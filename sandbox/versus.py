@@ -118,7 +118,6 @@ class VersusRounds(Rounds):
         world = self.worlds[side]
         self.let_only(side)
         self.exchange.arm(world)
-        self.reveal_to(world)
         before = processes.cpu_seconds(self.frozen)
         seconds = self.watched(world, wait)
         self.stolen_by[1 - side] += processes.cpu_seconds(self.frozen) - before

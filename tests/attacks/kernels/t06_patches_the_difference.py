@@ -1,9 +1,11 @@
-# expect: PROTOCOL
+# expect: PASS
 # problem: allreduce
 # attack: T6
 # twin: honest
-# open: work done while arguments are assembled is not timed
-"""Does all the work before the clock starts, and only mends what the last bytes of the inputs change."""
+"""Does all the work before the clock starts, and only mends what the last bytes of the inputs change.
+
+It passes as the plain kernel that it then is: nothing of an input is there before the clock starts. Raises where it is.
+"""
 
 import gc
 
@@ -38,6 +40,8 @@ def solution(tensor):
     seen, total = known
     new = (tensor != seen).any(dim=1).to(torch.int32)
     dist.all_reduce(new)
+    if (new == 0).any():
+        raise RuntimeError("rows were there before the clock started")
     rows = new.nonzero().view(-1)
     mended = tensor[rows]
     dist.all_reduce(mended)

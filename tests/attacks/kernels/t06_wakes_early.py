@@ -1,0 +1,33 @@
+# expect: WRONG_RESULT | PROTOCOL
+# problem: allreduce
+# attack: T6
+# twin: honest
+"""Does all the work when its rank is woken for the batch, the last thing that happens before the clock starts."""
+
+import gc
+
+import torch.distributed as dist
+
+AWAKE = 76
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+answers = {}
+say = rank.say
+
+
+def early(kind, value=0):
+    if kind == AWAKE and not rank.checking:
+        for (tensor,), _, _ in rank.iterations:
+            answers[tensor.data_ptr()] = tensor.clone()
+            dist.all_reduce(answers[tensor.data_ptr()])
+    say(kind, value)
+
+
+rank.say = early
+
+
+def solution(tensor):
+    if tensor.data_ptr() in answers:
+        return answers.pop(tensor.data_ptr())
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
