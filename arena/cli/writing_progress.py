@@ -16,6 +16,7 @@ from arena.players.trace import (
     Asked,
     Called,
     Counted,
+    Drafted,
     Judged,
     Mused,
     Retried,
@@ -52,7 +53,7 @@ class WritingProgress:
             case Asked():
                 self._characters, self._doing = 0, "waiting"
                 self._began = time.monotonic()
-            case Wrote():
+            case Wrote() | Drafted():
                 self._characters += len(event.text)
                 self._doing = "writing"
             case Mused():

@@ -22,6 +22,7 @@ from arena.players.trace import (
     AnyTraceEvent,
     Called,
     Counted,
+    Drafted,
     Recorder,
     Retried,
     TraceHeader,
@@ -181,7 +182,7 @@ class ModelSide:
 
 def _tell(table: Table, event: AnyTraceEvent) -> None:
     match event:
-        case Wrote():
+        case Wrote() | Drafted():
             table.wrote(event.text)
         case Counted():
             table.spent(event.spent)

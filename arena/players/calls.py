@@ -1,7 +1,10 @@
 """The calls of one answer, put together from the parts in which they arrive."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
+
+import msgspec
 
 from arena.players.player import AnyPiece, CallPart, Kept, Retry, ToolCall
 
@@ -48,6 +51,44 @@ class Calls:
     def kept(self) -> tuple[dict[str, Any], ...]:
         """What goes back to the provider with them."""
         return tuple(self._kept)
+
+
+_SOURCE = re.compile(r'"source"\s*:\s*"')
+_WHOLE = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
+_HALF_A_PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}$")
+_BEFORE_SOURCE = 10_000
+"""Characters in which a call that brings a kernel has begun it."""
+
+
+class Draft:
+    """The kernel in a call's arguments while it is being written: for those who watch, not for the judge."""
+
+    def __init__(self) -> None:
+        self._json = ""
+        self._inside = self._over = False
+
+    def feed(self, arguments: str) -> str:
+        """More of the arguments. Returns more of the kernel."""
+        if self._over:
+            return ""
+        self._json += arguments
+        if not self._inside:
+            begin = _SOURCE.search(self._json)
+            if begin is None:
+                self._over = len(self._json) > _BEFORE_SOURCE
+                return ""
+            self._inside, self._json = True, self._json[begin.end() :]
+        whole = _WHOLE.match(self._json)
+        taken = whole[0] if whole is not None else ""
+        if half := _HALF_A_PAIR.search(taken):
+            taken = taken[: half.start()]
+        self._json = self._json[len(taken) :]
+        self._over = self._json.startswith('"')
+        try:
+            return msgspec.json.decode(f'"{taken}"', type=str)
+        except ValueError:
+            self._over = True
+            return ""
 
 
 def _first(texts: Iterable[str]) -> str:

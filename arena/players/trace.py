@@ -12,8 +12,10 @@ import msgspec
 from arena.journal import Journal, first_line, later_lines
 from arena.paths import Paths, make_folder
 from arena.players.budget import Spent
+from arena.players.calls import Draft
 from arena.players.player import (
     AnyPiece,
+    CallPart,
     Conversation,
     Finish,
     Message,
@@ -95,6 +97,12 @@ class Retried(TraceEvent, tag="retried", frozen=True, kw_only=True):
     reason: str
 
 
+class Drafted(TraceEvent, tag="drafted", frozen=True, kw_only=True):
+    """It wrote more of a kernel into a call that is not whole yet."""
+
+    text: str
+
+
 class Called(TraceEvent, tag="called", frozen=True, kw_only=True):
     """It calls a tool before it goes on."""
 
@@ -140,7 +148,9 @@ class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
     spent: Spent
 
 
-AnyTraceEvent = Asked | Wrote | Mused | Counted | Retried | Called | Returned | Answered | Judged | Ended
+AnyTraceEvent = (
+    Asked | Wrote | Mused | Counted | Retried | Drafted | Called | Returned | Answered | Judged | Ended
+)
 Listener = Callable[[AnyTraceEvent], None]
 
 _decode_header = msgspec.json.Decoder(TraceHeader).decode
@@ -173,6 +183,8 @@ class Recorder:
         self._started = self._written_at = time.monotonic()
         self._text: list[str] = []
         self._thought: list[str] = []
+        self._draft: list[str] = []
+        self._drafts: dict[int, Draft] = {}
         self.step = 0
 
     def ask(self, step: int, conversation: Conversation) -> None:
@@ -195,7 +207,14 @@ class Recorder:
                 self._text.append(piece.text)
             case Thought():
                 self._thought.append(piece.text)
+            case CallPart():
+                if piece.number not in self._drafts:
+                    self._drafts[piece.number] = Draft()
+                    self._flush()
+                if text := self._drafts[piece.number].feed(piece.arguments):
+                    self._draft.append(text)
             case Retry():
+                self._drafts.clear()
                 self.emit(
                     Retried(
                         at=self._at,
@@ -208,6 +227,7 @@ class Recorder:
             case Usage():
                 self.emit(Counted(at=self._at, step=self.step, spent=spent))
             case Finish():
+                self._drafts.clear()
                 self._flush()
         if time.monotonic() - self._written_at >= BATCH_S:
             self._flush()
@@ -252,6 +272,9 @@ class Recorder:
         if self._text:
             self._emit(Wrote(at=self._at, step=self.step, text="".join(self._text)))
             self._text.clear()
+        if self._draft:
+            self._emit(Drafted(at=self._at, step=self.step, text="".join(self._draft)))
+            self._draft.clear()
 
     def _emit(self, event: AnyTraceEvent) -> None:
         self._journal.append(event)

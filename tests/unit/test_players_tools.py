@@ -24,7 +24,7 @@ from arena.paths import Paths
 from arena.players import stream as streaming
 from arena.players.agent import Agent
 from arena.players.budget import Budget
-from arena.players.calls import ARGUMENT_CHARACTERS
+from arena.players.calls import ARGUMENT_CHARACTERS, Draft
 from arena.players.judge import Judgement
 from arena.players.model_player import model_player
 from arena.players.player import Conversation, Message
@@ -35,11 +35,13 @@ from arena.players.trace import (
     AnyTraceEvent,
     Asked,
     Called,
+    Drafted,
     Judged,
     Recorder,
     Retried,
     Returned,
     TraceHeader,
+    Wrote,
     read_trace,
 )
 from arena.results import RunReport
@@ -216,6 +218,39 @@ async def test_calls_arrive_whole_wherever_they_are_cut(
         assert "symm.barrier" in page
         assert "WRONG_RESULT" in results(third)[-1]
         assert "Attempts left: 1." in results(third)[-1]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_kernel_can_be_watched_while_a_call_is_written(
+    model_server: ModelServer, made: MakeAgent, protocol: str
+) -> None:
+    model_server.replies = [
+        calling(run("oops"), ("kit_docs", '{"page": "symm"}'), text="Let us see.", sizes=random_sizes(3)),
+        streamed(fenced("1.5")),
+    ]
+    agent = made(protocol, steps=2)
+    await agent.run()
+    events = told(agent)
+    drafted = [at for at, event in enumerate(events) if isinstance(event, Drafted)]
+    texts = [events[at] for at in drafted]
+    assert "".join(event.text for event in texts if isinstance(event, Drafted)) == source("oops")
+    kinds = [type(event) for event in events]
+    assert kinds.index(Wrote) < drafted[0]
+    assert drafted[-1] < kinds.index(Called)
+
+
+@pytest.mark.parametrize(
+    "arguments", [r'{"source": "a\u12', '{"source": 7}', '{"source": "a\n"}', "x" * 100, ""]
+)
+def test_a_draft_of_something_else_is_none(arguments: str) -> None:
+    assert Draft().feed(arguments) in ("", "a")
+
+
+def test_a_draft_comes_to_the_letter() -> None:
+    text = 'x = "\\\\ 😀 ü"\n\t# \x00 end'
+    for dump in (json.dumps({"a": 1, "source": text}), json.dumps({"source": text}, ensure_ascii=False)):
+        draft = Draft()
+        assert "".join(draft.feed(letter) for letter in dump) == text
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
