@@ -1,6 +1,9 @@
 """The leak table: what it calls a leak."""
 
+import json
 from collections import Counter
+
+import pytest
 
 from arena.bench.figure import Figure
 from arena.bench.soak import EXACT, RESIDENT, figures
@@ -39,3 +42,13 @@ def test_an_unexpected_end_is_a_fault():
     (figure,) = (f for f in figures([sample], [], Counter({"good: TIMEOUT": 1})) if not f.kept)
     assert figure.fault
     assert "good: TIMEOUT" in figure.detail
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_few_real_runs_of_every_kind_leave_nothing(pkb_arena) -> None:
+    done = pkb_arena("doctor", "--bench", "soak", "--repetitions", "6", "--json", timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {figure["name"]: figure for figure in json.loads(done.stdout)}
+    assert not found["more processes below the engine"]["detail"].startswith("0 before")  # worlds were there to be counted
+    assert found["runs not as expected"]["value"] == 0
