@@ -6,8 +6,6 @@ of `Finished`, `Cancelled` and `Refused`.
 
 import asyncio
 import os
-import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,9 +17,9 @@ from arena.journal import Journal, RunHeader
 from arena.paths import Paths, make_folder, unwritable
 from arena.referee_process import COMMAND, RefereeProcess
 from arena.results import harness_error
+from arena.run_request import Notice, RunRequest, header_of
 from arena.store import BASELINE, Store, entry_of
-from arena.workspace import Workspace, content_hash
-from problems.specification import Problem
+from arena.workspace import Workspace
 from sandbox.events import (
     AnyEvent,
     Calibrate,
@@ -35,7 +33,6 @@ from sandbox.events import (
     Ready,
     Refused,
     Result,
-    Rival,
     Run,
     Setting,
     Warm,
@@ -56,32 +53,6 @@ RUNS_KEPT = 64
 """Runs that can still be asked about by id; the store has them all."""
 
 Terminal = Finished | Cancelled | Refused
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunRequest:
-    """One kernel to judge in one setting."""
-
-    problem: Problem
-    setting: Setting
-    kernel_name: str
-    """Shown in tracebacks; the word `baseline` with an empty source runs the baseline against itself."""
-    source: str
-    kernel_path: str = ""
-    player: str = "you"
-    rounds: int | None = None
-    """None = as many as fit the budget; 0 = correctness only."""
-    budget_s: float = 1.0
-    versus: Rival | None = None
-    """Another kernel in the baseline's place, as in the final of a duel. Such a run is journalled and in no index."""
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Something that a person should know and that is no event of a run: a full disk, a referee that died."""
-
-    message: str
-    advice: str = ""
 
 
 @dataclass(eq=False)
@@ -199,7 +170,9 @@ class Engine:
             await referee.send(Calibrate(setting=setting))
             event = await asyncio.wait_for(ended, CALIBRATION_S)
         except TimeoutError:
-            raise RefereeFailed(f"no calibration within {CALIBRATION_S:.0f} s", "run `pkb-arena doctor`") from None
+            raise RefereeFailed(
+                f"no calibration within {CALIBRATION_S:.0f} s", "run `pkb-arena doctor`"
+            ) from None
         finally:
             unsubscribe()
         if isinstance(event, Fatal):
@@ -271,27 +244,8 @@ class Engine:
     # --- inside --------------------------------------------------------------------------------------------
 
     def _prepare(self, request: RunRequest) -> _ActiveRun:
-        created = time.time()
-        run_id = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(created))}-{secrets.token_hex(4)}"
-        problem = request.problem
-        source = (
-            request.source if request.source or request.kernel_name != BASELINE else problem.baseline_source
-        )
-        header = RunHeader(
-            run_id=run_id,
-            created=created,
-            problem_id=problem.id,
-            slug=problem.slug,
-            category=problem.category,
-            player=request.player,
-            kernel_name=request.kernel_name,
-            kernel_path=request.kernel_path,
-            sha256=content_hash(source),
-            source=source,
-            setting=request.setting,
-            preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
-            versus=request.versus.kernel_name if request.versus is not None else "",
-        )
+        header = header_of(request)
+        run_id = header.run_id
         journal = Journal(self._paths.runs / f"{run_id}.jsonl", header, self._journal_trouble)
         ended: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
         active = self._runs[run_id] = _ActiveRun(header, journal, ended)

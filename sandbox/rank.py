@@ -26,6 +26,7 @@ from problems.specification import load_problem
 from sandbox import frames, memory, slots
 from sandbox.devices import Device, gate_page
 from sandbox.frames import Kind
+from sandbox.kernel_traceback import describe, kernel_line
 from sandbox.kit import compiling
 from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.problem_code import Leaves, ProblemCode, with_mutated
@@ -125,33 +126,8 @@ class Rank:
             kind = Kind.DEVICE
         elif self.solution is None:
             kind = Kind.LOAD_FAILED
-        line = getattr(error, "line", None) or self.kernel_line(error)
-        self.fail(kind, self.describe(error), int(line or 0))
-
-    def kernel_line(self, error: BaseException) -> int:
-        """The deepest line of the kernel file on the traceback, or 0."""
-        lines = [
-            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.kernel_path
-        ]
-        return lines[-1] or 0 if lines else 0
-
-    def describe(self, error: BaseException) -> str:
-        """The exception with the traceback below the harness's own frames."""
-        full = traceback.TracebackException.from_exception(error, limit=-30)
-        inside = [i for i, f in enumerate(full.stack) if f.filename == self.kernel_path]
-        if inside:
-            full.stack = traceback.StackSummary.from_list(full.stack[inside[0] :])
-        elif self.kernel_path:
-            full.stack = traceback.StackSummary.from_list([])
-        text = (
-            "".join(full.format()).replace(self.kernel_path, Path(self.kernel_path).name)
-            if self.kernel_path
-            else "".join(full.format())
-        )
-        if isinstance(error, CompileError):
-            return f"{error.message}\n\n{error.text}"
-        head = "".join(traceback.format_exception_only(error)).strip()
-        return f"{head}\n\n{text}"
+        line = getattr(error, "line", None) or kernel_line(error, self.kernel_path)
+        self.fail(kind, describe(error, self.kernel_path), int(line or 0))
 
     # --- before the kernel ---------------------------------------------------------------------------------
 

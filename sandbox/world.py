@@ -24,6 +24,7 @@ from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import import_paths
+from sandbox.placement import cores_of, gpu_device_files
 from sandbox.processes import kill_tree, tree
 from sandbox.world_folder import WorldFolder
 
@@ -386,20 +387,3 @@ class World:
 
 def _line(value: int) -> int:
     return value if 0 < value < 1 << 31 else 0
-
-
-def gpu_device_files(gpus: tuple[int, ...]) -> tuple[str, ...]:
-    """What a world needs of /dev to use these GPUs, and nothing of the others."""
-    if not gpus:
-        return ()
-    shared = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
-    return (*(f"/dev/nvidia{index}" for index in gpus), *shared)
-
-
-def cores_of(rank: int, ranks: int) -> list[int]:
-    """The cores that rank r of every world is pinned to: the same few for both worlds, at most four."""
-    cores = sorted(os.sched_getaffinity(0))
-    if ranks > len(cores):
-        return [cores[rank % len(cores)]]
-    share = min(len(cores) // ranks, 4)
-    return cores[rank * share : (rank + 1) * share]

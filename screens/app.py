@@ -22,7 +22,7 @@ from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes
 
 if TYPE_CHECKING:
     from arena.duel.journal import DuelRecord
-    from arena.engine import Notice
+    from arena.run_request import Notice
     from arena.settings import Settings
     from problems.specification import Problem
     from screens.duel_live import DuelPlan

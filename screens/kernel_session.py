@@ -5,8 +5,8 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from arena.engine import RunRequest
 from arena.errors import ArenaError
+from arena.run_request import RunRequest
 from arena.run_state import RunState
 from arena.setting_choice import Choice, choose_setting
 from arena.watcher import KernelWatcher

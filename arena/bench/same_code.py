@@ -5,9 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 from arena.bench.figure import Figure
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import MachineError
 from arena.paths import Paths
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -15,9 +15,10 @@ import psutil  # type: ignore[import-untyped]
 
 from arena.bench.figure import Figure
 from arena.bench.soak_kernels import SOAK_KERNELS, SoakKernel
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import MachineError
 from arena.paths import Paths
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

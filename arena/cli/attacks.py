@@ -23,12 +23,13 @@ from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import UsageError
 from arena.jail_policy import is_jail
 from arena.machine import visible_gpus
 from arena.own_modules import ROOT
 from arena.paths import Paths
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -21,9 +21,10 @@ from arena.duel.match import Match
 from arena.duel.report import duel_report
 from arena.duel.sides import Side, make_side
 from arena.duel.state import DuelState
-from arena.engine import Engine, Notice
+from arena.engine import Engine
 from arena.errors import UsageError
 from arena.paths import unwritable
+from arena.run_request import Notice
 from arena.setting_choice import Choice, choose_setting
 from problems.specification import Problem
 from sandbox.events import Setting

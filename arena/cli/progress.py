@@ -6,7 +6,7 @@ import time
 
 from arena.cli.diagnostics import complain, say
 from arena.cli.output import speedup_text
-from arena.engine import Notice
+from arena.run_request import Notice
 from arena.run_state import RunState
 from sandbox.events import PHASES, AnyEvent, PhaseEnded, PhaseStarted, RunStarted
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from arena.cli.session import Session
-from arena.engine import RunRequest
 from arena.house import HOUSE, house_source
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.store import BASELINE
 from arena.workspace import read_kernel

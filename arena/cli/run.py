@@ -10,9 +10,10 @@ from arena.cli.output import print_json, print_report
 from arena.cli.progress import Progress
 from arena.cli.request import make_request
 from arena.cli.session import Session, open_session
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import MachineError, UsageError
 from arena.results import RunReport, report
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice
 from sandbox.events import Cancelled, Refused
 from sandbox.verdict import exit_code

@@ -10,8 +10,9 @@ from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import json_option, rounds_option, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.session import Session, open_session
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import ArenaError
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.store import BASELINE
 from problems.specification import Problem

@@ -14,10 +14,11 @@ from arena.cli.output import OutputClosed, compact, print_json, print_line
 from arena.cli.progress import Progress
 from arena.cli.request import make_request
 from arena.cli.session import Session, open_session
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import UsageError
 from arena.house import HOUSE
 from arena.results import RunReport, report
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice
 from arena.store import BASELINE
 from arena.watcher import KernelWatcher

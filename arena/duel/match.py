@@ -28,7 +28,7 @@ from arena.duel.events import (
 from arena.duel.journal import open_duel_journal
 from arena.duel.sides import Side
 from arena.duel.state import DuelState, after_final, without_final
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import ArenaError, MachineError, PlayerFailed, UsageError
 from arena.foreign_text import printable
 from arena.jail_policy import require_jail
@@ -36,6 +36,7 @@ from arena.paths import Paths
 from arena.players.budget import Spent
 from arena.players.judge import PRINTED_CHARACTERS, Judgement
 from arena.results import report
+from arena.run_request import RunRequest
 from arena.store import BASELINE
 from arena.workspace import Workspace, content_hash
 from problems.specification import Problem

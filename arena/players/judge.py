@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.errors import MachineError, UsageError
 from arena.foreign_text import printable
 from arena.jail_policy import require_jail
 from arena.results import RunReport, report
+from arena.run_request import RunRequest
 from problems.specification import Problem
 from sandbox.events import AnyEvent, Cancelled, Log, Refused, Setting
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import arena.engine
-from arena.engine import Engine, Notice, RunRequest
+from arena.engine import Engine
 from arena.errors import FolderUnwritable, RefereeFailed
 from arena.journal import read_events, read_header
 from arena.paths import Paths
+from arena.run_request import Notice, RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.store import Store

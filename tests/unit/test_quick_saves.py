@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from arena.engine import Engine, RunRequest
+from arena.engine import Engine
 from arena.paths import Paths
+from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
