@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from arena.own_modules import ROOT, module_command, module_environment
 from arena.paths import Paths
 from arena.settings import ModelSettings, Settings, save_settings
+from sandbox.events import AnyEvent, WorldChanged
 from screens.app import ArenaApp
 from screens.duel_live import DuelPlan, LiveDuelScreen
 from screens.services import Services
@@ -58,16 +59,24 @@ async def _sampled(paths: Paths, seconds: int) -> list[float]:
     services = Services(paths)
     app = ArenaApp(services)
     late: list[float] = []
+    worlds: dict[str, str] = {}
+
+    def note(event: AnyEvent) -> None:
+        if isinstance(event, WorldChanged):
+            worlds[event.role] = event.state
+
     try:
         async with app.run_test(size=SIZE):
             await app.opened.wait()
+            services.engine.subscribe(note)
             assert services.catalogue is not None
             app.play_duel(services.catalogue.find(PROBLEM), DuelPlan("model:fast", "baseline", None))
             await _until(lambda: isinstance(app.screen, LiveDuelScreen))
             screen = app.screen
             assert isinstance(screen, LiveDuelScreen)
             left, right = screen.state.left, screen.state.right
-            await _until(lambda: bool(left.writing and right.left))  # no rank runs any more
+            # The other side is done and the next world has started: what is left to do is what is measured.
+            await _until(lambda: bool(left.writing and right.left and worlds.get("spare") == "ready"))
             await asyncio.sleep(WARM_UP_S)
             began, written = time.monotonic(), len(left.text.split())
             while time.monotonic() - began < seconds:
