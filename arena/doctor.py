@@ -16,6 +16,7 @@ from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
+from sandbox.jail.memory import limit_bytes
 
 SHARED_MEMORY_MIB = 512
 """Below this in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
@@ -36,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 def examine() -> list[Finding]:
     """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
-    return [*_software(), _jail(), *_gpus(), *_hardware(), *_terminal(), *_files(find_paths())]
+    return [*_software(), _jail(), *_world_memory(), *_gpus(), *_hardware(), *_terminal(), *_files(find_paths())]
 
 
 def can_run(findings: list[Finding]) -> bool:
@@ -71,6 +72,13 @@ def _jail() -> Finding:
     loses = f"{found}: {profile.loses}" if profile.loses else found
     refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
     return Finding("jail", "limited", loses, f"{profile.advice}{refused}")
+
+
+def _world_memory() -> Iterator[Finding]:
+    """How a world's memory is bounded: always from outside, by what its processes and private folders hold."""
+    if sys.platform == "linux":
+        bound = f"{limit_bytes() / 2**30:.1f} GiB"
+        yield Finding("world memory", "ok", f"watched from outside, at most {bound} for a world that starts now")
 
 
 def _gpus() -> Iterator[Finding]:
