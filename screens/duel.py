@@ -93,22 +93,22 @@ class DuelScreen(BaseScreen):
         if not self.is_attached:
             return
         state, now = self.state, self.now
-        self.query_one("#duel-clock", PlainStatic).update(duel_words.stage_line(state, now), layout=False)
+        self.query_one("#duel-clock", PlainStatic).update_if_new(duel_words.stage_line(state, now))
         self.query_one(RaceChart).show(state, now)
         if not self.changed:
             return
         self.changed = False
-        self.query_one("#duel-title", PlainStatic).update(duel_words.title(state), layout=False)
-        self.query_one("#duel-score", PlainStatic).update(duel_words.score(state), layout=False)
+        self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state))
+        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state))
         for name in SIDES:
             side = state.side(name)
             player = state.header.contestant(name).player
             pane, words = self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name)
             if pane.border_title != words:
                 pane.border_title = words
-            self.query_one(f"#{name}-status", PlainStatic).update(duel_words.status(side), layout=False)
+            self.query_one(f"#{name}-status", PlainStatic).update_if_new(duel_words.status(side))
             line = duel_words.attempts(side, name, player)
-            self.query_one(f"#{name}-attempts", PlainStatic).update(line, layout=False)
+            self.query_one(f"#{name}-attempts", PlainStatic).update_if_new(line)
             if name != self.edits:
                 self._draw_source(name)
 

@@ -9,3 +9,10 @@ class PlainStatic(Static):
 
     def __init__(self, content: str | Content = "", *, id: str | None = None, classes: str = "") -> None:
         super().__init__(content, markup=False, id=id, classes=classes)
+        self._last_content: Content | None = None
+
+    def update_if_new(self, content: Content) -> None:
+        """As `update` without a new layout, and nothing at all when it is shown already."""
+        if self._last_content is None or not content.is_same(self._last_content):
+            self._last_content = content
+            self.update(content, layout=False)
