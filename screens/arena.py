@@ -119,7 +119,7 @@ class ArenaScreen(BaseScreen):
         session = self.session
         self._unsubscribe = session.services.engine.subscribe(self.apply)
         text, draft = await asyncio.to_thread(session.open, starter(self.problem, "baseline"))
-        self.editor.show_saved(text)
+        self.editor.open_saved(text)
         self.query_one("#baseline", Source).text = self.problem.baseline_source
         self.draw(force=True)
         self.start(self._watch(), "watch")

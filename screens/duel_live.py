@@ -76,7 +76,7 @@ class LiveDuelScreen(DuelScreen):
     def on_mount(self) -> None:
         super().on_mount()
         if self.edits is not None:
-            self._editor.show_saved(read_kernel(self._path).text)
+            self._editor.open_saved(read_kernel(self._path).text)
         self.start(self._play(), "duel")
 
     async def _play(self) -> None:

@@ -129,6 +129,15 @@ class Editor(Source):
         self._bindings.key_to_bindings.pop("f6", None)  # "select line" there; F6 is the history here
         self.saved_text = ""
 
+    def open_saved(self, text: str) -> None:
+        """Shows a file for the first time. Undo goes back to it, and beyond it only to what was typed before it came."""
+        if self.text:
+            self.show_saved(text)
+            return
+        self.saved_text = text
+        self.load_text(text)
+        self.dirty = False
+
     def show_saved(self, text: str) -> None:
         """Shows what is on disk. Where the text is the same, cursor and undo history stay."""
         self.saved_text = text
@@ -150,17 +159,34 @@ class Editor(Source):
         self.move_cursor((row, column), center=True)
         self.focus()
 
-    def on_key(self, event: Key) -> None:
-        """A new line starts where the one above it does, deeper after a colon or an opening bracket."""
+    async def on_key(self, event: Key) -> None:
+        """What this key does here happens before the next key is looked at.
+
+        Textual types letters at once but sends every other key up through all parents first: in a quick burst the
+        letters would overtake the arrows and backspaces typed before them.
+        """
         if event.key == "enter":
-            row, column = self.cursor_location
-            before = self.document.get_line(row)[:column]
-            indent = before[: len(before) - len(before.lstrip())]
-            if before.rstrip().endswith((":", "(", "[", "{")):
-                indent += " " * self.indent_width
-            self.replace(f"\n{indent}", *self.selection)
-            event.prevent_default()
-            event.stop()
+            self._new_line()
+        elif event.is_printable or not await self._act(event.key):
+            return
+        event.prevent_default()
+        event.stop()
+
+    async def _act(self, key: str) -> bool:
+        """Does what the key is bound to in an editor, if it is bound to something that can be done now."""
+        for binding in self._bindings.key_to_bindings.get(key, ()):
+            if await self.app.run_action(binding.action, self):
+                return True
+        return False
+
+    def _new_line(self) -> None:
+        """It starts where the line above does, deeper after a colon or an opening bracket."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        indent = before[: len(before) - len(before.lstrip())]
+        if before.rstrip().endswith((":", "(", "[", "{")):
+            indent += " " * self.indent_width
+        self.replace(f"\n{indent}", *self.selection)
 
     def action_delete_left(self) -> None:
         """Within the indentation, one level at a time."""

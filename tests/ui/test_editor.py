@@ -1,6 +1,8 @@
 """The editor: colours, indentation, what is saved and what is not."""
 
 from textual.app import App, ComposeResult
+from textual.events import Key
+from textual.geometry import Region
 
 from screens.widgets.editor import Editor
 from screens.widgets.highlight import language_of, line_spans, parts_of
@@ -78,6 +80,44 @@ async def test_the_dirty_mark_goes_when_the_text_is_as_saved() -> None:
         await pilot.press("backspace")
         await pilot.pause()
         assert not editor.dirty
+
+
+async def test_undo_ends_at_the_file_that_was_opened() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("one")
+        await pilot.press("x", "ctrl+z", "ctrl+z", "ctrl+z")
+        assert editor.text == "one"
+        assert not editor.dirty
+
+
+async def test_keys_of_a_burst_work_in_the_order_typed() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("one\ntwo\nthree")
+        await pilot.pause()
+        for key in ("down", "down", "end", "x", "backspace", "y", "up", "home", "z"):
+            app.post_message(Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert editor.text == "one\nztwo\nthreey"
+
+
+async def test_lines_are_drawn_as_they_are_now() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("one\ntwo\nthree\nfour")
+        await pilot.press("down", "down", *"new ")
+        await pilot.press("down", "down")
+        editor.replace("eins", (0, 0), (0, 3))
+        await pilot.pause()
+        drawn = [strip.text.strip("▊▎ ").split() for strip in editor.render_lines(Region(0, 1, 40, 4))]
+        assert drawn == [["1", "eins"], ["2", "two"], ["3", "new", "three"], ["4", "four"]]
 
 
 async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone() -> None:
