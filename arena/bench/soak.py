@@ -26,8 +26,8 @@ from sandbox.events import AnyEvent, Finished, Ready, WorldChanged
 
 REPETITIONS = 500
 ROUNDS = 2
-PATIENCE = "0.15"
-"""Of the usual deadlines: a hanging kernel is given up after 1.5 s."""
+PATIENCE = "0.5"
+"""Of the usual deadlines: a hanging kernel is given up after 5 s, and a busy machine still gets a batch done."""
 GIVE_UP_S = 180.0
 MIB = 1 << 20
 

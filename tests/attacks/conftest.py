@@ -119,20 +119,18 @@ class Stand(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def stands(referee: RefereeAtWork, bait: Bait) -> Iterator[Iterator[Stand]]:
-    """Two stands in turns: one gets its next world ready, which takes longer than most verdicts, while the other judges."""
-    other = Bait(watched=(BASELINE,))
-    second = RefereeAtWork(**other.environment)
-    yield itertools.cycle([Stand(referee, bait), Stand(second, other)])
-    second.close()
-    assert other.all_gone(), other.processes()
-    other.close()
+def stands() -> Iterator[Iterator[Stand]]:
+    """Two stands in turns: one gets its next world ready, which takes longer than most verdicts, while the other judges.
 
-
-@pytest.fixture
-def stand(stands: Iterator[Stand]) -> Stand:
-    """The one whose turn it is."""
-    return next(stands)
+    Deadlines are the usual ones: only a kernel that hangs waits for one, however slow the machine is.
+    """
+    baits = [Bait(watched=(BASELINE,)) for _ in range(2)]
+    both = [Stand(RefereeAtWork(**bait.environment | {"PKB_DEADLINE_SCALE": "1"}), bait) for bait in baits]
+    yield itertools.cycle(both)
+    for stand in both:
+        stand.referee.close()
+        assert stand.bait.all_gone(), stand.bait.processes()
+        stand.bait.close()
 
 
 @pytest.fixture
