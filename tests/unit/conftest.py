@@ -1,4 +1,4 @@
-"""Makes `model_server` importable by the tests beside it, and starts one where a test asks for it."""
+"""Makes `model_server` and `tool_agents` importable by the tests beside it, and starts one where a test asks for it."""
 
 import importlib.util
 import sys
@@ -19,6 +19,7 @@ def _load(name: str) -> Any:
 
 
 MODEL_SERVER = _load("model_server")
+_load("tool_agents")  # needs the server
 
 
 @pytest.fixture

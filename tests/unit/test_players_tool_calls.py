@@ -1,0 +1,206 @@
+"""Tool calls over real sockets in four protocols: cut anywhere, malformed, unknown."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from model_server import (
+    KEY,
+    PROTOCOLS,
+    ModelServer,
+    calling,
+    random_sizes,
+    raw,
+    streamed,
+)
+from tool_agents import Bench, compiling, fenced, make_agent, results, run, source, told
+
+from arena.paths import Paths
+from arena.players import stream as streaming
+from arena.players.agent import Agent
+from arena.players.calls import Draft
+from arena.players.trace import (
+    Called,
+    Drafted,
+    Returned,
+    Wrote,
+)
+
+MakeAgent = Callable[..., Agent]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def made(
+    model_server: ModelServer, bench: Bench, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Agent]:
+    monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setenv("TEST_KEY", KEY)
+    return partial(make_agent, model_server, bench, paths)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_calls_arrive_whole_wherever_they_are_cut(
+    model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str
+) -> None:
+    for seed in range(4):
+        bench.judged.clear()
+        bench.built.clear()
+        model_server.seen.clear()
+        model_server.replies = [
+            calling(compiling("broken"), ("kit_docs", '{"page": "symm"}'), sizes=random_sizes(seed)),
+            calling(run("oops"), text="Let us see.", sizes=random_sizes(seed + 10)),
+            streamed(fenced("1.5"), sizes=random_sizes(seed + 20)),
+        ]
+        agent = made(protocol, steps=2)
+        best = await agent.run()
+        assert best is not None
+        assert (best.step, best.speedup, agent.reason) == (2, 1.5, "steps")
+        assert bench.built == [source("broken")]
+        assert bench.judged == [source("oops"), source("1.5")]
+        _, second, third = model_server.seen
+        compiled, page = results(second)
+        assert "COMPILE_ERROR" in compiled
+        assert "symm.barrier" in page
+        assert "WRONG_RESULT" in results(third)[-1]
+        assert "Attempts left: 1." in results(third)[-1]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_kernel_can_be_watched_while_a_call_is_written(
+    model_server: ModelServer, made: MakeAgent, protocol: str
+) -> None:
+    model_server.replies = [
+        calling(run("oops"), ("kit_docs", '{"page": "symm"}'), text="Let us see.", sizes=random_sizes(3)),
+        streamed(fenced("1.5")),
+    ]
+    agent = made(protocol, steps=2)
+    await agent.run()
+    events = told(agent)
+    drafted = [at for at, event in enumerate(events) if isinstance(event, Drafted)]
+    texts = [events[at] for at in drafted]
+    assert "".join(event.text for event in texts if isinstance(event, Drafted)) == source("oops")
+    kinds = [type(event) for event in events]
+    assert kinds.index(Wrote) < drafted[0]
+    assert drafted[-1] < kinds.index(Called)
+
+
+@pytest.mark.parametrize(
+    "arguments", [r'{"source": "a\u12', '{"source": 7}', '{"source": "a\n"}', "x" * 100, ""]
+)
+def test_a_draft_of_something_else_is_none(arguments: str) -> None:
+    assert Draft().feed(arguments) in ("", "a")
+
+
+def test_a_draft_comes_to_the_letter() -> None:
+    text = 'x = "\\\\ 😀 ü"\n\t# \x00 end'
+    for dump in (json.dumps({"a": 1, "source": text}), json.dumps({"source": text}, ensure_ascii=False)):
+        draft = Draft()
+        assert "".join(draft.feed(letter) for letter in dump) == text
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_the_conversation_goes_on_as_each_protocol_wants(
+    model_server: ModelServer, made: MakeAgent, protocol: str
+) -> None:
+    model_server.replies = [calling(run("oops"), text="Let us see."), streamed(fenced("1.5"))]
+    await made(protocol, steps=2).run()
+    first, second = (seen.body for seen in model_server.seen)
+    names = ["compile", "run", "kit_docs"]
+    match protocol:
+        case "openai_chat":
+            assert [tool["function"]["name"] for tool in first["tools"]] == names
+            asked, answered = second["messages"][-2:]
+            assert (asked["role"], asked["content"]) == ("assistant", "Let us see.")
+            assert asked["tool_calls"][0]["function"]["name"] == "run"
+            assert (answered["role"], answered["tool_call_id"]) == ("tool", "id-0")
+            assert asked["tool_calls"][0]["id"] == "id-0"
+        case "openai_responses":
+            assert [tool["name"] for tool in first["tools"]] == names
+            sealed, said, call, answered = second["input"][-4:]
+            assert (sealed["type"], sealed["encrypted_content"]) == ("reasoning", "sealed")
+            assert said == {"role": "assistant", "content": "Let us see."}
+            assert (call["type"], call["call_id"], call["name"]) == ("function_call", "id-2", "run")
+            assert (answered["type"], answered["call_id"]) == ("function_call_output", "id-2")
+        case "anthropic":
+            assert [tool["name"] for tool in first["tools"]] == names
+            asked, answered = second["messages"][-2:]
+            thought, said, call = asked["content"]
+            assert thought == {"type": "thinking", "thinking": "hm", "signature": "sealed"}
+            assert said["text"] == "Let us see."
+            assert call["input"] == {"source": source("oops")}
+            assert answered["role"] == "user"
+            assert answered["content"][0]["tool_use_id"] == call["id"] == "id-2"
+            assert answered["content"][0]["is_error"] is False
+        case "gemini":
+            assert [tool["name"] for tool in first["tools"][0]["functionDeclarations"]] == names
+            asked, answered = second["contents"][-2:]
+            assert (asked["role"], answered["role"]) == ("model", "user")
+            assert asked["parts"][1]["functionCall"] == {"name": "run", "args": {"source": source("oops")}}
+            assert asked["parts"][1]["thoughtSignature"] == "sealed"
+            assert answered["parts"][0]["functionResponse"]["name"] == "run"
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (("run", '{"source": "def solu'), "no JSON object with `source`"),
+        (("run", '["x"]'), "no JSON object with `source`"),
+        (("run", "{}"), "no JSON object with `source`"),
+        (("compile", '{"source": 17}'), "no JSON object with `source`"),
+        (("run", '{"source": "  "}'), "is empty"),
+        (("kit_docs", '{"page": "../../SECRET"}'), "there is no page '../../SECRET'"),
+        (("rm_rf", '{"source": "x"}'), "there is no such tool; there are compile, run, kit_docs"),
+        (("", "{}"), "there is no such tool"),
+    ],
+)
+async def test_a_call_that_makes_no_sense_is_answered_with_an_error(
+    model_server: ModelServer,
+    made: MakeAgent,
+    bench: Bench,
+    protocol: str,
+    call: tuple[str, str],
+    words: str,
+) -> None:
+    model_server.replies = [calling(call), streamed(fenced("1.5"))]
+    agent = made(protocol, steps=1)
+    assert await agent.run() is not None
+    assert (bench.judged, bench.built) == ([source("1.5")], [])
+    (result,) = results(model_server.seen[1])
+    assert words in result
+    (returned,) = [event for event in told(agent) if isinstance(event, Returned)]
+    assert (returned.error, returned.text) == (True, result)
+
+
+async def test_servers_that_speak_the_protocol_their_own_way_are_understood(
+    model_server: ModelServer, made: MakeAgent, bench: Bench
+) -> None:
+    def delta(*calls: dict[str, Any]) -> bytes:
+        return b"data: " + json.dumps({"choices": [{"delta": {"tool_calls": calls}}]}).encode() + b"\n\n"
+
+    end = b'data: {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}\n\ndata: [DONE]\n\n'
+    page = {"name": "kit_docs", "arguments": {"page": "cpp"}}
+    same_index = [
+        {"index": 0, "id": f"id-{n}", "function": {"name": "compile", "arguments": compiling(word)[1]}}
+        for n, word in enumerate(("1.1", "1.2"))
+    ]
+    odd = b'data: {"choices": [{"delta": {"tool_calls": [7, {"function": null}, {"index": "x"}]}}]}\n\n'
+    model_server.replies = [
+        raw(delta(*same_index) + end),
+        raw(delta({"function": page}) + end),
+        raw(odd + end),
+        streamed(fenced("1.5")),
+    ]
+    agent = made(steps=1)
+    assert await agent.run() is not None
+    assert bench.built == [source("1.1"), source("1.2")]
+    events = [event for event in told(agent) if isinstance(event, Returned)]
+    assert "cpp.compile" in events[2].text
+    assert [event.error for event in events] == [False, False, False, True]
