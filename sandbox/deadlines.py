@@ -8,6 +8,8 @@ START = 60.0
 PREPARE = 120.0
 """The baseline's own side of a new setting."""
 COMPILE = 120.0
+TURN = 240.0
+"""For another arena on this machine to finish its timing."""
 SHORTEST, LONGEST = 0.05, 20.0
 SHORTEST_BATCH = 0.5
 """A busy machine may keep a rank waiting for a core so long, however short the kernel."""

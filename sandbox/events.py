@@ -235,6 +235,7 @@ class Log(Event, tag="log", frozen=True, kw_only=True):
 
     run_id: str
     rank: int
+    """-1: the referee's own words."""
     stream: str
     text: str
 

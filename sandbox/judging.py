@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import msgspec
@@ -61,6 +62,8 @@ class Judging:
         self.seconds: dict[str, float] = {}
         self.compile_started = 0.0
         self.timed_out = False
+        self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+        """Entered before anything is timed: nobody else may be timing on these devices."""
         contender.on_compiling = self.compiling
 
     def judge(self) -> Result:
@@ -68,7 +71,7 @@ class Judging:
         verdict, failure = self.prove()
         if failure is None and self.run.rounds != 0:
             try:
-                with self.phase("time", self.stage.limits.time + self.run.budget_s):
+                with self.turn(), self.phase("time", self.stage.limits.time + self.run.budget_s):
                     self.rounds.measure()
             except (Failed, WorldFailed, Deadline) as error:
                 verdict, failure = self.meaning_of(error)

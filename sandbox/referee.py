@@ -5,13 +5,15 @@
 It ends, with everything it started, when its stdin closes.
 """
 
+import contextlib
 import os
 import selectors
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from sandbox.frames import Kind
 from sandbox.jail.choice import choose
 from sandbox.judging import Judging
 from sandbox.labels import labels
+from sandbox.lease import Lease, devices_of
 from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
 from sandbox.versus import Versus
@@ -239,6 +242,7 @@ class Referee:
             contender = self.worlds.take_spare(run.setting)
             judging, judge = self.judges(run, stage, contender, rival)
             judging.started = started
+            judging.turn = partial(self.turn, run)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS:
                 result = msgspec.structs.replace(result, labels=labels(run.source))
@@ -277,6 +281,29 @@ class Referee:
             return judging, judging.judge
         versus = Versus(run, stage, (contender, rival), self.await_all, self.emit, peaks)
         return versus.sides[0], versus.judge
+
+    @contextlib.contextmanager
+    def turn(self, run: events.Run) -> Iterator[None]:
+        """Waits until no other match is timed on these devices, and keeps others out while this one is."""
+        try:
+            held = Lease(devices_of(run.setting))
+        except OSError as error:
+            raise HarnessFailed(f"cannot ask for this machine's turn to measure: {error}") from None
+        with contextlib.closing(held) as lease:
+            started = time.monotonic()
+            while not lease.take():
+                waited = time.monotonic() - started
+                if not waited:
+                    text = "another arena is timing a kernel here; this one waits for its turn\n"
+                    self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
+                if self.cancelled or self.hung_up:
+                    raise Stopped
+                if waited > deadlines.TURN:
+                    raise HarnessFailed(
+                        f"another arena on this machine has been timing for {deadlines.TURN:.0f} s"
+                    )
+                self.poll(0.05)
+            yield
 
     def prepare(self, run: events.Run) -> None:
         """The baseline's side, shown as a phase when there is something to do."""

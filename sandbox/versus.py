@@ -64,7 +64,7 @@ class Versus:
             first, second = self.sides
             second.exchange.phase = "time"
             try:
-                with first.phase("time", first.stage.limits.time + self.run.budget_s):
+                with first.turn(), first.phase("time", first.stage.limits.time + self.run.budget_s):
                     first.rounds.measure()
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)

@@ -36,6 +36,8 @@ def lines_of(event: AnyEvent) -> list[LogLine]:
             return [LogLine(f"run {event.run_id} · {event.kernel_name} · {event.sha256[:10]}", kind="note")]
         case PhaseEnded():
             return [LogLine(f"{event.phase} took {figures.seconds(event.seconds)} s", kind="note")]
+        case Log(rank=-1):
+            return [LogLine(event.text.rstrip(), kind="note")]
         case Log():
             return [LogLine(event.text, event.rank, "error" if event.stream == "stderr" else "text")]
         case Checked():

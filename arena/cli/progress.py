@@ -8,7 +8,7 @@ from arena.cli.diagnostics import complain, say
 from arena.cli.output import speedup_text
 from arena.run_request import Notice
 from arena.run_state import RunState
-from sandbox.events import PHASES, AnyEvent, PhaseEnded, PhaseStarted, RunStarted
+from sandbox.events import PHASES, AnyEvent, Log, PhaseEnded, PhaseStarted, RunStarted
 
 REDRAW_S = 0.1
 
@@ -25,7 +25,10 @@ class Progress:
     def event(self, event: AnyEvent) -> None:
         """Shows what an event changed."""
         self._state.apply(event)
-        if self._live:
+        if isinstance(event, Log) and event.rank < 0:
+            self.clear()
+            say(event.text.rstrip())
+        elif self._live:
             now = time.monotonic()
             if now - self._drawn_at >= REDRAW_S or isinstance(event, PhaseStarted | PhaseEnded):
                 self._drawn_at = now

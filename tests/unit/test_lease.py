@@ -1,0 +1,100 @@
+"""Leases: one match at a time on a device, whoever owns the arena."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena.engine import Engine
+from arena.paths import Paths
+from arena.run_request import RunRequest
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.events import AnyEvent, Cancelled, Finished, Log, Setting
+from sandbox.lease import Lease, devices_of
+from sandbox.verdict import Verdict
+
+
+def setting(world: int, device: str) -> Setting:
+    return Setting(problem_dir="", preset="tiny", sizes={}, dtype="float32", world=world, device=device)
+
+
+def test_a_device_is_leased_once(tmp_path: Path) -> None:
+    first, second = Lease(["gpu-0", "gpu-1"], tmp_path), Lease(["gpu-1", "gpu-2"], tmp_path)
+    assert first.take()
+    assert not second.take()
+    first.close()
+    assert second.take()
+    second.close()
+
+
+def test_what_is_not_wholly_free_is_not_held_in_part(tmp_path: Path) -> None:
+    last, both, first = (Lease(names, tmp_path) for names in (["gpu-1"], ["gpu-0", "gpu-1"], ["gpu-0"]))
+    assert last.take()
+    assert not both.take()
+    assert first.take()
+
+
+def test_a_lease_ends_with_its_process(tmp_path: Path) -> None:
+    holds = "import sys; from pathlib import Path; from sandbox.lease import Lease\n"
+    holds += "lease = Lease(['cores'], Path(sys.argv[1])); print(lease.take(), flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", holds, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"True\n"
+    mine = Lease(["cores"], tmp_path)
+    assert not mine.take()
+    process.kill()
+    process.communicate()
+    assert mine.take()
+
+
+def test_a_link_in_the_shared_folder_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("kept")
+    os.symlink(target, tmp_path / "cores")
+    with pytest.raises(OSError, match="cores"):
+        Lease(["cores"], tmp_path)
+
+
+def test_gpus_are_named_as_the_driver_counts_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert devices_of(setting(2, "cuda")) == ["gpu-0", "gpu-1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,1")
+    assert devices_of(setting(2, "cuda")) == ["gpu-3", "gpu-1"]
+    assert devices_of(setting(2, "cpu")) == ["cores"]
+
+
+@pytest.mark.slow
+async def test_a_run_waits_until_another_arena_has_measured(paths: Paths) -> None:
+    problem = load_catalogue().find("1")
+    here = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
+    asked = RunRequest(problem=problem, setting=here, kernel_name="baseline", source="", rounds=2)
+    waiting = asyncio.Event()
+
+    def listen(event: AnyEvent) -> None:
+        if isinstance(event, Log) and event.rank == -1:
+            waiting.set()
+
+    other = Lease(["cores"])
+    while not other.take():
+        await asyncio.sleep(0.05)
+    async with Engine(paths) as engine:
+        engine.subscribe(listen)
+        cancelled = await engine.run(asked)
+        await waiting.wait()
+        await engine.cancel()
+        assert isinstance(await engine.wait(cancelled), Cancelled)
+        waiting.clear()
+        run_id = await engine.run(asked)
+        await waiting.wait()
+        assert engine.running == run_id
+        other.close()
+        end = await engine.wait(run_id)
+        assert isinstance(end, Finished)
+        assert end.result.verdict is Verdict.PASS, end.result.detail
