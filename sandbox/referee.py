@@ -290,15 +290,15 @@ class Referee:
         except OSError as error:
             raise HarnessFailed(f"cannot ask for this machine's turn to measure: {error}") from None
         with contextlib.closing(held) as lease:
-            started = time.monotonic()
+            until = 0.0
             while not lease.take():
-                waited = time.monotonic() - started
-                if not waited:
+                if not until:
+                    until = time.monotonic() + deadlines.TURN
                     text = "another arena is timing a kernel here; this one waits for its turn\n"
                     self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
                 if self.cancelled or self.hung_up:
                     raise Stopped
-                if waited > deadlines.TURN:
+                if time.monotonic() > until:
                     raise HarnessFailed(
                         f"another arena on this machine has been timing for {deadlines.TURN:.0f} s"
                     )

@@ -182,7 +182,7 @@ class Rounds:
             self.reveal_to(world)
             self.exchange.wake(world)  # after it: revealing makes the baseline's context the one that runs
         started = world.go(paused)
-        self.exchange.await_all(world, Kind.DONE, self.limits.batch)
+        self.exchange.await_all(world, Kind.DONE, self.limits.own if world.trusted else self.limits.batch)
         return (time.perf_counter_ns() - started) / 1e9
 
     def round(self, count: int, first: bool = False) -> tuple[float, float]:
