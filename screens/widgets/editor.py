@@ -11,6 +11,7 @@ from textual.events import Key
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import TextArea
 
@@ -48,6 +49,10 @@ class Source(TextArea):
         self._parts_of: int | None = None
         self._styles: dict[str, Style] = {}
         self._drawn: LRUCache[tuple[object, ...], Strip] = LRUCache(_LINES_KEPT)
+        self._view: tuple[object, ...] = ()
+        self._special: set[int] = set()
+        """Lines with the cursor, a part of the selection or the bracket that belongs to the cursor's."""
+        self._first_line = 0
 
     def validate_virtual_size(self, size: Size) -> Size:
         """In steps where it exceeds the pane: a longest line that grows by a letter is no new layout."""
@@ -69,35 +74,41 @@ class Source(TextArea):
             line.stylize(self._styles.get(kind, ""), start, end)
         return line
 
-    def _render_line(self, y: int) -> Strip:
-        """A TextArea forgets all its lines with every key; those without cursor or selection are kept here."""
-        line = y + self.scroll_offset.y
-        first, last = sorted((self.selection.start[0], self.selection.end[0]))
-        bracket = self._matching_bracket_location
-        if (
-            line >= self.document.line_count
-            or first <= line <= last
-            or (bracket is not None and bracket[0] == line)
-        ):
-            return super()._render_line(y)
-        key = (
-            line, self.document.get_line(line), tuple(self._parts.get(line, ())), self.scroll_offset.x,
-            self.size, self.virtual_size.width, self.gutter_width, self._theme.base_style,
-            self._theme.gutter_style, *self._styles.values(),
-        )  # fmt: skip
-        strip = self._drawn.get(key)
-        if strip is None:
-            strip = self._drawn[key] = super()._render_line(y)
-        return strip
-
     def render_lines(self, crop: Region) -> list[Strip]:
         version = hash(tuple(self.document.lines))  # strings cache their hashes: microseconds
         if version != self._parts_of:
             self._parts_of = version
             self._parts = parts_of(self.document.lines, self.source_language)
-        if not self._styles:
-            self._read_styles()
-        return super().render_lines(crop)
+        self._look()
+        if self._styles:
+            return ScrollView.render_lines(self, crop)
+        self._read_styles()
+        return super().render_lines(
+            crop
+        )  # TextArea's looks its own styles up again, which takes longer than drawing
+
+    def _look(self) -> None:
+        """What the lines of one paint have in common: a TextArea asks its reactives for it again with every line."""
+        cursor, end = self.selection
+        bracket = self._matching_bracket_location
+        self._special = {bracket[0]} if bracket is not None else set()
+        self._special.update(range(min(cursor[0], end[0]), max(cursor[0], end[0]) + 1))
+        self._first_line = self.scroll_offset.y
+        view = (self.scroll_offset.x, self.size, self.virtual_size.width, self.gutter_width)
+        if view != self._view or not self._styles:
+            self._view = view
+            self._drawn.clear()
+
+    def render_line(self, y: int) -> Strip:
+        """A TextArea forgets all its lines with every key; those without cursor or selection are kept here."""
+        line = y + self._first_line
+        if line in self._special or line >= self.document.line_count:
+            return super().render_line(y)
+        key = (line, self.document.get_line(line), tuple(self._parts.get(line, ())))
+        strip = self._drawn.get(key)
+        if strip is None:
+            strip = self._drawn[key] = self._render_line(y)
+        return strip
 
     def notify_style_update(self) -> None:
         """The theme changed: colours are looked up again with the next line drawn."""
