@@ -245,7 +245,7 @@ class Rounds:
     def reveal_to_paused(self, world: World) -> list[int]:
         """Completes a world's inputs while none of its processes runs: nobody can work on them before GO.
 
-        The baseline is stopped for a moment too: continuing costs both sides the same. Returns whom to continue.
+        The baseline is stopped for a moment too: what continuing costs, it costs both sides. Returns whom to continue.
         """
         if world is self.exchange.baseline:
             self.exchange.reveal(own=True)

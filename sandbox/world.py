@@ -284,18 +284,18 @@ class World:
     def go(self, paused: Sequence[int] = ()) -> int:
         """Releases all ranks at once; returns perf_counter_ns of the moment before.
 
-        paused: processes that were stopped until now.
+        paused: processes that were stopped until now. They go on just before: waking up is not the batch's time.
         """
         self.require_silence()
         data = frames.encode(Kind.GO)
         socks = [line.sock for line in self.lines]
+        for pid in paused:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGCONT)
         started = time.perf_counter_ns()
         for sock in socks:
             with contextlib.suppress(OSError):
                 sock.send(data)
-        for pid in paused:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGCONT)
         return started
 
     def require_silence(self) -> None:
