@@ -165,7 +165,9 @@ def table(catalogue: list[Attack], outcomes: Iterable[Outcome]) -> list[str]:
 def _sign(outcome: Outcome) -> str:
     if outcome.as_expected:
         return "–" if outcome.verdict == "not applicable" else "✓"
-    return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("|", "/").replace("\n", " ")
+    return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("|", "/").replace(
+        "\n", " "
+    )
 
 
 def summary(catalogue: list[Attack], outcomes: Iterable[Outcome]) -> str:

@@ -37,7 +37,15 @@ class Finding(msgspec.Struct, frozen=True):
 
 def examine() -> list[Finding]:
     """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
-    return [*_software(), _jail(), *_world_memory(), *_gpus(), *_hardware(), *_terminal(), *_files(find_paths())]
+    return [
+        *_software(),
+        _jail(),
+        *_world_memory(),
+        *_gpus(),
+        *_hardware(),
+        *_terminal(),
+        *_files(find_paths()),
+    ]
 
 
 def can_run(findings: list[Finding]) -> bool:
@@ -78,7 +86,9 @@ def _world_memory() -> Iterator[Finding]:
     """How a world's memory is bounded: always from outside, by what its processes and private folders hold."""
     if sys.platform == "linux":
         bound = f"{limit_bytes() / 2**30:.1f} GiB"
-        yield Finding("world memory", "ok", f"watched from outside, at most {bound} for a world that starts now")
+        yield Finding(
+            "world memory", "ok", f"watched from outside, at most {bound} for a world that starts now"
+        )
 
 
 def _gpus() -> Iterator[Finding]:

@@ -185,7 +185,9 @@ def _rank(
 ) -> None:
     try:
         torch.set_num_threads(1)
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # as the ranks of a world: see sandbox.launcher
+        os.sched_setscheduler(
+            0, os.SCHED_BATCH, os.sched_param(0)
+        )  # as the ranks of a world: see sandbox.launcher
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
         gloo.install()
         code = ProblemCode(problem)

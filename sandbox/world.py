@@ -302,10 +302,16 @@ class World:
         """Nothing may have been said that was not awaited: a DONE sent before GO would end a batch before it began."""
         for rank, line in enumerate(self.lines):
             with contextlib.suppress(OSError):
-                if not line.closed and (early := line.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)):
-                    self.failure = WorldFailed("PROTOCOL", rank, text=f"sent {early.hex()} before it was asked")
+                if not line.closed and (
+                    early := line.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+                ):
+                    self.failure = WorldFailed(
+                        "PROTOCOL", rank, text=f"sent {early.hex()} before it was asked"
+                    )
             if line.frames and line.frames[0][0].kind not in frames.FAILURES:
-                self.failure = WorldFailed("PROTOCOL", rank, text=f"sent {Kind(line.frames[0][0].kind).name} before GO")
+                self.failure = WorldFailed(
+                    "PROTOCOL", rank, text=f"sent {Kind(line.frames[0][0].kind).name} before GO"
+                )
 
     def missing(self, kind: int) -> list[int]:
         """Ranks whose next frame is not there yet; raises WorldFailed when one says something else, or is gone.

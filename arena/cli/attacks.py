@@ -60,7 +60,9 @@ def command(ctx: click.Context, ids: tuple[str, ...], page: Path | None, as_json
     """
     catalogue = read_catalogue(SUITE)
     if unknown := set(ids) - {attack.id for attack in catalogue}:
-        raise UsageError(f"there is no attack {min(unknown)}", f"there are {catalogue[0].id} to {catalogue[-1].id}")
+        raise UsageError(
+            f"there is no attack {min(unknown)}", f"there are {catalogue[0].id} to {catalogue[-1].id}"
+        )
     if page is not None:
         _parts(page)  # said before minutes are spent
     kernels = [kernel for kernel in read_kernels(SUITE) if not ids or kernel.attack in ids]
@@ -71,7 +73,9 @@ def command(ctx: click.Context, ids: tuple[str, ...], page: Path | None, as_json
         text = "\n".join([before + BEGIN, "", *lines, "", END + after])
         write_atomically(page, text.encode())
     if as_json:
-        print_json({"jail": jail, "summary": summary(catalogue, outcomes), "outcomes": msgspec.to_builtins(outcomes)})
+        print_json(
+            {"jail": jail, "summary": summary(catalogue, outcomes), "outcomes": msgspec.to_builtins(outcomes)}
+        )
     else:
         for line in lines:
             print_line(line)
@@ -146,4 +150,6 @@ async def _judge(
         surprise = surprise or kernel.surprise(end.result)
         walled = is_jail(end.result.jail)
     text = b"".join(map(encode, said)).decode(errors="replace")
-    return msgspec.structs.replace(outcome, verdict=verdict, surprise=surprise, harm=bait.harm(text, walled=walled))
+    return msgspec.structs.replace(
+        outcome, verdict=verdict, surprise=surprise, harm=bait.harm(text, walled=walled)
+    )

@@ -106,5 +106,9 @@ def print_report(report: RunReport) -> None:
         print_line(report.detail)
     took = msgspec.structs.asdict(report.seconds)
     print_line("   ".join(f"{phase} {seconds:.2f} s" for phase, seconds in took.items()))
-    facts = ["sealed" if report.sealed else "not sealed", f"jail {one_line(report.jail) or 'none'}", *report.labels]
+    facts = [
+        "sealed" if report.sealed else "not sealed",
+        f"jail {one_line(report.jail) or 'none'}",
+        *report.labels,
+    ]
     print_line(" · ".join(facts))

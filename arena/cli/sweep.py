@@ -75,7 +75,9 @@ async def _sweep(
             row["seconds"] = round(time.monotonic() - started, 2)
             rows.append(row)
             if [late["verdict"] for late in rows[-3:]] == ["HARNESS_ERROR"] * 3:
-                say("three harness errors in a row: stopping; see the last one with `pkb-arena run PROBLEM baseline`")
+                say(
+                    "three harness errors in a row: stopping; see the last one with `pkb-arena run PROBLEM baseline`"
+                )
                 break
             say(f"{problem.stem}: {row['verdict']} {row['seconds']} s {row.get('detail') or ''}")
     return rows

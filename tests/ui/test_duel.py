@@ -135,7 +135,9 @@ async def test_f8_in_the_arena_asks_who_plays(open_app, until) -> None:
         await until(pilot, lambda: isinstance(app.screen, DuelSetup))
 
 
-async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_place(open_app, until, screen_text) -> None:
+async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_place(
+    open_app, until, screen_text
+) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         for number in range(300):

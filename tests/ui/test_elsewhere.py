@@ -45,7 +45,9 @@ async def test_a_remapped_key_works_and_the_help_shows_it(open_app, services, un
 async def test_every_action_can_be_done(open_app) -> None:
     async with open_app(problem="13") as (app, _):
         for action in ACTIONS:
-            owner = {"arena": app.screen, "problems": app.picker, "everywhere": app, "duel": DuelScreen}[action.scope]
+            owner = {"arena": app.screen, "problems": app.picker, "everywhere": app, "duel": DuelScreen}[
+                action.scope
+            ]
             assert hasattr(owner, f"action_{action.name}"), action.name
     assert unknown_names({"run": "f7", "fly": "f8"}) == ["fly"]
     assert len({action.name for action in ACTIONS}) == len(ACTIONS)

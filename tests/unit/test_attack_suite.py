@@ -41,7 +41,11 @@ def test_another_verdict_is_one():
 
 
 def test_the_table_counts_attacks_and_twins():
-    catalogue = [Attack("A1", "caches", "fresh inputs"), Attack("A2", "skips", "slots"), Attack("T7", "graph", "", "a GPU")]
+    catalogue = [
+        Attack("A1", "caches", "fresh inputs"),
+        Attack("A2", "skips", "slots"),
+        Attack("T7", "graph", "", "a GPU"),
+    ]
     outcomes = [
         Outcome("a01", "A1", "WRONG_RESULT", "WRONG_RESULT"),
         Outcome("a02", "A2", "WRONG_RESULT", "PASS", surprise="PASS"),

@@ -69,7 +69,17 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
     kernel = tmp_path / "mine.py"
     kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
     done = pkb_arena(
-        "duel", "1", "--left", str(kernel), "--right", "model:m", "--rounds", "2", "--unsafe", "--json", *SETTING
+        "duel",
+        "1",
+        "--left",
+        str(kernel),
+        "--right",
+        "model:m",
+        "--rounds",
+        "2",
+        "--unsafe",
+        "--json",
+        *SETTING,
     )
     assert done.returncode == 0, done.stderr
     duel = json.loads(done.stdout)

@@ -129,9 +129,13 @@ async def test_a_provider_that_fails_loses_and_the_duel_goes_on(make_match: Make
 async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
-    match = make_match(FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=0.06)
+    match = make_match(
+        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=0.06
+    )
     playing = asyncio.create_task(match.play())
-    await until(lambda: len(match.state.left.attempts) == 1 and match.state.left.attempts[0].judged is not None)
+    await until(
+        lambda: len(match.state.left.attempts) == 1 and match.state.left.attempts[0].judged is not None
+    )
     kernel.write_text("pass")
     ended = await playing
     assert match.state.left.left == "time"
@@ -139,10 +143,14 @@ async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatc
     assert ended.winner == "left"
 
 
-async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: MakeMatch, tmp_path: Path) -> None:
+async def test_while_paused_nothing_is_judged_and_the_clock_stands(
+    make_match: MakeMatch, tmp_path: Path
+) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
-    match = make_match(FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("pass", "b"), minutes=5.0)
+    match = make_match(
+        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("pass", "b"), minutes=5.0
+    )
     playing = asyncio.create_task(match.play())
     await until(lambda: all(match.state.side(name).last is not None for name in SIDES))
     await until(lambda: all(match.state.side(name).last.judged for name in SIDES))  # type: ignore[union-attr]
@@ -233,5 +241,3 @@ def test_the_house_says_what_it_has(paths: Paths) -> None:
     with pytest.raises(UsageError, match="no kernel for") as caught:
         make_side("house", problem, SETTING, Settings(), CATALOGUE, paths)
     assert "13" in caught.value.advice
-
-

@@ -207,7 +207,9 @@ def test_no_right_kernel_is_a_draw() -> None:
 
 
 def decided(call: Interval) -> tuple[DuelState, Ended]:
-    duel = state(*handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST))
+    duel = state(
+        *handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST)
+    )
     ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, call), 9.0)
     duel.apply(ended)
     return duel, ended

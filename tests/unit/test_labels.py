@@ -25,7 +25,12 @@ def test_labels_of_the_suite(name: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["import triton", "from sandbox.kit import cuda as c", "from torch.utils import cpp_extension, data", "import os, ctypes"],
+    [
+        "import triton",
+        "from sandbox.kit import cuda as c",
+        "from torch.utils import cpp_extension, data",
+        "import os, ctypes",
+    ],
 )
 def test_code_of_its_own_is_no_library_call(line: str) -> None:
     assert LIBRARY not in labels(f"import torch\n{line}\n")
@@ -37,5 +42,12 @@ def test_an_except_that_only_complains_is_no_fallback() -> None:
 
 
 def test_no_text_is_too_strange() -> None:
-    for text in ("", "(" * 200_000, "torch." * 200_000 + "(", "\n" * 200_000, "except:\n" * 2_000, "\x00\ud800"):
+    for text in (
+        "",
+        "(" * 200_000,
+        "torch." * 200_000 + "(",
+        "\n" * 200_000,
+        "except:\n" * 2_000,
+        "\x00\ud800",
+    ):
         labels(text)

@@ -37,7 +37,9 @@ def test_a_packed_output_is_read_back(value):
         assert torch.equal(out, put)
     again, names = flatten(unflatten(structure, got.tensors))
     assert [name for name, _ in names] == [name for name, _ in leaves]
-    assert again.replace("T", "") == structure.replace("T", "").replace("int", "").replace("float", "").replace("bool", "")
+    assert again.replace("T", "") == structure.replace("T", "").replace("int", "").replace(
+        "float", ""
+    ).replace("bool", "")
 
 
 def test_a_changed_shape_is_laid_out_anew():
@@ -50,14 +52,22 @@ def test_a_changed_shape_is_laid_out_anew():
 
 
 @pytest.mark.parametrize(
-    "value", [torch.zeros(1 << 20), [torch.zeros(1)] * 40, torch.zeros(2, 2).to_sparse(), torch.zeros(1).expand([1] * 9)]
+    "value",
+    [
+        torch.zeros(1 << 20),
+        [torch.zeros(1)] * 40,
+        torch.zeros(2, 2).to_sparse(),
+        torch.zeros(1).expand([1] * 9),
+    ],
 )
 def test_what_does_not_fit_is_refused(value):
     with pytest.raises(slots.DoesNotFit):
         slots.Slot(torch.zeros(SIZE, dtype=torch.uint8), ROOM).pack(*flatten(value))
 
 
-@pytest.mark.parametrize("value", ["text", {1: torch.zeros(1)}, torch.nn.Linear(1, 1), object(), {torch.zeros(1)}])
+@pytest.mark.parametrize(
+    "value", ["text", {1: torch.zeros(1)}, torch.nn.Linear(1, 1), object(), {torch.zeros(1)}]
+)
 def test_only_plain_trees_count(value):
     with pytest.raises(NotATree):
         flatten(value)
