@@ -48,7 +48,8 @@ def lines_of(event: AnyEvent) -> list[LogLine]:
         case Finished():
             failure = event.result.failure if event.result.verdict is not Verdict.WRONG_RESULT else None
             words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
-            return [*_failure(failure), LogLine(words, kind="note")]
+            labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
+            return [*_failure(failure), *labels, LogLine(words, kind="note")]
         case Cancelled():
             return [LogLine(f"cancelled in {event.phase}", kind="note")]
         case Refused():
