@@ -1,7 +1,7 @@
-"""Records the README's duel and draws its card: a person's file against a stand-in for a model, on two CPU ranks.
+"""Records the README's duels and draws their cards: a person's file or the house against a stand-in for a model, on CPU ranks.
 
-    python docs/duel.py record     plays it and writes docs/duel.jsonl; `pkb-arena replay docs/duel.jsonl` tells it again
-    python docs/duel.py draw       draws docs/duel.svg from the recording
+    python docs/duel.py record you|house    plays it and writes its journal, which `pkb-arena replay` tells again
+    python docs/duel.py draw you|house      draws its card from the journal
 
 The stand-in answers from this file over the same protocol as a model would; all else is as in any duel: the judge, the
 verdict that it is told, the final.
@@ -18,7 +18,7 @@ from threading import Thread
 from typing import ClassVar
 
 HERE = Path(__file__).resolve().parent
-RECORDING, PICTURE = HERE / "duel.jsonl", HERE / "duel.svg"
+NAMES = {"you": "duel", "house": "duel-house"}
 PIECE = 12
 
 PERSON = """\
@@ -82,7 +82,7 @@ class StandIn(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-def record() -> None:
+def record(left: str) -> None:
     """Plays the duel in a folder of its own and keeps its journal."""
     from arena.settings import ModelSettings, Settings, save_settings
 
@@ -103,25 +103,32 @@ def record() -> None:
         save_settings(Settings(device="cpu", world=2, models={"stand-in": model}), paths)
         kernel = Path(folder) / "kernel.py"
         kernel.write_text(PERSON, encoding="utf-8")
-        command = ["duel", "1", "--left", "kernel.py", "--right", "model:stand-in", "--rounds", "2"]
+        side = "kernel.py" if left == "you" else left
+        command = ["duel", "1", "--left", side, "--right", "model:stand-in", "--rounds", "2"]
         subprocess.run([sys.executable, "-m", "arena.cli", *command], cwd=folder, check=True)
         (journal,) = paths.duels.glob("*.jsonl")
         # The folders of whoever records are nobody's business.
         text = journal.read_text(encoding="utf-8").replace(f"{folder}/", "").replace(f"{HERE.parent}/", "")
-        RECORDING.write_text(text, encoding="utf-8")
+        journal_of(left).write_text(text, encoding="utf-8")
 
 
-def draw() -> None:
+def journal_of(left: str) -> Path:
+    """Where a duel is recorded."""
+    return HERE / f"{NAMES[left]}.jsonl"
+
+
+def draw(left: str) -> None:
     """The recorded duel's card."""
     from arena.duel.card import svg_card
     from arena.duel.journal import read_duel, read_duel_header
     from arena.duel.state import DuelState
 
-    state = DuelState(read_duel_header(RECORDING))
-    for event in read_duel(RECORDING):
+    recording = journal_of(left)
+    state = DuelState(read_duel_header(recording))
+    for event in read_duel(recording):
         state.apply(event)
-    PICTURE.write_text(svg_card(state), encoding="utf-8")
+    recording.with_suffix(".svg").write_text(svg_card(state), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    {"record": record, "draw": draw}[sys.argv[1]]()
+    {"record": record, "draw": draw}[sys.argv[1]](sys.argv[2])

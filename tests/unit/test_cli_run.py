@@ -22,6 +22,7 @@ FIELDS = {
         "id",
         "category",
         "kernel",
+        "labels",
         "sha256",
         "device",
         "world",

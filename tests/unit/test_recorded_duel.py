@@ -1,4 +1,4 @@
-"""The README's duel: its recording can be told again, is decided, and is what the picture shows."""
+"""The README's duels: their recordings can be told again, the first is decided, and the pictures are of them."""
 
 from pathlib import Path
 
@@ -12,19 +12,22 @@ from arena.duel.state import DuelState
 DOCS = Path(arena.__file__).resolve().parents[1] / "docs"
 
 
-@pytest.fixture
-def recorded() -> DuelState:
-    state = DuelState(read_duel_header(DOCS / "duel.jsonl"))
-    for event in read_duel(DOCS / "duel.jsonl"):
+def told_again(name: str) -> DuelState:
+    state = DuelState(read_duel_header(DOCS / f"{name}.jsonl"))
+    for event in read_duel(DOCS / f"{name}.jsonl"):
         state.apply(event)
     return state
 
 
-def test_the_recorded_duel_was_won_after_a_wrong_kernel(recorded: DuelState) -> None:
+def test_the_recorded_duel_was_won_after_a_wrong_kernel() -> None:
+    recorded = told_again("duel")
     assert recorded.ended is not None
     assert recorded.ended.winner == "right"
     assert [attempt.passed for attempt in recorded.right.attempts] == [False, True]
 
 
-def test_the_picture_is_of_this_duel(recorded: DuelState) -> None:
-    assert (DOCS / "duel.svg").read_text(encoding="utf-8") == svg_card(recorded)
+@pytest.mark.parametrize("name", ["duel", "duel-house"])
+def test_the_picture_is_of_this_duel(name: str) -> None:
+    recorded = told_again(name)
+    assert recorded.ended is not None
+    assert (DOCS / f"{name}.svg").read_text(encoding="utf-8") == svg_card(recorded)
