@@ -11,6 +11,7 @@ from textual.widgets.option_list import Option
 
 from screens.base import Dialog
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
 
 
 class Question(Dialog[bool | None]):
@@ -24,7 +25,7 @@ class Question(Dialog[bool | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = self._title
+            entitle(dialog, self._title)
             yield PlainStatic(self._text)
             with Horizontal(classes="buttons"):
                 yield Button(self._yes, variant="primary", id="yes", compact=True)
@@ -65,7 +66,7 @@ class Choose(Dialog[str | None]):
         from textual.content import Content
 
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = self._title
+            entitle(dialog, self._title)
             dialog.border_subtitle = "enter chooses · esc back"
             width = max(map(len, self._options), default=0)
             yield OptionList(

@@ -19,6 +19,7 @@ from screens.services import Services
 from screens.themes import FOLDER
 from screens.widgets.editor import Editor, Source
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
 from screens.widgets.race_chart import RaceChart
 from screens.widgets.writing import Writing
 
@@ -103,9 +104,7 @@ class DuelScreen(BaseScreen):
         for name in SIDES:
             side = state.side(name)
             player = state.header.contestant(name).player
-            pane, words = self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name)
-            if pane.border_title != words:
-                pane.border_title = words
+            entitle(self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name))
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(duel_words.status(side))
             line = duel_words.attempts(side, name, player)
             self.query_one(f"#{name}-attempts", PlainStatic).update_if_new(line)

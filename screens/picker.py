@@ -16,6 +16,7 @@ from screens import figures
 from screens.actions import Scope, bindings
 from screens.base import BaseScreen
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
 
 if TYPE_CHECKING:
     from textual.widgets import DataTable
@@ -161,7 +162,7 @@ class PickerScreen(BaseScreen):
             pane.border_title = ""
             preview.update("")
             return
-        pane.border_title = f"{problem.id} · {problem.slug}"
+        entitle(pane, f"{problem.id} · {problem.slug}")
         preview.update(
             card_preview(problem, self.standings.get(problem.id), self.arena_app.services.settings)
         )

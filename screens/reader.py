@@ -8,6 +8,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Markdown
 
 from screens.base import Dialog
+from screens.widgets.pane_title import entitle
 
 
 class Reader(Dialog[None]):
@@ -23,6 +24,6 @@ class Reader(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog large reader") as page:
-            page.border_title = self._title
+            entitle(page, self._title)
             page.border_subtitle = "esc back"
             yield Markdown(self._text, open_links=False)

@@ -4,6 +4,8 @@ import subprocess
 import sys
 
 import pytest
+from textual.app import App, ComposeResult
+from textual.containers import Vertical
 
 from arena.settings import Settings, load_settings
 from screens.actions import ACTIONS, unknown_names
@@ -13,6 +15,7 @@ from screens.duel import DuelScreen
 from screens.help import HelpScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
 from screens.welcome import Welcome
+from screens.widgets.pane_title import entitle
 
 
 async def test_settings_are_generated_checked_and_saved(open_app, paths, until, screen_text) -> None:
@@ -148,3 +151,19 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
     code = f"import sys, screens.app\nprint([name for name in {late!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_a_title_is_never_markup() -> None:
+    class Page(App[None]):
+        def compose(self) -> ComposeResult:
+            yield Vertical(id="pane")
+
+    app = Page()
+    async with app.run_test() as pilot:
+        pane = app.query_one("#pane")
+        pane.styles.border = ("round", "white")
+        entitle(pane, "[red]kernel[/red].py", "[/nothing]")
+        await pilot.pause()
+        drawn = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "[red]kernel[/red].py" in drawn
+        assert "[/nothing]" in drawn
