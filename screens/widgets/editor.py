@@ -83,9 +83,8 @@ class Source(TextArea):
         if self._styles:
             return ScrollView.render_lines(self, crop)
         self._read_styles()
-        return super().render_lines(
-            crop
-        )  # TextArea's looks its own styles up again, which takes longer than drawing
+        # TextArea's own looks all its styles up again, which takes longer than drawing: once a theme is enough.
+        return super().render_lines(crop)
 
     def _look(self) -> None:
         """What the lines of one paint have in common: a TextArea asks its reactives for it again with every line."""
