@@ -1,6 +1,7 @@
 """Makes `model_server` and `tool_agents` importable by the tests beside it, and starts one where a test asks for it."""
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,3 +29,13 @@ def model_server() -> Iterator[Any]:
     server = MODEL_SERVER.ModelServer()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a libnvidia-ml.so.1 that answers as FAKE_... in the environment say: for LD_LIBRARY_PATH."""
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).with_name("fake_nvml.c")
+    command = ["gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", folder / "libnvidia-ml.so.1", source]
+    subprocess.run(command, check=True)
+    return folder

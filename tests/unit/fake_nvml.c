@@ -1,0 +1,120 @@
+/* A driver to test against where there is none: libnvidia-ml.so.1 with as many GPUs as FAKE_GPUS says.
+
+   FAKE_<WHAT>_<index>, or else FAKE_<WHAT>, sets what a GPU answers; a negative number is the nvmlReturn_t to fail with. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct { int index; } Device;
+typedef unsigned long long u64;
+
+static Device devices[16] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}, {14}, {15}};
+
+static long long knob(const char *what, const Device *device, long long otherwise) {
+    char name[64];
+    const char *set = NULL;
+    if (device) {
+        snprintf(name, sizeof name, "FAKE_%s_%d", what, device->index);
+        set = getenv(name);
+    }
+    snprintf(name, sizeof name, "FAKE_%s", what);
+    if (!set) set = getenv(name);
+    return set ? atoll(set) : otherwise;
+}
+
+#define ANSWER(what, device, otherwise, out) \
+    long long value = knob(what, device, otherwise); \
+    if (value < 0) return (int)-value; \
+    *(out) = value; \
+    return 0
+
+static u64 now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (u64)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int nvmlInitWithFlags(unsigned flags) { return (int)-knob("INIT", NULL, 0); }
+int nvmlDeviceGetCount_v2(unsigned *count) { ANSWER("GPUS", NULL, 4, count); }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
+    if (index >= (unsigned)knob("GPUS", NULL, 4)) return 2;
+    *device = &devices[index];
+    return (int)-knob("HANDLE", *device, 0);
+}
+
+int nvmlDeviceGetIndex(Device *device, unsigned *index) { *index = device->index; return 0; }
+int nvmlDeviceGetMinorNumber(Device *device, unsigned *minor) { ANSWER("MINOR", device, device->index, minor); }
+
+int nvmlDeviceGetUUID(Device *device, char *uuid, unsigned size) {
+    snprintf(uuid, size, "GPU-%08x-0000-1111-2222-333344445555", 0xabcd0000u + device->index);
+    return 0;
+}
+
+int nvmlDeviceGetName(Device *device, char *name, unsigned size) {
+    const char *set = getenv("FAKE_NAME");
+    snprintf(name, size, "%s", set ? set : "NVIDIA H200");
+    return 0;
+}
+
+int nvmlDeviceGetMemoryInfo(Device *device, u64 memory[3]) {
+    u64 mib = 1 << 20;
+    long long used = knob("USED_MIB", device, 1024);
+    if (used < 0) return (int)-used;
+    memory[0] = 143771 * mib;
+    memory[2] = (u64)used * mib;
+    memory[1] = memory[0] - memory[2];
+    return 0;
+}
+
+typedef struct { unsigned pid; u64 memory; unsigned gpu, compute; } Process;
+
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Process *processes) {
+    long long pid = knob("PID", device, 0);
+    unsigned room = *count;
+    if (pid < 0) return (int)-pid;
+    *count = pid > 0;
+    if (*count > room) return 7;
+    if (pid) processes[0] = (Process){(unsigned)pid, 1 << 20, 0, 0};
+    return 0;
+}
+
+int nvmlDeviceGetTotalEccErrors(Device *device, int type, int counter, u64 *errors) {
+    if (type != 1 || counter != 0) return 2;
+    ANSWER("ECC", device, 0, errors);
+}
+
+int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
+    *corrected = *uncorrected = *failed = 0;
+    ANSWER("ROWS_PENDING", device, 0, pending);
+}
+
+typedef struct {
+    unsigned id, scope;
+    long long timestamp, latency;
+    int type, result;
+    union { double d; unsigned ui; u64 ull; } value;
+} Field;
+
+int nvmlDeviceGetFieldValues(Device *device, int count, Field *fields) {
+    for (int i = 0; i < count; i++) {
+        Field *field = &fields[i];
+        field->timestamp = now_us();
+        field->result = 0;
+        long long value = -3;
+        if (field->id == 230) {
+            value = knob("RECOVERY", device, 0);
+            field->type = 1;
+        } else if ((field->id == 138 || field->id == 139) && field->scope == 0xFFFFFFFFu) {
+            value = knob(field->id == 138 ? "TX_KIB_S" : "RX_KIB_S", device, 0);
+            if (value > 0) value = (long long)(value * (field->timestamp / 1e6));
+            field->type = 3;
+        }
+        if (value < 0) field->result = (int)-value;
+        else if (field->type == 1) field->value.ui = (unsigned)value;
+        else field->value.ull = (u64)value;
+    }
+    return 0;
+}
