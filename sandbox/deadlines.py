@@ -8,6 +8,8 @@ START = 60.0
 PREPARE = 120.0
 """The baseline's own side of a new setting."""
 COMPILE = 120.0
+HEALTH = 10.0
+"""One tiny call of the baseline world on each GPU after a kernel was killed there."""
 TURN = 240.0
 """For another arena on this machine to finish its timing."""
 SHORTEST, LONGEST = 0.05, 20.0

@@ -32,6 +32,15 @@ class Device(Protocol):
     def map_output(self, fd: int, size: int) -> torch.Tensor:
         """A writable view of an output arena."""
 
+    def complete(
+        self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
+    ) -> float:
+        """Copies byte ranges from one input arena to another, the last thing before a batch.
+
+        to: None where everything is in place already: then it only leaves the caches as the copy would.
+        watch: look out for others' work on this device; returns the longest moment in microseconds that it took.
+        """
+
     def free_cache(self) -> None:
         """Gives memory back that the framework only keeps for itself."""
 
@@ -70,6 +79,15 @@ class CpuDevice:
         """Shared and writable."""
         return slots.bytes_of(memory.map_output(fd))
 
+    def complete(
+        self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
+    ) -> float:
+        """Nothing to look out for: whoever could work on the inputs is stopped."""
+        to = torch.empty_like(source) if to is None else to
+        for low, high in ranges:
+            to[low:high].copy_(source[low:high])
+        return 0.0
+
     def free_cache(self) -> None:
         """The allocator of CPU ranks keeps nothing."""
 
@@ -86,6 +104,7 @@ class CudaDevice:
     def __init__(self, index: int) -> None:
         self.index = index
         self.torch_device = torch.device("cuda", index)
+        self.courier: Any = None
 
     def join(self, rank: int, world: int, folder: str) -> None:
         """Context, NCCL communicator and its first collective, so that a spare is really warm."""
@@ -124,6 +143,20 @@ class CudaDevice:
 
         return gpu_memory.attach(fd, size, gpu_memory.READ_WRITE)
 
+    def complete(
+        self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
+    ) -> float:
+        """By the courier, in one go: what lies between the ranges is the same on both sides."""
+        from sandbox.gpu_courier import Courier
+
+        torch.cuda.synchronize(self.index)
+        self.courier = self.courier or Courier(self.index)
+        if ranges:
+            low, high = ranges[0][0], ranges[-1][1]
+            at = source.data_ptr() if to is None else to.data_ptr()
+            self.courier.carry(at + low, source.data_ptr() + low, high - low)
+        return float(self.courier.watch()) if watch else 0.0
+
     def free_cache(self) -> None:
         """torch's cached blocks go back to the driver, so that the other world can have them."""
         gc.collect()
@@ -145,7 +178,7 @@ class CudaDevice:
 def device_of(plan: dict[str, Any], rank: int) -> Device:
     """The device of a rank, by the launcher's plan."""
     if plan["device"] == "cuda":
-        return CudaDevice(plan["gpus"][rank])
+        return CudaDevice(rank)  # a world sees its own GPUs alone
     return CpuDevice()
 
 

@@ -281,6 +281,26 @@ class Seconds(msgspec.Struct, frozen=True):
     total: float = 0.0
 
 
+class Batches(msgspec.Struct, frozen=True):
+    """A round as it was measured: both worlds' batches of the same iterations by one clock, microseconds a call."""
+
+    calls: int
+    baseline_us: float
+    contender_us: float
+    baseline_first: bool
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """Every round that the medians are made of."""
+
+    call: list[Batches] = []
+    device: list[Batches] = []
+    empty_gate_us: float = 0.0
+    """What the gate takes by itself a batch, taken off already."""
+    foreign_us: list[float] = []
+    """Before each batch, in order: the longest moment in which other work had the GPUs."""
+
+
 class Result(msgspec.Struct, frozen=True):
     """What the referee found. The command line adds names and prints it as JSON."""
 
@@ -303,6 +323,7 @@ class Result(msgspec.Struct, frozen=True):
     """Only of a run between two contenders. When either failed there is no speedup."""
     labels: list[str] = []
     """Where a kernel that passed has its speed from, as far as its text says (sandbox/labels.py)."""
+    samples: Samples = Samples()
 
 
 class RivalResult(msgspec.Struct, frozen=True):

@@ -108,13 +108,22 @@ class Exchange:
             world.tell(Kind.ARM, {"slots": table, "checking": checking, "epoch": epoch}, rank)
         self.await_all(world, Kind.ARMED, self.stage.limits.load)
 
-    def reveal(self, side: int | None = None, own: bool = False) -> None:
+    def reveal(self, side: int | None = None, own: bool = False, watch: bool = False) -> float:
         """Completes a contender's inputs: this exchange's own, or the given side's.
 
         own: the baseline's instead, which are complete, so that their way into its caches is the same.
+        watch: also look out for work of others on the devices; returns the longest moment in microseconds that it took.
         """
-        self.baseline.tell(Kind.REVEAL, {"side": self.side if side is None else side, "own": own})
-        self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
+        side = self.side if side is None else side
+        self.baseline.tell(Kind.REVEAL, {"side": side, "own": own, "watch": watch})
+        replies = self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
+        return max(float(payload["foreign_us"]) for payload, _ in replies)
+
+    def foreign_us(self) -> float:
+        """The longest moment in microseconds that somebody else's work took on the devices, looked at now."""
+        self.baseline.tell(Kind.REVEAL, {"side": None, "own": True, "watch": True})
+        replies = self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
+        return max(float(payload["foreign_us"]) for payload, _ in replies)
 
     def wake(self, world: World) -> None:
         """Makes a world the one that runs, off the clock: switching to it (a context on the GPU, a process on a core) is

@@ -228,5 +228,6 @@ class Judging:
             jail="none",
             sealed=True,
             outcome=interval.outcome(speed) if speed else "",
-            rounds=len(call.contender_us),
+            rounds=len(call.batches),
+            samples=self.rounds.samples(),
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sandbox.events import Setting
+from sandbox.placement import seats
 
 FOLDER = Path(tempfile.gettempdir()) / "pkb-arena-leases"
 
@@ -19,9 +20,7 @@ def devices_of(setting: Setting) -> list[str]:
     """Names of what a world of this setting runs on: its GPUs as the driver counts them, or all the cores."""
     if setting.device != "cuda":
         return ["cores"]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [name.strip() for name in visible.split(",")] if visible else []
-    return [f"gpu-{names[rank] if rank < len(names) else rank}" for rank in range(setting.world)]
+    return [f"gpu-{seat.minor}" for seat in seats(setting.world)]
 
 
 class Lease:

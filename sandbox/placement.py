@@ -1,14 +1,53 @@
-"""Where the ranks of a world run: cores, and the device files of its GPUs."""
+"""Where the ranks of a world run: cores, and GPUs with their device files."""
 
 import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sandbox import nvml
 
 
-def gpu_device_files(gpus: tuple[int, ...]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Seat:
+    """One rank's GPU. minor: N of /dev/nvidiaN; uuid: as CUDA_VISIBLE_DEVICES takes it, empty where NVML cannot be asked."""
+
+    minor: int
+    uuid: str = ""
+
+
+def seats(ranks: int) -> tuple[Seat, ...]:
+    """The GPUs of a world: the first ones that CUDA_VISIBLE_DEVICES leaves, one a rank. Fewer where there are fewer."""
+    return _seats(ranks, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@lru_cache(maxsize=16)
+def _seats(ranks: int, allowed: str | None) -> tuple[Seat, ...]:
+    try:
+        found = [Seat(gpu.minor, gpu.uuid) for gpu in nvml.visible(nvml.gpus(), allowed)]
+    except nvml.NvmlMissing:
+        # The driver's order is then taken for the order of the device files, which it is on most machines.
+        numbers = range(ranks) if allowed is None else map(int, re.findall(r"\d+", allowed))
+        found = [Seat(number) for number in numbers]
+    return tuple(found[:ranks])
+
+
+def gpu_device_files(seats: Sequence[Seat]) -> tuple[str, ...]:
     """What a world needs of /dev to use these GPUs, and nothing of the others."""
-    if not gpus:
+    if not seats:
         return ()
     shared = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
-    return (*(f"/dev/nvidia{index}" for index in gpus), *shared)
+    return (*(f"/dev/nvidia{seat.minor}" for seat in seats), *shared)
+
+
+def cuda_environment(seats: Sequence[Seat]) -> dict[str, str]:
+    """Variables with which CUDA sees these GPUs alone, as 0, 1, 2..., and loads a module's code with the module."""
+    # Behind a closed gate a kernel's first launch must not wait for its code to load.
+    found = {"CUDA_MODULE_LOADING": "EAGER"}
+    if all(seat.uuid for seat in seats):
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(seat.uuid for seat in seats)
+    return found
 
 
 def cores_of(rank: int, ranks: int) -> list[int]:

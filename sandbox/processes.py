@@ -5,6 +5,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -60,6 +61,13 @@ def pause_tree(pid: int) -> list[int]:
     while (found := signal_tree(pid, signal.SIGSTOP)) and not set(found) <= set(known):
         known = found
     return known
+
+
+def resume(pids: Iterable[int]) -> None:
+    """Lets stopped processes go on."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def handles(pid: int, number: int) -> bool:

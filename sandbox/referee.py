@@ -236,6 +236,8 @@ class Referee:
                 RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest)
             )
             self.check_setting(run.setting)
+            if run.setting.device == "cuda" and (words := self.worlds.require_health()):
+                raise HarnessFailed(f"{words}; nothing can be measured there until it is sound again")
             self.prepare(run)
             stage = self.worlds.prepare_stage(run.setting)
             rival = self.worlds.take_rival(run.setting) if run.versus is not None else None

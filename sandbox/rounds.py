@@ -5,11 +5,11 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from statistics import median
 
 from sandbox import interval, processes
-from sandbox.events import Interval, Run, Timed
+from sandbox.clocks import Clock, Looks, Wait
+from sandbox.events import Interval, Run, Samples, Timed
 from sandbox.exchange import Exchange, Failed
 from sandbox.frames import Kind
 from sandbox.gate import GatePage
@@ -26,51 +26,13 @@ LATE_SECONDS = 0.05
 DISTURBED_SHARE = 0.2
 QUEUE_SECONDS = 1.0
 """A batch that is not queued behind the closed gate by then waits for the host: it has no device time."""
-GATED_CALLS = (32, 4, 1)
-"""Calls of a gated batch: fewer are tried when a launch queue is too short for more."""
+GATED_CALLS = (128, 32, 4, 1)
+"""Calls of a gated batch at the most: fewer are tried when a launch queue is too short for more."""
 TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
 """How much later than its gate mark a rank may be done; work beyond it ran on a stream that the mark did not see."""
 
 
 Batch = Callable[[], float]
-
-
-@dataclass
-class Clock:
-    """One of the two times, in microseconds per call, an entry a round."""
-
-    baseline_us: list[float] = field(default_factory=list)
-    contender_us: list[float] = field(default_factory=list)
-    speed: Interval | None = None
-
-    def note(self, base: float, theirs: float, calls: int) -> None:
-        """Adds a round, given in seconds a batch."""
-        self.baseline_us.append(base / calls * 1e6)
-        self.contender_us.append(theirs / calls * 1e6)
-
-    def settle(self, margin: float, waits: tuple[float, float] = (0.0, 0.0)) -> Interval | None:
-        """The speedup over all rounds so far."""
-        if self.contender_us:
-            self.speed = interval.speedup(self.baseline_us, self.contender_us, margin, waits)
-        return self.speed
-
-    def medians(self) -> tuple[float | None, float | None]:
-        """(baseline, contender) microseconds per call."""
-        if self.speed is None:
-            return None, None
-        return median(self.baseline_us), median(self.contender_us)
-
-
-@dataclass
-class Wait:
-    """How much of a world's time its ranks spent waiting for a core."""
-
-    waited: float = 0.0
-    seconds: float = 0.0
-
-    def share(self) -> float:
-        """Between 0 and 0.9."""
-        return min(self.waited / self.seconds, 0.9) if self.seconds else 0.0
 
 
 class Rounds:
@@ -97,6 +59,10 @@ class Rounds:
         self.stolen = 0.0
         """CPU seconds that the contender used while the baseline was timed."""
         self.baseline_seconds = 0.0
+        self.looks = Looks()
+        self.baseline_first = True
+        self.empty_gate = 0.0
+        """Seconds from the gate's opening to the last rank's completion when nothing is queued behind it."""
 
     def measure(self) -> None:
         """Runs rounds until as many as asked are done, the interval settles, or the budget is spent.
@@ -112,15 +78,15 @@ class Rounds:
         base, theirs = self.round(count, first=True)
         # The first pair warms caches and page tables of both worlds, and shows how short the contender's calls are.
         count = self.calls_for(base / count, theirs / count)
-        if self.gates:
-            self.gated_round(count)
+        self.try_gates(count)
         shown = 0.0
         for done in range(1, (wanted or MAX_ROUNDS) + 1):
             base, theirs = self.round(count)
             self.fastest = min(self.fastest, theirs / count * 1e6)
-            self.call.note(max(base - empty, base / 2), max(theirs - empty, theirs / 2), count)
+            first = self.baseline_first
+            self.call.note(max(base - empty, base / 2), max(theirs - empty, theirs / 2), count, first)
             if self.gates and (pair := self.gated_round(count)):
-                self.device.note(*pair)
+                self.device.note(*pair, self.baseline_first)
             now = time.monotonic()
             spent = wanted is None and now >= until and (done >= interval.MIN_ROUNDS or now > until + budget)
             if now - shown > 0.1 or spent:
@@ -130,8 +96,15 @@ class Rounds:
                     wanted is None and done >= interval.MIN_ROUNDS and interval.settled(speed, self.margin)
                 ):
                     break
-        self.show(len(self.call.contender_us), len(self.call.contender_us), count)
+        self.show(len(self.call.batches), len(self.call.batches), count)
         self.look_back()
+
+    def samples(self) -> Samples:
+        """All of it, for the record."""
+        empty, looks = self.empty_gate * 1e6, self.looks.foreign_us
+        return Samples(
+            call=self.call.batches, device=self.device.batches, empty_gate_us=empty, foreign_us=looks
+        )
 
     def show(self, done: int, rounds: int, calls: int) -> Interval:
         """The speedup so far, as an event."""
@@ -174,14 +147,8 @@ class Rounds:
 
     def clocked(self, world: World) -> float:
         """Seconds from GO until the last rank is done, on the referee's clock."""
-        paused: list[int] = []
-        if self.run.setting.device == "cpu":
-            self.exchange.wake(world)
-            paused = self.reveal_to_paused(world)
-        else:
-            self.reveal_to(world)
-            self.exchange.wake(world)  # after it: revealing makes the baseline's context the one that runs
-        started = world.go(paused)
+        self.exchange.wake(world)
+        started = world.go(self.reveal_to_paused(world))
         self.exchange.await_all(world, Kind.DONE, self.limits.own if world.trusted else self.limits.batch)
         return (time.perf_counter_ns() - started) / 1e9
 
@@ -195,7 +162,8 @@ class Rounds:
 
     def in_random_order(self, first: Batch, second: Batch) -> tuple[float, float]:
         """Runs both batches, in either order; returns (first, second) seconds."""
-        if self.random.random() < 0.5:
+        self.baseline_first = self.random.random() < 0.5
+        if self.baseline_first:
             a = first()
             return a, second()
         b = second()
@@ -237,22 +205,27 @@ class Rounds:
         self.exchange.arm(self.contender)
         return self.watched(self.contender, self.contender_wait)
 
-    def reveal_to(self, world: World) -> None:
-        """Completes the inputs of a world that did not have all of them."""
-        if world is self.contender:
-            self.exchange.reveal()
-
     def reveal_to_paused(self, world: World) -> list[int]:
         """Completes a world's inputs while none of its processes runs: nobody can work on them before GO.
 
         The baseline is stopped for a moment too: what continuing costs, it costs both sides. Returns whom to continue.
         """
-        if world is self.exchange.baseline:
-            self.exchange.reveal(own=True)
-            return processes.pause_tree(world.process.pid)
-        paused = processes.pause_tree(world.process.pid)
-        self.reveal_to(world)
+        if world.trusted:
+            foreign = self.exchange.reveal(own=True, watch=True)
+            paused = processes.pause_tree(world.process.pid)
+        else:
+            paused = processes.pause_tree(world.process.pid)
+            foreign = self.exchange.reveal(self.side_of(world), watch=True)
+        self.note_look(world, foreign)
         return paused
+
+    def side_of(self, world: World) -> int:
+        """Whose arenas a contender's are."""
+        return self.exchange.side
+
+    def note_look(self, world: World, foreign_us: float) -> None:
+        """Whatever else ran on the devices right before a world's batch is laid at the contender's door."""
+        self.looks.foreign_us.append(foreign_us)
 
     def freeze(self, stop: bool) -> None:
         """Stops or continues every process of the contender."""
@@ -266,13 +239,21 @@ class Rounds:
         """GPU worlds get a gate each; CPU ranks have no device time."""
         if self.run.setting.device != "cuda":
             return
-        for world in (self.baseline, self.contender):
+        for world in {self.exchange.baseline, self.baseline, self.contender}:
             page = world.gate or GatePage(world.ranks)
             if world.gate is None:
                 world.tell(Kind.GATE, {}, fds=(page.fd,))
                 self.exchange.await_all(world, Kind.GATED, self.limits.own)
                 world.gate = page
             self.gates[world] = page
+
+    def try_gates(self, count: int) -> None:
+        """Finds out whether the calls can be queued at all, then how many, then what the gate costs; nothing of it counts."""
+        for calls in (1, count):
+            while self.gates and self.gated_round(calls) is None:
+                pass
+        if self.gates:
+            self.empty_gate = self.empty_gated_batch()
 
     def gated_round(self, count: int) -> tuple[float, float, int] | None:
         """One batch in each world behind the gate: (baseline, contender, calls), or None where there is no device time."""
@@ -292,7 +273,7 @@ class Rounds:
             base, theirs = self.in_random_order(baseline, contender)
         except _NotQueued:
             self.exchange.discard_outputs()
-            self.gated_calls.pop(0)
+            self.gated_calls = [fewer for fewer in self.gated_calls if fewer < calls]
             if not self.gated_calls:
                 self.gates.clear()
                 self.device = Clock()
@@ -300,27 +281,36 @@ class Rounds:
         self.compare_one(calls)
         return base, theirs, calls
 
+    def empty_gated_batch(self) -> float:
+        """Seconds that the gate takes by itself: switching contexts, the ranks' meeting behind it, the marks."""
+        self.exchange.tables = [[] for _ in self.exchange.tables]
+        self.freeze(True)
+        return median(self.gated(self.exchange.baseline) for _ in range(5))
+
     def gated(self, world: World) -> float:
         """Seconds from the gate's opening to the last rank's completion, on the referee's clock."""
         page = self.gates[world]
         self.exchange.arm(world, epoch=page.shut())
-        self.reveal_to(world)
-        self.exchange.wake(world)
         world.go()
         try:
             self.exchange.await_all(world, Kind.QUEUED, QUEUE_SECONDS, may_be_late=True)
+            queued = True
         except Deadline:
-            page.open()
-            self.finish_late(world)
-            raise _NotQueued from None
+            queued = False
+        # What is queued reads its inputs when it runs, so they can come this late.
+        paused = self.reveal_to_paused(world)
         started = page.open()
+        processes.resume(paused)
+        if not queued:
+            self.finish_late(world)
+            raise _NotQueued
         ended = page.wait(self.limits.batch)
         self.exchange.await_all(world, Kind.DONE, self.limits.batch)
         done = time.perf_counter_ns()
         trailing = TRAILING_SECONDS * 1e9 + TRAILING_SHARE * ((ended or done) - started)
         if ended is None or done - ended > trailing:
             ended = done  # work went on after the mark, on a stream that the mark did not wait for
-        return (ended - started) / 1e9
+        return (ended - started) / 1e9 - self.empty_gate
 
     def finish_late(self, world: World) -> None:
         """Lets a world that could not queue its batch finish it with the gate open."""
@@ -339,6 +329,9 @@ class Rounds:
             raise Failed(
                 Verdict.BASELINE_DISTURBED, self.exchange.failure(message, Verdict.BASELINE_DISTURBED)
             )
+        if self.looks.fault:
+            verdict = Verdict.BASELINE_DISTURBED
+            raise Failed(verdict, self.exchange.failure(self.looks.fault, verdict))
         floor, limiter = bound_us(self.run.setting, self.peaks.impossible())
         if self.fastest < floor:
             message = f"{self.fastest:.3f} us a call, but {limiter} alone needs {floor:.3f} us"

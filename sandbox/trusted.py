@@ -1,7 +1,6 @@
 """A rank of the baseline world: draws inputs, runs the baseline and the oracle, and compares. Never loads a kernel."""
 
 import os
-import random
 import time
 import traceback
 from collections.abc import Iterable
@@ -22,8 +21,8 @@ from sandbox.rank import Rank
 from sandbox.trees import flatten, unflatten
 from sandbox.verdict import Verdict
 
-WITHHELD_BYTES = 4096
-"""Of every tensor on a GPU; on CPU ranks all of it."""
+WITHHELD_FROM = 64
+"""Bytes from which on a tensor is withheld: a smaller one is no work worth doing early."""
 Output = tuple[str, list[tuple[str, torch.Tensor]]]
 
 
@@ -50,7 +49,6 @@ class TrustedRank(Rank):
         self.count = 0
         self.tables: dict[int, list[list[Any]]] = {}
         self.own: list[OwnError] = []
-        self.random = random.SystemRandom()
         self.handlers |= {
             Kind.PROBE: self.probe,
             Kind.ARENAS: self.make_arenas,
@@ -137,7 +135,7 @@ class TrustedRank(Rank):
         os.close(out_fd)
 
     def draw(self, payload: Any, fds: list[int]) -> None:
-        """Fills slots with fresh iterations; the contenders get their floating tensors, or the last of them, with GO."""
+        """Fills slots with fresh iterations; the contenders get their floating tensors with GO."""
         assert self.code is not None
         assert self.setting is not None
         touched = self.touched(payload["sides"]) if payload["intact"] else []
@@ -158,42 +156,28 @@ class TrustedRank(Rank):
         self.reply({"tables": tables, "touched": touched})
 
     def fill(self, base: int, table: list[list[Any]], tensors: Leaves, sides: list[int]) -> None:
-        """Writes one slot into the input arenas, the contenders' with gaps."""
+        """Writes one slot into the input arenas; the contenders get its floating tensors with their GO."""
         mine = slots.read_inputs(self.mine_in, base, table)
         for name, tensor in tensors.items():
             mine[name].copy_(tensor)
         for index in sides:
-            self.fill_with_gaps(self.sides[index], base, table, tensors)
-
-    def fill_with_gaps(self, side: Side, base: int, table: list[list[Any]], tensors: Leaves) -> None:
-        """Copies one slot to a contender, all but what it gets with its GO."""
-        theirs = slots.read_inputs(side.inputs, base, table)
-        for (name, _, _, offset), tensor in zip(table, tensors.values(), strict=True):
-            size = tensor.numel() * tensor.element_size()
-            # Integers may shape the arguments (splits, offsets), which are assembled before GO.
-            if not tensor.dtype.is_floating_point or size < 64:
-                theirs[name].copy_(tensor)
-                continue
-            if self.device.torch_device.type == "cpu":
-                side.withheld.append((base + offset, base + offset + size))
-                continue
-            hidden = memory.up(min(WITHHELD_BYTES, max(size // 64, 32)), 16)
-            start = self.random.randrange(0, max(size - hidden, 0) // 16 + 1) * 16
-            low, high = base + offset + start, min(base + offset + start + hidden, base + offset + size)
-            first, last = base + offset, base + offset + size
-            side.inputs[first:low].copy_(self.mine_in[first:low])
-            side.inputs[high:last].copy_(self.mine_in[high:last])
-            side.withheld.append((low, high))
+            side = self.sides[index]
+            theirs = slots.read_inputs(side.inputs, base, table)
+            for (name, _, _, offset), tensor in zip(table, tensors.values(), strict=True):
+                size = tensor.numel() * tensor.element_size()
+                # Integers may shape the arguments (splits, offsets), which are assembled before GO.
+                if (tensor.is_floating_point() or tensor.is_complex()) and size >= WITHHELD_FROM:
+                    side.withheld.append((base + offset, base + offset + size))
+                else:
+                    theirs[name].copy_(tensor)
 
     def reveal(self, payload: Any, fds: list[int]) -> None:
-        """Completes a contender's inputs: the last thing before its GO."""
-        side = self.sides[payload["side"]]
-        # The baseline's are complete; copying them as well brings them as near to the core that both sides' ranks share.
-        to = torch.empty_like(side.inputs) if payload["own"] else side.inputs
-        for low, high in side.withheld:
-            to[low:high].copy_(self.mine_in[low:high])
-        self.device.synchronize()
-        self.say(Kind.REPLY)
+        """Completes a contender's inputs, the last thing before its GO; no side: only looks at the device."""
+        side = None if payload["side"] is None else self.sides[payload["side"]]
+        # The baseline's are complete; their way into the caches is repeated all the same.
+        to = None if payload["own"] or side is None else side.inputs
+        foreign = self.device.complete(to, self.mine_in, side.withheld if side else [], payload["watch"])
+        self.reply({"foreign_us": foreign})
 
     def intact(self, payload: Any, fds: list[int]) -> None:
         """Whether anything was written to a poisoned output arena."""

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from sandbox import processes
+from sandbox.clocks import FOREIGN_US, Looks, Wait
 from sandbox.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
 from sandbox.exchange import AwaitAll, Exchange, Failed, Reply, Stage
 from sandbox.judging import Judging
 from sandbox.roofline import Peaks, bound_us
-from sandbox.rounds import DISTURBED_SHARE, LATE_SECONDS, Rounds, Wait
+from sandbox.rounds import DISTURBED_SHARE, LATE_SECONDS, Rounds
 from sandbox.verdict import Verdict
 from sandbox.wording import detail
 from sandbox.world import Deadline, World, WorldFailed
@@ -96,6 +97,9 @@ class VersusRounds(Rounds):
         self.stolen_by = [0.0, 0.0]
         """CPU seconds that each side used while the other was timed."""
         self.timed = [0.0, 0.0]
+        self.looks_by = (Looks(), Looks())
+        """Work on the devices at the wrong moment, by whose it was."""
+        self.left_over = False
 
     def measure(self) -> None:
         self.exchange.sides = [0, 1]  # until now each side was drawn inputs of its own
@@ -116,6 +120,7 @@ class VersusRounds(Rounds):
     def turn(self, side: int, wait: Wait) -> float:
         """One side's batch, with the other frozen and its CPU use watched."""
         world = self.worlds[side]
+        self.look_for_leftovers()
         self.let_only(side)
         self.exchange.arm(world)
         before = processes.cpu_seconds(self.frozen)
@@ -129,15 +134,30 @@ class VersusRounds(Rounds):
         self.frozen = processes.signal_tree(self.worlds[1 - side].process.pid, signal.SIGSTOP)
         processes.signal_tree(self.worlds[side].process.pid, signal.SIGCONT)
 
-    def reveal_to(self, world: World) -> None:
-        self.exchange.reveal(self.worlds.index(world))
+    def side_of(self, world: World) -> int:
+        return self.worlds.index(world)
+
+    def note_look(self, world: World, foreign_us: float) -> None:
+        if not world.trusted:
+            side = self.side_of(world)
+            culprit = 1 - side if self.left_over else side
+            self.looks_by[culprit].foreign_us.append(foreign_us)
+
+    def look_for_leftovers(self) -> None:
+        """Both sides are stopped: what still runs on the GPUs now is not of the side whose turn comes."""
+        if self.run.setting.device != "cuda":
+            return
+        self.freeze(True)
+        self.left_over = self.exchange.foreign_us() > FOREIGN_US
 
     def freeze(self, stop: bool) -> None:
         for world in self.worlds:
             processes.signal_tree(world.process.pid, signal.SIGSTOP if stop else signal.SIGCONT)
 
     def gated(self, world: World) -> float:
-        self.let_only(self.worlds.index(world))
+        if not world.trusted:
+            self.look_for_leftovers()
+            self.let_only(self.side_of(world))
         return super().gated(world)
 
     def compare_one(self, count: int) -> None:
@@ -162,6 +182,9 @@ class VersusRounds(Rounds):
                     f"the kernel's processes used {stolen:.2f} s of CPU while the other kernel was timed"
                 )
                 raise Failed(verdict, exchange.failure(message, verdict), side)
+            if fault := self.looks_by[side].fault:
+                verdict = Verdict.BASELINE_DISTURBED
+                raise Failed(verdict, exchange.failure(fault, verdict), side)
             if self.quickest[side] < floor:
                 verdict = Verdict.IMPOSSIBLE_SPEED
                 message = f"{self.quickest[side]:.3f} us a call, but {limiter} alone needs {floor:.3f} us"

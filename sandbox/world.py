@@ -5,7 +5,6 @@ import json
 import mmap
 import os
 import selectors
-import signal
 import socket
 import struct
 import subprocess
@@ -24,8 +23,8 @@ from sandbox.jail import kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import import_paths
-from sandbox.placement import cores_of, gpu_device_files
-from sandbox.processes import kill_tree, tree
+from sandbox.placement import Seat, cores_of, cuda_environment, gpu_device_files
+from sandbox.processes import kill_tree, resume, tree
 from sandbox.world_folder import WorldFolder
 
 OUTPUT_KEPT = 256 << 10
@@ -80,17 +79,17 @@ class World:
         jail: Jail,
         selector: selectors.BaseSelector,
         readable: tuple[Path, ...] = (),
-        gpus: tuple[int, ...] = (),
+        seats: tuple[Seat, ...] = (),
     ) -> None:
         """Starts the processes; they report READY on their own.
 
-        readable: problem folders of the user's own; gpus: one device index per rank, empty for CPU ranks.
+        readable: problem folders of the user's own; seats: one GPU per rank, empty for CPU ranks.
         """
         self.ranks = ranks
         self.trusted = trusted
         self.jail = jail
         self.readable = readable
-        self.gpus = gpus
+        self.seats = seats
         self.gate: GatePage | None = None
         self._rank_pids: list[int] = []
         self.selector = selector
@@ -131,8 +130,7 @@ class World:
             "trusted": trusted,
             "status": status.fileno(),
             "folder": str(walls.profile.inside(self.folder)),
-            "device": "cuda" if gpus else "cpu",
-            "gpus": list(gpus),
+            "device": "cuda" if seats else "cpu",
             "cores": [cores_of(rank, ranks) for rank in range(ranks)],
         }
         passed = [fd for fds in theirs.values() for fd in fds] + [status.fileno()]
@@ -141,14 +139,13 @@ class World:
             "PKB_WORLD": "baseline" if trusted else "contender",
         }
         cache = kernel_cache.prepared()
-        if gpus:
-            # Behind a closed gate a kernel's first launch must not wait for a module to load.
-            extra["CUDA_MODULE_LOADING"] = "EAGER"
+        if seats:
+            extra |= cuda_environment(seats)
         if cache is not None:
             extra["PKB_KERNEL_CACHE"] = str(cache)
             readable = (*readable, cache)
         argv = [sys.executable, "-m", "sandbox.launcher", json.dumps(plan)]
-        wrapped = walls.wrap(argv, self.folder, extra, readable, gpu_device_files(gpus))
+        wrapped = walls.wrap(argv, self.folder, extra, readable, gpu_device_files(seats))
         self.process = subprocess.Popen(
             wrapped.argv,
             pass_fds=[*passed, *wrapped.fds],
@@ -289,9 +286,7 @@ class World:
         self.require_silence()
         data = frames.encode(Kind.GO)
         socks = [line.sock for line in self.lines]
-        for pid in paused:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGCONT)
+        resume(paused)
         started = time.perf_counter_ns()
         for sock in socks:
             with contextlib.suppress(OSError):

@@ -11,18 +11,20 @@ from typing import Any
 
 import msgspec
 
-from sandbox import deadlines, events
+from sandbox import deadlines, events, gpu_health
 from sandbox.deadlines import Limits
 from sandbox.events import WorldChanged
 from sandbox.exchange import AwaitAll, Stage, fresh_seeds
 from sandbox.frames import Kind
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import SOURCE_ROOT
+from sandbox.placement import Seat, seats
 from sandbox.processes import signal_tree
 from sandbox.world import Deadline, World, WorldFailed
 
 BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
-MAX_CALLS = 64
+MAX_CALLS = {"cpu": 64, "cuda": 128}
+"""Short calls on a GPU need a long queue behind the gate."""
 ARENA_BYTES = {"cpu": 32 << 20, "cuda": 8 << 30}
 
 
@@ -51,11 +53,14 @@ class Worlds:
         self.stage: Stage | None = None
         self.stage_key: Any = None
         self.spare_setting: events.Setting | None = None
+        self.killed: World | None = None
+        self.ailment = ""
+        """What the last killed world left its GPUs in; empty: nothing to complain about."""
 
     def start(self, role: str, setting: events.Setting) -> World:
         """Starts a world's processes."""
         world = World(
-            setting.world, role == "baseline", self.jail, self.selector, _readable(setting), _gpus(setting)
+            setting.world, role == "baseline", self.jail, self.selector, _readable(setting), _seats(setting)
         )
         world.on_text = lambda rank, text: self.heard(world, rank, text)
         self.emit(WorldChanged(role=role, state="starting", world=world.ranks))
@@ -95,7 +100,7 @@ class Worlds:
     @staticmethod
     def fits(world: World, setting: events.Setting) -> bool:
         """Whether a world has as many ranks as a setting wants, on the same devices."""
-        return world.ranks == setting.world and world.gpus == _gpus(setting)
+        return world.ranks == setting.world and world.seats == _seats(setting)
 
     # --- the contender's side --------------------------------------------------------------------------------
 
@@ -155,9 +160,37 @@ class Worlds:
 
     def end_contender(self) -> None:
         """Kills the contender, and its rival if there is one, after their run."""
+        used = [world for world in (self.contender, self.rival) if world is not None]
         self.end(self.contender, "contender")
         self.end(self.rival, "rival")
         self.contender = self.rival = None
+        for world in used:
+            if world.seats:
+                self.examine(world)
+
+    def examine(self, killed: World) -> None:
+        """A kernel was killed: its memory must be gone, its GPUs sound, and the baseline world must still compute on them."""
+        self.killed = killed
+        self.ailment = gpu_health.ailment(killed.seats, killed.rank_pids)
+        world = self.baseline
+        if (
+            world is not None
+            and world.setting_key is not None
+            and self.stage is not None
+            and not self.ailment
+        ):
+            world.tell(Kind.WAKE)
+            try:
+                self.await_all(world, Kind.AWAKE, deadlines.HEALTH)
+            except Exception:
+                # Cancelled, or out of order: either way the next run gets a baseline world that has answered.
+                self.drop_baseline()
+
+    def require_health(self) -> str:
+        """What was wrong after the last kill, if it still is; empty otherwise."""
+        if self.ailment and self.killed is not None:
+            self.ailment = gpu_health.ailment(self.killed.seats, self.killed.rank_pids)
+        return self.ailment
 
     def keep_contender(self) -> None:
         """A contender that ran nothing but the problem's own baseline, to its end, is as good as a spare."""
@@ -187,7 +220,7 @@ class Worlds:
         seconds = max(reply["seconds"] for reply in replies)
         layout = {name: max(reply[name] for reply in replies) for name in ("in_bytes", "out_bytes", "room")}
         fits = max(1, ARENA_BYTES[setting.device] // (layout["in_bytes"] + layout["out_bytes"]))
-        layout["slots"] = min(MAX_CALLS, fits)
+        layout["slots"] = min(MAX_CALLS[setting.device], fits)
         calls = min(int(BATCH_SECONDS[setting.device] / max(seconds, 1e-6)) + 1, layout["slots"])
         self.stage = Stage(world, Limits.for_baseline(seconds, calls), layout, calls)
         self.stage_key = key(setting)
@@ -237,9 +270,9 @@ class Worlds:
         self.drop_baseline()
 
 
-def _gpus(setting: events.Setting) -> tuple[int, ...]:
-    """One GPU per rank, by torch's numbering; none for CPU ranks."""
-    return tuple(range(setting.world)) if setting.device == "cuda" else ()
+def _seats(setting: events.Setting) -> tuple[Seat, ...]:
+    """One GPU per rank; none for CPU ranks."""
+    return seats(setting.world) if setting.device == "cuda" else ()
 
 
 def _readable(setting: events.Setting) -> tuple[Path, ...]:

@@ -1,0 +1,31 @@
+"""Whether the GPUs of a killed world are free and sound again. Host side: NVML, no CUDA."""
+
+import time
+from collections.abc import Collection, Sequence
+
+from sandbox import nvml
+from sandbox.placement import Seat
+
+GONE_SECONDS = 5.0
+"""A killed process's context is usually gone within a tenth of a second, with all of its memory."""
+_LOOK_SECONDS = 0.005
+
+
+def ailment(seats: Sequence[Seat], pids: Collection[int], seconds: float = GONE_SECONDS) -> str:
+    """What keeps the next run from these GPUs, in a line; empty when nothing does, or when NVML cannot be asked.
+
+    pids: the killed world's ranks. Waits until none of them has a context, and with it memory, on any of the GPUs.
+    """
+    try:
+        gpus = [gpu for gpu in nvml.gpus() if gpu.minor in {seat.minor for seat in seats}]
+        until = time.monotonic() + seconds
+        while held := [gpu.index for gpu in gpus if nvml.compute_pids(gpu) & set(pids)]:
+            if time.monotonic() > until:
+                return f"a killed kernel still holds GPU {', '.join(map(str, held))} after {seconds:.0f} s"
+            time.sleep(_LOOK_SECONDS)
+        for gpu in gpus:
+            if words := nvml.recovery(gpu):
+                return f"GPU {gpu.index}: {words}"
+    except nvml.NvmlMissing:
+        return ""  # `doctor` says so; the baseline world's own next call still shows a GPU that does not work
+    return ""
