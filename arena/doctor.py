@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from arena.errors import ArenaError
+from arena.finding import Finding
+from arena.gpu_findings import gpu_findings
 from arena.jail_policy import is_jail
-from arena.machine import gpu_details, installed_version, torch_is_cpu_only, visible_gpus
+from arena.machine import installed_version, torch_is_cpu_only
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
@@ -24,24 +24,13 @@ FREE_MEMORY_GIB = 4
 FREE_DISK_MIB = 200
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
-
-    name: str
-    state: str
-    """ "ok"; "limited": works, with less; "missing": something does not work."""
-    found: str
-    advice: str = ""
-    """What to do about it; empty when it is ok."""
-
-
 def examine() -> list[Finding]:
     """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
     return [
         *_software(),
         _jail(),
         *_world_memory(),
-        *_gpus(),
+        *gpu_findings(),
         *_hardware(),
         *_terminal(),
         *_files(find_paths()),
@@ -89,30 +78,6 @@ def _world_memory() -> Iterator[Finding]:
         yield Finding(
             "world memory", "ok", f"watched from outside, at most {bound} for a world that starts now"
         )
-
-
-def _gpus() -> Iterator[Finding]:
-    visible = visible_gpus()
-    details = gpu_details() if visible else []
-    if not visible:
-        yield Finding(
-            "GPUs", "limited", "none visible", "kernels run on CPU ranks; everything else is the same"
-        )
-        return
-    names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in details})) or "unknown"
-    if torch_is_cpu_only():
-        yield Finding("GPUs", "limited", f"{visible} x {names}", "install torch with CUDA to use them")
-    else:
-        yield Finding("GPUs", "ok", f"{visible} x {names}")
-    cupy = next((f"{name} {version}" for name in _CUPY if (version := installed_version(name))), None)
-    if cupy:
-        yield Finding("CuPy", "ok", cupy)
-    else:
-        advice = "pip install 'pkb-arena[cuda13]' (or [cuda12], as torch has it) to write CUDA C++ kernels"
-        yield Finding("CuPy", "limited", "not installed", advice)
-
-
-_CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 
 
 def _hardware() -> Iterator[Finding]:

@@ -1,57 +1,46 @@
 """What this machine has, found without importing torch."""
 
+import functools
 import os
-import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from arena.errors import MachineError
+from sandbox import nvml
 
-_QUERY_S = 10.0
 
-
-@dataclass(frozen=True)
-class Gpu:
-    """One GPU as nvidia-smi describes it."""
-
-    index: int
-    name: str
-    memory_mib: int
+def device_files() -> int:
+    """How many GPUs the kernel's driver made files for; 0 without one. Microseconds."""
+    return sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
 
 
 def visible_gpus() -> int:
-    """How many GPUs a kernel could use: device files, narrowed by CUDA_VISIBLE_DEVICES. Microseconds."""
-    devices = sum(1 for path in Path("/dev").glob("nvidia[0-9]*"))
+    """How many GPUs a kernel could use: the driver's, narrowed by CUDA_VISIBLE_DEVICES; the device files' without NVML.
+
+    Microseconds; the first call on a machine with GPUs takes tens of milliseconds, or what its driver needs to wake up.
+    """
+    devices = device_files()
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if devices and (gpus := _all_gpus()) is not None:
+        return len(nvml.visible(gpus, allowed))
     if allowed is None:
         return devices
     named = [name for name in allowed.split(",") if name.strip() not in {"", "-1"}]
     return min(devices, len(named))
 
 
-def gpu_details() -> list[Gpu]:
-    """The GPUs by name, from nvidia-smi; empty where it is missing or does not answer. Up to seconds."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    import subprocess
+def gpu_details() -> list[nvml.Gpu]:
+    """The GPUs that a kernel could use, in CUDA's order; empty without NVML. As quick as `visible_gpus`."""
+    gpus = _all_gpus() if device_files() else None
+    return nvml.visible(gpus or (), os.environ.get("CUDA_VISIBLE_DEVICES"))
 
+
+@functools.cache
+def _all_gpus() -> tuple[nvml.Gpu, ...] | None:
+    """None without NVML. Asked once: screens want to know ten times a second, and no GPU comes while this process runs."""
     try:
-        done = subprocess.run(
-            ["nvidia-smi", "--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_QUERY_S,
-            check=True,
-        )
-    except (subprocess.SubprocessError, OSError):
-        return []
-    gpus = []
-    for line in done.stdout.splitlines():
-        parts = [part.strip() for part in line.split(",")]
-        if len(parts) == 3 and parts[0].isdigit() and parts[2].isdigit():
-            gpus.append(Gpu(int(parts[0]), parts[1], int(parts[2])))
-    return gpus
+        return tuple(nvml.gpus())
+    except nvml.NvmlMissing:
+        return None
 
 
 def installed_version(package: str) -> str | None:
@@ -81,7 +70,7 @@ def choose_device(asked: str) -> str:
     if asked == "auto":
         return "cuda" if gpus and not torch_is_cpu_only() else "cpu"
     if not gpus:
-        hidden = " (CUDA_VISIBLE_DEVICES hides them all)" if list(Path("/dev").glob("nvidia[0-9]*")) else ""
+        hidden = " (CUDA_VISIBLE_DEVICES hides them all)" if device_files() else ""
         raise MachineError(
             f"no GPU is visible{hidden}", "use --device cpu; `pkb-arena doctor` shows what was looked for"
         )

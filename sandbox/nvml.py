@@ -133,7 +133,7 @@ def recovery(gpu: Gpu) -> str:
     _, _, pending, failed = rows or (0, 0, 0, 0)
     complaints = [
         _action(wanted) if wanted else "",
-        f"{uncorrected} uncorrectable memory errors" if uncorrected else "",
+        f"uncorrectable memory errors: {uncorrected}" if uncorrected else "",
         "memory rows wait for a reset to be remapped" if pending else "",
         "memory rows could not be remapped" if failed else "",
     ]

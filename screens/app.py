@@ -122,9 +122,8 @@ class ArenaApp(App[None]):
     async def _fill_picker(self) -> None:
         catalogue = self.services.catalogue
         if catalogue is not None:
-            await self.picker.show(
-                catalogue.problems, self.services.standings, machine_words(self.services.settings)
-            )
+            words = await asyncio.to_thread(machine_words, self.services.settings)  # a GPU's driver may sleep
+            await self.picker.show(catalogue.problems, self.services.standings, words)
 
     async def refresh_picker(self) -> None:
         """Reads the standings again and shows them."""

@@ -8,7 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 
-from arena.doctor import Finding, can_run, examine
+from arena.doctor import can_run, examine
+from arena.finding import Finding
 from arena.foreign_text import printable
 from screens.base import Dialog
 from screens.widgets.foreign import PlainStatic

@@ -118,3 +118,53 @@ int nvmlDeviceGetFieldValues(Device *device, int count, Field *fields) {
     }
     return 0;
 }
+
+/* FAKE_LINKS go from every GPU to switches; FAKE_PEERED=1: to its neighbour instead (0-1, 2-3 ...). */
+
+typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } Pci;
+
+static void place(const Device *device, Pci *pci) {
+    memset(pci, 0, sizeof *pci);
+    pci->bus = 0x20 + device->index;
+}
+
+int nvmlDeviceGetPciInfo_v3(Device *device, Pci *pci) { place(device, pci); return 0; }
+
+int nvmlDeviceGetNvLinkState(Device *device, unsigned link, unsigned *up) {
+    long long links = knob("LINKS", device, 18);
+    if (links < 0) return (int)-links;
+    if (link >= 18) return 2;
+    *up = link < links;
+    return 0;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(Device *device, unsigned link, unsigned *type) {
+    *type = knob("PEERED", device, 0) ? 0 : 2;
+    return (int)-knob("REMOTE", device, 0);
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device *device, unsigned link, Pci *pci) {
+    if (!knob("PEERED", device, 0)) return 3;
+    place(&devices[device->index ^ 1], pci);
+    return (int)-knob("REMOTE", device, 0);
+}
+
+int nvmlDeviceGetP2PStatus(Device *one, Device *other, int capability, int *status) {
+    const char *names[] = {"P2P_READ", "P2P_WRITE", "P2P_NVLINK"};
+    const Device *second = one->index > other->index ? one : other;
+    int unlinked = capability == 2 && knob("PEERED", one, 0) && (one->index ^ 1) != other->index;
+    if (capability > 2) return 2;
+    ANSWER(names[capability], second, unlinked ? 5 : 0, status);
+}
+
+typedef struct { unsigned version; char uuid[16]; int status; unsigned clique, state, health; } Fabric;
+
+int nvmlDeviceGetGpuFabricInfoV(Device *device, Fabric *fabric) {
+    if (fabric->version != 0x02000024) return 25;
+    fabric->status = 0;
+    ANSWER("FABRIC", device, 3, &fabric->state);
+}
+
+int nvmlSystemGetDriverVersion(char *version, unsigned size) { snprintf(version, size, "580.159.04"); return 0; }
+int nvmlSystemGetCudaDriverVersion(int *version) { ANSWER("CUDA", NULL, 13000, version); }
+int nvmlDeviceGetPersistenceMode(Device *device, int *on) { ANSWER("PERSISTENCE", device, 1, on); }

@@ -71,7 +71,7 @@ def test_a_lost_gpu_is_named(ask: Ask) -> None:
         ({}, ""),
         ({"RECOVERY": 1}, "the driver asks for a reset of the GPU"),
         ({"RECOVERY": 99}, "the driver asks for recovery action 99"),
-        ({"ECC": 3}, "3 uncorrectable memory errors"),
+        ({"ECC": 3}, "uncorrectable memory errors: 3"),
         (
             {"RECOVERY": 2, "ROWS_PENDING": 1},
             "the driver asks for a reboot of the machine; memory rows wait for a reset to be remapped",
