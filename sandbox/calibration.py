@@ -15,14 +15,15 @@ from sandbox.devices import Device
 REPETITIONS = 7
 MATMUL = {"cpu": 384, "cuda": 8192}
 COPY_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}
-LINK_BYTES = {"cpu": 16 << 20, "cuda": 256 << 20}
+LINK_BYTES = 16 << 20
 
 
 def measure(device: Device) -> dict[str, float]:
     """Peaks of one rank while all ranks measure (collective).
 
     flops.<dtype>: floating-point operations a second of a square product. local: bytes a second read plus written by a copy.
-    link: bytes a second from the next rank, every rank at once. launch_us: a small operation as called.
+    link: bytes a second from the next rank, every rank at once; on GPUs by the best of the ways in sandbox.gpu_calibration,
+    whose figures are added. launch_us: a small operation as called.
     """
     kind = device.torch_device.type
     peaks: dict[str, float] = {}
@@ -34,7 +35,15 @@ def measure(device: Device) -> dict[str, float]:
         )
     source = torch.ones(COPY_BYTES[kind], dtype=torch.uint8, device=device.torch_device)
     peaks["local"] = 2 * source.numel() / _best(device, partial(torch.empty_like(source).copy_, source))
-    peaks["link"] = _link(device, LINK_BYTES[kind])
+    if kind == "cuda":
+        from sandbox import gpu_calibration
+
+        peaks |= gpu_calibration.measure(device)
+        peaks["link"] = max(
+            (peaks[way] for way in ("link.copy_engine", "link.sm", "link.tma") if way in peaks), default=0.0
+        )
+    else:
+        peaks["link"] = _link(device, LINK_BYTES)
     small = torch.zeros(1, device=device.torch_device)
     peaks["launch_us"] = _best(device, lambda: [small.add_(1) for _ in range(100)]) / 100 * 1e6
     return peaks

@@ -206,7 +206,8 @@ class Referee:
             self.emit(Fatal(message=f"calibration failed: {error}"))
             return
         peaks = {
-            name: (max if name.endswith("_us") else min)(rank[name] for rank in found) for name in found[0]
+            name: (max if name.endswith(("_us", "_ms")) else min)(rank[name] for rank in found)
+            for name in found[0]
         }
         seconds = time.monotonic() - started
         self.emit(Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))

@@ -7,6 +7,7 @@ from arena.paths import Paths
 
 MEASUREMENTS = {
     "save": "arena.bench.save_to_verdict",
+    "save-gpu": "arena.bench.save_to_gpu_verdict",
     "aa": "arena.bench.same_code",
     "first-paint": "arena.bench.first_paint",
     "loop-lag": "arena.bench.loop_lag",
@@ -15,8 +16,8 @@ MEASUREMENTS = {
     "jail": "arena.bench.jail_cost",
     "soak": "arena.bench.soak",
 }
-LONG = {"soak"}
-"""Takes more than some minutes: only when asked for by name."""
+LONG = {"soak", "save-gpu"}
+"""Takes more than some minutes, or needs GPUs: only when asked for by name."""
 
 
 async def measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:

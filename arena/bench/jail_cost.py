@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from arena.bench.figure import Figure
-from arena.bench.save_to_verdict import saved_kernel
+from arena.bench.save_to_verdict import on_cpu_ranks, saved_kernel
 from arena.errors import MachineError
 from arena.jail_policy import is_jail
 from arena.paths import Paths
@@ -37,9 +37,9 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     starts = await asyncio.to_thread(_start_figures, jail)
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         async with AsyncExitStack() as stack:
-            walled = await stack.enter_async_context(saved_kernel(Path(folder) / "walled"))
+            walled = await stack.enter_async_context(saved_kernel(Path(folder) / "walled", on_cpu_ranks()))
             with _no_walls():
-                bare = await stack.enter_async_context(saved_kernel(Path(folder) / "bare"))
+                bare = await stack.enter_async_context(saved_kernel(Path(folder) / "bare", on_cpu_ranks()))
             if not is_jail(walled.jail) or is_jail(bare.jail):
                 raise MachineError(f"the two engines ran in {walled.jail!r} and {bare.jail!r}")
             pairs = [(await walled.save(), await bare.save()) for _ in range(count)]

@@ -20,7 +20,7 @@ from arena.settings import Settings
 from arena.watcher import KernelWatcher
 from arena.workspace import content_hash
 from problems.catalogue import load_catalogue
-from sandbox.events import AnyEvent, Checked, Finished, WorldChanged
+from sandbox.events import AnyEvent, Checked, Finished, Seconds, WorldChanged
 from sandbox.verdict import Verdict
 
 REPETITIONS = 20
@@ -35,37 +35,49 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     Raises:
         MachineError: a run did not pass, or nothing came.
     """
-    count = repetitions or REPETITIONS
+    return await saves(on_cpu_ranks(), repetitions or REPETITIONS, (0.5, 1.5))
+
+
+async def saves(request: RunRequest, count: int, limits: tuple[float, float]) -> list[Figure]:
+    """Saves a kernel again and again; medians with the promises for the correctness verdict and the full one, in seconds."""
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
-        async with saved_kernel(Path(folder)) as kernel:
+        async with saved_kernel(Path(folder), request) as kernel:
             times = [await kernel.save() for _ in range(count)]
+            phases = kernel.phases()
     checked, finished = zip(*times, strict=True)
     slowest = f"median of {count}, fastest {{:.2f}} s, slowest {{:.2f}} s"
-    return [
+    figures = [
         Figure(name, statistics.median(times), "s", limit, slowest.format(min(times), max(times)))
         for name, limit, times in (
-            ("save to correctness verdict", 0.5, checked),
-            ("save to full verdict", 1.5, finished),
+            ("save to correctness verdict", limits[0], checked),
+            ("save to full verdict", limits[1], finished),
         )
     ]
+    return [*figures, *(Figure(f"  of it {name}", value, "s") for name, value in phases.items())]
+
+
+def on_cpu_ranks() -> RunRequest:
+    """The baseline of problem 13, saved as a kernel."""
+    problem = load_catalogue().find("13")
+    return RunRequest(
+        problem=problem,
+        setting=choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings()),
+        kernel_name="kernel.py",
+        source=problem.baseline_source,
+    )
 
 
 class SavedKernel:
     """A kernel file that is watched and judged on every save."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
+    def __init__(self, engine: Engine, path: Path, request: RunRequest) -> None:
         self.jail = engine.jail
         self._path = path
         self._saves = 0
         self._events: asyncio.Queue[tuple[float, AnyEvent]] = asyncio.Queue()
         self._engine = engine
-        problem = load_catalogue().find("13")
-        self._request = RunRequest(
-            problem=problem,
-            setting=choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings()),
-            kernel_name=path.name,
-            source=problem.baseline_source,
-        )
+        self._request = request
+        self._seconds: list[Seconds] = []
 
     async def watch(self, watcher: KernelWatcher) -> None:
         """Judges every save."""
@@ -102,6 +114,11 @@ class SavedKernel:
         first, last = await self._verdicts()
         return first - saved, last - saved
 
+    def phases(self) -> dict[str, float]:
+        """Median seconds of each phase of the saves so far."""
+        names = ("load", "compile", "check", "time")
+        return {name: statistics.median(getattr(each, name) for each in self._seconds) for name in names}
+
     async def _quiet(self) -> None:
         """The pause between saves, and then until the next spare world is ready."""
         await asyncio.sleep(PAUSE_S)
@@ -123,18 +140,19 @@ class SavedKernel:
                         first = at
                     elif isinstance(event, Finished):
                         if event.result.verdict is not Verdict.PASS or first is None:
-                            raise MachineError(f"the baseline did not pass: {event.result.detail}")
+                            raise MachineError(f"the kernel did not pass: {event.result.detail}")
+                        self._seconds.append(event.result.seconds)
                         return first, at
         except TimeoutError:
             raise MachineError(f"no verdict within {GIVE_UP_S:.0f} s", "run `pkb-arena doctor`") from None
 
 
 @asynccontextmanager
-async def saved_kernel(folder: Path) -> AsyncIterator[SavedKernel]:
+async def saved_kernel(folder: Path, request: RunRequest) -> AsyncIterator[SavedKernel]:
     """A watched kernel with an engine of its own, which keeps everything in `folder`: not the user's history."""
     folder.mkdir(exist_ok=True)
     async with (
         Engine(Paths(folder / "config", folder / "data", folder / "state")) as engine,
-        SavedKernel(engine, folder / "kernel.py").watched() as kernel,
+        SavedKernel(engine, folder / request.kernel_name, request).watched() as kernel,
     ):
         yield kernel

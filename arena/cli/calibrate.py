@@ -30,7 +30,7 @@ def command(choice: Choice, as_json: bool) -> None:
         f"{found.device}, {found.world} ranks, per rank with all of them busy ({found.seconds:.1f} s):"
     )
     for name, value in found.peaks.items():
-        print_line(f"  {name:16} {_figure(name, value)}")
+        print_line(f"  {name:18} {_figure(name, value)}")
 
 
 async def _calibrate(session: Session, setting: Setting) -> Calibration:
@@ -43,4 +43,6 @@ def _figure(name: str, value: float) -> str:
         return f"{value / 1e12:10.3f} TFLOP/s"
     if name.endswith("_us"):
         return f"{value:10.3f} µs"
+    if name.endswith("_ms"):
+        return f"{value:10.1f} ms"
     return f"{value / 1e9:10.2f} GB/s"
