@@ -18,7 +18,7 @@ from arena.setting_choice import Choice
 from arena.templates import starter
 from arena.workspace import KernelFile
 from problems.specification import Problem
-from sandbox.events import AnyEvent, Finished
+from sandbox.events import AnyEvent, Finished, Setting
 from sandbox.verdict import Verdict
 from screens.actions import Scope, bindings
 from screens.base import BaseScreen
@@ -31,6 +31,7 @@ from screens.widgets.correctness import Correctness
 from screens.widgets.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
 from screens.widgets.failure_view import FailureView
+from screens.widgets.gpu_strip import GpuStrip
 from screens.widgets.headline import Headline, answer_of, waiting_answer, worlds_words
 from screens.widgets.log_pane import LogPane
 from screens.widgets.pane_title import entitle
@@ -97,6 +98,7 @@ class ArenaScreen(BaseScreen):
                 yield Correctness(id="correctness")
                 yield TimingTable(id="timing")
                 yield LogPane(id="log")
+        yield GpuStrip(id="gpus")
         yield PhaseLine(id="phases")
         yield Footer(compact=True, show_command_palette=False)
 
@@ -204,6 +206,8 @@ class ArenaScreen(BaseScreen):
     def apply(self, event: AnyEvent) -> None:
         """Takes an event of the engine, or of a recording."""
         self.session.apply(event)
+        if self.is_mounted:
+            self.query_one(GpuStrip).hold(self.session.state.phase == "time")
         if isinstance(event, Finished) and self.is_mounted:
             if self.session.services.settings.bell:
                 self.app.bell()
@@ -249,7 +253,10 @@ class ArenaScreen(BaseScreen):
         title = f"{self.problem.id} · {self.problem.title}"
         waited = self.session.waited
         answer = answer_of(state, editor.dirty) if waited is None else waiting_answer(state, waited)
-        self.query_one(Headline).show(answer, title, self._meta(), self._best())
+        setting = self._setting()
+        self.query_one(Headline).show(answer, title, self._meta(setting), self._best())
+        gpus = setting.world if isinstance(setting, Setting) and setting.device == "cuda" else 0
+        self.query_one(GpuStrip).follow(gpus)
         if self.session.busy:
             note = "esc cancels"
         elif time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
@@ -263,11 +270,15 @@ class ArenaScreen(BaseScreen):
         words = f"your best {Row(self.problem, standing).you[0]}" if standing else "not tried yet"
         return f"{words} · {self.problem.category} · {', '.join(self.problem.collectives)}"
 
-    def _meta(self) -> str:
+    def _setting(self) -> Setting | ArenaError:
         try:
-            setting = self.session.setting()
+            return self.session.setting()
         except ArenaError as error:
-            return f"! {error.message}"
+            return error
+
+    def _meta(self, setting: Setting | ArenaError) -> str:
+        if isinstance(setting, ArenaError):
+            return f"! {setting.message}"
         sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
         return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device} · {sizes}"
 

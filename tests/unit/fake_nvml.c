@@ -168,3 +168,15 @@ int nvmlDeviceGetGpuFabricInfoV(Device *device, Fabric *fabric) {
 int nvmlSystemGetDriverVersion(char *version, unsigned size) { snprintf(version, size, "580.159.04"); return 0; }
 int nvmlSystemGetCudaDriverVersion(int *version) { ANSWER("CUDA", NULL, 13000, version); }
 int nvmlDeviceGetPersistenceMode(Device *device, int *on) { ANSWER("PERSISTENCE", device, 1, on); }
+
+/* What a strip of live figures reads. */
+
+int nvmlDeviceGetUtilizationRates(Device *device, unsigned busy[2]) { busy[1] = 0; ANSWER("BUSY", device, 61, &busy[0]); }
+int nvmlDeviceGetPowerUsage(Device *device, unsigned *milliwatts) { ANSWER("POWER", device, 652300, milliwatts); }
+int nvmlDeviceGetTemperature(Device *device, int sensor, unsigned *celsius) { ANSWER("CELSIUS", device, 65, celsius); }
+int nvmlDeviceGetCurrentClocksEventReasons(Device *device, u64 *reasons) { ANSWER("REASONS", device, 1, reasons); }
+
+int nvmlDeviceGetClockInfo(Device *device, int clock, unsigned *mhz) {
+    if (clock != 1) return 2;
+    ANSWER("MHZ", device, 1980, mhz);
+}

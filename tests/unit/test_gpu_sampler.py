@@ -1,0 +1,155 @@
+"""Live figures of GPUs: read through the real pynvml, and when they are read."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from arena import gpu_sampler
+from arena.gpu_sampler import KEPT, GpuReading, GpuSampler, slowed_by
+from sandbox.nvml import NvmlMissing
+
+READ = """
+import time, arena.machine
+arena.machine.device_files = lambda: 4
+from arena.gpu_sampler import WorldReader
+read = WorldReader(2)
+first = read()
+time.sleep(0.3)
+second = read()
+assert [reading.nvlink_gb_s for reading in first] == [None, None]
+for reading in second:
+    print(reading)
+    print(None if reading.nvlink_gb_s is None else round(reading.nvlink_gb_s))
+"""
+
+
+def readings(fake_driver: Path, **knobs: int) -> list[str]:
+    environment = {f"FAKE_{name}": str(value) for name, value in knobs.items()}
+    done = subprocess.run(
+        [sys.executable, "-c", READ],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment | {"LD_LIBRARY_PATH": str(fake_driver)},
+        timeout=60,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_world_is_read_rank_by_rank(fake_driver: Path) -> None:
+    # 100 GB/s each way in KiB/s, on rank 1 alone
+    one_way = 100 * 10**9 // 1024
+    lines = readings(
+        fake_driver, TX_KIB_S_1=one_way, RX_KIB_S_1=one_way, BUSY_0=7, USED_MIB_1=2048, REASONS_1=0x4C
+    )
+    assert lines[0] == (
+        "GpuReading(used_mib=1024, total_mib=143771, busy=7, sm_mhz=1980, celsius=65, watts=652.3, "
+        "nvlink_gb_s=0.0, slowed=())"
+    )
+    assert lines[2].startswith("GpuReading(used_mib=2048, total_mib=143771, busy=61,")
+    assert lines[2].endswith("slowed=('thermal', 'power cap'))")
+    assert 190 <= int(lines[3]) <= 210
+
+
+def test_what_a_driver_does_not_say_is_left_out(fake_driver: Path) -> None:
+    lines = readings(fake_driver, TX_KIB_S=-3, BUSY=-3, POWER=-3, CELSIUS=-3, REASONS=-13, MHZ=-4)
+    assert lines[0] == (
+        "GpuReading(used_mib=1024, total_mib=143771, busy=None, sm_mhz=None, celsius=None, watts=None, "
+        "nvlink_gb_s=None, slowed=())"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reasons", "words"),
+    [
+        (0x0, ()),
+        (0x1 | 0x2 | 0x100, ()),
+        (0x4, ("power cap",)),
+        (0x8, ("hw slowdown",)),
+        (0x8 | 0x40, ("thermal",)),
+        (0x20 | 0x40 | 0x4, ("thermal", "power cap")),
+        (0x8 | 0x80, ("power brake",)),
+    ],
+)
+def test_why_a_clock_is_low(reasons: int, words: tuple[str, ...]) -> None:
+    assert slowed_by(reasons) == words
+
+
+class Script:
+    """Counts readings; fails or ends where it is told to."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.then: Exception | None = None
+        self.threads: set[str] = set()
+
+    def __call__(self) -> list[GpuReading]:
+        self.threads.add(threading.current_thread().name)
+        if self.then is not None:
+            raise self.then
+        self.count += 1
+        return [GpuReading(used_mib=self.count, total_mib=1)]
+
+
+def wait_until(condition: object) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Script:
+    monkeypatch.setattr(gpu_sampler, "PERIOD_S", 0.01)
+    return Script()
+
+
+def test_readings_are_bounded_and_end_with_stop(script: Script) -> None:
+    sampler = GpuSampler(1, script)
+    sampler.start()
+    wait_until(lambda: script.count > KEPT + 3)
+    sampler.stop()
+    time.sleep(0.1)
+    seen = script.count
+    time.sleep(0.1)
+    assert script.count == seen
+    assert script.threads == {"gpu-sampler"}
+    assert [reading.used_mib for (reading,) in sampler.samples] == list(range(seen - KEPT + 1, seen + 1))
+
+
+def test_nothing_is_read_while_something_is_timed(script: Script) -> None:
+    sampler = GpuSampler(1, script)
+    sampler.start()
+    wait_until(lambda: script.count > 2)
+    sampler.hold(True)
+    time.sleep(0.1)
+    held = script.count
+    time.sleep(0.2)
+    assert script.count == held
+    sampler.hold(False)
+    wait_until(lambda: script.count > held)
+    sampler.hold(True)
+    sampler.stop()
+    wait_until(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
+
+
+def test_a_driver_that_stops_answering_is_asked_no_more(script: Script) -> None:
+    sampler = GpuSampler(1, script)
+    sampler.start()
+    wait_until(lambda: script.count > 2)
+    script.then = NvmlMissing("nvmlDeviceGetMemoryInfo: GPU is lost")
+    wait_until(lambda: sampler.trouble != "")
+    assert sampler.trouble == "nvmlDeviceGetMemoryInfo: GPU is lost"
+    wait_until(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
+
+
+def test_a_machine_without_nvml_has_no_readings() -> None:
+    sampler = GpuSampler(2, list)
+    sampler.start()
+    wait_until(lambda: not any(thread.name == "gpu-sampler" for thread in threading.enumerate()))
+    assert (sampler.samples, sampler.trouble, sampler.absent) == ((), "", True)
