@@ -33,6 +33,8 @@ class Kind(IntEnum):
     GATE = 12
     PEAKS = 13
     WAKE = 14
+    FINISH = 15
+    """To a rank that has queued a batch: the gate is open; wait for the batch and say DONE."""
     PROBE = 11
 
     READY = 64

@@ -81,6 +81,7 @@ class Rank:
             Kind.RECOPY: self.recopy,
             Kind.GATE: self.map_gate,
             Kind.WAKE: self.wake,
+            Kind.FINISH: self.finish,
         }
 
     def serve(self) -> None:
@@ -279,10 +280,11 @@ class Rank:
 
     def go(self, payload: Any, fds: list[int]) -> None:
         """Runs the batch: this is what the referee's clock sees."""
+        if self.epoch:
+            self.queue_batch()
+            return
         if self.checking:
             self.check_batch()
-        elif self.epoch:
-            self.gated_batch()
         else:
             if not self.iterations:
                 self.spark.add_(1)  # an empty batch, too, takes the GPU's switch to this context
@@ -290,13 +292,17 @@ class Rank:
             self.device.synchronize()
         self.say(Kind.DONE)
 
-    def gated_batch(self) -> None:
-        """Queues the batch behind the closed gate; the referee opens it when every rank has queued."""
+    def queue_batch(self) -> None:
+        """Queues the batch behind the closed gate; the referee opens it when every rank has queued, and then says FINISH."""
         self.gate.shut(self.epoch)
         self.timed_batch()
         self.gate.mark(self.epoch)
         self.say(Kind.QUEUED)
+
+    def finish(self, payload: Any, fds: list[int]) -> None:
+        """Waits for a queued batch, on all streams."""
         self.device.synchronize()
+        self.say(Kind.DONE)
 
     def timed_batch(self) -> None:
         """Calls one after another, each output copied into its slot before the next call."""

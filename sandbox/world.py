@@ -156,7 +156,7 @@ class World:
             cwd=self.folder,
             start_new_session=True,
         )
-        self.memory_limit = bounds.limit_bytes()
+        self.memory_limit = bounds.limit_bytes(len(seats))
         self.memory_checked = time.monotonic()
         for fd in (*passed[:-1], *wrapped.fds):
             os.close(fd)

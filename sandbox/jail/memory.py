@@ -13,10 +13,17 @@ SHARE = 0.6
 LEAST = 256 << 20
 
 
-def limit_bytes() -> int:
-    """The bound for a world that starts now: PKB_WORLD_MEMORY bytes where the referee's environment has it, else a share."""
+CUDA_BYTES = 6 << 30
+"""Host memory that a rank's CUDA context and the code loaded into it may take, whatever the kernel does (seen: 3.5 GiB)."""
+
+
+def limit_bytes(gpus: int = 0) -> int:
+    """The bound for a world that starts now: PKB_WORLD_MEMORY bytes where the referee's environment has it, else a share.
+
+    gpus: how many of its ranks have a CUDA context.
+    """
     with contextlib.suppress(ValueError):
-        return max(int(os.environ.get("PKB_WORLD_MEMORY", "")), LEAST)
+        return max(int(os.environ.get("PKB_WORLD_MEMORY", "")), LEAST) + gpus * CUDA_BYTES
     fields = dict(
         line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
     )
