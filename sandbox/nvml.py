@@ -201,9 +201,12 @@ def call(name: str, *arguments: Any) -> Any:
         NvmlMissing: with what failed, and why; its cause is pynvml's own error.
     """
     pynvml = _package()
+    function = getattr(pynvml, name, None)
+    if function is None:
+        raise NvmlMissing(f"the package nvidia-ml-py has no {name} (pip install --upgrade nvidia-ml-py)")
     try:
         _start(pynvml)
-        return getattr(pynvml, name)(*arguments)
+        return function(*arguments)
     except pynvml.NVMLError as error:
         raise NvmlMissing(f"{_named(name, arguments)}: {error}") from error
 

@@ -104,6 +104,13 @@ def test_a_driver_that_does_not_come_up(ask: Ask) -> None:
     assert ask("gpus()", GPUS=-999) == "sandbox.nvml.NvmlMissing: nvmlDeviceGetCount: Unknown Error"
 
 
+def test_an_old_package_is_named(ask: Ask) -> None:
+    assert ask("call('nvmlDeviceGetTea')") == (
+        "sandbox.nvml.NvmlMissing: the package nvidia-ml-py has no nvmlDeviceGetTea "
+        "(pip install --upgrade nvidia-ml-py)"
+    )
+
+
 def test_no_library_and_no_package() -> None:
     program = (
         "import ctypes, sys; from sandbox import nvml\n"
