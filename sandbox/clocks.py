@@ -60,16 +60,21 @@ class Wait:
 
 @dataclass
 class Looks:
-    """How often the devices were looked at right before a batch, and how often somebody else's work ran there."""
+    """What else ran on the GPUs right before batches, when the kernel had to be at rest."""
 
-    foreign_us: list[float] = field(default_factory=list)
-    """The longest moment that the work of others took, by look."""
+    foreign_us: dict[str, list[float]] = field(default_factory=dict)
+    """The longest moment that the work of others took, by what was about to start, in order."""
+
+    def note(self, before: str, foreign_us: float) -> None:
+        """Adds a look right before a batch of one kind: "baseline, call", "contender, device"..."""
+        self.foreign_us.setdefault(before, []).append(foreign_us)
 
     @property
     def fault(self) -> str:
-        """What to say when it happened too often; empty when it did not."""
-        busy = sum(foreign > FOREIGN_US for foreign in self.foreign_us)
-        if busy < max(2, FOREIGN_SHARE * len(self.foreign_us)):
-            return ""
-        many = f"{busy} of {len(self.foreign_us)}"
-        return f"something ran on the GPUs right before {many} batches, when the kernel had to be at rest"
+        """What to say when it happened too often before batches of one kind; empty when it did not."""
+        for before, found in self.foreign_us.items():
+            busy = sum(foreign > FOREIGN_US for foreign in found)
+            if busy >= max(2, FOREIGN_SHARE * len(found)):
+                many = f"{busy} of {len(found)} batches ({before} time)"
+                return f"something ran on the GPUs right before {many}, when the kernel had to be at rest"
+        return ""

@@ -297,8 +297,8 @@ class Samples(msgspec.Struct, frozen=True):
     device: list[Batches] = []
     empty_gate_us: float = 0.0
     """What the gate takes by itself a batch, taken off already."""
-    foreign_us: list[float] = []
-    """Before each batch, in order: the longest moment in which other work had the GPUs."""
+    foreign_us: dict[str, list[float]] = {}
+    """Before each batch, by its kind: the longest moment in which other work had the GPUs."""
 
 
 class Result(msgspec.Struct, frozen=True):

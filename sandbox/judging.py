@@ -27,6 +27,7 @@ from sandbox.events import (
 )
 from sandbox.exchange import AwaitAll, Exchange, Failed, Stage
 from sandbox.frames import Kind
+from sandbox.labels import NO_DEVICE_TIME
 from sandbox.roofline import Peaks, bound_us
 from sandbox.rounds import LATE_SECONDS, Rounds
 from sandbox.verdict import ADVICE, Verdict
@@ -230,4 +231,5 @@ class Judging:
             outcome=interval.outcome(speed) if speed else "",
             rounds=len(call.batches),
             samples=self.rounds.samples(),
+            labels=[NO_DEVICE_TIME] if self.rounds.cannot_queue else [],
         )

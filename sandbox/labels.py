@@ -12,6 +12,8 @@ LIBRARY = "library calls only"
 BASELINE = "calls the baseline"
 FALLBACK = "falls back to the library"
 """An except that computes: a kernel that never works is judged for what is called in its place."""
+NO_DEVICE_TIME = "no device time: a call waits for the GPU, or launches more than a queue holds"
+"""Seen by the clock, not by the text: of the baseline, the kernel or both."""
 
 OWN_CODE = (
     "sandbox.kit",

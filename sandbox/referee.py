@@ -43,7 +43,7 @@ from sandbox.lease import Lease, devices_of
 from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
 from sandbox.versus import Versus
-from sandbox.world import Deadline, World, WorldFailed
+from sandbox.world import MEMORY_CHECK_SECONDS, Deadline, World, WorldFailed
 from sandbox.world_folder import sweep
 from sandbox.worlds import Worlds
 
@@ -179,7 +179,8 @@ class Referee:
             if self.cancelled or self.hung_up:
                 raise Stopped
             self.poll(min(0.25, max(limit - elapsed, 0.001)))
-            world.check_memory()
+            if elapsed > MEMORY_CHECK_SECONDS:
+                world.check_memory()  # takes milliseconds: never within a batch of ordinary length
 
     # --- commands --------------------------------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ class Referee:
             judging.turn = partial(self.turn, run)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS:
-                result = msgspec.structs.replace(result, labels=labels(run.source))
+                result = msgspec.structs.replace(result, labels=labels(run.source) + result.labels)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.keep_compiled(digest)
             if own and result.verdict is Verdict.PASS:

@@ -53,6 +53,8 @@ class Rounds:
         self.contender_wait = Wait()
         self.gates: dict[World, GatePage] = {}
         self.gated_calls = list(GATED_CALLS)
+        self.cannot_queue = False
+        """Not even one call can be launched without waiting for the GPU."""
         self.fastest = float("inf")
         """Shortest time per call of any batch in microseconds, nothing subtracted."""
         self.frozen: list[int] = []
@@ -148,13 +150,14 @@ class Rounds:
     def clocked(self, world: World) -> float:
         """Seconds from GO until the last rank is done, on the referee's clock."""
         self.exchange.wake(world)
-        started = world.go(self.reveal_to_paused(world))
+        started = world.go(self.reveal_to_paused(world, "call"))
         self.exchange.await_all(world, Kind.DONE, self.limits.own if world.trusted else self.limits.batch)
         return (time.perf_counter_ns() - started) / 1e9
 
     def round(self, count: int, first: bool = False) -> tuple[float, float]:
         """One batch in each world on the same fresh iterations, (baseline, contender) seconds; one of them is compared."""
         self.freeze(True)
+        self.contender.check_memory()
         self.exchange.draw(count, expect_poison=not first)
         base, theirs = self.in_random_order(self.run_baseline, self.run_contender)
         self.compare_one(count)
@@ -205,10 +208,11 @@ class Rounds:
         self.exchange.arm(self.contender)
         return self.watched(self.contender, self.contender_wait)
 
-    def reveal_to_paused(self, world: World) -> list[int]:
+    def reveal_to_paused(self, world: World, clock: str) -> list[int]:
         """Completes a world's inputs while none of its processes runs: nobody can work on them before GO.
 
-        The baseline is stopped for a moment too: what continuing costs, it costs both sides. Returns whom to continue.
+        clock: "call" or "device". The baseline is stopped for a moment too: what continuing costs, it costs both sides.
+        Returns whom to continue.
         """
         if world.trusted:
             foreign = self.exchange.reveal(own=True, watch=True)
@@ -216,16 +220,16 @@ class Rounds:
         else:
             paused = processes.pause_tree(world.process.pid)
             foreign = self.exchange.reveal(self.side_of(world), watch=True)
-        self.note_look(world, foreign)
+        self.note_look(world, clock, foreign)
         return paused
 
     def side_of(self, world: World) -> int:
         """Whose arenas a contender's are."""
         return self.exchange.side
 
-    def note_look(self, world: World, foreign_us: float) -> None:
+    def note_look(self, world: World, clock: str, foreign_us: float) -> None:
         """Whatever else ran on the devices right before a world's batch is laid at the contender's door."""
-        self.looks.foreign_us.append(foreign_us)
+        self.looks.note(f"{'contender' if world is self.contender else 'baseline'}, {clock}", foreign_us)
 
     def freeze(self, stop: bool) -> None:
         """Stops or continues every process of the contender."""
@@ -277,6 +281,7 @@ class Rounds:
             if not self.gated_calls:
                 self.gates.clear()
                 self.device = Clock()
+                self.cannot_queue = True
             return None
         self.compare_one(calls)
         return base, theirs, calls
@@ -298,7 +303,7 @@ class Rounds:
             self.finish_late(world)
             raise _NotQueued from None
         # What is queued reads its inputs when it runs, so they can come this late.
-        paused = self.reveal_to_paused(world)
+        paused = self.reveal_to_paused(world, "device")
         started = page.open()
         processes.resume(paused)
         world.tell(Kind.FINISH)

@@ -137,11 +137,11 @@ class VersusRounds(Rounds):
     def side_of(self, world: World) -> int:
         return self.worlds.index(world)
 
-    def note_look(self, world: World, foreign_us: float) -> None:
+    def note_look(self, world: World, clock: str, foreign_us: float) -> None:
         if not world.trusted:
             side = self.side_of(world)
             culprit = 1 - side if self.left_over else side
-            self.looks_by[culprit].foreign_us.append(foreign_us)
+            self.looks_by[culprit].note(f"{'its' if culprit == side else 'the other'}, {clock}", foreign_us)
 
     def look_for_leftovers(self) -> None:
         """Both sides are stopped: what still runs on the GPUs now is not of the side whose turn comes."""
