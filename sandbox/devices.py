@@ -16,6 +16,18 @@ class Device(Protocol):
     """One rank's device."""
 
     torch_device: torch.device
+    sealed: bool
+    """Whether arenas are memory that others map with the rights they are given. Otherwise they are host memory, which a
+    contender copies in and out by itself: the witnessed tier."""
+
+    def can_seal(self) -> bool:
+        """Whether this device's driver can do that."""
+
+    def receive(self, size: int) -> None:
+        """Where arenas are not sealed: copies the first bytes of the inputs to where the kernel reads them."""
+
+    def deliver(self, size: int) -> None:
+        """Where arenas are not sealed: copies the first bytes of the outputs to where the trusted side reads them."""
 
     def join(self, rank: int, world: int, folder: str) -> None:
         """Brings up the device and the process group (collective)."""
@@ -44,7 +56,7 @@ class Device(Protocol):
     def free_cache(self) -> None:
         """Gives memory back that the framework only keeps for itself."""
 
-    def release(self, memory: torch.Tensor) -> None:
+    def release(self, arena: torch.Tensor) -> None:
         """Gives an arena of this rank's back; its tensor must not be used any more."""
 
     def synchronize(self) -> None:
@@ -55,6 +67,17 @@ class CpuDevice:
     """A CPU rank: gloo, memory files."""
 
     torch_device = torch.device("cpu")
+    sealed = True
+
+    def can_seal(self) -> bool:
+        """Memory files always can."""
+        return True
+
+    def receive(self, size: int) -> None:
+        """The kernel reads the arena itself."""
+
+    def deliver(self, size: int) -> None:
+        """The kernel's outputs lie in the arena itself."""
 
     def join(self, rank: int, world: int, folder: str) -> None:
         """gloo over a file store, with its gaps filled in."""
@@ -91,7 +114,7 @@ class CpuDevice:
     def free_cache(self) -> None:
         """The allocator of CPU ranks keeps nothing."""
 
-    def release(self, memory: torch.Tensor) -> None:
+    def release(self, arena: torch.Tensor) -> None:
         """The mapping goes with its last tensor."""
 
     def synchronize(self) -> None:
@@ -105,6 +128,32 @@ class CudaDevice:
         self.index = index
         self.torch_device = torch.device("cuda", index)
         self.courier: Any = None
+        self.sealed = True
+        self.host_in = self.host_out = torch.empty(0, dtype=torch.uint8)
+        self.mapped_in = self.mapped_out = torch.empty(0, dtype=torch.uint8)
+
+    def can_seal(self) -> bool:
+        """cuMem memory that travels as a descriptor; some virtual GPUs and Windows' subsystem do not have it."""
+        from sandbox import gpu_memory
+
+        try:
+            fd, arena = gpu_memory.allocate(gpu_memory.GRANULE)
+        except gpu_memory.DriverError:
+            return False
+        gpu_memory.release(arena)
+        os.close(fd)
+        return True
+
+    def receive(self, size: int) -> None:
+        """From host memory; nothing where the arena is mapped."""
+        if not self.sealed:
+            self.mapped_in[:size].copy_(self.host_in[:size])
+            torch.cuda.synchronize(self.index)
+
+    def deliver(self, size: int) -> None:
+        """To host memory; nothing where the arena is mapped."""
+        if not self.sealed:
+            self.host_out[:size].copy_(self.mapped_out[:size])
 
     def join(self, rank: int, world: int, folder: str) -> None:
         """Context, NCCL communicator and its first collective, so that a spare is really warm."""
@@ -122,23 +171,37 @@ class CudaDevice:
         torch.cuda.synchronize()
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """cuMem memory; others map it read-only."""
+        """cuMem memory; others map it read-only. Unsealed: a memory file."""
+        if not self.sealed:
+            fd, mapping = memory.input_arena(size)
+            return fd, slots.bytes_of(mapping)
         from sandbox import gpu_memory
 
         return gpu_memory.allocate(size)
 
     def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """cuMem memory."""
+        """cuMem memory. Unsealed: a memory file."""
+        if not self.sealed:
+            fd, mapping = memory.output_arena(size)
+            return fd, slots.bytes_of(mapping)
         return self.input_arena(size)
 
     def map_input(self, fd: int, size: int) -> torch.Tensor:
-        """A write to it is an illegal address."""
+        """A write to it is an illegal address. Unsealed: memory of this rank's own, filled by `receive`."""
+        if not self.sealed:
+            self.host_in = slots.bytes_of(memory.map_input(fd))
+            self.mapped_in = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
+            return self.mapped_in
         from sandbox import gpu_memory
 
         return gpu_memory.attach(fd, size, gpu_memory.READ)
 
     def map_output(self, fd: int, size: int) -> torch.Tensor:
-        """Shared and writable."""
+        """Shared and writable. Unsealed: memory of this rank's own, emptied by `deliver`."""
+        if not self.sealed:
+            self.host_out = slots.bytes_of(memory.map_output(fd))
+            self.mapped_out = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
+            return self.mapped_out
         from sandbox import gpu_memory
 
         return gpu_memory.attach(fd, size, gpu_memory.READ_WRITE)
@@ -153,7 +216,10 @@ class CudaDevice:
         from sandbox.gpu_courier import Courier
 
         self.courier = self.courier or Courier(self.index)
-        if ranges:
+        if to is not None and not to.is_cuda:
+            for low, high in ranges:
+                to[low:high].copy_(source[low:high])
+        elif ranges:
             low, high = ranges[0][0], ranges[-1][1]
             at = source.data_ptr() if to is None else to.data_ptr()
             self.courier.carry(at + low, source.data_ptr() + low, high - low)
@@ -165,12 +231,12 @@ class CudaDevice:
         torch.cuda.synchronize(self.index)
         torch.cuda.empty_cache()
 
-    def release(self, memory: torch.Tensor) -> None:
+    def release(self, arena: torch.Tensor) -> None:
         """Unmaps it."""
         from sandbox import gpu_memory
 
-        if memory.is_cuda and memory.numel():
-            gpu_memory.release(memory)
+        if self.sealed and arena.is_cuda and arena.numel():
+            gpu_memory.release(arena)
 
     def synchronize(self) -> None:
         """All streams of this rank."""

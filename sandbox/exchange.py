@@ -1,6 +1,7 @@
 """Moving iterations between the two worlds: fresh inputs in, outputs compared. Used by the check and by every timed round."""
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -76,6 +77,7 @@ class Exchange:
         self.await_all = await_all
         self.emit = emit
         self.phase = "load"
+        self.sealed = bool(stage.layout["sealed"])
         self.tables: list[Any] = []
         self.findings: dict[int, dict[str, OutputError]] = {}
         self.paper: bool | None = None
@@ -124,6 +126,14 @@ class Exchange:
         self.baseline.tell(Kind.REVEAL, {"side": None, "own": True, "watch": True})
         replies = self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
         return max(float(payload["foreign_us"]) for payload, _ in replies)
+
+    def await_done(self, world: World, limit: float) -> int:
+        """Waits for a batch's end; perf_counter_ns of the moment it came. Unsealed outputs are fetched then."""
+        self.await_all(world, Kind.DONE, limit)
+        ended = time.perf_counter_ns()
+        if not self.sealed:
+            self.await_all(world, Kind.DELIVERED, self.stage.limits.load)
+        return ended
 
     def wake(self, world: World) -> None:
         """Makes a world the one that runs, off the clock: switching to it (a context on the GPU, a process on a core) is

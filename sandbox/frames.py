@@ -49,6 +49,8 @@ class Kind(IntEnum):
     QUEUED = 74
     """All calls of a gated batch are launched; the device waits for the referee."""
     AWAKE = 76
+    DELIVERED = 77
+    """Outputs that are not sealed lie where they are compared; follows DONE at once."""
     GATED = 75
     """The gate's page is mapped."""
     REPLY = 73

@@ -151,7 +151,7 @@ class Judging:
             self.exchange.reveal()  # nothing is timed here, and the private copies must be of complete inputs
             self.exchange.arm(self.contender, checking=True)
             self.contender.go()
-            self.await_all(self.contender, Kind.DONE, limit)
+            self.exchange.await_done(self.contender, limit)
             returned = time.monotonic()
             verdict, failure = self.exchange.compare(slots, ran=False)
             if failure is None:
@@ -227,7 +227,7 @@ class Judging:
                 total=time.monotonic() - self.started,
             ),
             jail="none",
-            sealed=True,
+            sealed=self.exchange.sealed,
             outcome=interval.outcome(speed) if speed else "",
             rounds=len(call.batches),
             samples=self.rounds.samples(),

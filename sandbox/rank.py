@@ -6,15 +6,10 @@ the clock, the seeds, the oracle and the verdict, which live in other processes.
 
 import faulthandler
 import gc
-import inspect
-import linecache
 import os
 import signal
 import socket
 import struct
-import sys
-import traceback
-import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +21,7 @@ from problems.specification import load_problem
 from sandbox import frames, memory, slots
 from sandbox.devices import Device, gate_page
 from sandbox.frames import Kind
+from sandbox.kernel_module import KernelRefused, load_solution
 from sandbox.kernel_traceback import describe, kernel_line
 from sandbox.kit import compiling
 from sandbox.kit.errors import BarrierTimeout, CompileError
@@ -60,7 +56,9 @@ class Rank:
         self.inputs = torch.empty(0, dtype=torch.uint8)
         self.outputs = torch.empty(0, dtype=torch.uint8)
         self.slots: list[slots.Slot] = []
-        self.slot_bytes = 0
+        self.slot_bytes = self.out_bytes = 0
+        self.used = 0
+        """Slots of the batch in progress."""
         self.iterations: list[Iteration] = []
         self.originals: list[Leaves] = []
         self.checking = False
@@ -150,6 +148,7 @@ class Rank:
         self.practice = {}
         self.device.release(self.inputs)
         self.device.release(self.outputs)
+        self.device.sealed = payload["sealed"]
         self.inputs = self.device.map_input(inputs, payload["in_bytes"] * payload["slots"])
         self.outputs = self.device.map_output(outputs, payload["out_bytes"] * payload["slots"])
         self.map_slots(self.outputs, payload)
@@ -160,7 +159,7 @@ class Rank:
     def map_slots(self, outputs: torch.Tensor, payload: Any) -> None:
         """Cuts the output arena into slots."""
         self.slot_bytes = payload["in_bytes"]
-        size = payload["out_bytes"]
+        self.out_bytes = size = payload["out_bytes"]
         self.slots = [
             slots.Slot(outputs[i * size : (i + 1) * size], payload["room"]) for i in range(payload["slots"])
         ]
@@ -175,56 +174,14 @@ class Rank:
     def load(self, payload: Any, fds: list[int]) -> None:
         """Imports a kernel's text as a module of its own and finds solution."""
         assert self.code is not None
-        name = Path(payload["name"]).name
-        source = payload["source"]
-        self.kernel_path = str(self.folder / name)
-        Path(self.kernel_path).write_text(source, encoding="utf-8")
-        linecache.cache[self.kernel_path] = (
-            len(source),
-            None,
-            source.splitlines(keepends=True),
-            self.kernel_path,
-        )
+        self.kernel_path = str(self.folder / Path(payload["name"]).name)
         self.solution = None
         try:
-            binary = compile(source, self.kernel_path, "exec", dont_inherit=True)
-        except (SyntaxError, ValueError) as error:
-            text = "".join(traceback.format_exception_only(error)).replace(self.kernel_path, name)
-            self.fail(Kind.SYNTAX, text, getattr(error, "lineno", 0) or 0)
+            self.solution = load_solution(payload["source"], self.kernel_path, self.code.problem.parameters)
+        except KernelRefused as refused:
+            self.fail(refused.kind, str(refused), refused.line)
             return
-        module = types.ModuleType("kernel")
-        module.__file__ = self.kernel_path
-        sys.modules["kernel"] = module
-        exec(binary, module.__dict__)
-        solution = getattr(module, "solution", None)
-        if not callable(solution):
-            names = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "kernel"]
-            hint = f"; it defines {', '.join(names[:5])}" if names else ""
-            empty = " (the file is empty)" if not source.strip() else ""
-            self.fail(Kind.LOAD_FAILED, f"The kernel defines no solution(...){empty}{hint}.")
-            return
-        self.check_signature(solution)
-        self.solution = solution
         self.say(Kind.LOADED)
-
-    def check_signature(self, solution: Callable[..., Any]) -> None:
-        """solution must take the baseline's arguments by position."""
-        assert self.code is not None
-        wanted = self.code.problem.parameters
-        try:
-            inspect.signature(solution).bind(*[None] * len(wanted))
-        except TypeError as error:
-            names = ", ".join(n if default is None else f"{n}={default}" for n, default in wanted)
-            line = getattr(getattr(solution, "__code__", None), "co_firstlineno", 0)
-            self.fail(
-                Kind.LOAD_FAILED,
-                f"solution{inspect.signature(solution)} cannot be called with this problem's arguments: {error}.\n"
-                f"Expected: solution({names})",
-                line,
-            )
-            raise Reported from None
-        except ValueError:
-            pass  # a builtin without a signature: the first call will tell
 
     # --- batches -------------------------------------------------------------------------------------------
 
@@ -241,6 +198,10 @@ class Rank:
         self.checking = payload["checking"]
         self.epoch = payload.get("epoch", 0)
         self.iterations, self.originals, self.results = [], [], []
+        self.used = 1 + max((index for index, _ in payload["slots"]), default=-1)
+        if not self.device.sealed:
+            self.device.receive(self.used * self.slot_bytes)  # integers are there, and shape the arguments
+            self.outputs.fill_(slots.POISON)
         for index, table in payload["slots"]:
             given = slots.read_inputs(self.inputs, index * self.slot_bytes, table)
             original = given
@@ -274,6 +235,7 @@ class Rank:
 
     def wake(self, payload: Any, fds: list[int]) -> None:
         """The last thing before GO: this process, and its context on the GPU, is the one that runs."""
+        self.device.receive(self.used * self.slot_bytes)
         self.spark.add_(1)
         self.device.synchronize()
         self.say(Kind.AWAKE)
@@ -290,7 +252,7 @@ class Rank:
                 self.spark.add_(1)  # an empty batch, too, takes the GPU's switch to this context
             self.timed_batch()
             self.device.synchronize()
-        self.say(Kind.DONE)
+        self.done()
 
     def queue_batch(self) -> None:
         """Queues the batch behind the closed gate; the referee opens it when every rank has queued, and then says FINISH."""
@@ -302,7 +264,18 @@ class Rank:
     def finish(self, payload: Any, fds: list[int]) -> None:
         """Waits for a queued batch, on all streams."""
         self.device.synchronize()
+        self.done()
+
+    def done(self) -> None:
+        """Stops the referee's clock; then brings unsealed outputs to where they are compared."""
         self.say(Kind.DONE)
+        if not self.device.sealed:
+            self.deliver()
+            self.say(Kind.DELIVERED)
+
+    def deliver(self) -> None:
+        """Unsealed outputs, of the slots that the batch used."""
+        self.device.deliver(self.used * self.out_bytes)
 
     def timed_batch(self) -> None:
         """Calls one after another, each output copied into its slot before the next call."""
@@ -368,6 +341,7 @@ class Rank:
         for result, (_, _, slot) in zip(self.results, self.iterations, strict=True):
             slot.pack(*flatten(result))
         self.device.synchronize()
+        self.deliver()
         self.say(Kind.RECOPIED)
 
 

@@ -149,10 +149,20 @@ class Rounds:
 
     def clocked(self, world: World) -> float:
         """Seconds from GO until the last rank is done, on the referee's clock."""
+        if self.exchange.sealed:
+            self.exchange.wake(world)
+            paused = self.reveal_to_paused(world, "call")
+        else:
+            paused = self.hand_over(world)
+        started = world.go(paused)
+        limit = self.limits.own if world.trusted else self.limits.batch
+        return (self.exchange.await_done(world, limit) - started) / 1e9
+
+    def hand_over(self, world: World) -> list[int]:
+        """Without sealed memory a world copies its inputs by itself, before GO: what it does with them then nobody sees."""
+        self.reveal_to(world, watch=False)
         self.exchange.wake(world)
-        started = world.go(self.reveal_to_paused(world, "call"))
-        self.exchange.await_all(world, Kind.DONE, self.limits.own if world.trusted else self.limits.batch)
-        return (time.perf_counter_ns() - started) / 1e9
+        return []
 
     def round(self, count: int, first: bool = False) -> tuple[float, float]:
         """One batch in each world on the same fresh iterations, (baseline, contender) seconds; one of them is compared."""
@@ -215,13 +225,19 @@ class Rounds:
         Returns whom to continue.
         """
         if world.trusted:
-            foreign = self.exchange.reveal(own=True, watch=True)
+            foreign = self.reveal_to(world)
             paused = processes.pause_tree(world.process.pid)
         else:
             paused = processes.pause_tree(world.process.pid)
-            foreign = self.exchange.reveal(self.side_of(world), watch=True)
+            foreign = self.reveal_to(world)
         self.note_look(world, clock, foreign)
         return paused
+
+    def reveal_to(self, world: World, watch: bool = True) -> float:
+        """Completes a world's inputs; microseconds as `Exchange.reveal` says."""
+        if world.trusted:
+            return self.exchange.reveal(own=True, watch=watch)
+        return self.exchange.reveal(self.side_of(world), watch=watch)
 
     def side_of(self, world: World) -> int:
         """Whose arenas a contender's are."""
@@ -296,6 +312,8 @@ class Rounds:
         """Seconds from the gate's opening to the last rank's completion, on the referee's clock."""
         page = self.gates[world]
         self.exchange.arm(world, epoch=page.shut())
+        if not self.exchange.sealed:
+            self.hand_over(world)
         world.go()
         try:
             self.exchange.await_all(world, Kind.QUEUED, QUEUE_SECONDS, may_be_late=True)
@@ -303,13 +321,12 @@ class Rounds:
             self.finish_late(world)
             raise _NotQueued from None
         # What is queued reads its inputs when it runs, so they can come this late.
-        paused = self.reveal_to_paused(world, "device")
+        paused = self.reveal_to_paused(world, "device") if self.exchange.sealed else []
         started = page.open()
         processes.resume(paused)
         world.tell(Kind.FINISH)
         ended = page.wait(self.limits.batch)
-        self.exchange.await_all(world, Kind.DONE, self.limits.batch)
-        done = time.perf_counter_ns()
+        done = self.exchange.await_done(world, self.limits.batch)
         trailing = TRAILING_SECONDS * 1e9 + TRAILING_SHARE * ((ended or done) - started)
         if ended is None or done - ended > trailing:
             ended = done  # work went on after the mark, on a stream that the mark did not wait for
@@ -322,7 +339,7 @@ class Rounds:
         self.gates[world].open()
         self.exchange.await_all(world, Kind.QUEUED, self.limits.batch)
         world.tell(Kind.FINISH)
-        self.exchange.await_all(world, Kind.DONE, self.limits.batch)
+        self.exchange.await_done(world, self.limits.batch)
 
     # --- afterwards ------------------------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ class TrustedRank(Rank):
                 "out_bytes": memory.up(out_bytes),
                 "room": self.room,
                 "seconds": min(seconds),
+                "sealed": self.device.can_seal(),
             }
         )
 
@@ -109,18 +110,11 @@ class TrustedRank(Rank):
             payload["slots"],
         )
         self.device.free_cache()
+        self.device.sealed = payload["sealed"]
         in_total, out_total = self.in_bytes * self.count, self.out_bytes * self.count
         if payload["own"]:
-            self.device.release(self.inputs)
-            self.device.release(self.mine_in)
-            self.device.release(self.mine_out)
-            in_fd, self.mine_in = self.device.input_arena(in_total)
-            out_fd, self.mine_out = self.device.output_arena(out_total)
-            # The baseline reads its inputs through the same kind of mapping as the contender does.
-            self.inputs = self.device.map_input(in_fd, in_total)
+            self.make_own_arenas(in_total, out_total)
             self.map_slots(self.mine_out, payload)
-            os.close(in_fd)
-            os.close(out_fd)
         while len(self.sides) > payload["side"]:
             gone = self.sides.pop()
             self.device.release(gone.inputs)
@@ -131,6 +125,22 @@ class TrustedRank(Rank):
         self.sides.append(Side(inputs, outputs))
         self.device.synchronize()
         self.reply({}, fds=(in_fd, out_fd))
+        os.close(in_fd)
+        os.close(out_fd)
+
+    def make_own_arenas(self, in_total: int, out_total: int) -> None:
+        """This rank's own; it reads its inputs through the same kind of mapping as the contender does, where there is one."""
+        for arena in (self.inputs, self.mine_in, self.mine_out):
+            self.device.release(arena)
+        if not self.device.sealed:
+            self.inputs = self.mine_in = self.mine_out = torch.empty(0)  # frees it before more is asked for
+            device = self.device.torch_device
+            self.inputs = self.mine_in = torch.empty(in_total, dtype=torch.uint8, device=device)
+            self.mine_out = torch.empty(out_total, dtype=torch.uint8, device=device)
+            return
+        in_fd, self.mine_in = self.device.input_arena(in_total)
+        out_fd, self.mine_out = self.device.output_arena(out_total)
+        self.inputs = self.device.map_input(in_fd, in_total)
         os.close(in_fd)
         os.close(out_fd)
 

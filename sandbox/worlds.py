@@ -27,6 +27,9 @@ MAX_CALLS = {"cpu": 64, "cuda": 128}
 """Short calls on a GPU need a long queue behind the gate."""
 ARENA_BYTES = {"cpu": 32 << 20, "cuda": 8 << 30}
 
+UNSEALED_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}
+"""Arenas in host memory are copied for every batch."""
+
 
 class Worlds:
     """Starts, opens and ends worlds. A contender is used once; its spare was started while nothing was timed."""
@@ -219,7 +222,12 @@ class Worlds:
             raise
         seconds = max(reply["seconds"] for reply in replies)
         layout = {name: max(reply[name] for reply in replies) for name in ("in_bytes", "out_bytes", "room")}
-        fits = max(1, ARENA_BYTES[setting.device] // (layout["in_bytes"] + layout["out_bytes"]))
+        layout["sealed"] = all(reply["sealed"] for reply in replies)
+        fits = max(
+            1,
+            (ARENA_BYTES if layout["sealed"] else UNSEALED_BYTES)[setting.device]
+            // (layout["in_bytes"] + layout["out_bytes"]),
+        )
         layout["slots"] = min(MAX_CALLS[setting.device], fits)
         calls = min(int(BATCH_SECONDS[setting.device] / max(seconds, 1e-6)) + 1, layout["slots"])
         self.stage = Stage(world, Limits.for_baseline(seconds, calls), layout, calls)
