@@ -1,4 +1,4 @@
-'''CUDA C++ for GPU ranks, compiled with NVRTC through CuPy. NEVER RUN ON A GPU YET: only compiled.
+'''CUDA C++ for GPU ranks, compiled with NVRTC through CuPy.
 
     from sandbox.kit import cuda, symm
 

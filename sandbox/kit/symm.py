@@ -27,8 +27,8 @@ call and use another slot for each barrier of that call. They are never reset; c
 difference, so wrapping around is fine.
 
 On CPU ranks the heap is shared memory (PKB_SYMM_BYTES per rank, default 1 GiB, only touched pages count). With the
-NCCL backend it lies on the ranks' GPUs (over torch's symmetric memory; has not run yet); barriers and signals are
-then kernels on the current stream, which trap when the time is up.
+NCCL backend it lies on the ranks' GPUs (over torch's symmetric memory); barriers and signals are then kernels on the
+current stream, which trap when the time is up.
 """
 
 from collections.abc import Sequence

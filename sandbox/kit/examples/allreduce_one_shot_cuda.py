@@ -1,8 +1,7 @@
 """All-reduce in one launch for small tensors: low-latency words carry data and flag together, so no barrier
 is needed.
 
-Each rank pushes its tensor into a box of its own at every peer and adds up what arrives in its boxes. NEVER
-RUN ON A GPU YET.
+Each rank pushes its tensor into a box of its own at every peer and adds up what arrives in its boxes.
 """
 
 import torch

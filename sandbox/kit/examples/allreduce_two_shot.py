@@ -10,7 +10,7 @@ from sandbox.kit import symm
 
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     flat = symm.stage(tensor.reshape(-1))
-    result = symm.out(tensor.shape, tensor.dtype)
+    result = symm.out(tensor.shape, tensor.dtype, ring=2)  # two barriers a call: two are enough
     symm.barrier()  # everybody's input is in place
     share = -(-flat.numel() // symm.world)
     slice_of_mine = slice(symm.rank * share, (symm.rank + 1) * share)  # may be short or empty at the end

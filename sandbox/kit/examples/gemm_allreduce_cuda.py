@@ -1,55 +1,69 @@
-"""Row-parallel GEMM + all-reduce: the product by torch, then one launch that adds slices and pushes the sums.
-
-NEVER RUN ON A GPU YET.
-"""
+"""Row-parallel GEMM + all-reduce: the product by torch, then one launch that pushes slices, adds them and pushes the sums."""
 
 import torch
 
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// Two shots in one launch. Block b of every rank meets block b of the others only: what it waits for was written
-// by the product's kernel (before this launch) or by its own counterparts.
-extern "C" __global__ void __launch_bounds__(512) all_reduce(
-        Px px, const uint4* product, uint4* result, i64 words, u32 epoch) {
-    px_barrier(px, 2 * blockIdx.x, epoch);                          // the products are in place
-    const i64 share = (words + px.world - 1) / px.world;
-    const i64 first = min(share * px.rank, words), last = min(first + share, words);
-    for (i64 i = first + blockIdx.x * blockDim.x + threadIdx.x; i < last; i += gridDim.x * blockDim.x) {
+// A word is 16 bytes. staged: [W (senders)][share] words of slices to add here; y: the result, words that follow each other.
+// Block b of a rank only ever waits for block b of the others, and both work on the same words of a slice.
+template <class T>
+static __device__ void all_reduce(const Px& px, const T* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
+    const int each = 16 / sizeof(T);
+    const i64 words = (n + each - 1) / each, share = (words + px.world - 1) / px.world;
+    const i64 first = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
+    for (i64 i = first; i < share; i += step) {
         uint4 part[PX_MAX_WORLD];
-        #pragma unroll  // all loads are in flight before the first is used
-        for (int p = 0; p < PX_MAX_WORLD; ++p)
-            if (p < px.world) part[p] = px_ld16(px_at(px, p, product) + i);
-        float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        #pragma unroll  // all loads are in flight before the first store
+        for (int turn = 1; turn < PX_MAX_WORLD; ++turn)
+            if (turn < px.world) part[turn] = px_ld_part(x, ((px.rank + turn) % px.world * share + i) * each, n);
         #pragma unroll
-        for (int p = 0; p < PX_MAX_WORLD; ++p)
-            if (p < px.world) {
-                const u32 word[4] = {part[p].x, part[p].y, part[p].z, part[p].w};
-                #pragma unroll
-                for (int k = 0; k < 4; ++k) {
-                    sum[2 * k] += bf16x2_low(word[k]);
-                    sum[2 * k + 1] += bf16x2_high(word[k]);
-                }
-            }
-        const uint4 rounded = make_uint4(bf16x2_from(sum[0], sum[1]), bf16x2_from(sum[2], sum[3]),
-                                         bf16x2_from(sum[4], sum[5]), bf16x2_from(sum[6], sum[7]));
-        for (int step = 0; step < px.world; ++step)
-            px_st16(px_at(px, (px.rank + step) % px.world, result) + i, rounded);
+        for (int turn = 1; turn < PX_MAX_WORLD; ++turn)
+            if (turn < px.world)
+                px_st16(px_at(px, (px.rank + turn) % px.world, staged) + px.rank * share + i, part[turn]);
     }
-    px_barrier(px, 2 * blockIdx.x + 1, epoch);                      // the sums have arrived
+    px_barrier(px, blockIdx.x, epoch);              // everybody's part of this rank's slice is here
+    const i64 mine = px.rank * share;
+    for (i64 i = first; i < share && mine + i < words; i += step) {
+        uint4 part[PX_MAX_WORLD];
+        #pragma unroll
+        for (int source = 0; source < PX_MAX_WORLD; ++source)
+            if (source < px.world)
+                part[source] = source == px.rank ? px_ld_part(x, (mine + i) * each, n) : px_ld16(staged + source * share + i);
+        PxSum<T> total;
+        #pragma unroll
+        for (int source = 0; source < PX_MAX_WORLD; ++source)
+            if (source < px.world) total.add(part[source]);
+        const uint4 rounded = total.rounded();
+        for (int turn = 0; turn < px.world; ++turn)
+            px_st16(px_at(px, (px.rank + turn) % px.world, y) + mine + i, rounded);
+    }
+    px_barrier(px, gridDim.x + blockIdx.x, epoch);  // everybody's sums have arrived, and nobody reads `staged` any more
+}
+extern "C" __global__ void __launch_bounds__(512) all_reduce_bf16(
+        Px px, const bf16* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
+    all_reduce(px, x, staged, y, n, epoch);
+}
+extern "C" __global__ void __launch_bounds__(512) all_reduce_f32(
+        Px px, const float* x, uint4* staged, uint4* y, i64 n, u32 epoch) {
+    all_reduce(px, x, staged, y, n, epoch);
 }
 """
 kernels = cuda.compile(SOURCE)
+ALL_REDUCE = {torch.bfloat16: kernels.all_reduce_bf16, torch.float32: kernels.all_reduce_f32}
+BLOCKS = 64
 
 
 def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
-    shape = (A_local.shape[0], B_local.shape[1])
-    if A_local.dtype != torch.bfloat16 or shape[0] * shape[1] % 8:
-        raise NotImplementedError("this example takes bfloat16 tensors whose product's size divides by 8")
-    product = symm.empty(shape, A_local.dtype, tag="product")
-    result = symm.out(shape, A_local.dtype, tag="result")
-    torch.matmul(A_local, B_local, out=product)
-    words = product.numel() // 8
-    blocks = min(max(words // symm.world // 512, 1), 64)
-    kernels.all_reduce[blocks, 512](symm.px, product, result, words, symm.next_epoch())
-    return result
+    if A_local.dtype not in ALL_REDUCE:
+        raise NotImplementedError(f"this example adds bfloat16 and float32, not {A_local.dtype}")
+    product = torch.matmul(A_local, B_local)
+    each = 16 // product.element_size()
+    share = -(-product.numel() // (each * symm.world))
+    # One staging buffer and two results: see allreduce_two_shot_cuda.py.
+    staged = symm.empty((symm.world, share, each), product.dtype, tag="staged")
+    result = symm.out((symm.world * share, each), product.dtype, ring=2)
+    blocks = min(max(-(-share // 512), 1), BLOCKS)
+    kernel = ALL_REDUCE[product.dtype][blocks, 512]
+    kernel(symm.px, product, staged, result, product.numel(), symm.next_epoch())
+    return result.view(-1)[: product.numel()].view(product.shape)

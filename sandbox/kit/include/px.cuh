@@ -1,6 +1,6 @@
 // CUDA C++ for GPU ranks: the peers' memory, signals and barriers over NVLink, 16-byte and low-latency words, TMA bulk copies.
 // Included before every source that sandbox.kit.cuda compiles. Includes nothing, so that NVRTC needs a few milliseconds for it.
-// Written for sm_90a and later. NEVER RUN YET: it compiles for sm_90a and has not been on a GPU.
+// Written for sm_90a and later. The TMA functions have never run: they only compile. Everything else has, on H200.
 #pragma once
 
 typedef int i32;
@@ -102,16 +102,24 @@ PX_DI void px_signal(const Px& px, int peer, u32 slot, u32 value) {
 PX_DI void px_wait(const Px& px, int peer, u32 slot, u32 value) {
     px_until(px_word(px.sig[px.rank], slot, peer), value, PX_TIMEOUT_MS);
 }
-// The whole block calls it, with at least `world` threads; the same block of every member meets. `epoch` must grow from use to
+// The whole block calls these, with at least `world` threads; the same block of every member meets. `epoch` must grow from use to
 // use of the slot: pass symm.next_epoch(), one slot per barrier and block.
+PX_DI int px_thread() { return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); }
+// Says that this block has come so far; does not wait for anybody.
+PX_DI void px_arrive(const Px& px, u32 slot, u32 epoch) {
+    __syncthreads();
+    const int peer = px_thread();
+    if (peer < px.world && peer != px.rank) px_store_release(px_word(px.sig[peer], slot, px.rank), epoch);
+}
+// Waits until the same block of every member has arrived: what they wrote before is there.
+PX_DI void px_await(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIMEOUT_MS) {
+    const int peer = px_thread();
+    if (peer < px.world && peer != px.rank) px_until(px_word(px.sig[px.rank], slot, peer), epoch, timeout_ms);
+    __syncthreads();
+}
 PX_DI void px_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIMEOUT_MS) {
-    __syncthreads();
-    const int peer = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    if (peer < px.world && peer != px.rank) {
-        px_store_release(px_word(px.sig[peer], slot, px.rank), epoch);
-        px_until(px_word(px.sig[px.rank], slot, peer), epoch, timeout_ms);
-    }
-    __syncthreads();
+    px_arrive(px, slot, epoch);
+    px_await(px, slot, epoch, timeout_ms);
 }
 // All blocks of this GPU meet; launch with .cooperative. `counter` starts at 0 and is never reset: pass turn = 1, 2, 3...
 PX_DI void px_grid_barrier(u32* counter, u32 turn, u32 timeout_ms = PX_TIMEOUT_MS) {
@@ -134,6 +142,70 @@ PX_DI uint4 px_ld16(const void* at) {
 PX_DI void px_st16(void* at, uint4 v) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 }
+// The 16 bytes of an array of n elements that begin at element `first`; zeros beyond its end. Where they do not lie on 16 bytes they
+// are read one by one.
+template <class T> PX_DI uint4 px_ld_part(const T* from, i64 first, i64 n) {
+    const int each = 16 / sizeof(T);
+    if (first + each <= n && (((u64)from + first * sizeof(T)) & 15) == 0) return px_ld16(from + first);
+    u32 word[4] = {0, 0, 0, 0};
+    #pragma unroll
+    for (int k = 0; k < each; ++k) {
+        if (first + k >= n) break;
+        u32 bits = 0;
+        if (sizeof(T) == 4) bits = *(const volatile u32*)(from + first + k);
+        else bits = (u32) * (const volatile u16*)(from + first + k) << 16 * (k % 2);
+        word[k * sizeof(T) / 4] |= bits;
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+// The same way back: nothing is written beyond the array's end.
+template <class T> PX_DI void px_st_part(T* to, i64 first, i64 n, uint4 value) {
+    const int each = 16 / sizeof(T);
+    if (first + each <= n && (((u64)to + first * sizeof(T)) & 15) == 0) {
+        px_st16(to + first, value);
+        return;
+    }
+    const u32 word[4] = {value.x, value.y, value.z, value.w};
+    #pragma unroll
+    for (int k = 0; k < each; ++k) {
+        if (first + k >= n) break;
+        const u32 bits = word[k * sizeof(T) / 4];
+        if (sizeof(T) == 4) *(volatile u32*)(to + first + k) = bits;
+        else *(volatile u16*)(to + first + k) = (u16)(bits >> 16 * (k % 2));
+    }
+}
+// Sums in float of 16-byte words of T: float, bf16 or f16.
+template <class T> struct PxSum {
+    float sum[16 / sizeof(T)];
+    __device__ __forceinline__ PxSum() {
+        #pragma unroll
+        for (int k = 0; k < 16 / sizeof(T); ++k) sum[k] = 0;
+    }
+    __device__ __forceinline__ void add(uint4 value) {
+        const u32 word[4] = {value.x, value.y, value.z, value.w};
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            if constexpr (sizeof(T) == 4) {
+                sum[k] += __uint_as_float(word[k]);
+            } else {
+                sum[2 * k] += to_float(T{(u16)word[k]});
+                sum[2 * k + 1] += to_float(T{(u16)(word[k] >> 16)});
+            }
+        }
+    }
+    __device__ __forceinline__ uint4 rounded() const {
+        u32 word[4];
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            if constexpr (sizeof(T) == 4) {
+                word[k] = __float_as_uint(sum[k]);
+            } else {
+                word[k] = from_float<T>(sum[2 * k]).bits | (u32)from_float<T>(sum[2 * k + 1]).bits << 16;
+            }
+        }
+        return make_uint4(word[0], word[1], word[2], word[3]);
+    }
+};
 // Copies with `threads` threads, of which this is number `thread`. Any alignment and size; 16-byte words where both sides allow.
 PX_DI void px_copy(void* to, const void* from, u64 bytes, u64 thread, u64 threads) {
     u64 done = 0;

@@ -1,0 +1,202 @@
+"""The kit's CUDA kernels on CPU ranks: every thread of a block is a thread of the process, blocks follow each other.
+
+What it proves: indices, odd sizes, and the order of barriers between real processes with real peers' memory. What it cannot:
+the GPU's memory model, and speed. Blocks may follow each other because block b only waits for block b of the peers.
+"""
+
+import ctypes
+import functools
+import re
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+import sandbox.kit
+from sandbox.kit import build, gcc, nvrtc, signature
+from sandbox.kit.arguments import converter
+
+THREADS = 8
+"""Of a block, whatever the kernel's own number: it must divide nothing, and be no less than the largest world."""
+
+PRELUDE = r"""
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <vector>
+#include <sched.h>
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+struct Extent { unsigned x, y, z; };
+static thread_local Extent threadIdx, blockIdx, blockDim, gridDim;
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+template <class A, class B> static inline long long min(A a, B b) { return (long long)a < (long long)b ? a : b; }
+static inline float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
+static inline unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
+static void trap_at(int line) { fprintf(stderr, "trap in line %d of the emulated source\n", line); abort(); }
+#define __trap() trap_at(__LINE__)
+static inline void __threadfence() {}
+static inline unsigned atomicAdd(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_ACQ_REL); }
+static inline unsigned __cvta_generic_to_shared(const void*) { return 0; }
+struct Meeting {
+    std::mutex lock; std::condition_variable turn; unsigned here = 0, round = 0, all = 0;
+    void wait() {
+        std::unique_lock<std::mutex> held(lock);
+        unsigned mine = round;
+        if (++here == all) { here = 0; ++round; turn.notify_all(); return; }
+        turn.wait(held, [&] { return round != mine; });
+    }
+};
+static Meeting meeting;
+static inline void __syncthreads() { meeting.wait(); }
+template <class Body> static void launch(unsigned grid, unsigned block, Body body) {
+    meeting.all = block;
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < block; ++t)
+        threads.emplace_back([=] {
+            threadIdx = {t, 0, 0}; blockDim = {block, 1, 1}; gridDim = {grid, 1, 1};
+            for (unsigned b = 0; b < grid; ++b) { blockIdx = {b, 0, 0}; body(); __syncthreads(); }
+        });
+    for (auto& thread : threads) thread.join();
+}
+"""
+
+LL16 = """
+    u32 first, second; uint2 data; const u64 start = px_now_ns();
+    for (;;) {
+        const volatile u32* word = (const volatile u32*)at;
+        second = word[3]; data.y = word[2]; first = word[1]; data.x = word[0];
+        if (first == flag && second == flag) { data.y = word[2]; data.x = word[0]; return data; }
+        sched_yield();
+        if (px_now_ns() - start > 10000000000ull) __trap();
+    }
+"""
+BODIES = {
+    "float to_float(f16 value)": "_Float16 half; memcpy(&half, &value, 2); return half;",
+    "bf16 from_float<bf16>(float value)": "u32 b = __float_as_uint(value); return {(u16)((b + 0x7fff + (b >> 16 & 1)) >> 16)};",
+    "f16 from_float<f16>(float value)": "_Float16 half = value; f16 bits; memcpy(&bits, &half, 2); return bits;",
+    "u32 bf16x2_from(float low, float high)": "return from_float<bf16>(low).bits | (u32)from_float<bf16>(high).bits << 16;",
+    "u32 px_load_acquire(u64 at)": "sched_yield(); return __atomic_load_n((u32*)at, __ATOMIC_ACQUIRE);",
+    "void px_store_release(u64 at, u32 value)": "__atomic_store_n((u32*)at, value, __ATOMIC_RELEASE);",
+    "u64 px_now_ns()": "return std::chrono::steady_clock::now().time_since_epoch().count();",
+    "uint4 px_ld16(const void* at)": "if ((u64)at & 15) __trap(); uint4 v; memcpy(&v, at, 16); return v;",
+    "void px_st16(void* at, uint4 v)": "if ((u64)at & 15) __trap(); memcpy(at, &v, 16);",
+    "void px_st_ll16(void* at, uint2 data, u32 flag)": (
+        "u32* word = (u32*)at; word[0] = data.x; word[2] = data.y;"
+        "__atomic_store_n(word + 1, flag, __ATOMIC_RELEASE); __atomic_store_n(word + 3, flag, __ATOMIC_RELEASE);"
+    ),
+    "uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = PX_TIMEOUT_MS)": LL16,
+}
+"""What stands for the functions of px.cuh that are PTX."""
+
+
+def header() -> str:
+    """px.cuh with the PTX of `BODIES` replaced; its other PTX is in functions that nothing calls."""
+    text = (
+        nvrtc.header()
+        .replace("#pragma once", "")
+        .replace("#define PX_TIMEOUT_MS 2000", "#define PX_TIMEOUT_MS 20000")
+    )
+    for head, body in BODIES.items():
+        text, count = re.subn(
+            rf"({re.escape(head)}) \{{.*?\n\}}", lambda m, body=body: f"{m[1]} {{ {body} }}", text, flags=re.S
+        )
+        assert count == 1, f"px.cuh has no `{head}` any more"
+    return text
+
+
+def _wrapper(function: signature.Function) -> str:
+    """A C function that launches a kernel: grid, block, then the kernel's own parameters (Px by address)."""
+    taken = ["unsigned grid", "unsigned block"]
+    given = []
+    for parameter in function.parameters:
+        by_value = parameter.is_px and not parameter.pointers
+        taken.append(
+            f"const Px* {parameter.name}_at" if by_value else f"{parameter.type} {parameter.name}_in"
+        )
+        given.append(f"*{parameter.name}_at" if by_value else f"{parameter.name}_in")
+    call = f"{function.name}({', '.join(given)})"
+    return (
+        f'extern "C" __attribute__((visibility("default"))) void launch_{function.name}({", ".join(taken)}) '
+        f"{{ launch(grid, block, [=] {{ {call}; }}); }}\n"
+    )
+
+
+class Kernel:
+    """`kernel[grid, block](...)`, with fewer threads than asked."""
+
+    def __init__(self, library: ctypes.CDLL, function: signature.Function) -> None:
+        self._call = library[f"launch_{function.name}"]
+        self._function = function
+        self._convert = [converter(p, i, function, "cpu") for i, p in enumerate(function.parameters)]
+
+    def __getitem__(self, shape: tuple[Any, ...]) -> Any:
+        return functools.partial(self._launch, shape[0])
+
+    def _launch(self, grid: int, *arguments: Any) -> None:
+        passed: list[Any] = [ctypes.c_uint(grid), ctypes.c_uint(THREADS)]
+        for parameter, convert, value in zip(
+            self._function.parameters, self._convert, arguments, strict=True
+        ):
+            ready = convert(value)
+            if parameter.is_px:
+                passed.append(ctypes.byref(ready))
+            elif parameter.pointers:
+                passed.append(ctypes.c_void_p(ready))
+            else:
+                passed.append(ctypes.c_longlong(ready))
+        self._call(*passed)
+
+
+def compile(text: str) -> SimpleNamespace:
+    """What stands for `cuda.compile`."""
+    functions = [function for function in signature.exported(text).values() if function.kernel]
+    source = PRELUDE + header() + text + "".join(map(_wrapper, functions))
+    key = build.content_key("emulated cuda", source)
+    library = ctypes.CDLL(
+        str(build.once(f"{key}.so", lambda path: gcc.compile_shared(source, ("-O1", "-pthread"), path)))
+    )
+    return SimpleNamespace(**{function.name: Kernel(library, function) for function in functions})
+
+
+class Stream:
+    """A stream on which everything is done at once."""
+
+    def __init__(self, priority: int = 0) -> None:
+        self.priority = priority
+
+    def wait_stream(self, other: "Stream") -> None:
+        """Nothing is ever under way."""
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def install() -> None:
+    """From here on kernels of this process that import the kit's CUDA get the emulation."""
+    module = ModuleType("sandbox.kit.cuda")
+    module.compile = compile  # type: ignore[attr-defined]
+    sys.modules["sandbox.kit.cuda"] = sandbox.kit.cuda = module  # type: ignore[attr-defined]
+    torch.cuda.Stream = Stream  # type: ignore[assignment, misc]
+    torch.cuda.current_stream = Stream  # type: ignore[assignment]
+    torch.cuda.stream = lambda stream: stream  # type: ignore[assignment]
+
+
+EXAMPLES = Path(sandbox.kit.__file__).parent / "examples"

@@ -1,0 +1,136 @@
+"""The CUDA examples, thread by thread on CPU ranks: against the exact result, called often, on odd sizes."""
+
+import importlib
+import importlib.util
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import sandbox.kit
+
+EXAMPLES = Path(sandbox.kit.__file__).parent / "examples"
+COLLECTIVES = {
+    "allreduce_two_shot_cuda": "all_reduce",
+    "allgather_push_cuda": "all_gather",
+    "alltoall_push_cuda": "all_to_all",
+    "reducescatter_cuda": "reduce_scatter",
+}
+ONE_SHOT = "allreduce_one_shot_cuda"
+GEMMS = ["gemm_allreduce_cuda", "gemm_allreduce_overlap_cuda"]
+TURNS = 5  # more than the rings of buffers are long
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
+
+
+def _example(name: str):
+    """An example, imported with the emulated CUDA in place."""
+    if "cuda_emulation" not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            "cuda_emulation", Path(__file__).with_name("cuda_emulation.py")
+        )
+        emulation = sys.modules["cuda_emulation"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(emulation)
+        emulation.install()
+    return importlib.import_module(f"sandbox.kit.examples.{name}")
+
+
+def _drawn(shape, dtype, rank, turn):
+    generator = torch.Generator().manual_seed(1000 * turn + rank)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def _expected(collective, everybody, rank):
+    world = len(everybody)
+    match collective:
+        case "all_reduce":
+            return everybody.sum(0)
+        case "all_gather":
+            return everybody
+        case "reduce_scatter":
+            return everybody.sum(0).chunk(world)[rank]
+        case _:
+            return torch.cat([part.chunk(world)[rank] for part in everybody])
+
+
+def _check(kernel, collective, shape, dtype, rank, world, turns=TURNS):
+    kept = None
+    for turn in range(turns):
+        everybody = [_drawn(shape, dtype, source, turn) for source in range(world)]
+        x = everybody[rank].clone()
+        if turn % world == rank:
+            time.sleep(0.002)  # the others are at their next call already
+        if kept is not None:
+            assert torch.equal(*kept), (
+                kernel.__name__,
+                turn,
+            )  # until this rank's next call it is what it was
+        got = kernel.solution(x)
+        expected = _expected(collective, torch.stack(everybody).double(), rank)
+        where = (kernel.__name__, dtype, shape, turn)
+        assert (got.dtype, got.shape) == (dtype, expected.shape), where
+        assert torch.equal(x, everybody[rank]), where
+        kept = got, got.clone()
+        if collective in ("all_gather", "all_to_all"):
+            assert torch.equal(got.double(), expected), where
+        error = (got.double() - expected).abs() / (expected.abs() + 1)
+        assert error.max() < (2**-8 if dtype is torch.bfloat16 else 1e-6), where
+
+
+def run_collectives(rank: int, world: int) -> None:
+    for name, collective in COLLECTIVES.items():
+        kernel = _example(name)
+        for dtype in (torch.float32, torch.bfloat16):
+            for shape in ((world, 1, 1), (world * 3, 5), (world, 64, 33), (world * 8, 128)):
+                _check(kernel, collective, shape, dtype, rank, world)
+    _check(_example(ONE_SHOT), "all_reduce", (world * 3, 20), torch.bfloat16, rank, world)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+def test_collective_examples(worlds, world):
+    worlds.run(run_collectives, world, timeout_s=100)
+
+
+def run_large(rank: int, world: int) -> None:
+    """So many words that every block has several parts, and no count divides another."""
+    for name, collective in COLLECTIVES.items():
+        _check(_example(name), collective, (world * 1031, 2051), torch.bfloat16, rank, world, turns=2)
+
+
+@pytest.mark.slow
+def test_collective_examples_at_a_size_that_fills_the_grid(worlds):
+    worlds.run(run_large, 3, timeout_s=110, PKB_SYMM_BYTES=str(256 << 20))
+
+
+def run_gemms(rank: int, world: int) -> None:
+    for name in GEMMS:
+        kernel = _example(name)
+        kernel.SMALLEST = 1024  # so that small products have chunks, too
+        for dtype, (m, n, k) in (
+            (torch.float32, (37, 29, 16)),
+            (torch.float32, (64, 24, 8)),
+            (torch.bfloat16, (5, 3, 64)),
+            (torch.bfloat16, (96, 40, 16)),
+        ):
+            for turn in range(TURNS):
+                left = [_drawn((m, k), dtype, source, turn) for source in range(world)]
+                right = [_drawn((k, n), dtype, source + 500, turn) for source in range(world)]
+                got = kernel.solution(left[rank], right[rank])
+                exact = sum(a.double() @ b.double() for a, b in zip(left, right, strict=True))
+                assert (got.dtype, got.shape) == (dtype, (m, n))
+                assert (got - exact).norm() / exact.norm() < (0.01 if dtype is torch.bfloat16 else 1e-5), (
+                    name,
+                    m,
+                    n,
+                )
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_gemm_examples(worlds, world):
+    worlds.run(run_gemms, world, timeout_s=100)
+
+
+def test_every_cuda_example_is_tested():
+    assert {path.stem for path in EXAMPLES.glob("*_cuda.py")} == {*COLLECTIVES, *GEMMS, ONE_SHOT}
