@@ -146,8 +146,11 @@ class World:
             readable = (*readable, cache)
         argv = [sys.executable, "-m", "sandbox.launcher", json.dumps(plan)]
         wrapped = walls.wrap(argv, self.folder, extra, readable, gpu_device_files(seats))
+        self.bound = bounds.Bound(
+            walls.profile, self.folder, None if trusted else bounds.limit_bytes(len(seats))
+        )
         self.process = subprocess.Popen(
-            wrapped.argv,
+            self.bound.starts(wrapped.argv),
             pass_fds=[*passed, *wrapped.fds],
             stdin=subprocess.DEVNULL,
             stdout=theirs["pipes"][0],
@@ -156,7 +159,6 @@ class World:
             cwd=self.folder,
             start_new_session=True,
         )
-        self.memory_limit = bounds.limit_bytes(len(seats))
         self.memory_checked = time.monotonic()
         for fd in (*passed[:-1], *wrapped.fds):
             os.close(fd)
@@ -329,6 +331,8 @@ class World:
                     "PROTOCOL", rank, text=f"sent {Kind(frame.kind).name} where {Kind(kind).name} was due"
                 )
             if line.status is not None or line.closed:
+                if killed := self.bound.killed():
+                    raise WorldFailed("NO_MEMORY", rank, text=killed)
                 raise WorldFailed("DIED", rank, status=line.status if line.status is not None else -1)
             waiting.append(rank)
         return waiting
@@ -339,11 +343,8 @@ class World:
         if self.trusted or now - self.memory_checked < MEMORY_CHECK_SECONDS:
             return
         self.memory_checked = now
-        own_mounts = () if self.jail.name == "none" else ("/tmp", "/dev/shm")
-        held = bounds.held_bytes(tree(self.process.pid), own_mounts)
-        if held > self.memory_limit:
-            text = f"the ranks hold {held >> 20} MiB together, more than the {self.memory_limit >> 20} MiB a world may have"
-            self.failure = WorldFailed("NO_MEMORY", 0, text=text)
+        if excess := self.bound.excess(tree(self.process.pid)):
+            self.failure = WorldFailed("NO_MEMORY", 0, text=excess)
 
     def take(self) -> list[tuple[Any, list[int]]]:
         """The awaited frame of every rank: (payload, descriptors)."""
@@ -366,6 +367,7 @@ class World:
             return True
         self.alive = False
         gone = kill_tree(self.process.pid)
+        gone = self.bound.close() and gone
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=0.2)
         for line in self.lines:

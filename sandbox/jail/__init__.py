@@ -1,8 +1,12 @@
 """The walls around a contender world: what is started, in which environment, behind which profile.
 
 profiles    the command lines, one per profile
+inside      what profile landlock starts first
+landlock    Landlock's rules
+supervisor  makes the connections of worlds that share this machine's network
 seccomp     system calls that no kernel needs
 selftest    what a payload tries from inside; a profile that lets it through is not used
 choice      the strongest profile that this machine passes, found once per boot
 memory      how much memory a world may hold
+cgroup      a control group per world, where one can be made
 """

@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sandbox.jail import profiles, selftest
-from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, Wrapped
+from sandbox.jail import landlock, profiles, selftest
+from sandbox.jail.profiles import FULL, LANDLOCK, NESTED, NONE, ROOT, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 
 TEST_SECONDS = 20.0
@@ -52,18 +52,34 @@ class Jail:
 def choose() -> Jail:
     """Tests the profiles in order of strength; a tenth of a second each."""
     rejected: dict[str, str] = {}
-    if sys.platform != "linux" or shutil.which("bwrap") is None:
-        return Jail(NONE, None, {"full": "bubblewrap is not installed"})
-    try:
-        program = build_filter()
-    except NoFilter as error:
-        return Jail(NONE, None, {"full": str(error)})
-    for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED):
-        reason = why_not(profile, program)
+    for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED, LANDLOCK):
+        reason = _lacks(profile)
         if reason is None:
-            return Jail(profile, program, rejected)
-        rejected[profile.name] = reason
+            try:
+                program = build_filter(profile.name)
+            except NoFilter as error:
+                return Jail(NONE, None, rejected | {profile.name: str(error)})
+            reason = why_not(profile, program)
+            if reason is None:
+                return Jail(profile, program, rejected)
+        if reason not in rejected.values():
+            rejected[profile.name] = reason
     return Jail(NONE, None, rejected)
+
+
+def _lacks(profile: Profile) -> str | None:
+    """What a profile needs and this machine does not have, without a test; None when there is nothing."""
+    if sys.platform != "linux":
+        return "there is no jail on this operating system"
+    if profile.name != "landlock":
+        return None if shutil.which("bwrap") else "bubblewrap is not installed"
+    if landlock.abi() < landlock.NEEDED_ABI:
+        return f"Landlock has version {landlock.abi()} in this kernel, and {landlock.NEEDED_ABI} is needed (Linux 6.12)"
+    if shutil.which("prlimit") is None:
+        return "prlimit is not installed"
+    if Path("/dev/nvidiactl").exists():
+        return "GPUs need more of /proc and /dev than it gives"
+    return None
 
 
 def why_not(profile: Profile, program: bytes) -> str | None:
@@ -94,7 +110,8 @@ def why_not(profile: Profile, program: bytes) -> str | None:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"the self-test ended with status {done.returncode}"
     leaks = [name for name in selftest.FORBIDDEN if found.get(name, True) and name not in _accepted(profile)]
-    lacks = [name for name in selftest.NEEDED if not found.get(name, False)]
+    needed = [name for name in selftest.NEEDED if name not in _foregone(profile)]
+    lacks = [name for name in needed if not found.get(name, False)]
     return (
         f"from inside, a kernel {', '.join(leaks)}"
         if leaks
@@ -109,9 +126,14 @@ def _accepted(profile: Profile) -> tuple[str, ...]:
     return ("is_root",) if profile.name == "nested" and os.geteuid() != 0 else ()
 
 
+def _foregone(profile: Profile) -> tuple[str, ...]:
+    # NCCL alone shares memory by name, and machines with GPUs do not get a profile without a /dev/shm of the world's own.
+    return () if profile.has_own_mounts else ("has_shared_memory",)
+
+
 @contextlib.contextmanager
 def _bait() -> Iterator[dict[str, Any]]:
-    """Canaries for the payload: a file at home, a listener, an abstract socket, this process."""
+    """Canaries for the payload: a file at home, a TCP listener, sockets with abstract names and with paths, this process."""
     name = f"pkb-canary-{secrets.token_hex(8)}"
     try:
         home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=Path.home())
@@ -121,15 +143,30 @@ def _bait() -> Iterator[dict[str, Any]]:
         home as folder,
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.socket(socket.AF_UNIX) as abstract,
+        tempfile.TemporaryDirectory(prefix="pkb-canary-") as sockets,
+        socket.socket(socket.AF_UNIX) as stream,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram,
     ):
         canary = Path(folder) / "canary"
         canary.write_text("canary")
         abstract.bind("\0" + name)
         abstract.listen()
+        Path(sockets).chmod(0o755)
+        # An address holds 108 bytes, and a path may be longer.
+        inside = os.open(sockets, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for sock, path in ((stream, "stream"), (datagram, "datagram")):
+                sock.bind(f"/proc/self/fd/{inside}/{path}")
+                Path(sockets, path).chmod(0o777)
+        finally:
+            os.close(inside)
+        stream.listen()
         yield {
             "canary": str(canary),
             "referee": os.getpid(),
             "command": Path("/proc/self/cmdline").read_bytes().decode(errors="replace"),
+            "namespaces": {kind: os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")},
+            "sockets": sockets,
             "port": server.getsockname()[1],
             "abstract": name,
         }

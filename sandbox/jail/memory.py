@@ -1,18 +1,22 @@
-"""How much memory a world may hold, watched from outside.
+"""How much memory a world may hold: bounded by a control group where one can be made, else watched from outside.
 
-Proportional set sizes, so that shared pages count once; and what no process maps but the world holds all the same: files in its
-private /tmp and /dev/shm, and memory files behind a descriptor.
+Watched are proportional set sizes, so that shared pages count once; and what no process maps but the world holds all the same:
+files in its private /tmp and /dev/shm, and memory files behind a descriptor. Where a world's folder lies on this machine's own
+disk, what it holds there is watched as well.
 """
 
 import contextlib
 import os
 from pathlib import Path
 
+from sandbox.jail import cgroup
+from sandbox.jail.profiles import TMPFS_BYTES, Profile
+
 SHARE = 0.6
 """Of the memory that is free when the world starts."""
 LEAST = 256 << 20
-
-
+MOST_FILES = 20_000
+"""Files and folders that a world may make where it has no file system of its own."""
 CUDA_BYTES = 6 << 30
 """Host memory that a rank's CUDA context and the code loaded into it may take, whatever the kernel does (seen: 3.5 GiB)."""
 
@@ -28,6 +32,94 @@ def limit_bytes(gpus: int = 0) -> int:
         line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
     )
     return int(int(fields["MemAvailable"].split()[0]) * 1024 * SHARE)
+
+
+class Bound:
+    """What one world may hold, from before its start until it has ended."""
+
+    def __init__(self, profile: Profile, folder: Path, limit: int | None) -> None:
+        """limit: bytes; None for a world that is trusted not to need one. folder: the world's own, as seen from outside."""
+        self._profile = profile
+        self._folder = folder
+        self._limit = limit
+        self._group: cgroup.Group | None = None
+        with contextlib.suppress(cgroup.NoGroup):
+            self._group = cgroup.make(limit)
+
+    def starts(self, argv: list[str]) -> list[str]:
+        """The command line that starts the world's first process within the bound."""
+        return self._group.starts(argv) if self._group else argv
+
+    def excess(self, pids: list[int]) -> str:
+        """What the world holds beyond the bound, in a line; empty where it keeps to it. pids: its processes."""
+        if self._limit is None:
+            return ""
+        most = f"the {self._limit >> 20} MiB a world may have"
+        if self._group is None:
+            mounts = ("/tmp", "/dev/shm") if self._profile.has_own_mounts else ()
+            held = held_bytes(pids, mounts)
+            if held > self._limit:
+                return f"the ranks hold {held >> 20} MiB together, more than {most}"
+        elif self._group.kills():
+            return f"the ranks asked for more than {most}; the operating system has ended them"
+        return "" if self._profile.has_own_mounts else _too_much_on_disk(self._folder, pids)
+
+    def killed(self) -> str:
+        """That the operating system has ended the world for want of memory, in a line; empty where it has not."""
+        return self.excess([]) if self._group and self._group.kills() else ""
+
+    def close(self) -> bool:
+        """Kills what is left in the world's group and removes it; True when it is gone, or there was none."""
+        if not self._profile.has_own_mounts:
+            _open_folders(self._folder)
+        return self._group is None or self._group.remove()
+
+
+def described(gpus: int = 0) -> str:
+    """How the memory of a world that starts now would be bounded, in a line."""
+    most = f"at most {limit_bytes(gpus) / 2**30:.1f} GiB for a world that starts now"
+    place = cgroup.place()
+    if isinstance(place, str):
+        return f"watched from outside, {most} ({place})"
+    return f"bounded by the kernel (a control group per world in {place}), {most}"
+
+
+def _too_much_on_disk(folder: Path, pids: list[int]) -> str:
+    """Files of a folder on a disk that is everybody's, those without a name included, beyond what a private /tmp would take."""
+    bytes_, files = 0, 0
+    seen: set[tuple[int, int]] = set()
+
+    def add(facts: os.stat_result) -> None:
+        nonlocal bytes_
+        if (facts.st_dev, facts.st_ino) not in seen:
+            seen.add((facts.st_dev, facts.st_ino))
+            bytes_ += facts.st_blocks * 512
+
+    for path, folders, names in os.walk(folder):
+        files += len(folders) + len(names)
+        for name in names:
+            with contextlib.suppress(OSError):
+                add(os.lstat(f"{path}/{name}"))
+        if files > MOST_FILES:
+            return f"the ranks made more than {MOST_FILES} files"
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    if os.readlink(entry.path).startswith(f"{folder}/"):
+                        add(os.stat(entry.path))
+    if bytes_ > TMPFS_BYTES:
+        return f"the ranks' files take {bytes_ >> 20} MiB, more than the {TMPFS_BYTES >> 20} MiB a world may have"
+    return ""
+
+
+def _open_folders(folder: Path) -> None:
+    """Folders that a kernel has closed can be removed afterwards."""
+    for path, folders, _ in os.walk(folder):
+        for name in folders:
+            with contextlib.suppress(OSError):
+                if not os.path.islink(f"{path}/{name}"):
+                    os.chmod(f"{path}/{name}", 0o700)
 
 
 def held_bytes(pids: list[int], private: tuple[str, ...] = ()) -> int:

@@ -1,27 +1,38 @@
 """Command lines of the jail. One bubblewrap per world, with all its ranks inside.
 
-full    a normal user, user namespaces allowed: everything below, and no capabilities anywhere
-root    started as root: bubblewrap keeps its privileges, the payload is given a uid of its own and drops all capabilities
-nested  a container that allows no new procfs: no PID namespace; the rest as in full or root
-none    no walls: a scrubbed environment, closed descriptors, and a process tree that is killed as a whole
+full      a normal user, user namespaces allowed: everything below, and no capabilities anywhere
+root      started as root: bubblewrap keeps its privileges, the payload is given a uid of its own and drops all capabilities
+nested    a container that allows no new procfs: no PID namespace; the rest as in full or root
+landlock  no bubblewrap can start: file, socket and signal rules that a process puts on itself, and a supervisor for its
+          connections (sandbox/jail/inside.py)
+none      no walls: a scrubbed environment, closed descriptors, and a process tree that is killed as a whole
 """
 
+import contextlib
 import itertools
+import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
 KEPT_PREFIXES = ("NCCL_", "TORCH_SYMM_MEM_", "NVSHMEM_", "CUDA_VISIBLE_")
+PROGRAM = ("sandbox", "problems")
 INSIDE = Path("/tmp")
 """The world's private folder, as seen from inside."""
 TMPFS_BYTES = 2 << 30
 SHM_BYTES = 2 << 30
 FIRST_UID = 60_123
+PROCESSES = 1024
+LINKS = ("/bin", "/lib", "/lib64", "/sbin")
+SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
+PCI = Path("/sys/bus/pci/devices")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _uids = itertools.count()
 
 
@@ -45,9 +56,14 @@ class Profile:
     advice: str = ""
     """The one command that would improve it."""
 
+    @property
+    def has_own_mounts(self) -> bool:
+        """Whether a world has a /tmp and a /dev/shm of its own; else its folder is the only place that it can write to."""
+        return self.name not in ("none", "landlock")
+
     def inside(self, folder: Path) -> Path:
         """A world's private folder as its processes see it."""
-        return folder if self.name == "none" else INSIDE
+        return INSIDE if self.has_own_mounts else folder
 
     def wrap(
         self,
@@ -61,6 +77,11 @@ class Profile:
         """argv behind the walls. readable: paths beside the program's own that it may read; folder: a private one outside."""
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
+        if self.name == "landlock":
+            command = _landlock(folder, readable, filter_fd, devices)
+            env = environment(folder, extra)
+            env["PYTHONPATH"] = os.pathsep.join([str(_program_alone(folder)), *map(str, import_paths()[1:])])
+            return Wrapped([*command, *argv], env, (filter_fd,) if filter_fd else ())
         command = _bubblewrap(self.name, readable, filter_fd, devices)
         return Wrapped([*command, *argv], environment(INSIDE, extra), (filter_fd,) if filter_fd else ())
 
@@ -80,6 +101,12 @@ NESTED = Profile(
     "nested",
     "no PID namespace: processes are found and killed by walking the tree",
     "start the container with --security-opt systempaths=unconfined",
+)
+LANDLOCK = Profile(
+    "landlock",
+    "this machine's network and process table are shared, and a world has no /tmp and no /dev/shm of its own; a kernel can ask "
+    "whether a file exists and how large it is, and its connections need a supervisor's consent",
+    "apt-get install bubblewrap, and allow user namespaces (Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
 )
 
 
@@ -119,8 +146,7 @@ def program_paths() -> list[Path]:
     paths = {
         Path(sys.prefix),
         Path(sys.base_prefix),
-        SOURCE_ROOT / "sandbox",
-        SOURCE_ROOT / "problems",
+        *(SOURCE_ROOT / name for name in PROGRAM),
         *import_paths()[1:],
     }
     return sorted(path.resolve() for path in paths if not str(path).startswith("/usr"))
@@ -135,16 +161,17 @@ def _bubblewrap(
     if name != "nested":
         command.append("--unshare-pid")
     if not root:
-        command += ["--unshare-user", "--disable-userns"]
+        command.append("--unshare-user")
+        if name != "nested":  # it writes to /proc/sys; there, the filter alone refuses user namespaces
+            command.append("--disable-userns")
     for system in ("/usr", "/opt"):
         command += ["--ro-bind-try", system, system]
-    for link in ("bin", "lib", "lib64", "sbin"):
-        path = Path("/") / link
+    for path in map(Path, LINKS):
         if path.is_symlink():
             command += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
             command += ["--ro-bind", str(path), str(path)]
-    for file in ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime"):
+    for file in SYSTEM_FILES:
         command += ["--ro-bind-try", file, file]
     if name == "nested":
         command += ["--ro-bind", "/proc", "/proc"]
@@ -169,15 +196,71 @@ def _bubblewrap(
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    limits = ["prlimit", "--nproc=1024:1024", "--nofile=4096:4096", "--core=0:0"]
-    if root:
-        uid = FIRST_UID + next(_uids) % 5000  # one uid a world: the limit on processes counts per uid
-        drop = [
-            f"--reuid={uid}",
-            f"--regid={uid}",
-            "--clear-groups",
-            "--inh-caps=-all",
-            "--bounding-set=-all",
-        ]
-        return [*command, "--", "setpriv", *drop, "--no-new-privs", *limits]
-    return [*command, "--", *limits]
+    start = [*_drop(_uid()), *_limits(PROCESSES)] if root else _limits(PROCESSES)
+    if name == "nested" and not root:
+        start += _behind({})  # another uid could not be signalled anyway
+    return [*command, "--", *start]
+
+
+def _landlock(
+    folder: Path, readable: tuple[Path, ...], filter_fd: int | None, devices: tuple[str, ...]
+) -> list[str]:
+    """The limits, then the program that puts the rules on. As root: a uid of its own, whose group may write to the folder."""
+    system = ["/usr", "/opt", *LINKS, *SYSTEM_FILES, "/proc/cpuinfo", "/proc/meminfo"]
+    # gloo looks for network cards, and fails where it is not allowed to
+    system += map(str, PCI.glob("*/class"))
+    plan = {
+        "filter": filter_fd,
+        "read": [*system, *map(str, program_paths()), *(str(path.resolve()) for path in readable)],
+        "list": [str(PCI)],
+        "write": [str(folder)],
+        "devices": [*DEVICES, *devices],
+    }
+    start = []
+    if os.geteuid() == 0:
+        uid = _uid()
+        os.chown(folder, -1, uid)
+        folder.chmod(0o770)
+        start = _drop(uid)
+    return [*start, *_limits(PROCESSES + _own_threads()), *_behind(plan)]
+
+
+def _program_alone(folder: Path) -> Path:
+    """A folder to import from that shows the program and nothing that lies beside it in a checkout."""
+    program = folder / "program"
+    if not program.exists():
+        program.mkdir()
+        for name in PROGRAM:
+            (program / name).symlink_to(SOURCE_ROOT / name)
+    return program
+
+
+def _behind(plan: dict[str, Any]) -> list[str]:
+    """sandbox/jail/inside.py, started without anything of the environment or of site-packages."""
+    root = repr(str(SOURCE_ROOT))
+    start = f"import sys; sys.path.insert(0, {root}); from sandbox.jail.inside import main; main()"
+    return [sys.executable, "-I", "-S", "-c", start, json.dumps(plan)]
+
+
+def _uid() -> int:
+    """One a world: the limit on processes counts per uid."""
+    return FIRST_UID + next(_uids) % 5000
+
+
+def _drop(uid: int) -> list[str]:
+    ids = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+    return ["setpriv", *ids, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
+
+
+def _limits(processes: int) -> list[str]:
+    return ["prlimit", f"--nproc={processes}:{processes}", "--nofile=4096:4096", "--core=0:0"]
+
+
+def _own_threads() -> int:
+    """Threads of this user, which count against a limit that a world has in common with them; none as root."""
+    count = 0
+    for entry in os.scandir("/proc") if os.geteuid() else ():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and entry.stat().st_uid == os.geteuid():
+                count += len(os.listdir(f"{entry.path}/task"))
+    return count

@@ -1,13 +1,19 @@
 """What a kernel would try. Runs inside a profile and prints a JSON object of what worked: nothing of `FORBIDDEN` may.
 
-python selftest.py '{"canary": PATH, "referee": PID, "command": ITS COMMAND LINE, "port": N, "abstract": NAME}'
+python selftest.py '{"canary": PATH, "referee": PID, "command": ITS COMMAND LINE, "namespaces": {"pid": ITS, "net": ITS},
+                     "port": N, "abstract": NAME, "sockets": FOLDER OF stream AND datagram}'
 """
 
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import platform
+import resource
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,20 +24,39 @@ FORBIDDEN = (
     "reads_referee",
     "reaches_network",
     "reaches_abstract_socket",
+    "reaches_path_socket",
     "sends_datagrams",
+    "sends_datagrams_to_a_path",
+    "listens_for_strangers",
     "writes_system",
+    "changes_modes",
+    "watches_files",
     "writes_sysctl",
     "makes_user_namespace",
     "signals_referee",
+    "limits_referee",
+    "moves_referee",
     "is_root",
     "has_stray_descriptors",
     "opens_vsock",
 )
-NEEDED = ("has_loopback", "has_shared_memory", "has_memfd", "has_tmp")
+NEEDED = (
+    "has_loopback",
+    "has_interfaces",
+    "has_abstract_sockets",
+    "has_shared_memory",
+    "has_memfd",
+    "has_tmp",
+    "has_processes",
+)
+AF_VSOCK, MSG_FASTOPEN, SOCKET_CALL = 40, 0x20000000, {"x86_64": 41, "aarch64": 198}
 
 
 def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
     """Name -> does it work? An exception means no."""
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    referee = facts["referee"]
 
     def connects(family: int, address: Any) -> bool:
         with socket.socket(family, socket.SOCK_STREAM) as sock:
@@ -39,12 +64,52 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
             sock.connect(address)
         return True
 
+    def tcp() -> bool:
+        port = facts["port"]
+        return any(
+            _works(attempt)
+            for attempt in (
+                lambda: connects(socket.AF_INET, ("127.0.0.1", port)),
+                lambda: connects(socket.AF_INET, ("0.0.0.0", port)),
+                lambda: connects(socket.AF_INET6, ("::ffff:127.0.0.1", port)),
+                lambda: socket.socket().sendto(b"x", MSG_FASTOPEN, ("127.0.0.1", port)) > 0,
+            )
+        )
+
+    def path_socket() -> bool:
+        os.chdir(facts["sockets"])
+        return connects(socket.AF_UNIX, "stream")
+
+    def path_datagrams() -> bool:
+        os.chdir(facts["sockets"])
+        return any(
+            _works(attempt)
+            for attempt in (
+                lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b"x", "datagram") == 1,
+                lambda: socket.socketpair(type=socket.SOCK_DGRAM)[0].sendto(b"x", "datagram") == 1,
+            )
+        )
+
+    def strangers() -> bool:
+        with socket.create_server(("0.0.0.0", 0)):
+            return bool(os.readlink("/proc/self/ns/net") == facts["namespaces"]["net"])
+
     def loopback() -> bool:
         with (
             socket.create_server(("127.0.0.1", 0)) as server,
             socket.create_connection(server.getsockname(), 1),
         ):
             return True
+
+    def abstract() -> bool:
+        name = f"\0pkb-{os.getpid()}"
+        with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+            server.bind(name)
+            server.listen()
+            client.connect(name)
+            socket.send_fds(client, [b"x"], [client.fileno()])
+            received = socket.recv_fds(server.accept()[0], 1, 1)[1]
+            return bool(received)
 
     def datagram() -> bool:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -56,44 +121,93 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         file.unlink()
         return True
 
+    def changes_modes() -> bool:
+        os.chmod(facts["canary"], 0o600)
+        return True
+
+    def watches() -> bool:
+        return bool(libc.inotify_add_watch(libc.inotify_init(), facts["canary"].encode(), 0xFFF) >= 0)
+
     def user_namespace() -> bool:
-        return bool(ctypes.CDLL(None, use_errno=True).unshare(0x10000000) == 0)
+        return bool(libc.unshare(0x10000000) == 0)
+
+    def is_referee() -> bool:
+        """Inside a PID namespace another process may have the referee's number."""
+        return os.readlink("/proc/self/ns/pid") == facts["namespaces"]["pid"] or bool(
+            Path(f"/proc/{referee}/cmdline").read_bytes().decode(errors="replace") == facts["command"]
+        )
 
     def signals() -> bool:
-        os.kill(facts["referee"], 0)  # inside a PID namespace another process may have this number
-        command = Path(f"/proc/{facts['referee']}/cmdline").read_bytes().decode(errors="replace")
-        return bool(command == facts["command"])
+        os.kill(referee, 0)
+        return is_referee()
+
+    def limits() -> bool:
+        resource.prlimit(referee, resource.RLIMIT_NOFILE)
+        return is_referee()
+
+    def moves() -> bool:
+        os.sched_setaffinity(referee, os.sched_getaffinity(referee))
+        return is_referee()
 
     def stray() -> bool:
-        # 0-2, and the directory that is being listed
-        return len([fd for fd in os.listdir("/proc/self/fd") if int(fd) > 2]) > 1
+        return any(_is_open(fd) for fd in range(3, 4096))
 
     def sysctl() -> bool:
         return os.access("/proc/sys/kernel/core_pattern", os.W_OK) or os.access(
             "/proc/sys/kernel/hostname", os.W_OK
         )
 
+    def vsock() -> bool:
+        wide = libc.syscall(SOCKET_CALL[platform.machine()], ctypes.c_long(AF_VSOCK | 1 << 32), 1, 0) >= 0
+        return bool(wide or socket.socket(AF_VSOCK, socket.SOCK_STREAM))
+
+    def processes() -> bool:
+        pid = os.posix_spawn("/bin/true", ["true"], {})
+        return os.waitpid(pid, 0)[1] == 0
+
     return {
+        "has_stray_descriptors": stray,  # first: attempts leave some behind
         "reads_home": lambda: "canary" in Path(facts["canary"]).read_text(),
         "reads_environment": lambda: "PKB_CANARY" in str(os.environ) or _environ_leaks(),
-        "reads_referee": lambda: (
-            len(Path(f"/proc/{facts['referee']}/environ").read_bytes()) > 0 and signals()
-        ),
-        "reaches_network": lambda: connects(socket.AF_INET, ("127.0.0.1", facts["port"])),
+        "reads_referee": lambda: len(Path(f"/proc/{referee}/environ").read_bytes()) > 0 and is_referee(),
+        "reaches_network": tcp,
         "reaches_abstract_socket": lambda: connects(socket.AF_UNIX, "\0" + facts["abstract"]),
+        "reaches_path_socket": path_socket,
         "sends_datagrams": datagram,
+        "sends_datagrams_to_a_path": path_datagrams,
+        "listens_for_strangers": strangers,
         "writes_system": lambda: writable("/usr/pkb-canary"),
+        "changes_modes": changes_modes,
+        "watches_files": watches,
         "writes_sysctl": sysctl,
         "makes_user_namespace": user_namespace,
         "signals_referee": signals,
+        "limits_referee": limits,
+        "moves_referee": moves,
         "is_root": lambda: os.getuid() == 0,
-        "has_stray_descriptors": stray,
-        "opens_vsock": lambda: bool(socket.socket(40, socket.SOCK_STREAM)),
+        "opens_vsock": vsock,
         "has_loopback": loopback,
+        "has_interfaces": lambda: "lo" in [name for _, name in socket.if_nameindex()],
+        "has_abstract_sockets": abstract,
         "has_shared_memory": lambda: writable("/dev/shm/pkb-probe"),
         "has_memfd": lambda: os.memfd_create("probe") >= 0,
-        "has_tmp": lambda: writable("/tmp/pkb-probe"),
+        "has_tmp": lambda: writable(f"{tempfile.gettempdir()}/pkb-probe"),
+        "has_processes": processes,
     }
+
+
+def _works(attempt: Callable[[], bool]) -> bool:
+    with contextlib.suppress(Exception):
+        return bool(attempt())
+    return False
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        fcntl.fcntl(fd, fcntl.F_GETFD)
+    except OSError:
+        return False
+    return True
 
 
 def _environ_leaks() -> bool:
@@ -108,13 +222,8 @@ def _environ_leaks() -> bool:
 
 def main() -> None:
     """Tries everything and says what worked."""
-    found = {}
-    for name, attempt in attempts(json.loads(sys.argv[1])).items():
-        try:
-            found[name] = bool(attempt())
-        except Exception:
-            found[name] = False
-    print(json.dumps(found))
+    facts = json.loads(sys.argv[1])
+    print(json.dumps({name: _works(attempt) for name, attempt in attempts(facts).items()}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,239 @@
+"""A control group (v2) per world, where this process may make one with a bound on memory: the kernel then counts and kills.
+
+A group with processes cannot divide its memory among children, so the place is, in this order: the own group, where that is the
+root or divides memory already; the own group, when systemd says that it is delegated, after its processes were moved into a child
+of it; a group above, when nothing on the way up has a bound that would be left behind; and again the own group, undelegated. Only
+relatives of this process are ever moved.
+"""
+
+import contextlib
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+PREFIX = "pkb-arena-"
+OWN = PREFIX + "own"
+REMOVE_SECONDS = 2.0
+_ENTER = 'echo 0 > "$0/cgroup.procs" && exec "$@"'
+_numbers = itertools.count()
+
+
+class NoGroup(Exception):
+    """Why no group can be made here, in a line."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group, from `make` until `remove`."""
+
+    path: Path
+
+    def starts(self, argv: list[str]) -> list[str]:
+        """A command line that enters the group and becomes argv, in the same process."""
+        return ["/bin/sh", "-c", _ENTER, str(self.path), *argv]
+
+    def kills(self) -> int:
+        """How many processes the kernel has killed here for want of memory."""
+        for line in _read(self.path / "memory.events").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+        return 0
+
+    def peak_bytes(self) -> int:
+        """The most that the group has held; 0 where the kernel does not say (before 5.19)."""
+        return int(_read(self.path / "memory.peak") or 0)
+
+    def kill(self) -> None:
+        """Kills every process of the group at once, also one that is just being forked (Linux 5.14)."""
+        _write(self.path / "cgroup.kill", "1")
+
+    def remove(self) -> bool:
+        """Kills what is left and removes the group; True when it is gone within REMOVE_SECONDS."""
+        until = time.monotonic() + REMOVE_SECONDS
+        self.kill()
+        while True:
+            try:
+                self.path.rmdir()
+                return True
+            except FileNotFoundError:
+                return True
+            except OSError:
+                if time.monotonic() > until:
+                    return False
+            time.sleep(0.002)
+
+
+def make(limit: int | None) -> Group:
+    """A fresh group for one world. limit: bytes, swap excluded; None only counts.
+
+    Raises:
+        NoGroup: this process may not make one here.
+    """
+    where = place()
+    if isinstance(where, str):
+        raise NoGroup(where)
+    return _make(where, limit)
+
+
+@lru_cache(maxsize=1)
+def place() -> Path | str:
+    """The group that worlds' groups are made in, found by making one and starting a process in it; else why there is none."""
+    try:
+        root, own = _own_group()
+        _require_memory(root)
+        for parent in _candidates(root, own):
+            with contextlib.suppress(NoGroup):
+                _try(parent)
+                _sweep(parent)
+                return parent
+        return f"{own} cannot have a group with a bound on memory (start in a scope: systemd-run --user --scope -p Delegate=yes)"
+    except NoGroup as reason:
+        return str(reason)
+
+
+def _own_group() -> tuple[Path, Path]:
+    """(where the hierarchy is mounted, this process's group there)."""
+    for line in _read(Path("/proc/self/mountinfo")).splitlines():
+        before, _, after = line.partition(" - ")
+        if after.startswith("cgroup2 "):
+            _, _, _, top, mount, *_ = before.split()
+            break
+    else:
+        raise NoGroup("no cgroup v2 is mounted")
+    lines = _read(Path("/proc/self/cgroup")).splitlines()
+    group = next((line[3:] for line in lines if line.startswith("0::")), "")
+    inside = os.path.relpath(group or "/", top)
+    own = Path(os.path.normpath(f"{mount}/{inside}"))
+    if not own.is_relative_to(mount) or not own.is_dir():
+        raise NoGroup("this process's group lies outside of what is mounted")
+    return Path(mount), own
+
+
+def _require_memory(root: Path) -> None:
+    if "memory" not in _read(root / "cgroup.controllers").split():
+        raise NoGroup("cgroup v2 does not have the memory controller here")
+
+
+def _candidates(root: Path, own: Path) -> Iterator[Path]:
+    if _divides(own) or (_is_top(own) and _divide(own)) or (_is_delegated(own) and _make_room(own)):
+        yield own
+    for above in (group for group in own.parents if group.is_relative_to(root)):
+        below = next(group for group in (own, *own.parents) if group.parent == above)
+        if _read(below / "memory.max").strip() not in ("", "max"):
+            break
+        if _divides(above):
+            yield above
+    if _make_room(own):
+        yield own
+
+
+def _divides(group: Path) -> bool:
+    return "memory" in _read(group / "cgroup.subtree_control").split()
+
+
+def _divide(group: Path) -> bool:
+    return _write(group / "cgroup.subtree_control", "+memory") and _divides(group)
+
+
+def _is_top(group: Path) -> bool:
+    return not (group / "cgroup.type").exists()  # the root of all groups, which may have processes of its own
+
+
+def _is_delegated(group: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return os.getxattr(group, "user.delegate") == b"1"
+    return False
+
+
+def _make_room(group: Path) -> bool:
+    return _is_all_ours(group) and _move_down(group) and _divide(group)
+
+
+def _is_all_ours(group: Path) -> bool:
+    """Whether every process in a group is an ancestor or a descendant of this one, and may be moved."""
+    family = set(_ancestors(os.getpid()))
+    members = [int(pid) for pid in _read(group / "cgroup.procs").split()]
+    return 0 not in members and all(pid in family or os.getpid() in _ancestors(pid) for pid in members)
+
+
+def _ancestors(pid: int) -> list[int]:
+    found = []
+    while pid > 0:
+        found.append(pid)
+        fields = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+        pid = int(fields[1]) if len(fields) > 1 else 0
+    return found
+
+
+def _move_down(group: Path) -> bool:
+    """Moves a group's processes into a child, until none is left; False where that is not allowed."""
+    child = group / OWN
+    try:
+        child.mkdir(exist_ok=True)
+    except OSError:
+        return False
+    for _ in range(10):
+        members = _read(group / "cgroup.procs").split()
+        if not members:
+            return True
+        if not all(_write(child / "cgroup.procs", pid) for pid in members if Path(f"/proc/{pid}").exists()):
+            return False
+    return False
+
+
+def _try(parent: Path) -> None:
+    group = _make(parent, 64 << 20)
+    try:
+        subprocess.run(group.starts(["/bin/true"]), capture_output=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoGroup(str(error)) from None
+    finally:
+        group.remove()
+
+
+def _make(parent: Path, limit: int | None) -> Group:
+    group = Group(parent / f"{PREFIX}{os.getpid()}-{next(_numbers)}")
+    try:
+        group.path.mkdir()
+    except OSError as error:
+        raise NoGroup(f"{group.path}: {error.strerror}") from None
+    if limit is not None:
+        bounded = _write(group.path / "memory.max", str(limit))
+        if (group.path / "memory.swap.max").exists():
+            bounded = _write(group.path / "memory.swap.max", "0") and bounded
+        if not bounded:
+            group.remove()
+            raise NoGroup(f"{group.path}: its memory cannot be bounded")
+    # One process that is gone would leave the others waiting for it.
+    _write(group.path / "memory.oom.group", "1")
+    return group
+
+
+def _sweep(parent: Path) -> None:
+    """Removes empty groups of referees that were killed."""
+    for path in parent.glob(PREFIX + "*-*"):
+        owner = path.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _write(path: Path, text: str) -> bool:
+    try:
+        path.write_text(text)
+    except OSError:
+        return False
+    return True
