@@ -24,12 +24,15 @@ BASELINE_BATCH = 0.030
 """Seconds that a batch of the baseline may last for the contender's sake."""
 LATE_SECONDS = 0.05
 DISTURBED_SHARE = 0.2
-QUEUE_SECONDS = 1.0
-"""A batch that is not queued behind the closed gate by then waits for the host: it has no device time."""
+QUEUE_SECONDS, QUEUE_SHARE = 0.25, 10.0
+"""A batch that is not queued behind the closed gate by then, or in so many times what its calls take with the gate open, waits
+for the device: it has no device time."""
+GATED_BATCH = 0.005
+"""Seconds that a gated batch should last: a world's switch and the ranks' meeting are taken off, but not to the microsecond."""
 GATED_CALLS = (128, 32, 4, 1)
 """Calls of a gated batch at the most: fewer are tried when a launch queue is too short for more."""
-TRAILING_SHARE, TRAILING_SECONDS = 0.05, 500e-6
-"""How much later than its gate mark a rank may be done; work beyond it ran on a stream that the mark did not see."""
+TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
+"""How much later than its gate mark a rank may be done, beside what the baseline's ranks need to say so."""
 
 
 Batch = Callable[[], float]
@@ -63,8 +66,13 @@ class Rounds:
         self.baseline_seconds = 0.0
         self.looks = Looks()
         self.baseline_first = True
-        self.empty_gate = 0.0
+        self.empty_gate: dict[World, float] = {}
         """Seconds from the gate's opening to the last rank's completion when nothing is queued behind it."""
+        self.gated_count = 0
+        self.call_seconds = 0.0
+        """The slower side's, with the gate open."""
+        self.words: list[float] = []
+        """Seconds that the baseline's ranks needed to say that they are done, after their marks, by batch."""
 
     def measure(self) -> None:
         """Runs rounds until as many as asked are done, the interval settles, or the budget is spent.
@@ -80,14 +88,14 @@ class Rounds:
         base, theirs = self.round(count, first=True)
         # The first pair warms caches and page tables of both worlds, and shows how short the contender's calls are.
         count = self.calls_for(base / count, theirs / count)
-        self.try_gates(count)
+        self.try_gates(count, max(base, theirs) / count)
         shown = 0.0
         for done in range(1, (wanted or MAX_ROUNDS) + 1):
             base, theirs = self.round(count)
             self.fastest = min(self.fastest, theirs / count * 1e6)
             first = self.baseline_first
             self.call.note(max(base - empty, base / 2), max(theirs - empty, theirs / 2), count, first)
-            if self.gates and (pair := self.gated_round(count)):
+            if self.gates and (pair := self.gated_round(self.gated_count)):
                 self.device.note(*pair, self.baseline_first)
             now = time.monotonic()
             spent = wanted is None and now >= until and (done >= interval.MIN_ROUNDS or now > until + budget)
@@ -103,7 +111,7 @@ class Rounds:
 
     def samples(self) -> Samples:
         """All of it, for the record."""
-        empty, looks = self.empty_gate * 1e6, self.looks.foreign_us
+        empty, looks = self.empty_gate.get(self.baseline, 0.0) * 1e6, self.looks.foreign_us
         return Samples(
             call=self.call.batches, device=self.device.batches, empty_gate_us=empty, foreign_us=looks
         )
@@ -267,13 +275,26 @@ class Rounds:
                 world.gate = page
             self.gates[world] = page
 
-    def try_gates(self, count: int) -> None:
+    def try_gates(self, count: int, call_seconds: float) -> None:
         """Finds out whether the calls can be queued at all, then how many, then what the gate costs; nothing of it counts."""
+        self.call_seconds = call_seconds
         for calls in (1, count):
-            while self.gates and self.gated_round(calls) is None:
+            while self.gates and (found := self.gated_round(calls)) is None:
                 pass
-        if self.gates:
-            self.empty_gate = self.empty_gated_batch()
+        if not self.gates:
+            return
+        assert found is not None
+        base, theirs, calls = found
+        wanted = int(GATED_BATCH * calls / max(min(base, theirs), 1e-7)) + 1
+        self.gated_count = min(max(wanted, calls), self.exchange.stage.layout["slots"])
+        if self.gated_count > calls and self.gated_round(self.gated_count) is None:
+            self.gated_count = calls
+        own = self.empty_gated_batch(self.exchange.baseline)
+        self.empty_gate = {
+            # What a contender says of itself counts only where it is less, which is to its own disadvantage.
+            world: own if world.trusted else min(own, self.empty_gated_batch(world))
+            for world in (self.baseline, self.contender)
+        }
 
     def gated_round(self, count: int) -> tuple[float, float, int] | None:
         """One batch in each world behind the gate: (baseline, contender, calls), or None where there is no device time."""
@@ -302,11 +323,11 @@ class Rounds:
         self.compare_one(calls)
         return base, theirs, calls
 
-    def empty_gated_batch(self) -> float:
+    def empty_gated_batch(self, world: World) -> float:
         """Seconds that the gate takes by itself: switching contexts, the ranks' meeting behind it, the marks."""
         self.exchange.tables = [[] for _ in self.exchange.tables]
-        self.freeze(True)
-        return median(self.gated(self.exchange.baseline) for _ in range(5))
+        self.freeze(world.trusted)
+        return median(self.gated(world) for _ in range(5))
 
     def gated(self, world: World) -> float:
         """Seconds from the gate's opening to the last rank's completion, on the referee's clock."""
@@ -316,7 +337,8 @@ class Rounds:
             self.hand_over(world)
         world.go()
         try:
-            self.exchange.await_all(world, Kind.QUEUED, QUEUE_SECONDS, may_be_late=True)
+            queued_in = max(QUEUE_SECONDS, QUEUE_SHARE * len(self.exchange.tables[0]) * self.call_seconds)
+            self.exchange.await_all(world, Kind.QUEUED, queued_in, may_be_late=True)
         except Deadline:
             self.finish_late(world)
             raise _NotQueued from None
@@ -327,10 +349,18 @@ class Rounds:
         world.tell(Kind.FINISH)
         ended = page.wait(self.limits.batch)
         done = self.exchange.await_done(world, self.limits.batch)
-        trailing = TRAILING_SECONDS * 1e9 + TRAILING_SHARE * ((ended or done) - started)
-        if ended is None or done - ended > trailing:
-            ended = done  # work went on after the mark, on a stream that the mark did not wait for
-        return (ended - started) / 1e9 - self.empty_gate
+        if ended is None or (not world.trusted and self.went_on(started, ended, done)):
+            ended = done
+        elif world.trusted and self.exchange.tables[0]:
+            self.words.append((done - ended) / 1e9)
+        return (ended - started) / 1e9 - self.empty_gate.get(world, 0.0)
+
+    def went_on(self, started: int, ended: int, done: int) -> bool:
+        """Whether a rank worked on after its mark, on a stream that the mark did not wait for. In nanoseconds."""
+        allowed = TRAILING_SECONDS + TRAILING_SHARE * (ended - started) / 1e9
+        if self.words:
+            allowed += 2 * median(self.words)
+        return (done - ended) / 1e9 > allowed
 
     def finish_late(self, world: World) -> None:
         """Lets a world that waits for its own batch, and so cannot queue it, finish it with the gate open; nothing is timed."""
