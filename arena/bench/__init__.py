@@ -3,6 +3,7 @@
 import importlib
 
 from arena.bench.figure import Figure
+from arena.bench.row import Row, Scope, Tell
 from arena.paths import Paths
 
 MEASUREMENTS = {
@@ -16,6 +17,11 @@ MEASUREMENTS = {
     "jail": "arena.bench.jail_cost",
     "soak": "arena.bench.soak",
 }
+TABLES = {
+    "collectives": "arena.bench.collectives",
+    "graphs": "arena.bench.graphs",
+}
+"""Many runs on GPUs, a row each: only when asked for by name."""
 LONG = {"soak", "save-gpu"}
 """Takes more than some minutes, or needs GPUs: only when asked for by name."""
 
@@ -28,3 +34,13 @@ async def measure(name: str, paths: Paths, repetitions: int | None) -> list[Figu
     """
     figures: list[Figure] = await importlib.import_module(MEASUREMENTS[name]).measure(paths, repetitions)
     return figures
+
+
+async def tabulate(name: str, scope: Scope, tell: Tell) -> list[Row]:
+    """Makes the runs of one table; `tell` gets every line as soon as it is there.
+
+    Raises:
+        ArenaError: it could not be made here.
+    """
+    rows: list[Row] = await importlib.import_module(TABLES[name]).measure(scope, tell)
+    return rows

@@ -8,6 +8,7 @@ from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.store import BASELINE
 from arena.workspace import read_kernel
+from arena.yardsticks import WORDS, yardstick_source
 
 
 def make_request(
@@ -24,6 +25,8 @@ def make_request(
         name, path, source = BASELINE, "", ""
     elif str(kernel) == HOUSE:
         name, path, source = "house.py", "", house_source(found, session.catalogue)
+    elif str(kernel) in WORDS:
+        name, path, source = f"{kernel}.py", "", yardstick_source(found, str(kernel), setting.device)
     else:
         file = read_kernel(kernel)
         name, path, source = kernel.name, str(kernel.absolute()), file.text
@@ -32,7 +35,7 @@ def make_request(
     return RunRequest(
         problem=found,
         setting=setting,
-        player=HOUSE if str(kernel) == HOUSE else "you",
+        player=str(kernel) if str(kernel) in (HOUSE, *WORDS) else "you",
         kernel_name=name,
         kernel_path=path,
         source=source,

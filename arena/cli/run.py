@@ -29,7 +29,11 @@ from sandbox.verdict import exit_code
 def command(
     ctx: click.Context, problem: str, kernel: Path, choice: Choice, rounds: int | None, as_json: bool
 ) -> None:
-    """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`."""
+    """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`.
+
+    On GPUs also `baseline-graph`, the baseline in a CUDA graph, and for plain collectives `baseline-windows` and
+    `baseline-copy-engine`, NCCL on registered memory by its own kernels and by copy engines.
+    """
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds)
     judged = run_interruptibly(_judge(session, request))

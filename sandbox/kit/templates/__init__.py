@@ -24,6 +24,11 @@ def fill(name: str, problem: str, signature: str, baseline: str) -> str:
     """
     text = (_FOLDER / f"{name}.py").read_text().removeprefix("# mypy: ignore-errors\n")
     text = text.replace("__PROBLEM__", problem).replace("__SIGNATURE__", signature)
+    return with_baseline(text, baseline)
+
+
+def with_baseline(text: str, baseline: str) -> str:
+    """A text with the baseline's code in the place of its line `# __BASELINE__`."""
     return text.replace("# __BASELINE__\n", _code(baseline))
 
 

@@ -1,0 +1,101 @@
+"""The plain collectives from 2 KB to 256 MB, and the GEMM with an all-reduce: yardsticks, torch's operations, the kit's."""
+
+from collections.abc import Iterator, Sequence
+
+from arena.bench.gpu_runs import Planned, rows_of
+from arena.bench.row import Row, Scope, Tell
+from arena.errors import UsageError
+from arena.machine import visible_gpus
+from arena.yardsticks import COPY_ENGINE, GRAPH, WINDOWS
+from problems.catalogue import load_catalogue
+from problems.specification import DTYPE_BYTES, Problem
+
+ROUNDS = 9
+KB, MB = 1 << 10, 1 << 20
+SIZES = {"2 KB": 2 * KB, "64 KB": 64 * KB, "2 MB": 2 * MB, "32 MB": 32 * MB, "256 MB": 256 * MB}
+"""Bytes of the whole array, as nccl-tests counts them: of the sum; else of what all ranks hold together, or one rank receives."""
+SMALL, LARGE = ("2 KB", "64 KB", "2 MB"), ("2 MB", "32 MB", "256 MB")
+EVERY, ENDS = tuple(SIZES), ("2 KB", "2 MB")
+COLUMNS = 8192
+
+KERNELS: dict[int, dict[str, Sequence[str]]] = {
+    1: {
+        GRAPH: EVERY,
+        WINDOWS: EVERY,
+        "allreduce_one_shot_cuda": SMALL,
+        "allreduce_two_shot_cuda": ("64 KB", *LARGE),
+        "allreduce_one_shot_symm": ENDS,
+        "allreduce_two_shot_symm": ("2 MB", "256 MB"),
+        "allreduce_one_shot": ("64 KB",),
+        "allreduce_two_shot": ("256 MB",),
+    },
+    2: {
+        GRAPH: ENDS,
+        WINDOWS: ("2 KB", *LARGE),
+        COPY_ENGINE: ("2 MB", "256 MB"),
+        "allgather_push_cuda": EVERY,
+        "allgather_symm": ("256 MB",),
+        "allgather_push": ("256 MB",),
+    },
+    7: {
+        GRAPH: ENDS,
+        WINDOWS: ("2 KB", "2 MB", "256 MB"),
+        "reducescatter_cuda": EVERY,
+        "reducescatter_symm": ("256 MB",),
+        "reducescatter": ("256 MB",),
+    },
+    8: {
+        GRAPH: ENDS,
+        WINDOWS: ("2 MB", "256 MB"),
+        COPY_ENGINE: ("2 MB", "256 MB"),
+        "alltoall_push_cuda": EVERY,
+        "alltoall_push": ("256 MB",),
+    },
+}
+"""At which sizes each kernel is run: a run takes about five seconds, so only where it says something."""
+GEMM = 13
+GEMM_KERNELS = (GRAPH, "gemm_allreduce_cuda", "gemm_allreduce_overlap_cuda", "gemm_allreduce")
+
+
+async def measure(scope: Scope, tell: Tell) -> list[Row]:
+    """About 70 runs, six minutes on four H200. scope.problems: some of 1, 2, 7, 8 and 13.
+
+    Raises:
+        UsageError: another problem was named.
+        MachineError: there are not that many GPUs, or nothing can be judged here.
+    """
+    catalogue = load_catalogue()
+    known = (*KERNELS, GEMM)
+    for problem in scope.problems:
+        if problem.id not in known:
+            raise UsageError(
+                f"{problem.id} {problem.slug} is not in this table", f"it has {', '.join(map(str, known))}"
+            )
+    wanted = [problem.id for problem in scope.problems] or known
+    world = scope.world or max(visible_gpus(), 1)
+    planned = (run for number in wanted for run in plan(catalogue.find(str(number)), world))
+    return await rows_of(planned, world, scope.rounds or ROUNDS, tell)
+
+
+def plan(problem: Problem, world: int) -> Iterator[Planned]:
+    """The runs of one problem, those of one size after another."""
+    if problem.id == GEMM:
+        for preset in ("paper", "production"):
+            for kernel in GEMM_KERNELS:
+                yield Planned(problem, kernel, preset)
+        return
+    for size in SIZES:
+        for kernel, sizes in KERNELS[problem.id].items():
+            if size in sizes:
+                yield Planned(problem, kernel, sizes=shape(problem, SIZES[size], world), size=size)
+
+
+def shape(problem: Problem, size: int, world: int) -> dict[str, int]:
+    """M and N for a whole array of `size` bytes in the problem's first dtype, or a little less where it does not divide.
+
+    An all-reduce has M x N elements in all, the others W x M x N.
+    """
+    parts = 1 if problem.collectives[0] == "all_reduce" else world
+    elements = max(size // (parts * DTYPE_BYTES[problem.dtypes[0]]), 1)
+    columns = min(COLUMNS, 1 << max((elements.bit_length() - 1) // 2 + 1, 0), elements)
+    return {"M": elements // columns, "N": columns}

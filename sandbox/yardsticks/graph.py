@@ -1,0 +1,83 @@
+"""The baseline of __PROBLEM__, replayed from CUDA graphs: what is left when launching costs nothing.
+
+A call whose arguments lie at addresses that were not seen before runs the baseline as it is, and records it. A later call with
+the same addresses replays the recording, on whatever those addresses hold by then.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+# __BASELINE__
+
+
+class Recorder:
+    """A function and its recordings, one for each set of argument addresses."""
+
+    KEPT = 256
+    """Recordings; beyond that the oldest goes. A batch has at most 64 calls."""
+    PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, dist.ProcessGroup)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.recordings: dict[Any, tuple[torch.cuda.CUDAGraph, Any]] = {}
+        # Results stay alive with their recording, so only what a recording frees is used again by the next.
+        self.pool = torch.cuda.graph_pool_handle()
+        self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+
+    def __call__(self, *arguments: Any) -> Any:
+        key = self.key(arguments)
+        recording = self.recordings.get(key)
+        if recording is None:
+            # This call's result is the plain one: an argument that the function writes to has been written to once.
+            result = self.function(*arguments)
+            self.recordings[key] = self.recorded(arguments)
+            if len(self.recordings) > self.KEPT:
+                del self.recordings[next(iter(self.recordings))]
+            return result
+        graph, result = recording
+        graph.replay()
+        return result
+
+    def recorded(self, arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """The graph of a call, which runs nothing, and the result that its replays fill.
+
+        Not torch.cuda.graph: that waits for the device, which a batch behind the starting gate must not.
+        """
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.stream(self.stream):
+                graph.capture_begin(pool=self.pool, capture_error_mode="thread_local")
+                result = self.function(*arguments)
+                graph.capture_end()
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            raise RuntimeError(f"cannot be captured in a CUDA graph: {reason[0]}") from None
+        return graph, result
+
+    def key(self, value: Any) -> Any:
+        """What must be the same for a recording to serve: addresses and layouts on the GPU, values elsewhere."""
+        if isinstance(value, torch.Tensor):
+            if value.layout is torch.sparse_coo:
+                return value.shape, self.key(value._indices()), self.key(value._values())
+            if value.is_cuda:
+                return value.data_ptr(), value.shape, value.stride(), value.dtype
+            return value.shape, value.dtype, value.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+        if isinstance(value, torch.nn.Module):
+            return repr(value), tuple(map(self.key, (*value.parameters(), *value.buffers())))
+        if isinstance(value, list | tuple):
+            return type(value), tuple(map(self.key, value))
+        if isinstance(value, dict):
+            return tuple((name, self.key(item)) for name, item in value.items())
+        if isinstance(value, self.PLAIN):
+            return repr(value)
+        raise TypeError(f"an argument of type {type(value).__name__} cannot be recognised in a later call")
+
+
+record = Recorder(globals()["solution"])
+
+
+def solution(*arguments: Any) -> Any:
+    return record(*arguments)

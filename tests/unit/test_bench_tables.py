@@ -1,0 +1,138 @@
+"""The tables of `doctor --bench`: what is planned, and that a row is told as soon as it is there."""
+
+import asyncio
+import math
+
+import pytest
+
+from arena.bench import gpu_runs
+from arena.bench.collectives import GEMM, KERNELS, SIZES, plan, shape
+from arena.bench.gpu_runs import EXAMPLES, Planned, rows_of
+from arena.bench.row import HEADER, Row
+from arena.errors import MachineError
+from arena.yardsticks import GRAPH, WORDS, has
+from problems.catalogue import load_catalogue
+from sandbox.events import Finished, Interval, Microseconds, Result, Seconds, Setting, Speedup
+from sandbox.verdict import Verdict
+
+CATALOGUE = load_catalogue()
+
+
+@pytest.mark.parametrize("number", KERNELS)
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("size", SIZES.values())
+def test_sizes_are_those_of_the_whole_array(number, world, size):
+    problem = CATALOGUE.find(str(number))
+    sizes = shape(problem, size, world)
+    assert sizes.keys() == problem.presets["production"].keys()
+    parts = 1 if number == 1 else world
+    whole = math.prod(sizes.values()) * parts * 2
+    assert 0.9 * size <= whole <= size
+    if world != 3:
+        assert whole == size
+
+
+def test_the_plan_takes_minutes_and_names_only_what_there_is():
+    runs = [run for number in (*KERNELS, GEMM) for run in plan(CATALOGUE.find(str(number)), 4)]
+    assert 60 <= len(runs) <= 75
+    for run in runs:
+        assert (
+            has(run.problem, run.kernel) if run.kernel in WORDS else (EXAMPLES / f"{run.kernel}.py").is_file()
+        )
+    settings = [(run.problem.id, run.size, run.preset) for run in runs]
+    assert len(set(settings)) == sum(
+        1 for at, each in enumerate(settings) if at == 0 or settings[at - 1] != each
+    )
+
+
+def result(verdict: Verdict, detail: str = "") -> Result:
+    passed = verdict is Verdict.PASS
+    times = Microseconds(call=40.0, device=20.0)
+    return Result(
+        verdict=verdict,
+        detail=detail,
+        failure=None,
+        paper_rule=None,
+        error=None,
+        speedup=Speedup(call=Interval(2, 1.9, 2.1), device=None) if passed else None,
+        baseline_us=times if passed else None,
+        contender_us=Microseconds(call=20.0, device=None) if passed else None,
+        roofline=None,
+        seconds=Seconds(),
+        jail="none",
+        sealed=True,
+    )
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """judged(results): an engine that gives these results in turn."""
+
+    def make(*results: Result) -> None:
+        given = iter(results)
+
+        class FakeEngine:
+            def __init__(self, paths: object) -> None:
+                pass
+
+            async def __aenter__(self) -> "FakeEngine":
+                return self
+
+            async def __aexit__(self, *_: object) -> None:
+                pass
+
+            async def run(self, request: object) -> str:
+                return "id"
+
+            async def wait(self, run_id: str) -> Finished:
+                return Finished(run_id=run_id, sha256="", result=next(given))
+
+        def setting(problem: object, choice: object, settings: object) -> Setting:
+            return Setting(
+                problem_dir="", preset="production", sizes={"M": 1}, world=4, device="cuda", dtype="bfloat16"
+            )
+
+        monkeypatch.setattr(gpu_runs, "Engine", FakeEngine)
+        monkeypatch.setattr(gpu_runs, "choose_setting", setting)
+
+    return make
+
+
+def test_rows_are_told_one_by_one_under_a_header(judged):
+    judged(result(Verdict.PASS), result(Verdict.CRASH, "cannot be captured in a CUDA graph: it waits"))
+    problem = CATALOGUE.find("1")
+    told: list[str] = []
+    planned = [Planned(problem, "allreduce_one_shot", size="2 KB"), Planned(problem, GRAPH)]
+    rows = asyncio.run(rows_of(planned, 4, 9, told.append))
+    assert told[0] == HEADER
+    assert [line.split()[2:6] for line in told[1:]] == [
+        ["2", "KB", "allreduce_one_shot", "PASS"],
+        ["production", "baseline-graph", "CRASH", "–"],
+    ]
+    assert "2.00 [1.90, 2.10]" in told[1]
+    assert told[2].endswith("cannot be captured in a CUDA graph: it waits")
+    starts = [HEADER.index("speedup, call"), told[1].index("2.00 [")]
+    assert starts[0] == starts[1]
+    assert [row.fault for row in rows] == [False, False]
+
+
+def test_a_kernel_of_the_kit_that_does_not_pass_is_a_fault():
+    row = Row(
+        id=1,
+        problem="allreduce",
+        size="",
+        sizes={},
+        world=4,
+        dtype="",
+        kernel="allreduce_one_shot",
+        verdict="CRASH",
+    )
+    assert row.fault
+
+
+def test_three_harness_errors_in_a_row_end_it(judged):
+    judged(*[result(Verdict.HARNESS_ERROR, "no GPUs left")] * 3)
+    told: list[str] = []
+    with pytest.raises(MachineError, match="the last: no GPUs left"):
+        asyncio.run(rows_of([Planned(CATALOGUE.find("1"), GRAPH)] * 5, 4, 9, told.append))
+    assert len(told) == 4
