@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from arena import yardstick_times
 from arena.calibration import peaks_for
 from arena.errors import ArenaError, RefereeFailed
 from arena.journal import Journal, RunHeader
@@ -20,6 +21,7 @@ from arena.results import harness_error
 from arena.run_request import Notice, RunRequest, header_of
 from arena.store import BASELINE, Store, entry_of
 from arena.workspace import Workspace
+from arena.yardsticks import WORDS
 from sandbox.events import (
     AnyEvent,
     Calibrate,
@@ -218,6 +220,7 @@ class Engine:
                     rounds=request.rounds,
                     budget_s=request.budget_s,
                     peaks=peaks_for(self._paths.calibrations, request.setting),
+                    beside=yardstick_times.times_for(self._paths.calibrations, request.setting),
                     versus=request.versus,
                 )
             )
@@ -351,13 +354,19 @@ class Engine:
             if self._store is None:
                 self._store = Store(self._paths.database, self._paths.runs)
             self._store.record(entry_of(header, result))
-            if header.kernel_name != BASELINE:
+            if header.player in WORDS and result.speedup and result.contender_us:
+                yardstick_times.keep(
+                    self._paths.calibrations, header.setting, header.player, result.contender_us
+                )
+            elif header.kernel_name != BASELINE:
                 Workspace(self._paths.workspace).keep_revision(header.source)
 
         try:
             await asyncio.to_thread(write)
         except ArenaError as error:
             self._notify(Notice(error.message, error.advice))
+        except OSError as error:
+            self._notify(Notice(f"cannot keep what a yardstick took: {error}"))
 
     def _journal_trouble(self, error: OSError) -> None:
         fault = unwritable(self._paths.runs, error)

@@ -37,6 +37,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     jail: str
     sealed: bool
     labels: list[str] = []
+    beside: dict[str, Microseconds] = {}
 
 
 def report(header: RunHeader, result: Result) -> RunReport:
@@ -69,6 +70,7 @@ def report(header: RunHeader, result: Result) -> RunReport:
         jail=result.jail,
         sealed=result.sealed,
         labels=result.labels,
+        beside=result.beside,
     )
 
 

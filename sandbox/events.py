@@ -57,6 +57,8 @@ class Run(Command, tag="run", frozen=True):
     """Time budget of the timing phase when rounds is None."""
     peaks: dict[str, float] = {}
     """The stored calibration of this machine, as `Calibrated` gave it; empty: no roofline."""
+    beside: "dict[str, Microseconds]" = {}
+    """What the yardsticks took in this setting, by name: handed back with the result, to be shown beside the baseline."""
     versus: "Rival | None" = None
     """Judge against this kernel instead of the baseline: both must be right, and the rounds time the two in turn.
     In the events of such a run `baseline_us` is the rival's time and a speedup is how much faster the kernel is than it."""
@@ -324,6 +326,8 @@ class Result(msgspec.Struct, frozen=True):
     labels: list[str] = []
     """Where a kernel that passed has its speed from, as far as its text says (sandbox/labels.py)."""
     samples: Samples = Samples()
+    beside: dict[str, Microseconds] = {}
+    """Yardsticks measured before in this setting: the baseline with all that launching costs removed, and so on."""
 
 
 class RivalResult(msgspec.Struct, frozen=True):

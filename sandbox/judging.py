@@ -231,5 +231,6 @@ class Judging:
             outcome=interval.outcome(speed) if speed else "",
             rounds=len(call.batches),
             samples=self.rounds.samples(),
+            beside=self.run.beside,
             labels=[NO_DEVICE_TIME] if self.rounds.cannot_queue else [],
         )

@@ -92,6 +92,9 @@ def print_report(report: RunReport) -> None:
             f"baseline {report.baseline_us.call:.1f} µs   kernel {report.contender_us.call:.1f} µs a call"
             f"   {report.rounds} rounds{bound}"
         )
+        for name, times in report.beside.items():
+            on_device = f", {times.device:.1f} µs on the device" if times.device else ""
+            print_line(f"beside it {name}: {times.call or 0:.1f} µs a call{on_device}")
     if report.error is not None and report.verdict is Verdict.PASS:
         rms = f"{report.error.rms:.2e}, the baseline's {report.error.baseline_rms:.2e}"
         print_line(f"error {rms}   paper rule: {report.paper_rule or 'not applied'}")

@@ -17,12 +17,20 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(percent / 100.0 * len(ordered)))]
 
 
+YARDSTICKS = {
+    "baseline-graph": "as CUDA graph",
+    "baseline-windows": "NCCL windows",
+    "baseline-copy-engine": "NCCL copies",
+}
+
+
 class TimingTable(PlainStatic):
-    """Call time with its spread, device time where it is defined, and percent of the roofline."""
+    """Call time with its spread, device time where it is defined, percent of the roofline; yardsticks below."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", id=id)
         self._shown: tuple[object, ...] = ()
+        self._rows = 0
 
     def show(self, state: RunState) -> None:
         """Draws again only when a round or the result arrived."""
@@ -30,7 +38,10 @@ class TimingTable(PlainStatic):
         key = (state.run_id, len(state.samples), state.result is not None, width)
         if key != self._shown:
             self._shown = key
-            self.update(self._table(state, width), layout=False)
+            table = self._table(state, width)
+            rows = table.plain.count("\n")
+            self.update(table, layout=rows != self._rows)
+            self._rows = rows
 
     def _table(self, state: RunState, width: int) -> Content:
         result = state.result
@@ -56,4 +67,11 @@ class TimingTable(PlainStatic):
                 bound = f"{100 * roofline.bound_us / median:.0f} %" if roofline and median else "–"
                 row += f"{bound:>10}"
             rows.append(Content(row))
+        for yardstick, times in (result.beside if result else {}).items():
+            row = f"{YARDSTICKS.get(yardstick, yardstick)[:16]:<17}{figures.microseconds(times.call)}"
+            rows.append(
+                Content.styled(
+                    row + (f"{'':18}{figures.microseconds(times.device)}" if wide else ""), "$muted"
+                )
+            )
         return Content("\n").join(rows)
