@@ -20,7 +20,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of this test's own for settings, data and state; the environment's say on colours is gone."""
     folder = tmp_path / "home"
     monkeypatch.setenv("PKB_ARENA_HOME", str(folder))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for the subprocesses of tests that start in other folders
+    # For the subprocesses of tests that start in other folders; where packages were found, they are still.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
     for name in list(os.environ):
         kept = name == "PKB_ARENA_HOME" or name.startswith("TEXTUAL_SNAPSHOT")  # the plugin's own
         ours = name.startswith(("TEXTUAL_", "PKB_")) and not kept

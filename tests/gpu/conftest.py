@@ -1,0 +1,97 @@
+"""One engine for all tests of a session, driven from plain functions: no plugin of pytest is needed on a machine with GPUs."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from arena.engine import Engine
+from arena.machine import torch_is_cpu_only, visible_gpus
+from arena.paths import Paths
+from arena.run_request import RunRequest
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.store import BASELINE
+from problems.catalogue import load_catalogue
+from sandbox.events import Finished, Result
+from sandbox.verdict import Verdict
+
+WORLD = 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs GPUs is skipped where there are not two of them."""
+    here = [item for item in items if item.get_closest_marker("gpu")]
+    gpus = visible_gpus() if here else 0
+    if here and (gpus < WORLD or torch_is_cpu_only()):
+        reason = f"needs {WORLD} GPUs and a torch that can use them; {gpus} visible"
+        for item in here:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class Judge:
+    """Runs kernels on two GPUs through a real engine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.catalogue = load_catalogue()
+        self.seconds = 0.0
+        """Of the last run, from asking to its end."""
+        self._runner = asyncio.Runner()
+        self._engine = Engine(Paths(folder / "config", folder / "data", folder / "state"))
+
+    def run(
+        self,
+        problem: str,
+        source: str,
+        *,
+        name: str = "kernel.py",
+        preset: str = "tiny",
+        rounds: int | None = 0,
+        dtype: str | None = None,
+        **sizes: int,
+    ) -> Result:
+        """Judges one kernel. rounds: 0 checks it only."""
+        found = self.catalogue.find(problem)
+        choice = Choice(preset=preset, world=WORLD, device="cuda", dtype=dtype, sizes=sizes)
+        setting = choose_setting(found, choice, Settings())
+        request = RunRequest(problem=found, setting=setting, kernel_name=name, source=source, rounds=rounds)
+        started = time.monotonic()
+        end = self._runner.run(self._judged(request))
+        self.seconds = time.monotonic() - started
+        assert isinstance(end, Finished), end
+        return end.result
+
+    def honest(self) -> Result:
+        """The baseline of problem 1 against itself: what comes after a fault must not feel it."""
+        return self.run("1", "", name=BASELINE, rounds=1)
+
+    async def _judged(self, request: RunRequest) -> object:
+        return await self._engine.wait(await self._engine.run(request))
+
+    def close(self) -> None:
+        """Ends the engine with all its processes."""
+        self._runner.run(self._engine.close())
+        self._runner.close()
+
+
+@pytest.fixture(scope="session")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    """The engine; its worlds stay warm from test to test."""
+    judge = Judge(tmp_path_factory.mktemp("arena"))
+    yield judge
+    judge.close()
+
+
+@pytest.fixture
+def passes(judge: Judge):
+    """passes(problem, source, ...): judges a kernel that must pass, and says why when it does not."""
+
+    def check(problem: str, source: str, **options: object) -> Result:
+        result = judge.run(problem, source, **options)
+        text = result.failure.text if result.failure else ""
+        assert result.verdict is Verdict.PASS, f"{result.verdict}: {result.detail}\n{text}"
+        return result
+
+    return check

@@ -1,0 +1,42 @@
+"""Kernels that break a GPU's peace: each gets its verdict in time, and the run after it feels nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox.verdict import Verdict
+
+pytestmark = pytest.mark.gpu
+
+KERNELS = Path(__file__).with_name("kernels")
+FAULTS = {
+    "illegal_address": {Verdict.DEVICE_ERROR},
+    "endless_kernel": {Verdict.TIMEOUT},
+    "lonely_barrier": {Verdict.DEVICE_ERROR, Verdict.TIMEOUT, Verdict.CRASH},
+    "one_rank_exits": {Verdict.CRASH},
+    "too_much_memory": {Verdict.OUT_OF_MEMORY},
+}
+FIRST_CALL_S = 10.0
+"""The deadline of the first call, as sandbox/deadlines.py has it."""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_gets_its_verdict_in_time_and_hurts_nobody_else(judge, name):
+    result = judge.run("1", (KERNELS / f"{name}.py").read_text(), name=f"{name}.py")
+    assert result.verdict in FAULTS[name], f"{result.verdict}: {result.detail}"
+    assert result.failure is not None
+    assert result.failure.advice
+    assert result.seconds.check < FIRST_CALL_S + 3
+    assert judge.seconds < 45  # with the start of a world
+    after = judge.honest()
+    assert after.verdict is Verdict.PASS, after.detail
+
+
+def test_an_error_in_cuda_code_names_its_line(judge):
+    source = (KERNELS / "does_not_compile.py").read_text()
+    result = judge.run("1", source)
+    assert result.verdict is Verdict.COMPILE_ERROR, result.detail
+    assert result.failure is not None
+    assert result.failure.line is not None
+    assert "no_such_name" in source.splitlines()[result.failure.line - 1]
+    assert "no_such_name" in result.failure.text

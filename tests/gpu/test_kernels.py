@@ -1,0 +1,71 @@
+"""Every way to write a kernel for GPUs, through the judge: the kit's examples, the starters, and kernels as upstream has them."""
+
+from pathlib import Path
+
+import pytest
+
+import sandbox
+from arena.attack_suite import read_kernel
+from arena.templates import starter
+from sandbox.verdict import Verdict
+
+pytestmark = pytest.mark.gpu
+
+KERNELS = Path(__file__).with_name("kernels")
+KIT = Path(sandbox.__path__[0]) / "kit"
+ATTACKS = Path(__file__).parents[1] / "attacks" / "kernels"
+PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13"}
+EXAMPLES = [path.stem for path in sorted(KIT.glob("examples/*.py")) if not path.stem.endswith("_cpp")]
+LARGE = {"M": 4096, "N": 2048}
+CUDA_ATTACKS = [path.stem for path in sorted(ATTACKS.glob("*.py")) if "# device: cuda\n" in path.read_text()]
+
+
+def _example(name: str) -> tuple[str, str]:
+    """(problem, text) of an example."""
+    return PROBLEM_OF[name.partition("_")[0]], (KIT / "examples" / f"{name}.py").read_text()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_passes_in_tiny(passes, name):
+    passes(*_example(name))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_passes_and_is_timed_at_a_size_of_production(passes, name):
+    result = passes(*_example(name), preset="production", rounds=2, **LARGE)
+    assert result.contender_us is not None
+    assert result.contender_us.call is not None
+    if name != "gemm_allreduce_overlap_cuda":  # a second stream may end later than its mark says
+        assert result.contender_us.device is not None
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in EXAMPLES if name.endswith("_cuda") and "one_shot" not in name]
+)
+def test_a_cuda_example_serves_float32_and_sizes_that_nothing_divides(passes, name):
+    problem, source = _example(name)
+    passes(problem, source, dtype="float32", M=5, N=7)
+
+
+@pytest.mark.parametrize("template", ["cuda", "triton"])
+def test_a_starters_own_all_reduce_passes(judge, passes, template):
+    text = starter(judge.catalogue.find("1"), template)
+    passes("1", text + "\n\ndef solution(tensor):\n    return all_reduce(tensor)\n", rounds=1)
+
+
+@pytest.mark.timeout(300)
+def test_a_kernel_with_an_extension_as_upstream_builds_it_passes_unchanged(passes):
+    passes("1", (KERNELS / "upstream_extension.py").read_text(), preset="paper", rounds=1)
+
+
+def test_a_triton_kernel_as_upstream_has_it_passes_unchanged(passes):
+    passes("1", (KERNELS / "upstream_triton.py").read_text(), preset="paper", rounds=1)
+
+
+@pytest.mark.parametrize("name", CUDA_ATTACKS)
+def test_an_attack_on_the_gpu_ends_as_expected(judge, name):
+    kernel = read_kernel(ATTACKS / f"{name}.py")
+    for _ in range(kernel.runs):
+        result = judge.run(kernel.problem, kernel.source, name=f"{name}.py", rounds=3)
+        assert not kernel.surprise(result), result.detail
+    assert judge.honest().verdict is Verdict.PASS

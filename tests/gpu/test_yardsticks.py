@@ -1,0 +1,52 @@
+"""The yardsticks through the judge: what they measure must be right, too."""
+
+import json
+
+import pytest
+
+from arena.yardsticks import COPY_ENGINE, GRAPH, WINDOWS, has, yardstick_source
+from problems.catalogue import load_catalogue
+from sandbox.verdict import Verdict
+
+pytestmark = pytest.mark.gpu
+
+REGISTERED = [
+    (problem.id, word)
+    for problem in load_catalogue().problems
+    for word in (WINDOWS, COPY_ENGINE)
+    if has(problem, word)
+]
+WRITES = "30"
+"""A baseline that writes to its arguments."""
+WAITS = "64"
+"""A baseline that waits for the GPU again and again."""
+
+
+@pytest.mark.parametrize(("number", "word"), REGISTERED)
+def test_nccl_on_registered_memory_passes(judge, passes, number, word):
+    source = yardstick_source(judge.catalogue.find(str(number)), word, "cuda")
+    result = passes(str(number), source, preset="production", rounds=2, M=4096, N=2048)
+    assert result.contender_us is not None
+
+
+@pytest.mark.parametrize("number", ["1", "13", WRITES])
+def test_a_baseline_in_a_graph_passes_and_has_a_device_time(judge, passes, number):
+    problem = judge.catalogue.find(number)
+    result = passes(number, yardstick_source(problem, GRAPH, "cuda"), preset="paper", rounds=4)
+    assert result.contender_us is not None
+    assert result.contender_us.device is not None
+
+
+def test_a_baseline_that_waits_for_the_gpu_says_that_it_cannot_be_captured(judge):
+    result = judge.run(WAITS, yardstick_source(judge.catalogue.find(WAITS), GRAPH, "cuda"))
+    assert result.verdict is Verdict.CRASH
+    assert "cannot be captured in a CUDA graph" in result.detail
+
+
+def test_a_table_is_printed_and_is_json(pkb_arena):
+    done = pkb_arena("doctor", "--bench", "graphs", "1", "--world", "2", "--repetitions", "2", "--json")
+    (row,) = json.loads(done.stdout)
+    assert (row["kernel"], row["verdict"], row["world"], row["rounds"]) == (GRAPH, "PASS", 2, 2)
+    assert row["kernel_us"]["call"] < row["baseline_us"]["call"] * 1.5
+    assert "PASS" in done.stderr  # told at once
+    assert done.returncode == 0
