@@ -18,8 +18,12 @@ def communicator() -> dist.ProcessGroup:
     """The group to talk in: the world's, or one of the same ranks whose collectives copy engines carry out."""
     if not COPY_ENGINE:
         return dist.distributed_c10d._get_default_group()
-    options: Any = dist.ProcessGroupNCCL.Options()
-    options.config.cta_policy = dist.ProcessGroupNCCL.NCCL_CTA_POLICY_ZERO  # type: ignore[attr-defined]
+    nccl: Any = dist.ProcessGroupNCCL
+    options = nccl.Options()
+    try:
+        options.config.cta_policy = nccl.NCCL_CTA_POLICY_ZERO
+    except AttributeError:
+        raise RuntimeError("this torch cannot ask NCCL for copy engines: it takes NCCL 2.28 or newer") from None
     made: dist.ProcessGroup = dist.new_group(pg_options=options)
     return made
 
