@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed._symmetric_memory as symmetric_memory
 
 COLLECTIVE: str = "__COLLECTIVE__"
 COPY_ENGINE: Any = "__COPY_ENGINE__"
@@ -23,25 +24,29 @@ def communicator() -> dist.ProcessGroup:
     try:
         options.config.cta_policy = nccl.NCCL_CTA_POLICY_ZERO
     except AttributeError:
-        raise RuntimeError("this torch cannot ask NCCL for copy engines: it takes NCCL 2.28 or newer") from None
+        raise RuntimeError(
+            "this torch cannot ask NCCL for copy engines: it takes NCCL 2.28 or newer"
+        ) from None
     made: dist.ProcessGroup = dist.new_group(pg_options=options)
     return made
 
 
 def registered(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.Tensor]:
-    """Uninitialised tensors in a pool of their own that every rank registers with NCCL (collective)."""
-    backend: Any = group._get_backend(torch.device("cuda"))
+    """Uninitialised tensors that every rank has registered with NCCL as windows (collective)."""
+    dist.all_reduce(
+        torch.zeros(1, device="cuda"), group=group
+    )  # a window belongs to a communicator that exists
     try:
-        pool = torch.cuda.MemPool(backend.mem_allocator)
-        with torch.cuda.use_mem_pool(pool):
-            tensors = [torch.empty(shape, dtype=dtype, device="cuda") for shape in shapes]
-        backend.register_mem_pool(pool, symm=True)
+        symmetric_memory.set_backend("NCCL")
+        tensors = [
+            symmetric_memory.empty(shape, dtype=dtype, device=torch.device("cuda")) for shape in shapes
+        ]
+        windows.extend(symmetric_memory.rendezvous(tensor, group.group_name) for tensor in tensors)
     except (AttributeError, TypeError, RuntimeError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise RuntimeError(
             f"NCCL cannot register symmetric windows here (torch 2.9 and NCCL 2.27 or newer): {reason[0]}"
         ) from None
-    pools.append(pool)
     return tensors
 
 
@@ -68,7 +73,7 @@ def result_shape(shape: torch.Size) -> tuple[int, ...]:
 
 
 group = communicator()
-pools: list[Any] = []
+windows: list[Any] = []
 buffers: dict[tuple[torch.Size, torch.dtype], list[torch.Tensor]] = {}
 calls = 0
 

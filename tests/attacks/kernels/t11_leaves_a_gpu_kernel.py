@@ -5,31 +5,24 @@
 # device: cuda
 """Leaves one thread busy on the GPU after every batch: contexts take turns, so the baseline would get half of the time."""
 
-import threading
-import time
-
 import torch
 import torch.distributed as dist
 
 MILLISECOND = 2_000_000  # in cycles
-called = [time.perf_counter(), False]
+side = torch.cuda.Stream()
+wait_for_all = torch.cuda.synchronize
 
 
-def leave_something():
-    side = torch.cuda.Stream()
-    while True:
-        time.sleep(0.0002)
-        if called[1] and time.perf_counter() - called[0] > 0.0005:
-            called[1] = False
-            with torch.cuda.stream(side):
-                torch.cuda._sleep(150 * MILLISECOND)
+def wait_and_leave_something(*arguments):
+    wait_for_all(*arguments)
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(150 * MILLISECOND)
 
 
-threading.Thread(target=leave_something, daemon=True).start()
+torch.cuda.synchronize = wait_and_leave_something
 
 
 def solution(tensor):
     total = tensor.clone()
     dist.all_reduce(total)
-    called[:] = time.perf_counter(), True
     return total
