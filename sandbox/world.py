@@ -19,7 +19,7 @@ from typing import Any
 from sandbox import frames, memory
 from sandbox.frames import Frame, Kind
 from sandbox.gate import GatePage
-from sandbox.jail import kernel_cache
+from sandbox.jail import ending, kernel_cache
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
 from sandbox.jail.profiles import import_paths
@@ -366,6 +366,7 @@ class World:
         if not self.alive:
             return True
         self.alive = False
+        ending.ask(self.jail.profile, self.process.pid)
         gone = kill_tree(self.process.pid)
         gone = self.bound.close() and gone
         with contextlib.suppress(subprocess.TimeoutExpired):

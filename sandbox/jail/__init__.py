@@ -1,7 +1,8 @@
 """The walls around a contender world: what is started, in which environment, behind which profile.
 
 profiles    the command lines, one per profile
-inside      what profile landlock starts first
+inside      the first program of a world without a PID namespace
+ending      asks it to end the world
 landlock    Landlock's rules
 supervisor  makes the connections of worlds that share this machine's network
 seccomp     system calls that no kernel needs

@@ -1,7 +1,11 @@
-"""The first program of a world behind Landlock: puts the rules on, then starts the world's own first process.
+"""The first program of a world that has no PID namespace: puts Landlock's rules on the world, starts it, and ends it as a whole.
 
 inside '{"filter": FD, "read": [PATH...], "list": [...], "write": [...], "devices": [...]}' PROGRAM ARGUMENT...
 inside '{}' PROGRAM ARGUMENT...    within bubblewrap (profile nested): no signal to processes outside
+
+Two sets of rules, one within the other: this process is behind the outer one, the world behind both. So the world cannot signal
+this process, and what this process may signal is the world and nothing else: all of it can be killed with one call, which no
+fork outruns. That happens on SIGTERM, when whoever started this is gone, and when the world's first process has ended.
 
 Standard library only: it runs before the world's paths are set.
 """
@@ -24,6 +28,7 @@ from sandbox.processes import adopt_orphans, die_with_parent
 SCOPED = landlock.ABSTRACT_SOCKETS | landlock.SIGNALS
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 8, 32
+_PR_SET_PDEATHSIG = 1
 FAILED = 71
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -33,18 +38,38 @@ class _Program(ctypes.Structure):
 
 
 def main() -> NoReturn:
-    """Restricts, and becomes PROGRAM or its supervisor."""
+    """Restricts, starts PROGRAM, serves it while it runs, and leaves with its status."""
     plan: dict[str, Any] = json.loads(sys.argv[1])
-    argv = sys.argv[2:]
-    if not plan:
-        landlock.restrict(SCOPED)
-        os.execvp(argv[0], argv)
-    _supervise(plan, argv)
-
-
-def _supervise(plan: dict[str, Any], argv: list[str]) -> NoReturn:
-    die_with_parent()
+    files, program = _prepared(plan)
+    landlock.restrict(SCOPED)
+    _require_scope()
     adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda number, frame: _end(128 + number))
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        try:
+            _become(sys.argv[2:], files, program, theirs)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(FAILED)
+    theirs.close()
+    process = os.pidfd_open(child)
+    notifications = _notifications(process, ours) if program else None
+    ours.close()
+    _keep_only(
+        {fd for fd in (process, notifications) if fd is not None} | (files.descriptors if files else set())
+    )
+    _serve(process, notifications)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    _end(code if code >= 0 else 128 - code)
+
+
+def _prepared(plan: dict[str, Any]) -> tuple[landlock.Files | None, bytes]:
+    """What the plan says about files, and the program of its filter; nothing of either within bubblewrap, which has its own."""
+    if not plan:
+        return None, b""
     program = os.read(plan["filter"], 1 << 16)
     os.close(plan["filter"])
     files = landlock.Files()
@@ -52,51 +77,67 @@ def _supervise(plan: dict[str, Any], argv: list[str]) -> NoReturn:
     files.allow(plan["list"], landlock.READ_DIR)
     files.allow(plan["write"], landlock.READ | landlock.WRITE)
     files.allow(plan["devices"], landlock.DEVICE)
-    # What holds for the world's sockets must hold for whoever connects them, which is this process.
-    landlock.restrict(SCOPED)
-    ours, theirs = socket.socketpair()
-    child = os.fork()
-    if child == 0:
-        try:
-            die_with_parent()
-            landlock.restrict(SCOPED, files, landlock.BIND_AND_CONNECT)
-            notifications = _install(program)
-            theirs.send(str(notifications).encode())
-            theirs.recv(1)
-            os.execvp(argv[0], argv)
-        except BaseException:
-            traceback.print_exc()
-        os._exit(FAILED)
-    theirs.close()
-    process = os.pidfd_open(child)
-    number = ours.recv(16)
+    return files, program
+
+
+def _require_scope() -> None:
+    """Ending the world takes everything that may be signalled: that must not be more than the world."""
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return
+    raise OSError("Landlock's rules do not keep signals from other processes")
+
+
+def _become(argv: list[str], files: landlock.Files | None, program: bytes, keeper: socket.socket) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with_parent()
+    landlock.restrict(SCOPED, files, landlock.BIND_AND_CONNECT if program else 0)
+    if program:
+        keeper.send(str(_install(program)).encode())
+        keeper.recv(1)
+    os.execvp(argv[0], argv)
+
+
+def _notifications(process: int, child: socket.socket) -> int:
+    """The descriptor at which the child's supervised calls arrive, fetched from it."""
+    number = child.recv(16)
     if not number:
-        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    notifications = _libc.syscall(PIDFD_GETFD, process, int(number), 0)
-    if notifications < 0:
+        raise OSError("the world's first process could not put on its rules")
+    fd = int(_libc.syscall(PIDFD_GETFD, process, int(number), 0))
+    if fd < 0:
         raise OSError(
             ctypes.get_errno(), "the world's first process does not hand over the filter's listener"
         )
-    ours.send(b"g")
-    ours.close()
-    _keep_only({process, notifications, *(fd for fd, _ in files.rules)})
-    supervisor = Supervisor(notifications)
+    child.send(b"g")
+    return fd
+
+
+def _serve(process: int, notifications: int | None) -> None:
+    """Makes the world's connections, where they are supervised, until its first process has ended."""
     poll = select.poll()
-    for fd in (process, notifications):
-        poll.register(fd, select.POLLIN)
+    poll.register(process, select.POLLIN)
+    supervisor = None
+    if notifications is not None:
+        supervisor = Supervisor(notifications)
+        poll.register(notifications, select.POLLIN)
     while True:
         ready = dict(poll.poll())
-        if ready.get(notifications, 0) & select.POLLIN:
+        if process in ready:
+            return
+        if supervisor:
             supervisor.answer()
-        elif process in ready:
-            break
-        elif ready:  # nobody is left behind the filter
-            poll.unregister(notifications)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if code < 0:  # as the world's first process ended, so does this one
-        signal.signal(-code, signal.SIG_DFL) if -code not in (signal.SIGKILL, signal.SIGSTOP) else None
-        os.kill(os.getpid(), -code)
-    os._exit(code)
+
+
+def _end(code: int) -> NoReturn:
+    """Kills the world, reaps it, and leaves."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        while True:
+            os.kill(-1, signal.SIGKILL)
+            os.waitpid(-1, 0)
+    except (ProcessLookupError, PermissionError, ChildProcessError):
+        os._exit(code)
 
 
 def _install(program: bytes) -> int:

@@ -10,6 +10,8 @@ CREATE, ADD, RESTRICT = 444, 445, 446
 """The three system calls, which have these numbers on every architecture."""
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 2, 4, 8, 1 << 14, 1 << 15
 ALL_FILES = (1 << 16) - 1
+MOVE = 1 << 13
+"""From one folder to another, which every ruleset refuses that does not allow it."""
 ON_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 MAKE_SPECIAL = (1 << 6) | (1 << 9) | (1 << 11)
 """Device files and sockets with a path."""
@@ -52,6 +54,11 @@ class Files:
     def __init__(self) -> None:
         self.rules: list[tuple[int, int]] = []
 
+    @property
+    def descriptors(self) -> set[int]:
+        """What must stay open for the rules to hold."""
+        return {fd for fd, _ in self.rules}
+
     def allow(self, paths: Iterable[str | Path], rights: int) -> None:
         """Adds paths; those that are not there are left out."""
         for path in paths:
@@ -76,12 +83,16 @@ def restrict(scoped: int, files: Files | None = None, net: int = 0) -> None:
         raise NoLandlock(
             f"this kernel has version {abi()} of Landlock, and {NEEDED_ABI} is needed (Linux 6.12)"
         )
-    attributes = _Ruleset(ALL_FILES if files else 0, net, scoped)
+    handled = ALL_FILES
+    if files is None:
+        handled, files = MOVE, Files()
+        files.allow(["/"], MOVE)
+    attributes = _Ruleset(handled, net, scoped)
     ruleset = _checked(
         _libc.syscall(CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes), 0), "Landlock's rules"
     )
     try:
-        for fd, rights in files.rules if files else ():
+        for fd, rights in files.rules:
             rule = _Beneath(rights, fd)
             _checked(_libc.syscall(ADD, ruleset, 1, ctypes.byref(rule), 0), "a Landlock rule")
         _checked(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sandbox.jail import landlock
+
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
 KEPT_PREFIXES = ("NCCL_", "TORCH_SYMM_MEM_", "NVSHMEM_", "CUDA_VISIBLE_")
@@ -197,8 +199,10 @@ def _bubblewrap(
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
     start = [*_drop(_uid()), *_limits(PROCESSES)] if root else _limits(PROCESSES)
-    if name == "nested" and not root:
-        start += _behind({})  # another uid could not be signalled anyway
+    if name == "nested" and (not root or landlock.abi() >= landlock.NEEDED_ABI):
+        start += _behind(
+            {}
+        )  # as root the world has a uid of its own, which keeps signals in where Landlock cannot
     return [*command, "--", *start]
 
 

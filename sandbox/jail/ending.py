@@ -1,0 +1,36 @@
+"""Ends a world that has no PID namespace: its first program (sandbox/jail/inside.py) kills all of it with one call."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from sandbox.jail.profiles import Profile
+from sandbox.processes import tree
+
+SECONDS = 2.0
+
+
+def ask(profile: Profile, pid: int) -> None:
+    """Asks the world that was started as pid to end, and waits until what was seen of it is gone, SECONDS at most.
+
+    Nothing where the profile has a PID namespace, or nobody to ask: killing the tree is enough there, or all that can be done.
+    """
+    if profile.name not in ("nested", "landlock"):
+        return
+    seen = tree(pid)
+    for process in seen[:2]:  # bubblewrap stands before the program that is asked
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            with contextlib.suppress(OSError):
+                os.kill(process, number)
+    until = time.monotonic() + SECONDS
+    while any(_runs(process) for process in seen) and time.monotonic() < until:
+        time.sleep(0.002)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
