@@ -1,5 +1,6 @@
 """What differs between CPU ranks and GPU ranks: the process group's backend, arenas, and how to wait for the work."""
 
+import contextlib
 import gc
 import mmap
 import os
@@ -31,6 +32,9 @@ class Device(Protocol):
 
     def join(self, rank: int, world: int, folder: str) -> None:
         """Brings up the device and the process group (collective)."""
+
+    def warm_kit(self) -> None:
+        """What a kernel that uses the kit would else wait for: done while a spare world gets ready."""
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """A descriptor to hand out and this rank's writable view, flat uint8; nobody else can write."""
@@ -83,6 +87,9 @@ class CpuDevice:
         """gloo over a file store, with its gaps filled in."""
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
         gloo.install()
+
+    def warm_kit(self) -> None:
+        """Nothing that takes long."""
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """A sealed memory file."""
@@ -169,6 +176,15 @@ class CudaDevice:
         )
         dist.all_reduce(torch.zeros(1, device=self.torch_device))
         torch.cuda.synchronize()
+
+    def warm_kit(self) -> None:
+        """CuPy's import, and the code of the kit's own signals, compiled once per world."""
+        from sandbox.kit import device_heap, host_signals
+        from sandbox.kit.errors import CompileError
+
+        host_signals.host_signals()
+        with contextlib.suppress(CompileError):  # without CuPy or NVRTC: a kernel that needs them is told so
+            device_heap.DeviceSignals()
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """cuMem memory; others map it read-only. Unsealed: a memory file."""

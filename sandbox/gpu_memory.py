@@ -85,7 +85,7 @@ class _Span:
         }
 
 
-def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> torch.Tensor:
+def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
     pointer = ctypes.c_ulonglong()
     call(
         "cuMemAddressReserve",
@@ -100,7 +100,11 @@ def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> torch.Tensor:
     call("cuMemSetAccess", pointer, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1))
     # The mapping keeps the allocation alive; it goes with the process.
     call("cuMemRelease", handle)
-    return torch.as_tensor(_Span(pointer.value, size), device=f"cuda:{_current_device()}")
+    return pointer.value
+
+
+def _tensor(pointer: int, size: int) -> torch.Tensor:
+    return torch.as_tensor(_Span(pointer, size), device=f"cuda:{_current_device()}")
 
 
 def rounded(size: int) -> int:
@@ -120,11 +124,16 @@ def allocate(size: int) -> tuple[int, torch.Tensor]:
     )
     fd = ctypes.c_int()
     call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_ulonglong(0))
-    return fd.value, _map(handle, size, READ_WRITE)
+    return fd.value, _tensor(_map(handle, size, READ_WRITE), size)
 
 
 def attach(fd: int, size: int, rights: int) -> torch.Tensor:
     """Maps memory that another process allocated on this GPU with `allocate(size)`: flat uint8."""
+    return _tensor(attach_address(fd, size, rights), rounded(size))
+
+
+def attach_address(fd: int, size: int, rights: int) -> int:
+    """Maps memory that another process allocated with `allocate(size)`, on this GPU or on one that this one reaches."""
     handle = ctypes.c_ulonglong()
     call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
     return _map(handle, rounded(size), rights)

@@ -74,6 +74,8 @@ def _rank(plan: dict[str, Any], r: int, device: Any, kind: Any) -> None:
     folder.mkdir(exist_ok=True)
     os.environ |= {"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(plan["ranks"])}
     device.join(r, plan["ranks"], plan["folder"])
+    if not plan["trusted"]:
+        device.warm_kit()
     sock = socket.socket(fileno=plan["sockets"][r])
     kind(r, plan["ranks"], sock, plan["reports"][r], folder, device).serve()
 

@@ -49,6 +49,7 @@ class Rounds:
         self.baseline = exchange.baseline
         self.limits = exchange.stage.limits
         self.margin = interval.MARGIN[run.setting.device]
+        self.least = interval.MIN_ROUNDS[run.setting.device]
         self.random = random.SystemRandom()
         self.call = Clock()
         self.device = Clock()
@@ -98,12 +99,12 @@ class Rounds:
             if self.gates and (pair := self.gated_round(self.gated_count)):
                 self.device.note(*pair, self.baseline_first)
             now = time.monotonic()
-            spent = wanted is None and now >= until and (done >= interval.MIN_ROUNDS or now > until + budget)
+            spent = wanted is None and now >= until and (done >= self.least or now > until + budget)
             if now - shown > 0.1 or spent:
                 shown = now
                 speed = self.show(done, wanted or self.expected_rounds(done, until, budget), count)
                 if spent or (
-                    wanted is None and done >= interval.MIN_ROUNDS and interval.settled(speed, self.margin)
+                    wanted is None and done >= self.least and interval.settled(speed, self.margin)
                 ):
                     break
         self.show(len(self.call.batches), len(self.call.batches), count)

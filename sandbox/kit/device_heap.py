@@ -1,15 +1,17 @@
-"""The symmetric heap and its signals on GPUs, over torch's symmetric memory.
+"""The symmetric heap and its signals on GPUs: cuMem memory that every rank maps, as the arenas of the judge are.
 
-Multicast stays off: only peers' plain addresses are used.
+Multicast stays off: only peers' plain addresses are used. (torch's symmetric memory would do, but its first allocation in a
+process takes two seconds.)
 """
 
 import os
 from typing import Any
 
 import torch
-import torch.distributed as dist
+import torch.utils.dlpack
 
-from sandbox.kit import cuda
+from sandbox import gpu_memory
+from sandbox.kit import cuda, descriptors
 from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.heap import Heap
 from sandbox.kit.layout import PADS_BYTES, Px
@@ -27,25 +29,42 @@ extern "C" __global__ void px_device_wait(Px px, int peer, u32 slot, u32 value, 
 """
 
 
-def device_heap(rank: int, world: int, heap_bytes: int) -> Heap:
-    """Allocate and exchange the heap of every rank's current device. Collective; takes some milliseconds."""
-    os.environ["TORCH_SYMM_MEM_DISABLE_MULTICAST"] = "1"
-    import torch.distributed._symmetric_memory as symmetric_memory
+def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: float) -> Heap:
+    """Allocates a heap on every rank's current device and maps the others' (collective).
 
-    device = torch.device("cuda", torch.cuda.current_device())
+    store: a torch.distributed store that all ranks share. Raises SymmetricMemoryError where memory cannot be had or shared,
+    BarrierTimeout naming the ranks that do not come.
+    """
+    size = PADS_BYTES + heap_bytes
     try:
-        block = symmetric_memory.empty(PADS_BYTES + heap_bytes, dtype=torch.uint8, device=device)
+        fd, block = gpu_memory.allocate(size)
         block.zero_()  # pads must start at 0, and so do buffers, as on CPU ranks
-        handle = symmetric_memory.rendezvous(block, dist.distributed_c10d._get_default_group().group_name)
-    except RuntimeError as error:
+        torch.cuda.synchronize()
+        fds = descriptors.exchange(rank, world, store, "pkb-kit/symm/device", fd, timeout_s)
+        addresses = [
+            block.data_ptr()
+            if peer == rank
+            else gpu_memory.attach_address(fds[peer], size, gpu_memory.READ_WRITE)
+            for peer in range(world)
+        ]
+    except gpu_memory.DriverError as error:
         raise SymmetricMemoryError(
             f"cannot share {heap_bytes >> 20} MiB of GPU memory between the ranks ({error}); the GPUs must reach each other "
             "(NVLink or PCIe peer access), and PKB_SYMM_BYTES sets the size"
         ) from None
-    torch.cuda.synchronize(device)
-    parts = [handle.get_buffer(r, (heap_bytes,), torch.uint8, PADS_BYTES) for r in range(world)]
-    # Only the handle keeps the peers' memory mapped.
-    return Heap(rank, parts, list(handle.buffer_ptrs), keep=(handle, block))
+    for descriptor in fds:
+        os.close(descriptor)
+    parts = [_bytes_at(address + PADS_BYTES, heap_bytes) for address in addresses]
+    return Heap(rank, parts, addresses, keep=block)
+
+
+def _bytes_at(address: int, size: int) -> torch.Tensor:
+    """Mapped memory as a tensor of this rank's device, also where it lies on another: torch alone would copy it here."""
+    import cupy
+
+    memory = cupy.cuda.UnownedMemory(address, size, None, torch.cuda.current_device())
+    span = cupy.ndarray((size,), cupy.uint8, cupy.cuda.MemoryPointer(memory, 0))
+    return torch.utils.dlpack.from_dlpack(span)
 
 
 class DeviceSignals:

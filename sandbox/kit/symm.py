@@ -27,7 +27,7 @@ call and use another slot for each barrier of that call. They are never reset; c
 difference, so wrapping around is fine.
 
 On CPU ranks the heap is shared memory (PKB_SYMM_BYTES per rank, default 1 GiB, only touched pages count). With the
-NCCL backend it lies on the ranks' GPUs (over torch's symmetric memory); barriers and signals are then kernels on the
+NCCL backend it lies on the ranks' GPUs (in memory of CUDA's own sharing kind); barriers and signals are then kernels on the
 current stream, which trap when the time is up.
 """
 
@@ -85,7 +85,7 @@ def _connect(timeout_s: float) -> Team:
         return team
     from sandbox.kit.device_heap import DeviceSignals, device_heap
 
-    heap = device_heap(me, size, heap_bytes())
+    heap = device_heap(me, size, heap_bytes(), store, timeout_s)
     team = Team(mapped, heap, DeviceSignals(), range(size), host)
     team.meet_on_host(timeout_s)
     return team

@@ -34,7 +34,7 @@ def test_sizes_are_those_of_the_whole_array(number, world, size):
 
 def test_the_plan_takes_minutes_and_names_only_what_there_is():
     runs = [run for number in (*KERNELS, GEMM) for run in plan(CATALOGUE.find(str(number)), 4)]
-    assert 60 <= len(runs) <= 75
+    assert 40 <= len(runs) <= 75
     for run in runs:
         assert (
             has(run.problem, run.kernel) if run.kernel in WORDS else (EXAMPLES / f"{run.kernel}.py").is_file()
