@@ -2,7 +2,6 @@
 
 import os
 import random
-import signal
 import time
 from collections.abc import Callable
 from statistics import median
@@ -61,6 +60,7 @@ class Rounds:
         """Not even one call can be launched without waiting for the GPU."""
         self.fastest = float("inf")
         """Shortest time per call of any batch in microseconds, nothing subtracted."""
+        self.stopped = False
         self.frozen: list[int] = []
         self.stolen = 0.0
         """CPU seconds that the contender used while the baseline was timed."""
@@ -257,10 +257,14 @@ class Rounds:
         self.looks.note(f"{'contender' if world is self.contender else 'baseline'}, {clock}", foreign_us)
 
     def freeze(self, stop: bool) -> None:
-        """Stops or continues every process of the contender."""
-        self.frozen = processes.signal_tree(
-            self.contender.process.pid, signal.SIGSTOP if stop else signal.SIGCONT
-        )
+        """Stops or continues every process of the contender. Who is stopped cannot fork: so it is looked through only once."""
+        if stop == self.stopped:
+            return
+        if stop:
+            self.frozen = processes.pause_tree(self.contender.process.pid)
+        else:
+            processes.resume(self.frozen)
+        self.stopped = stop
 
     # --- device time -----------------------------------------------------------------------------------------
 

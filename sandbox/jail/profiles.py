@@ -173,6 +173,7 @@ def _bubblewrap(
             command += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
             command += ["--ro-bind", str(path), str(path)]
+    command += ["--perms", "0755", "--dir", "/etc"]  # bubblewrap's own would be closed to the world's uid
     for file in SYSTEM_FILES:
         command += ["--ro-bind-try", file, file]
     if name == "nested":
