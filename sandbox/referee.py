@@ -157,13 +157,16 @@ class Referee:
             Stopped: the run was cancelled meanwhile.
         """
         started = time.monotonic()
+        before = min(world.compile_seconds, deadlines.COMPILE)
         while True:
             try:
                 waiting = world.missing(kind)
                 if not waiting:
                     return world.take()
                 elapsed = time.monotonic() - started
-                if elapsed > (deadlines.COMPILE if world.compiling else limit):
+                # Compiling has a deadline of its own, for all of it together: ranks say themselves when they do it.
+                compiled = min(world.compile_seconds, deadlines.COMPILE) - before
+                if elapsed - compiled > limit:
                     raise Deadline(waiting)
             except WorldFailed as failed:
                 if not world.trusted:
@@ -178,7 +181,7 @@ class Referee:
                 raise HarnessFailed(f"{message}\n{world.said[-4000:]}") from None
             if self.cancelled or self.hung_up:
                 raise Stopped
-            self.poll(min(0.25, max(limit - elapsed, 0.001)))
+            self.poll(min(0.25, max(limit - elapsed + compiled, 0.001)))
             if elapsed > MEMORY_CHECK_SECONDS:
                 world.check_memory()  # takes milliseconds: never within a batch of ordinary length
 

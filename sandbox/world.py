@@ -103,6 +103,7 @@ class World:
         self.opened = False
         self.failure: WorldFailed | None = None
         self.compiling: set[int] = set()
+        self._compiled = 0.0
         self.on_compiling: Callable[[bool], None] = lambda active: None
         self._folder = WorldFolder()
         self.folder = self._folder.path
@@ -165,6 +166,11 @@ class World:
         status.close()
 
     @property
+    def compile_seconds(self) -> float:
+        """How long any rank has been compiling so far, by what the ranks say of themselves."""
+        return self._compiled + (time.monotonic() if self.compiling else 0.0)
+
+    @property
     def rank_pids(self) -> list[int]:
         """The ranks' process ids as the referee sees them, found while nothing but the harness runs in the world."""
         if not self._rank_pids:
@@ -219,6 +225,7 @@ class World:
                 before = bool(self.compiling)
                 (self.compiling.add if frame.kind == Kind.COMPILING else self.compiling.discard)(rank)
                 if before != bool(self.compiling):
+                    self._compiled += time.monotonic() * (1 if before else -1)
                     self.on_compiling(not before)
                 continue
             line.frames.append((frame, payload, fds))

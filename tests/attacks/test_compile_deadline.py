@@ -1,0 +1,35 @@
+"""Compiling has a deadline of its own: a first call that compiles for long is not late, one that just takes as long is."""
+
+from sandbox.verdict import Verdict
+
+SLOW = """
+import time
+import torch.distributed as dist
+
+from sandbox.kit import compiling
+
+first = True
+
+
+def solution(tensor):
+    global first
+    if first:
+        first = False
+        {wait}
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+"""
+
+
+def test_what_compiling_takes_does_not_count_against_the_first_call(referee):
+    """The suite's first call may take 3 seconds."""
+    setting = referee.setting("allreduce")
+    waits = "with compiling.shown(): time.sleep(4)"
+    result = referee.judge(setting, SLOW.format(wait=waits), rounds=1)
+    assert result.verdict is Verdict.PASS, result.detail
+    assert 3.5 < result.seconds.compile < 10
+    late = referee.judge(setting, SLOW.format(wait="time.sleep(4)"), rounds=1)
+    assert late.verdict is Verdict.TIMEOUT
+    assert late.failure is not None
+    assert late.failure.phase == "check"
