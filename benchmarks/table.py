@@ -1,4 +1,4 @@
-"""A sweep's JSON as a Markdown table: python benchmarks/table.py benchmarks/4xH200/production.json"""
+"""Two sweeps' JSON as one Markdown table: python benchmarks/table.py 4xH200/production.json 4xH200/paper.json"""
 
 import json
 import sys
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 
-def number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None) -> str:
     """A figure, or a dash where there is none."""
-    return "–" if value is None else f"{value:,.{digits}f}"
+    return "–" if value is None else f"{value:,.1f}"
 
 
 def ratio(interval: list[float] | None) -> str:
@@ -16,22 +16,15 @@ def ratio(interval: list[float] | None) -> str:
     return "–" if interval is None else f"{interval[1]:.3f} [{interval[0]:.3f}, {interval[2]:.3f}]"
 
 
-def row(found: dict[str, Any]) -> str:
-    """One line of the table."""
-    bound = f"{found['percent']:.0f} % {found['limiter']}" if found.get("percent") else "–"
-    cells = [
-        f"{found['id']:02d} {found['problem']}",
-        found["verdict"],
-        number(found.get("call_us")),
-        number(found.get("device_us")),
-        ratio(found.get("call")),
-        ratio(found.get("device")),
-        bound,
-    ]
-    return f"| {' | '.join(cells)} |"
+def cells(found: dict[str, Any]) -> list[str]:
+    """Times, and the baseline over itself on the device, in one setting."""
+    return [number(found.get("call_us")), number(found.get("device_us")), ratio(found.get("device"))]
 
 
-print("| problem | verdict | call µs | device µs | itself, call | itself, device | of bound |")
-print("|---|---|---|---|---|---|---|")
-for found in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
-    print(row(found))
+production, paper = (json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:3])
+print("| problem | call µs | device µs | itself, device | of bound | paper: call µs | device µs | itself, device |")
+print("|---|---|---|---|---|---|---|---|")
+for large, small in zip(production, paper, strict=True):
+    bound = f"{large['percent']:.0f} % {large['limiter']}" if large.get("percent") else "–"
+    row = [f"{large['id']:02d} {large['problem']}", *cells(large), bound, *cells(small)]
+    print(f"| {' | '.join(row)} |")
