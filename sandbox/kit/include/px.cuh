@@ -1,6 +1,6 @@
 // CUDA C++ for GPU ranks: the peers' memory, signals and barriers over NVLink, 16-byte and low-latency words, TMA bulk copies.
 // Included before every source that sandbox.kit.cuda compiles. Includes nothing, so that NVRTC needs a few milliseconds for it.
-// Written for sm_90a and later. The TMA functions have never run: they only compile. Everything else has, on H200.
+// Written for sm_90a and later. Of the TMA functions the adding ones have never run: they only compile. Everything else has, on H200.
 #pragma once
 
 typedef int i32;
