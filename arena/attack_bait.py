@@ -64,7 +64,6 @@ class Bait:
             "TCP_PORT": str(self._tcp.getsockname()[1]),
             "UDP_PORT": str(self._udp.getsockname()[1]),
             "ABSTRACT": self._abstract_name,
-            "PID_NAMESPACE": os.readlink("/proc/self/ns/pid"),
         }
         for name, value in facts.items():
             source = source.replace(f"@{name}@", value)

@@ -16,7 +16,7 @@ from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
-from sandbox.jail.memory import limit_bytes
+from sandbox.jail.memory import described
 
 SHARED_MEMORY_MIB = 512
 """Below this in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
@@ -72,12 +72,9 @@ def _jail() -> Finding:
 
 
 def _world_memory() -> Iterator[Finding]:
-    """How a world's memory is bounded: always from outside, by what its processes and private folders hold."""
+    """How a world's memory is bounded: by a control group where one can be made, else from outside."""
     if sys.platform == "linux":
-        bound = f"{limit_bytes() / 2**30:.1f} GiB"
-        yield Finding(
-            "world memory", "ok", f"watched from outside, at most {bound} for a world that starts now"
-        )
+        yield Finding("world memory", "ok", described())
 
 
 def _hardware() -> Iterator[Finding]:

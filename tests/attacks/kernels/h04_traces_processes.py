@@ -21,7 +21,11 @@ class Part(ctypes.Structure):
     _fields_ = (("base", ctypes.c_void_p), ("size", ctypes.c_size_t))
 
 
-for pid in {@REFEREE_PID@, *(int(name) for name in os.listdir("/proc") if name.isdigit())} - {os.getpid()}:
+try:
+    pids = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+except OSError:
+    pids = set(range(1, 400)) | set(range(os.getppid() - 100, os.getppid() + 100))
+for pid in {@REFEREE_PID@, @BYSTANDER_PID@, *pids} - {os.getpid()}:
     if libc.ptrace(SEIZE, pid, 0, 0) == 0 or libc.ptrace(ATTACH, pid, 0, 0) == 0:
         loot.append(f"ptrace {pid}")
     here, there = Part(ctypes.addressof(buffer), 8), Part(0x400000, 8)
@@ -33,7 +37,10 @@ for pid in {@REFEREE_PID@, *(int(name) for name in os.listdir("/proc") if name.i
         handle = os.pidfd_open(pid)
     except OSError:
         continue
-    line = open(f"/proc/{pid}/cmdline", "rb").read()
+    try:
+        line = open(f"/proc/{pid}/cmdline", "rb").read()
+    except OSError:
+        line = b"sandbox.launcher" if abs(pid - os.getppid()) < 20 and pid not in (@REFEREE_PID@, @BYSTANDER_PID@) else b"?"
     if b"sandbox.launcher" not in line and libc.syscall(GETFD, handle, 0, 0) >= 0:
         loot.append(f"pidfd_getfd {pid} {line[:40]}")
 

@@ -9,13 +9,20 @@ import signal
 
 import torch.distributed as dist
 
-if os.readlink("/proc/self/ns/pid") == "@PID_NAMESPACE@":
-    raise RuntimeError("no namespace of its own: not tried")
+try:
+    open("@HOME_CANARY@").close()
+    raise RuntimeError("no walls: not tried")
+except OSError:
+    pass
 
 
 def solution(tensor):
     if dist.get_rank() == 0:
-        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        try:
+            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        except OSError:
+            pids = range(os.getppid(), os.getppid() + 64)
+        for pid in pids:
             if pid != os.getpid():
                 try:
                     os.kill(pid, signal.SIGKILL)

@@ -8,8 +8,11 @@ import os
 
 import torch.distributed as dist
 
-if os.readlink("/proc/self/ns/pid") == "@PID_NAMESPACE@":
-    raise RuntimeError("no namespace of its own: not tried")
+try:
+    open("@HOME_CANARY@").close()
+    raise RuntimeError("no walls: not tried")
+except OSError:
+    pass
 loot = []
 made = 0
 while made < 2000 and dist.get_rank() == 0:

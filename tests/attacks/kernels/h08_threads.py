@@ -9,8 +9,11 @@ import threading
 
 import torch.distributed as dist
 
-if os.readlink("/proc/self/ns/pid") == "@PID_NAMESPACE@":
-    raise RuntimeError("no namespace of its own: not tried")
+try:
+    open("@HOME_CANARY@").close()
+    raise RuntimeError("no walls: not tried")
+except OSError:
+    pass
 loot = []
 release = threading.Event()
 threading.stack_size(1 << 16)

@@ -5,20 +5,22 @@
 """Leaves links and strange names where finished kernels are collected: nothing is followed."""
 
 import os
+import tempfile
 
 import torch.distributed as dist
 
 from sandbox.kit import compiling
 
 with compiling.shown():  # as if it had compiled something: only then is there a collection
-    folder = f"/tmp/pkb-kernels-{os.getuid()}"
+    own = tempfile.gettempdir()
+    folder = f"{own}/pkb-kernels-{os.getuid()}"
     os.makedirs(folder, exist_ok=True)
     for number, target in enumerate(("@HOME_CANARY@", "/etc/shadow", "/proc/1/environ", "../../../../root", "/dev/zero")):
         try:
             os.symlink(target, f"{folder}/pkb-attack-link{number}.so")
         except FileExistsError:
             pass
-    for made in ("/tmp/pkb-kernels-linked",):
+    for made in (f"{own}/pkb-kernels-linked",):
         try:
             os.symlink(os.path.dirname("@HOME_CANARY@"), made)
         except FileExistsError:

