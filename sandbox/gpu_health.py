@@ -26,6 +26,7 @@ def ailment(seats: Sequence[Seat], pids: Collection[int], seconds: float = GONE_
         for gpu in gpus:
             if words := nvml.recovery(gpu):
                 return f"GPU {gpu.index}: {words}"
-    except nvml.NvmlMissing:
-        return ""  # `doctor` says so; the baseline world's own next call still shows a GPU that does not work
+    except nvml.NvmlMissing as missing:
+        # Without NVML `doctor` says so; the baseline world's own next call still shows a GPU that does not work.
+        return str(missing) if nvml.says_lost(missing) else ""
     return ""

@@ -153,6 +153,14 @@ def _action(wanted: int) -> str:
     return f"the driver asks for {words.get(wanted, f'recovery action {wanted}')}"
 
 
+def says_lost(missing: NvmlMissing) -> bool:
+    """Whether the reason is a GPU that the driver has lost, or that has to be reset: not that nobody can be asked."""
+    if isinstance(missing.__cause__, ImportError):
+        return False
+    pynvml = _package()
+    return _code(missing) in {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}
+
+
 def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
     """A whole-numbered field value (NVML_FI_...); None where this driver or GPU has none. scope: a link, or ALL_LINKS.
 

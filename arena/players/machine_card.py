@@ -65,7 +65,10 @@ def _amount(number: float) -> str:
 def _figure(name: str, value: float) -> str:
     if name.startswith("flops"):
         return f"{value / 1e12:.3g} TFLOP/s"
-    return f"{value:.3g} µs" if name.endswith("_us") else f"{value / 1e9:.3g} GB/s"
+    for unit in ("us", "ms"):
+        if name.endswith(f"_{unit}"):
+            return f"{value:.3g} {unit.replace('us', 'µs')}"
+    return f"{value / 1e9:.3g} GB/s"
 
 
 def _processor() -> str:

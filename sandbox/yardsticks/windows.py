@@ -37,7 +37,8 @@ def registered(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.
         torch.zeros(1, device="cuda"), group=group
     )  # a window belongs to a communicator that exists
     try:
-        symmetric_memory.set_backend("NCCL")
+        if not windows:  # it cannot be chosen again once it was used
+            symmetric_memory.set_backend("NCCL")
         tensors = [
             symmetric_memory.empty(shape, dtype=dtype, device=torch.device("cuda")) for shape in shapes
         ]

@@ -1,0 +1,70 @@
+"""Which GPUs a world gets, and whether they are fit for the next one, with a driver made for the test."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Ask = Callable[..., str]
+
+
+@pytest.fixture
+def ask(fake_driver: Path) -> Ask:
+    """Prints an expression of the two modules in a process that has the fake driver."""
+
+    def run(expression: str, visible: str | None = None, **knobs: object) -> str:
+        environment = os.environ | {f"FAKE_{name}": str(value) for name, value in knobs.items()}
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        if visible is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = visible
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                f"from sandbox.gpu_health import *; from sandbox.placement import *; print({expression})",
+            ],
+            capture_output=True,
+            text=True,
+            env=environment | {"LD_LIBRARY_PATH": str(fake_driver)},
+            timeout=60,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    return run
+
+
+def test_a_world_gets_the_first_gpus_that_are_left_to_it(ask):
+    assert ask("[seat.minor for seat in seats(2)]") == "[0, 1]"
+    assert ask("[seat.minor for seat in seats(2)]", visible="3,1,0") == "[3, 1]"
+    assert ask("[seat.minor for seat in seats(8)]", GPUS=3) == "[0, 1, 2]"
+    assert ask("gpu_device_files(seats(1))[0]", visible="1", MINOR_1=6) == "/dev/nvidia6"
+
+
+def test_inside_they_are_named_so_that_no_order_can_mix_them_up(ask):
+    inside = ask("cuda_environment(seats(2))['CUDA_VISIBLE_DEVICES']", visible="2,3")
+    assert inside == ",".join(f"GPU-abcd000{n}-0000-1111-2222-333344445555" for n in (2, 3))
+
+
+def test_without_a_driver_to_ask_the_numbers_are_taken_as_they_are(ask):
+    assert ask("seats(2)", visible="2,3", INIT=-9) == "(Seat(minor=2, uuid=''), Seat(minor=3, uuid=''))"
+    assert ask("'CUDA_VISIBLE_DEVICES' in cuda_environment(seats(1))", INIT=-9) == "False"
+
+
+def test_a_killed_world_must_be_gone_from_its_gpus(ask):
+    health = "ailment(seats(2), {4711}, 0.05)"
+    assert ask(health) == ""
+    assert ask(health, PID_1=4711) == "a killed kernel still holds GPU 1 after 0 s"
+    assert ask(health, PID_1=4712) == ""
+    assert ask(health, PID_3=4711) == ""
+
+
+def test_a_gpu_that_is_not_sound_is_named(ask):
+    health = "ailment(seats(2), set(), 0.05)"
+    assert ask(health, RECOVERY_1=1) == "GPU 1: the driver asks for a reset of the GPU"
+    assert ask(health, ECC_0=3) == "GPU 0: uncorrectable memory errors: 3"
+    assert "GPU is lost" in ask("ailment([Seat(1)], set(), 0.05)", HANDLE_1=-15)
+    assert ask(health, INIT=-9) == ""
