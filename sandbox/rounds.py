@@ -103,9 +103,7 @@ class Rounds:
             if now - shown > 0.1 or spent:
                 shown = now
                 speed = self.show(done, wanted or self.expected_rounds(done, until, budget), count)
-                if spent or (
-                    wanted is None and done >= self.least and interval.settled(speed, self.margin)
-                ):
+                if spent or (wanted is None and done >= self.least and interval.settled(speed, self.margin)):
                     break
         self.show(len(self.call.batches), len(self.call.batches), count)
         self.look_back()

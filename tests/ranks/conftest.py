@@ -33,7 +33,9 @@ class Gathered:
 def _child(rank: int, world: int, folder: str, work: Callable[[int, int], Any]) -> None:
     try:
         torch.set_num_threads(1)
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # as the ranks of a world: see sandbox.launcher
+        os.sched_setscheduler(
+            0, os.SCHED_BATCH, os.sched_param(0)
+        )  # as the ranks of a world: see sandbox.launcher
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
         gloo.install()
         torch.save(work(rank, world), f"{folder}/rank{rank}.pt")
@@ -75,12 +77,16 @@ def in_ranks(tmp_path: Path) -> Callable[..., list[Any]]:
 def gathered(in_ranks: Callable[..., list[Any]]) -> Callable[..., list[Gathered]]:
     """gathered("gemm_allreduce", world=2, dtype="float32", seed=1, **sizes): the baseline's inputs and results, by rank."""
 
-    def run(name: str, world: int, dtype: str = "float32", seed: int = 1, preset: str = "tiny", **sizes: int) -> list[Gathered]:
+    def run(
+        name: str, world: int, dtype: str = "float32", seed: int = 1, preset: str = "tiny", **sizes: int
+    ) -> list[Gathered]:
         problem = load_catalogue().find(name)
 
         def work(rank: int, world: int) -> Gathered:
             code = ProblemCode(problem)
-            setting = code.setting(problem.sizes(preset, sizes), preset, getattr(torch, dtype), torch.device("cpu"))
+            setting = code.setting(
+                problem.sizes(preset, sizes), preset, getattr(torch, dtype), torch.device("cpu")
+            )
             tensors = code.draw(setting, seed)
             kept = {key: value.clone() for key, value in tensors.items()}
             result = code.call(code.baseline, tensors, setting)

@@ -23,7 +23,9 @@ def test_the_first_eight_problems_and_the_row_parallel_gemm_have_house_kernels()
 
 
 @pytest.mark.parametrize("problem", HOUSE, ids=lambda problem: problem.slug)
-@pytest.mark.parametrize("world", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "world", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
+)
 def test_it_agrees_with_the_oracle(in_ranks, problem, world):
     def work(rank: int, world: int) -> list[tuple[float, bool]]:
         module = types.ModuleType("kernel")
@@ -62,6 +64,8 @@ def relative(got: torch.Tensor, wanted: torch.Tensor) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("problem", HOUSE, ids=lambda problem: problem.slug)
 def test_the_judge_passes_it(pkb_arena, problem):
-    done = pkb_arena("run", problem.slug, "house", "--device", "cpu", "--world", "2", "--rounds", "3", "--json")
+    done = pkb_arena(
+        "run", problem.slug, "house", "--device", "cpu", "--world", "2", "--rounds", "3", "--json"
+    )
     assert json.loads(done.stdout)["verdict"] == "PASS", done.stdout
     assert done.returncode == 0

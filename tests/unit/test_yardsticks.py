@@ -129,7 +129,9 @@ def test_what_cannot_be_captured_is_one_clear_error(recorder):
     kernel = recorder(
         text + "        raise RuntimeError('CUDA error: not permitted\\nlong story')\n    return x + 1\n"
     )
-    with pytest.raises(RuntimeError, match=r"^cannot be captured in a CUDA graph: CUDA error: not permitted$"):
+    with pytest.raises(
+        RuntimeError, match=r"^cannot be captured in a CUDA graph: CUDA error: not permitted$"
+    ):
         kernel.solution(torch.ones(1))
 
 
