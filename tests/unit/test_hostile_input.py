@@ -37,6 +37,7 @@ def silent_world(ranks: int = 2) -> World:
     world.ranks, world.trusted = ranks, False
     world.failure, world.compiling, world.said = None, set(), ""
     world.on_compiling = lambda active: None
+    world._compiled = 0.0
     world.selector = selectors.DefaultSelector()
     world.lines = [_Line(socket.socket(), -1, Report(4096)) for _ in range(ranks)]
     return world
