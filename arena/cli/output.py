@@ -77,6 +77,18 @@ def compact(report: RunReport) -> str:
     return "  ".join(filter(None, parts))
 
 
+def print_device_time(report: RunReport) -> None:
+    """What is left of both times when launching costs nothing; no line where there is no such time."""
+    device = report.speedup.device if report.speedup else None
+    if device is None or report.baseline_us is None or report.contender_us is None:
+        return
+    base, mine = report.baseline_us.device or 0.0, report.contender_us.device or 0.0
+    print_line(
+        f"on the device {device.median:.2f}×  [{device.low:.2f}, {device.high:.2f}]"
+        f"   baseline {base:.1f} µs   kernel {mine:.1f} µs"
+    )
+
+
 def print_report(report: RunReport) -> None:
     """A run's result for a person."""
     call = report.speedup.call if report.speedup else None
@@ -92,6 +104,7 @@ def print_report(report: RunReport) -> None:
             f"baseline {report.baseline_us.call:.1f} µs   kernel {report.contender_us.call:.1f} µs a call"
             f"   {report.rounds} rounds{bound}"
         )
+        print_device_time(report)
         for name, times in report.beside.items():
             on_device = f", {times.device:.1f} µs on the device" if times.device else ""
             print_line(f"beside it {name}: {times.call or 0:.1f} µs a call{on_device}")
