@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from arena.bench.figure import Figure
-from arena.bench.save_to_verdict import on_cpu_ranks, saved_kernel
+from arena.bench.save_to_verdict import SavedKernel, on_cpu_ranks, saved_kernel
 from arena.errors import MachineError
 from arena.jail_policy import is_jail
 from arena.paths import Paths
@@ -42,7 +42,7 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
                 bare = await stack.enter_async_context(saved_kernel(Path(folder) / "bare", on_cpu_ranks()))
             if not is_jail(walled.jail) or is_jail(bare.jail):
                 raise MachineError(f"the two engines ran in {walled.jail!r} and {bare.jail!r}")
-            pairs = [(await walled.save(), await bare.save()) for _ in range(count)]
+            pairs = [await _pair(walled, bare, walled_first=turn % 2 == 0) for turn in range(count)]
     figures = []
     for at, what in enumerate(("save to correctness verdict", "save to full verdict")):
         behind = [with_jail[at] for with_jail, _ in pairs]
@@ -53,6 +53,17 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
         detail += f"{100 * (ratio - 1):+.1f} % by pairs"
         figures.append(Figure(f"{what}: jail adds", 100 * (a / b - 1), "%", LIMIT_PERCENT, detail))
     return [*figures, *starts]
+
+
+async def _pair(
+    walled: SavedKernel, bare: SavedKernel, walled_first: bool
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """A save behind the walls and one without, in either order, while neither side's next world is starting."""
+    times = {}
+    for kernel in (walled, bare) if walled_first else (bare, walled):
+        await asyncio.gather(walled.quiet(), bare.quiet())
+        times[kernel] = await kernel.save()
+    return times[walled], times[bare]
 
 
 @contextmanager

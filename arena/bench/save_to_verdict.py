@@ -107,7 +107,7 @@ class SavedKernel:
         Raises:
             MachineError: it did not pass, or nothing came.
         """
-        await self._quiet()
+        await self.quiet()
         self._saves += 1
         saved = time.monotonic()
         write_atomically(self._path, f"{self._request.source}\n# revision {self._saves}\n".encode())
@@ -119,7 +119,7 @@ class SavedKernel:
         names = ("load", "compile", "check", "time")
         return {name: statistics.median(getattr(each, name) for each in self._seconds) for name in names}
 
-    async def _quiet(self) -> None:
+    async def quiet(self) -> None:
         """The pause between saves, and then until the next spare world is ready."""
         await asyncio.sleep(PAUSE_S)
         starting = False
