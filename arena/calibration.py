@@ -48,3 +48,12 @@ def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
         ).peaks
     except (OSError, msgspec.MsgspecError):
         return {}
+
+
+def in_units(name: str, value: float) -> tuple[float, str]:
+    """A peak as people read it: its figure and unit, which the name of the peak tells."""
+    if name.startswith("flops"):
+        return value / 1e12, "TFLOP/s"
+    if name.endswith("_us"):
+        return value, "µs"
+    return (value, "ms") if name.endswith("_ms") else (value / 1e9, "GB/s")

@@ -116,14 +116,14 @@ class Exchange:
         own: the baseline's instead, which are complete, so that their way into its caches is the same.
         watch: also look out for work of others on the devices; returns the longest moment in microseconds that it took.
         """
-        side = self.side if side is None else side
-        self.baseline.tell(Kind.REVEAL, {"side": side, "own": own, "watch": watch})
-        replies = self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
-        return max(float(payload["foreign_us"]) for payload, _ in replies)
+        return self._reveal({"side": self.side if side is None else side, "own": own, "watch": watch})
 
     def foreign_us(self) -> float:
         """The longest moment in microseconds that somebody else's work took on the devices, looked at now."""
-        self.baseline.tell(Kind.REVEAL, {"side": None, "own": True, "watch": True})
+        return self._reveal({"side": None, "own": True, "watch": True})
+
+    def _reveal(self, wish: dict[str, Any]) -> float:
+        self.baseline.tell(Kind.REVEAL, wish)
         replies = self.await_all(self.baseline, Kind.REPLY, self.stage.limits.own)
         return max(float(payload["foreign_us"]) for payload, _ in replies)
 

@@ -120,7 +120,7 @@ def kill_tree(pid: int) -> bool:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        alive = [p for p in killed if Path(f"/proc/{p}").exists() and not _is_zombie(p)]
+        alive = [p for p in killed if runs(p)]
         if not alive:
             return True
         if time.monotonic() > deadline:
@@ -128,8 +128,9 @@ def kill_tree(pid: int) -> bool:
         time.sleep(0.002)
 
 
-def _is_zombie(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended; one that nobody has waited for yet has."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):
-        return True
+        return False

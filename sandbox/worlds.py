@@ -26,9 +26,8 @@ BATCH_SECONDS = {"cpu": 0.006, "cuda": 0.005}
 MAX_CALLS = {"cpu": 64, "cuda": 128}
 """Short calls on a GPU need a long queue behind the gate."""
 ARENA_BYTES = {"cpu": 32 << 20, "cuda": 8 << 30}
-
-UNSEALED_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}
-"""Arenas in host memory are copied for every batch."""
+UNSEALED_BYTES = 1 << 30
+"""Arenas of GPU ranks in host memory, which are copied for every batch."""
 
 
 class Worlds:
@@ -223,11 +222,8 @@ class Worlds:
         seconds = max(reply["seconds"] for reply in replies)
         layout = {name: max(reply[name] for reply in replies) for name in ("in_bytes", "out_bytes", "room")}
         layout["sealed"] = all(reply["sealed"] for reply in replies)
-        fits = max(
-            1,
-            (ARENA_BYTES if layout["sealed"] else UNSEALED_BYTES)[setting.device]
-            // (layout["in_bytes"] + layout["out_bytes"]),
-        )
+        room = ARENA_BYTES[setting.device] if layout["sealed"] else UNSEALED_BYTES
+        fits = max(1, room // (layout["in_bytes"] + layout["out_bytes"]))
         layout["slots"] = min(MAX_CALLS[setting.device], fits)
         calls = min(int(BATCH_SECONDS[setting.device] / max(seconds, 1e-6)) + 1, layout["slots"])
         self.stage = Stage(world, Limits.for_baseline(seconds, calls), layout, calls)

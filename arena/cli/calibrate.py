@@ -2,7 +2,7 @@
 
 import click
 
-from arena.calibration import Calibration, keep
+from arena.calibration import Calibration, in_units, keep
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import json_option, setting_options
 from arena.cli.output import print_json, print_line
@@ -39,10 +39,6 @@ async def _calibrate(session: Session, setting: Setting) -> Calibration:
 
 
 def _figure(name: str, value: float) -> str:
-    if name.startswith("flops"):
-        return f"{value / 1e12:10.3f} TFLOP/s"
-    if name.endswith("_us"):
-        return f"{value:10.3f} µs"
-    if name.endswith("_ms"):
-        return f"{value:10.1f} ms"
-    return f"{value / 1e9:10.2f} GB/s"
+    figure, unit = in_units(name, value)
+    digits = {"GB/s": 2, "ms": 1}.get(unit, 3)
+    return f"{figure:10.{digits}f} {unit}"

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from arena.calibration import peaks_for
+from arena.calibration import in_units, peaks_for
 from arena.foreign_text import printable
 from arena.machine import gpu_details, installed_version
 from arena.paths import Paths
@@ -63,12 +63,8 @@ def _amount(number: float) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    if name.startswith("flops"):
-        return f"{value / 1e12:.3g} TFLOP/s"
-    for unit in ("us", "ms"):
-        if name.endswith(f"_{unit}"):
-            return f"{value:.3g} {unit.replace('us', 'µs')}"
-    return f"{value / 1e9:.3g} GB/s"
+    figure, unit = in_units(name, value)
+    return f"{figure:.3g} {unit}"
 
 
 def _processor() -> str:

@@ -4,10 +4,9 @@ import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 
 from sandbox.jail.profiles import Profile
-from sandbox.processes import tree
+from sandbox.processes import runs, tree
 
 SECONDS = 2.0
 
@@ -25,12 +24,5 @@ def ask(profile: Profile, pid: int) -> None:
             with contextlib.suppress(OSError):
                 os.kill(process, number)
     until = time.monotonic() + SECONDS
-    while any(_runs(process) for process in seen) and time.monotonic() < until:
+    while any(runs(process) for process in seen) and time.monotonic() < until:
         time.sleep(0.002)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (OSError, IndexError):
-        return False
