@@ -1,9 +1,10 @@
-"""Makes `model_server` and `tool_agents` importable by the tests beside it, and starts one where a test asks for it."""
+"""Makes `model_server` and `tool_agents` importable by the tests beside it; a server and a GPU driver for those that ask."""
 
 import importlib.util
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,30 @@ def model_server() -> Iterator[Any]:
     server = MODEL_SERVER.ModelServer()
     yield server
     server.close()
+
+
+WithDriver = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def with_driver(fake_driver: Path) -> WithDriver:
+    """Runs a program in a process of its own that has the fake driver: knob NAME=1 is its FAKE_NAME."""
+
+    def run(
+        program: str, environment: Mapping[str, str] | None = None, **knobs: object
+    ) -> "subprocess.CompletedProcess[str]":
+        outside = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+        fakes = {f"FAKE_{name}": str(value) for name, value in knobs.items()}
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            env=outside | (environment or {}) | fakes | {"LD_LIBRARY_PATH": str(fake_driver)},
+            timeout=100,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.fixture(scope="session")

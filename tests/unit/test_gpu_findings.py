@@ -3,8 +3,7 @@
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,11 +40,14 @@ def toolkit(folder: Path, release: str) -> Path:
 
 
 @pytest.fixture
-def doctor(fake_driver: Path, tmp_path: Path) -> Doctor:
+def doctor(with_driver: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path) -> Doctor:
     """Findings by name, with torch for CUDA 13.0 and all that belongs to it unless `packages` says otherwise."""
 
     def run(
-        packages: dict[str, str] | None = None, nvcc: str = "13.0", **knobs: object
+        packages: Mapping[str, str] | None = None,
+        nvcc: str = "13.0",
+        environment: Mapping[str, str] | None = None,
+        **knobs: object,
     ) -> dict[str, dict[str, str]]:
         site = tmp_path / "site"
         there = {
@@ -58,21 +60,11 @@ def doctor(fake_driver: Path, tmp_path: Path) -> Doctor:
             package(site, name, version)
         (site / "torch").mkdir()
         (site / "torch" / "version.py").write_text("__version__ = '2.11.0'\ncuda: Optional[str] = '13.0'\n")
-        environment = {name: str(value) for name, value in knobs.items()}
-        environment |= {
-            "LD_LIBRARY_PATH": str(fake_driver),
+        installed = {
             "CUDA_HOME": str(toolkit(tmp_path / "cuda", nvcc)),
+            "PYTHONPATH": f"{site}:{os.environ['PYTHONPATH']}",
         }
-        environment["PYTHONPATH"] = f"{site}:{os.environ['PYTHONPATH']}"
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            capture_output=True,
-            text=True,
-            env={name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-            | environment,
-            timeout=100,
-            check=False,
-        )
+        done = with_driver(PROGRAM, {**(environment or {}), **installed}, **knobs)
         assert done.stdout, done.stderr
         return {finding["name"]: finding for finding in json.loads(done.stdout)["findings"]}
 
@@ -84,7 +76,7 @@ def lines(findings: dict[str, dict[str, str]], *names: str) -> list[str]:
 
 
 def test_a_machine_as_it_should_be(doctor: Doctor, tmp_path: Path) -> None:
-    found = doctor(FAKE_GPUS=8)
+    found = doctor(GPUS=8)
     names = ("GPUs", "driver", "NVLink", "P2P", "multicast", "GPU health", "GPU processes", "persistence")
     assert lines(found, *names) == [
         "ok: 8 x NVIDIA H200 (140 GiB)",
@@ -106,16 +98,16 @@ def test_a_machine_as_it_should_be(doctor: Doctor, tmp_path: Path) -> None:
 
 def test_a_machine_in_a_poor_state(doctor: Doctor) -> None:
     found = doctor(
-        FAKE_GPUS=4,
-        FAKE_PEERED=1,
-        FAKE_P2P_READ_3=1,
-        FAKE_FABRIC_1=1,
-        FAKE_ECC_2=7,
-        FAKE_PID_0=os.getpid(),
-        FAKE_PID_1=4_000_000_000,
-        FAKE_USED_MIB_3=60000,
-        FAKE_PERSISTENCE_1=0,
-        FAKE_CUDA=12080,
+        GPUS=4,
+        PEERED=1,
+        P2P_READ_3=1,
+        FABRIC_1=1,
+        ECC_2=7,
+        PID_0=os.getpid(),
+        PID_1=4_000_000_000,
+        USED_MIB_3=60000,
+        PERSISTENCE_1=0,
+        CUDA=12080,
         nvcc="12.8",
         packages={"torch": "2.11.0", "cupy-cuda12x": "13.6.0", "nvidia-nccl-cu12": "2.27.3"},
     )
@@ -139,14 +131,14 @@ def test_a_machine_in_a_poor_state(doctor: Doctor) -> None:
 
 
 def test_links_that_are_down_and_machines_without_any(doctor: Doctor) -> None:
-    found = doctor(FAKE_GPUS=3, FAKE_LINKS_2=16)
+    found = doctor(GPUS=3, LINKS_2=16)
     assert lines(found, "NVLink") == [
         "limited: between all pairs, but not alike: NV16, NV18; links up on each: 18 18 16"
     ]
 
 
 def test_without_nvlink(doctor: Doctor) -> None:
-    found = doctor(FAKE_GPUS=2, FAKE_LINKS=-3, FAKE_P2P_NVLINK=5, FAKE_FABRIC=-3, FAKE_CUDA=-3)
+    found = doctor(GPUS=2, LINKS=-3, P2P_NVLINK=5, FABRIC=-3, CUDA=-3)
     assert lines(found, "NVLink", "multicast", "driver") == [
         "limited: none between the 2 GPUs; links up on each: 0 0",
         "limited: the driver does not say whether the GPUs are part of an NVLink fabric",
@@ -156,17 +148,16 @@ def test_without_nvlink(doctor: Doctor) -> None:
 
 def test_in_a_virtual_machine_that_hides_the_far_ends(doctor: Doctor) -> None:
     """The links are up, the driver says that pairs are linked, and not by what."""
-    found = doctor(FAKE_GPUS=4, FAKE_REMOTE=-3)
+    found = doctor(GPUS=4, REMOTE=-3)
     assert lines(found, "NVLink") == ["ok: all to all, NV18; 18 links up on each GPU"]
 
 
 def test_visible_devices_and_multicast_turned_off(doctor: Doctor) -> None:
     found = doctor(
-        FAKE_GPUS=8,
-        CUDA_VISIBLE_DEVICES="GPU-abcd0005,GPU-abcd0002",
-        NCCL_NVLS_ENABLE="0",
-        FAKE_ECC_5=1,
-        FAKE_ECC_0=1,
+        GPUS=8,
+        environment={"CUDA_VISIBLE_DEVICES": "GPU-abcd0005,GPU-abcd0002", "NCCL_NVLS_ENABLE": "0"},
+        ECC_5=1,
+        ECC_0=1,
     )
     assert lines(found, "GPUs", "multicast", "GPU health") == [
         "ok: 2 x NVIDIA H200 (140 GiB)",
@@ -176,15 +167,15 @@ def test_visible_devices_and_multicast_turned_off(doctor: Doctor) -> None:
 
 
 def test_one_gpu_has_nothing_to_be_linked_to(doctor: Doctor) -> None:
-    found = doctor(FAKE_GPUS=1)
+    found = doctor(GPUS=1)
     assert not {"NVLink", "P2P"} & set(found)
 
 
 @pytest.mark.parametrize(
     ("knobs", "words"),
     [
-        ({"FAKE_INIT": -9}, "nvmlInit: Driver Not Loaded"),
-        ({"FAKE_HANDLE_1": -15}, "nvmlDeviceGetHandleByIndex(1): GPU is lost"),
+        ({"INIT": -9}, "nvmlInit: Driver Not Loaded"),
+        ({"HANDLE_1": -15}, "nvmlDeviceGetHandleByIndex(1): GPU is lost"),
     ],
 )
 def test_a_driver_that_does_not_answer(doctor: Doctor, knobs: dict[str, int], words: str) -> None:

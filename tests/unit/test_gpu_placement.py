@@ -1,10 +1,7 @@
 """Which GPUs a world gets, and whether they are fit for the next one, with a driver made for the test."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,26 +9,14 @@ Ask = Callable[..., str]
 
 
 @pytest.fixture
-def ask(fake_driver: Path) -> Ask:
+def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
     """Prints an expression of the two modules in a process that has the fake driver."""
 
     def run(expression: str, visible: str | None = None, **knobs: object) -> str:
-        environment = os.environ | {f"FAKE_{name}": str(value) for name, value in knobs.items()}
-        environment.pop("CUDA_VISIBLE_DEVICES", None)
-        if visible is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = visible
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-c",
-                f"from sandbox.gpu_health import *; from sandbox.placement import *; print({expression})",
-            ],
-            capture_output=True,
-            text=True,
-            env=environment | {"LD_LIBRARY_PATH": str(fake_driver)},
-            timeout=60,
-            check=True,
-        )
+        program = f"from sandbox.gpu_health import *; from sandbox.placement import *; print({expression})"
+        environment = {"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {}
+        done = with_driver(program, environment, **knobs)
+        assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
     return run

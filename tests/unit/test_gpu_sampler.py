@@ -1,11 +1,9 @@
 """Live figures of GPUs: read through the real pynvml, and when they are read."""
 
-import os
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -28,25 +26,22 @@ for reading in second:
 """
 
 
-def readings(fake_driver: Path, **knobs: int) -> list[str]:
-    environment = {f"FAKE_{name}": str(value) for name, value in knobs.items()}
-    done = subprocess.run(
-        [sys.executable, "-c", READ],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment | {"LD_LIBRARY_PATH": str(fake_driver)},
-        timeout=60,
-        check=True,
-    )
-    return done.stdout.splitlines()
+@pytest.fixture
+def readings(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., list[str]]:
+    """The lines that `READ` prints."""
+
+    def read(**knobs: int) -> list[str]:
+        done = with_driver(READ, **knobs)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return read
 
 
-def test_a_world_is_read_rank_by_rank(fake_driver: Path) -> None:
+def test_a_world_is_read_rank_by_rank(readings: Callable[..., list[str]]) -> None:
     # 100 GB/s each way in KiB/s, on rank 1 alone
     one_way = 100 * 10**9 // 1024
-    lines = readings(
-        fake_driver, TX_KIB_S_1=one_way, RX_KIB_S_1=one_way, BUSY_0=7, USED_MIB_1=2048, REASONS_1=0x4C
-    )
+    lines = readings(TX_KIB_S_1=one_way, RX_KIB_S_1=one_way, BUSY_0=7, USED_MIB_1=2048, REASONS_1=0x4C)
     assert lines[0] == (
         "GpuReading(used_mib=1024, total_mib=143771, busy=7, sm_mhz=1980, celsius=65, watts=652.3, "
         "nvlink_gb_s=0.0, slowed=())"
@@ -56,8 +51,8 @@ def test_a_world_is_read_rank_by_rank(fake_driver: Path) -> None:
     assert 190 <= int(lines[3]) <= 210
 
 
-def test_what_a_driver_does_not_say_is_left_out(fake_driver: Path) -> None:
-    lines = readings(fake_driver, TX_KIB_S=-3, BUSY=-3, POWER=-3, CELSIUS=-3, REASONS=-13, MHZ=-4)
+def test_what_a_driver_does_not_say_is_left_out(readings: Callable[..., list[str]]) -> None:
+    lines = readings(TX_KIB_S=-3, BUSY=-3, POWER=-3, CELSIUS=-3, REASONS=-13, MHZ=-4)
     assert lines[0] == (
         "GpuReading(used_mib=1024, total_mib=143771, busy=None, sm_mhz=None, celsius=None, watts=None, "
         "nvlink_gb_s=None, slowed=())"

@@ -1,10 +1,8 @@
 """What NVML is asked, through the real pynvml, of a driver made for the test."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,22 +15,14 @@ Ask = Callable[..., str]
 
 
 @pytest.fixture
-def ask(fake_driver: Path) -> Ask:
+def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
     """Prints an expression of sandbox.nvml in a process that has the fake driver."""
 
     def run(expression: str, **knobs: object) -> str:
         program = (
             f"from sandbox.nvml import *; import sys; print({expression}); print('torch' in sys.modules)"
         )
-        environment = {f"FAKE_{name}": str(value) for name, value in knobs.items()}
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            env=os.environ | environment | {"LD_LIBRARY_PATH": str(fake_driver)},
-            timeout=60,
-            check=False,
-        )
+        done = with_driver(program, **knobs)
         if done.returncode:
             return done.stderr.strip().splitlines()[-1]
         answer, torch = done.stdout.splitlines()
