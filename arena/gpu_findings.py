@@ -84,10 +84,10 @@ def _driver() -> Finding:
 
 def _nvlink(found: Topology) -> Finding:
     up = [links.up for links in found.links]
-    linked = [pair for pair in found.pairs if pair.links]
-    apart = [_between(pair) for pair in found.pairs if not pair.links]
-    ways = sorted({f"NV{pair.links}" for pair in linked})
-    if not linked:
+    pairs = found.by_links()
+    apart = pairs.pop(0, [])
+    ways = sorted(f"NV{links}" for links in pairs)
+    if not pairs:
         return Finding(
             "NVLink",
             "limited",
@@ -98,7 +98,7 @@ def _nvlink(found: Topology) -> Finding:
         return Finding(
             "NVLink",
             "limited",
-            f"{', '.join(ways)}, but none between {_some(apart)}",
+            f"{', '.join(ways)}, but none between {_between(apart)}",
             "choose GPUs that are linked with CUDA_VISIBLE_DEVICES, or expect these pairs to be slow",
         )
     if len(ways) > 1 or len(set(up)) > 1:
@@ -108,21 +108,18 @@ def _nvlink(found: Topology) -> Finding:
             f"between all pairs, but not alike: {', '.join(ways)}; links up on each: {_each(up)}",
             "the GPU with the fewest links sets the pace; nvidia-smi nvlink --status says which are down",
         )
-    through = " through switches" if all(links.to_switch for links in found.links) else ""
+    through = " through switches" if found.switched else ""
     return Finding("NVLink", "ok", f"all to all, {ways[0]}{through}; {up[0]} links up on each GPU")
 
 
 def _p2p(found: Topology) -> Finding:
-    reasons: dict[str, list[str]] = {}
-    for pair in found.pairs:
-        if pair.no_p2p:
-            reasons.setdefault(pair.no_p2p, []).append(_between(pair))
+    reasons = found.without_p2p()
     if not reasons:
         return Finding("P2P", "ok", "every GPU reads and writes every other's memory")
     return Finding(
         "P2P",
         "limited",
-        "; ".join(f"not between {_some(pairs)} ({why})" for why, pairs in reasons.items()),
+        "; ".join(f"not between {_between(pairs)} ({why})" for why, pairs in reasons.items()),
         "kernels with symmetric memory fail between these; virtual machines and IOMMUs can turn it off",
     )
 
@@ -283,8 +280,8 @@ def _some(words: Sequence[str]) -> str:
     return ", ".join(words[:_NAMED]) + more
 
 
-def _between(pair: Pair) -> str:
-    return f"{pair.first.index}-{pair.second.index}"
+def _between(pairs: Sequence[Pair]) -> str:
+    return _some([f"{pair.first.index}-{pair.second.index}" for pair in pairs])
 
 
 def _each(numbers: Sequence[int]) -> str:

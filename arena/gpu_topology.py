@@ -57,6 +57,24 @@ class Topology:
     links: list[Links]
     pairs: list[Pair]
 
+    @property
+    def switched(self) -> bool:
+        """Every GPU has links to switches."""
+        return all(links.to_switch for links in self.links)
+
+    def by_links(self) -> dict[int, list[Pair]]:
+        """All pairs by the number of NVLinks between them, most first."""
+        numbers = sorted({pair.links for pair in self.pairs}, reverse=True)
+        return {number: [pair for pair in self.pairs if pair.links == number] for number in numbers}
+
+    def without_p2p(self) -> dict[str, list[Pair]]:
+        """The pairs that cannot read and write each other's memory, by the reason."""
+        reasons: dict[str, list[Pair]] = {}
+        for pair in self.pairs:
+            if pair.no_p2p:
+                reasons.setdefault(pair.no_p2p, []).append(pair)
+        return reasons
+
 
 def topology(gpus: Sequence[Gpu]) -> Topology:
     """Asks the driver. Milliseconds; up to a second for eight GPUs.

@@ -2,23 +2,21 @@
 
 import os
 import shutil
-import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from arena.calibration import in_units, peaks_for
-from arena.foreign_text import printable
+from arena.gpu_topology import Pair, topology
 from arena.machine import gpu_details, installed_version
 from arena.paths import Paths
 from problems.specification import Problem
 from sandbox.events import Setting
+from sandbox.nvml import Gpu, NvmlMissing
 from sandbox.roofline import Peaks, bound_us
-
-_QUERY_S = 10.0
-_TOPOLOGY_CHARACTERS = 4000
 
 
 def machine_card(setting: Setting, paths: Paths) -> str:
-    """What a kernel author needs to know. Up to seconds where nvidia-smi has to be asked."""
+    """What a kernel author needs to know. Up to a second where a GPU driver has to be asked."""
     torch = installed_version("torch") or "unknown"
     if setting.device == "cpu":
         cores = len(os.sched_getaffinity(0))
@@ -33,9 +31,8 @@ def machine_card(setting: Setting, paths: Paths) -> str:
         lines = [
             f"GPU ranks: {setting.world} of {len(gpus) or 'some'} GPUs of one host, one rank each: {'; '.join(names)}.",
             f"torch {torch}; collectives over NCCL.",
+            *_connections(gpus[: setting.world]),
         ]
-        if topology := _topology():
-            lines += ["", "```text", topology, "```"]
     peaks = peaks_for(paths.calibrations, setting)
     if peaks:
         lines += ["", "Measured on this machine, per rank with all ranks busy:", ""]
@@ -77,18 +74,29 @@ def _processor() -> str:
     return "processor unknown"
 
 
-def _topology() -> str:
-    if shutil.which("nvidia-smi") is None:
-        return ""
+def _connections(gpus: Sequence[Gpu]) -> list[str]:
+    """How ranks on these GPUs, rank 0 first, reach each other; nothing where the driver does not answer."""
+    if len(gpus) < 2:
+        return []
     try:
-        done = subprocess.run(
-            ["nvidia-smi", "topo", "-m"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_QUERY_S,
-            check=True,
-        )
-    except (subprocess.SubprocessError, OSError, UnicodeDecodeError):
-        return ""
-    return printable(done.stdout).strip()[:_TOPOLOGY_CHARACTERS]
+        found = topology(gpus)
+    except NvmlMissing:
+        return []
+    rank = {gpu.index: rank for rank, gpu in enumerate(gpus)}
+
+    def between(pairs: Sequence[Pair], joined: bool) -> str:
+        if len(pairs) == len(found.pairs):
+            return f"between {'every' if joined else 'any'} two ranks"
+        names = [f"{rank[pair.first.index]}-{rank[pair.second.index]}" for pair in pairs]
+        return f"between ranks {', '.join(names)}"
+
+    links = "; ".join(
+        f"{number or 'no'} links {between(pairs, number > 0)}" for number, pairs in found.by_links().items()
+    )
+    up = " or ".join(map(str, sorted({links.up for links in found.links})))
+    total = f"; a rank has {up} links up in all" if any(found.by_links()) else ""
+    no_p2p = [f"not {between(pairs, False)} (reason: {why})" for why, pairs in found.without_p2p().items()]
+    return [
+        f"NVLink: {links}{total}{', to switches' if total and found.switched else ''}.",
+        f"Peer memory: {'; '.join(no_p2p) or 'every rank can read and write that of every other'}.",
+    ]
