@@ -3,16 +3,14 @@
 Every figure is the best of a few repetitions: a peak is what the hardware can do, not what it does on average.
 """
 
-import time
-from collections.abc import Callable
 from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from sandbox.devices import Device
+from sandbox.fastest import fastest
 
-REPETITIONS = 7
 MATMUL = {"cpu": 384, "cuda": 8192}
 COPY_BYTES = {"cpu": 32 << 20, "cuda": 1 << 30}
 LINK_BYTES = 16 << 20
@@ -31,10 +29,10 @@ def measure(device: Device) -> dict[str, float]:
     for dtype in (torch.bfloat16, torch.float32):
         a, b = (torch.randn(n, n, device=device.torch_device).to(dtype) for _ in range(2))
         peaks[f"flops.{str(dtype).removeprefix('torch.')}"] = (
-            2 * n**3 / _best(device, partial(torch.matmul, a, b))
+            2 * n**3 / fastest(partial(torch.matmul, a, b), device)
         )
     source = torch.ones(COPY_BYTES[kind], dtype=torch.uint8, device=device.torch_device)
-    peaks["local"] = 2 * source.numel() / _best(device, partial(torch.empty_like(source).copy_, source))
+    peaks["local"] = 2 * source.numel() / fastest(partial(torch.empty_like(source).copy_, source), device)
     if kind == "cuda":
         from sandbox import gpu_calibration
 
@@ -45,21 +43,8 @@ def measure(device: Device) -> dict[str, float]:
     else:
         peaks["link"] = _link(device, LINK_BYTES)
     small = torch.zeros(1, device=device.torch_device)
-    peaks["launch_us"] = _best(device, lambda: [small.add_(1) for _ in range(100)]) / 100 * 1e6
+    peaks["launch_us"] = fastest(lambda: [small.add_(1) for _ in range(100)], device) / 100 * 1e6
     return peaks
-
-
-def _best(device: Device, work: Callable[[], object]) -> float:
-    work()
-    device.synchronize()
-    best = float("inf")
-    for _ in range(REPETITIONS):
-        dist.barrier()
-        started = time.perf_counter()
-        work()
-        device.synchronize()
-        best = min(best, time.perf_counter() - started)
-    return best
 
 
 def _link(device: Device, size: int) -> float:
@@ -71,4 +56,4 @@ def _link(device: Device, size: int) -> float:
     mine = symm.empty((size,), torch.uint8, tag="calibration")
     mine.fill_(1)
     peer = symm.peers(mine)[(dist.get_rank() + 1) % dist.get_world_size()]
-    return size / _best(device, partial(torch.empty_like(mine).copy_, peer))
+    return size / fastest(partial(torch.empty_like(mine).copy_, peer), device)

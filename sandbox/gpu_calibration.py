@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from sandbox.devices import Device
+from sandbox.fastest import fastest
 
-REPETITIONS = 7
 SIZE = 256 << 20
 BLOCKS, THREADS = 132, 512
 BARRIERS = 200
@@ -106,7 +106,7 @@ def _launches(device: Device, module: Any) -> dict[str, float]:
 
     # The queue holds all of it, so the launches wait for nobody: what is timed is the host.
     return {
-        f"launch.{name}_us": _fastest(work, device, finish=False) / LAUNCHES * 1e6
+        f"launch.{name}_us": fastest(work, device, finish=False) / LAUNCHES * 1e6
         for name, work in (("kit", through_kit), ("cupy", through_cupy))
     }
 
@@ -129,7 +129,7 @@ def _links(device: Device, module: Any) -> dict[str, float]:
     peaks = {}
     for name, work in ways.items():
         here.zero_()
-        peaks[f"link.{name}"] = SIZE / _fastest(work, device)
+        peaks[f"link.{name}"] = SIZE / fastest(work, device)
         if not bool((here == next_rank + 1).all()):
             raise RuntimeError(
                 f"the copy from rank {next_rank} by {name} brought something else than was there"
@@ -152,32 +152,15 @@ def _links(device: Device, module: Any) -> dict[str, float]:
         for _ in range(BARRIERS):
             symm.barrier()
 
-    peaks["barrier_us"] = _fastest(barriers, device) / BARRIERS * 1e6
-    peaks["symm_barrier_us"] = _fastest(symm_barriers, device) / BARRIERS * 1e6
+    peaks["barrier_us"] = fastest(barriers, device) / BARRIERS * 1e6
+    peaks["symm_barrier_us"] = fastest(symm_barriers, device) / BARRIERS * 1e6
     return peaks
 
 
 def _alone(source: int, target: int, here: torch.Tensor, peers: list[torch.Tensor], device: Device) -> float:
     """Bytes a second while one rank reads from another and nobody else does anything; the same figure on every rank."""
     reads = dist.get_rank() == target
-    seconds = _fastest(partial(here.copy_, peers[source]) if reads else lambda: None, device)
+    seconds = fastest(partial(here.copy_, peers[source]) if reads else lambda: None, device)
     found = torch.tensor([seconds if reads else 0.0], dtype=torch.float64, device=here.device)
     dist.all_reduce(found, op=dist.ReduceOp.MAX)
     return SIZE / float(found)
-
-
-def _fastest(work: Callable[[], Any], device: Device, finish: bool = True) -> float:
-    """Seconds of the quickest of a few repetitions, all ranks starting together. finish: until the device is done."""
-    work()
-    device.synchronize()
-    best = float("inf")
-    for _ in range(REPETITIONS):
-        dist.barrier()
-        device.synchronize()
-        started = time.perf_counter()
-        work()
-        if finish:
-            device.synchronize()
-        best = min(best, time.perf_counter() - started)
-        device.synchronize()
-    return best

@@ -29,7 +29,8 @@ from sandbox.exchange import AwaitAll, Exchange, Failed, Stage
 from sandbox.frames import Kind
 from sandbox.labels import NO_DEVICE_TIME
 from sandbox.roofline import Peaks, bound_us
-from sandbox.rounds import LATE_SECONDS, Rounds
+from sandbox.rounds import Rounds
+from sandbox.turns import LATE_SECONDS, Turns
 from sandbox.verdict import ADVICE, Verdict
 from sandbox.wording import detail, meaning
 from sandbox.world import Deadline, World, WorldFailed
@@ -58,7 +59,7 @@ class Judging:
         self.emit = emit
         self.peaks = peaks
         self.exchange = Exchange(run.run_id, stage, contender, await_all, emit, side)
-        self.rounds = Rounds(run, self.exchange, peaks)
+        self.rounds = Rounds(run, Turns(run.setting, self.exchange), peaks)
         self.started = time.monotonic()
         self.seconds: dict[str, float] = {}
         self.compile_started = 0.0
@@ -232,5 +233,5 @@ class Judging:
             rounds=len(call.batches),
             samples=self.rounds.samples(),
             beside=self.run.beside,
-            labels=[NO_DEVICE_TIME] if self.rounds.cannot_queue else [],
+            labels=[NO_DEVICE_TIME] if self.rounds.behind_gate.cannot_queue else [],
         )
