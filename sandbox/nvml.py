@@ -12,6 +12,8 @@ from typing import Any
 ALL_LINKS = 0xFFFFFFFF
 """The scope of a field value that sums up all NVLinks of a GPU."""
 
+_CORE_WORDS = 16
+"""Of 64 cores each."""
 _RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older packages do not name."""
 _VOLATILE_UNCORRECTED = (1, 0)
@@ -109,6 +111,16 @@ def memory_used_mib(gpu: Gpu) -> int:
         NvmlMissing: the driver did not answer.
     """
     return int(call("nvmlDeviceGetMemoryInfo", handle(gpu.index)).used) >> 20
+
+
+def near_cores(gpu: Gpu) -> set[int]:
+    """Cores on the GPU's side of the machine; empty where the driver does not say.
+
+    Raises:
+        NvmlMissing: the driver did not answer.
+    """
+    words = ask("nvmlDeviceGetCpuAffinity", handle(gpu.index), _CORE_WORDS) or ()
+    return {64 * at + bit for at, word in enumerate(words) for bit in range(64) if int(word) >> bit & 1}
 
 
 def recovery(gpu: Gpu) -> str:

@@ -8,13 +8,20 @@ from functools import lru_cache
 
 from sandbox import nvml
 
+CORES = 4
+"""That a rank gets at the most."""
+
 
 @dataclass(frozen=True)
 class Seat:
-    """One rank's GPU. minor: N of /dev/nvidiaN; uuid: as CUDA_VISIBLE_DEVICES takes it, empty where NVML cannot be asked."""
+    """One rank's GPU. minor: N of /dev/nvidiaN; uuid: as CUDA_VISIBLE_DEVICES takes it, empty where NVML cannot be asked.
+
+    cores: near the GPU, and no other GPU's, so that worlds on different GPUs never meet on a core; empty where that fails.
+    """
 
     minor: int
     uuid: str = ""
+    cores: tuple[int, ...] = ()
 
 
 def seats(ranks: int) -> tuple[Seat, ...]:
@@ -25,7 +32,9 @@ def seats(ranks: int) -> tuple[Seat, ...]:
 @lru_cache(maxsize=16)
 def _seats(ranks: int, allowed: str | None) -> tuple[Seat, ...]:
     try:
-        found = [Seat(gpu.minor, gpu.uuid) for gpu in nvml.visible(nvml.gpus(), allowed)]
+        all_gpus = nvml.gpus()
+        near = _near(all_gpus)
+        found = [Seat(gpu.minor, gpu.uuid, near[gpu.minor]) for gpu in nvml.visible(all_gpus, allowed)]
     except nvml.NvmlMissing:
         # The driver's order is then taken for the order of the device files, which it is on most machines.
         numbers = range(ranks) if allowed is None else map(int, re.findall(r"\d+", allowed))
@@ -53,10 +62,26 @@ def cuda_environment(seats: Sequence[Seat]) -> dict[str, str]:
     return found
 
 
-def cores_of(rank: int, ranks: int) -> list[int]:
-    """The cores that rank r of every world is pinned to: the same few for both worlds, at most four."""
+def cores_of(rank: int, ranks: int, seats: Sequence[Seat] = ()) -> list[int]:
+    """The cores that rank r of every world is pinned to, the same few for both worlds: its GPU's, or a share of all."""
+    if seats and all(seat.cores for seat in seats):
+        return list(seats[rank].cores)
     cores = sorted(os.sched_getaffinity(0))
     if ranks > len(cores):
         return [cores[rank % len(cores)]]
-    share = min(len(cores) // ranks, 4)
+    share = min(len(cores) // ranks, CORES)
     return cores[rank * share : (rank + 1) * share]
+
+
+def _near(gpus: Sequence[nvml.Gpu]) -> dict[int, tuple[int, ...]]:
+    """By minor number, each GPU's own cores on its side of the machine; none where there are fewer cores than GPUs."""
+    ours = frozenset(os.sched_getaffinity(0))
+    sides: dict[frozenset[int], list[nvml.Gpu]] = {}
+    for gpu in gpus:
+        sides.setdefault(ours & nvml.near_cores(gpu) or ours, []).append(gpu)
+    found = {}
+    for side, members in sides.items():
+        cores, share = sorted(side), min(len(side) // len(members), CORES)
+        for place, gpu in enumerate(members):
+            found[gpu.minor] = tuple(cores[place * share : (place + 1) * share])
+    return found

@@ -132,7 +132,7 @@ class World:
             "status": status.fileno(),
             "folder": str(walls.profile.inside(self.folder)),
             "device": "cuda" if seats else "cpu",
-            "cores": [cores_of(rank, ranks) for rank in range(ranks)],
+            "cores": [cores_of(rank, ranks, seats) for rank in range(ranks)],
         }
         passed = [fd for fds in theirs.values() for fd in fds] + [status.fileno()]
         extra = {

@@ -167,6 +167,11 @@ int nvmlDeviceGetGpuFabricInfoV(Device *device, Fabric *fabric) {
 
 int nvmlSystemGetDriverVersion(char *version, unsigned size) { snprintf(version, size, "580.159.04"); return 0; }
 int nvmlSystemGetCudaDriverVersion(int *version) { ANSWER("CUDA", NULL, 13000, version); }
+int nvmlDeviceGetCpuAffinity(Device *device, unsigned words, unsigned long *cores) {
+    memset(cores, 0, words * sizeof *cores);
+    ANSWER("CORES", device, -3, cores);
+}
+
 int nvmlDeviceGetPersistenceMode(Device *device, int *on) { ANSWER("PERSISTENCE", device, 1, on); }
 
 /* What a strip of live figures reads. */

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from arena.duel.events import (
@@ -30,6 +31,7 @@ from arena.paths import Paths
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.store import Store
+from arena.yardsticks import GRAPH, yardstick_source
 from problems.catalogue import load_catalogue
 from sandbox.verdict import Verdict
 
@@ -234,6 +236,25 @@ def test_words_stand_for_sides(word: str, kind: str, player: str, paths: Paths) 
 def test_a_side_that_cannot_play_is_refused_before_anything_runs(word: str, paths: Paths) -> None:
     with pytest.raises(UsageError):
         make_side(word, PROBLEM, SETTING, Settings(), CATALOGUE, paths)
+
+
+def test_a_yardstick_plays_on_gpus_alone(paths: Paths) -> None:
+    on_gpus = msgspec.structs.replace(SETTING, device="cuda")
+    side = make_side("baseline-graph", PROBLEM, on_gpus, Settings(), CATALOGUE, paths)
+    assert isinstance(side, FixedSide)
+    assert side.contestant == Contestant("baseline", "baseline-graph")
+    assert (side.name, side.source) == ("baseline-graph.py", yardstick_source(PROBLEM, GRAPH, "cuda"))
+    with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):
+        make_side("baseline-graph", PROBLEM, SETTING, Settings(), CATALOGUE, paths)
+    with pytest.raises(UsageError, match="no baseline-windows for 13"):
+        make_side("baseline-windows", PROBLEM, on_gpus, Settings(), CATALOGUE, paths)
+
+
+@pytest.mark.parametrize("player", ["baseline-graph", "house", "baseline", "model:m", "", " you"])
+def test_a_file_cannot_take_the_name_of_another_kernel(player: str, paths: Paths, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def solution(): pass\n")
+    with pytest.raises(UsageError, match="player"):
+        make_side(str(tmp_path / "mine.py"), PROBLEM, SETTING, Settings(), CATALOGUE, paths, player)
 
 
 def test_the_house_says_what_it_has(paths: Paths) -> None:

@@ -35,8 +35,26 @@ def test_inside_they_are_named_so_that_no_order_can_mix_them_up(ask):
 
 
 def test_without_a_driver_to_ask_the_numbers_are_taken_as_they_are(ask):
-    assert ask("seats(2)", visible="2,3", INIT=-9) == "(Seat(minor=2, uuid=''), Seat(minor=3, uuid=''))"
+    assert (
+        ask("[(seat.minor, seat.uuid) for seat in seats(2)]", visible="2,3", INIT=-9) == "[(2, ''), (3, '')]"
+    )
     assert ask("'CUDA_VISIBLE_DEVICES' in cuda_environment(seats(1))", INIT=-9) == "False"
+
+
+def test_worlds_on_different_gpus_never_meet_on_a_core(ask):
+    sixteen = (
+        "(setattr(os, 'sched_getaffinity', lambda _: set(range(16))), [seat.cores for seat in seats(4)])[1]"
+    )
+    assert ask(sixteen, visible="2,3", GPUS=4) == "[(8, 9, 10, 11), (12, 13, 14, 15)]"
+    assert ask(sixteen, visible="1", GPUS=8) == "[(2, 3)]"
+    sides = {"GPUS": 4, "CORES": 0x0F, "CORES_2": 0xF0, "CORES_3": 0xF0}
+    assert ask(sixteen, **sides) == "[(0, 1), (2, 3), (4, 5), (6, 7)]"
+    assert ask(sixteen, GPUS=2, CORES=0xF0000) == "[(0, 1, 2, 3), (4, 5, 6, 7)]"  # none of those are ours
+
+
+def test_with_fewer_cores_than_gpus_the_ranks_share_what_there_is(ask):
+    one = "(setattr(os, 'sched_getaffinity', lambda _: {5}), [cores_of(r, 2, seats(2)) for r in range(2)])[1]"
+    assert ask(one, GPUS=4) == "[[5], [5]]"
 
 
 def test_a_killed_world_must_be_gone_from_its_gpus(ask):
