@@ -22,6 +22,7 @@ from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes
 
 if TYPE_CHECKING:
     from arena.duel.journal import DuelRecord
+    from arena.errors import ArenaError
     from arena.run_request import Notice
     from arena.settings import Settings
     from problems.specification import Problem
@@ -134,6 +135,11 @@ class ArenaApp(App[None]):
         text = f"{notice.message} → {notice.advice}" if notice.advice else notice.message
         self.notify(text, severity="warning", timeout=12, markup=False)
 
+    def _complain(self, error: ArenaError) -> None:
+        from screens.complaints import explain
+
+        self.notify(explain(error), severity="error", timeout=10, markup=False)
+
     # --- what people do ------------------------------------------------------------------------------------
 
     def open_problem(
@@ -150,19 +156,25 @@ class ArenaApp(App[None]):
 
     def plan_duel(self, problem: Problem) -> None:
         """Asks who plays whom, and starts the duel."""
+        from arena.errors import ArenaError
+        from arena.machine import choose_device
         from screens.duel_setup import DuelSetup
 
         def answered(plan: DuelPlan | None) -> None:
             if plan is not None:
                 self.play_duel(problem, plan)
 
-        self.push_screen(DuelSetup(problem, list(self.services.settings.models)), answered)
+        try:
+            device = choose_device(self.services.settings.device)
+        except ArenaError as error:
+            self._complain(error)
+            return
+        self.push_screen(DuelSetup(problem, list(self.services.settings.models), device), answered)
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
         """Opens the duel; an arena that is open is left first: its draft is kept, and the judge is needed here."""
         from arena.errors import ArenaError
         from screens.arena import ArenaScreen
-        from screens.complaints import explain
         from screens.duel_live import LiveDuelScreen
 
         if isinstance(self.screen, ArenaScreen):
@@ -170,7 +182,7 @@ class ArenaApp(App[None]):
         try:
             self.push_screen(LiveDuelScreen(self.services, problem, plan))
         except ArenaError as error:
-            self.notify(explain(error), severity="error", timeout=10, markup=False)
+            self._complain(error)
 
     def show_duel_board(self) -> None:
         """Shows ratings and duels; one of them can be replayed."""
@@ -188,7 +200,6 @@ class ArenaApp(App[None]):
         """Takes settings over and writes the file; says what went wrong."""
         from arena.errors import ArenaError
         from arena.settings import save_settings
-        from screens.complaints import explain
 
         self.services.settings = settings
         self.services.first_start = False
@@ -198,7 +209,7 @@ class ArenaApp(App[None]):
         try:
             save_settings(settings, self.services.paths)
         except ArenaError as error:
-            self.notify(explain(error), severity="error", timeout=10, markup=False)
+            self._complain(error)
 
     def action_help(self) -> None:
         from screens.help import HelpScreen

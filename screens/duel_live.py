@@ -16,6 +16,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.store import BASELINE
 from arena.templates import starter
 from arena.workspace import read_kernel
+from arena.yardsticks import WORDS, has
 from problems.specification import Problem
 from sandbox.events import Setting
 from screens.duel import DuelScreen
@@ -167,7 +168,8 @@ def _side(services: Services, problem: Problem, setting: Setting, word: str) -> 
     return make_side(word, problem, setting, services.settings, services.catalogue, services.paths, player)
 
 
-def opponents(problem: Problem, models: list[str]) -> list[str]:
-    """Who can play a problem, as words of the command line."""
+def opponents(problem: Problem, models: list[str], device: str) -> list[str]:
+    """Who can play a problem, as words of the command line. device: where the ranks are."""
     house = [HOUSE] if problem.house_source is not None else []
-    return [*house, BASELINE, *(f"{MODEL}{name}" for name in models), GUEST]
+    yardsticks = [word for word in WORDS if device == "cuda" and has(problem, word)]
+    return [*house, BASELINE, *yardsticks, *(f"{MODEL}{name}" for name in models), GUEST]

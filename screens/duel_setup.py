@@ -25,10 +25,10 @@ class DuelSetup(Dialog[DuelPlan | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
-    def __init__(self, problem: Problem, models: list[str]) -> None:
+    def __init__(self, problem: Problem, models: list[str], device: str) -> None:
         super().__init__()
         self.problem = problem
-        self.players = opponents(problem, models)
+        self.players = opponents(problem, models, device)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:

@@ -32,7 +32,7 @@ from sandbox.verdict import ExitCode
 
 ROUNDS, ROUNDS_WITH_CLOCK = 3, 20
 """Kernels that a model may hand in, unless asked otherwise."""
-_PLAYER = "A kernel file, `house`, `baseline`, or `model:NAME`."
+_PLAYER = "A kernel file, `house`, `baseline`, a yardstick as for `run`, or `model:NAME`."
 
 
 @click.command()

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 from arena.cli.session import Session
-from arena.house import HOUSE, house_source
+from arena.house import HOUSE
+from arena.named_kernels import named_kernel
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.store import BASELINE
 from arena.workspace import read_kernel
-from arena.yardsticks import WORDS, yardstick_source
+from arena.yardsticks import WORDS
 
 
 def make_request(
@@ -21,12 +22,9 @@ def make_request(
     """
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
-    if str(kernel) == BASELINE:
-        name, path, source = BASELINE, "", ""
-    elif str(kernel) == HOUSE:
-        name, path, source = "house.py", "", house_source(found, session.catalogue)
-    elif str(kernel) in WORDS:
-        name, path, source = f"{kernel}.py", "", yardstick_source(found, str(kernel), setting.device)
+    path = ""
+    if named := named_kernel(str(kernel), found, session.catalogue, setting.device):
+        name, source = named
     else:
         file = read_kernel(kernel)
         name, path, source = kernel.name, str(kernel.absolute()), file.text

@@ -16,14 +16,11 @@ from arena.cli.request import make_request
 from arena.cli.session import Session, open_session
 from arena.engine import Engine
 from arena.errors import UsageError
-from arena.house import HOUSE
 from arena.results import RunReport, report
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice
-from arena.store import BASELINE
 from arena.watcher import KernelWatcher
 from arena.workspace import content_hash
-from arena.yardsticks import WORDS
 from sandbox.events import AnyEvent, Finished, Refused
 
 
@@ -37,7 +34,7 @@ def command(problem: str, kernel: Path, choice: Choice, rounds: int | None, as_j
     """Judge KERNEL now and on every save, until ctrl+c. With --json each result is one line."""
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds)
-    if str(kernel) in (HOUSE, *WORDS) or request.kernel_name == BASELINE:
+    if not request.kernel_path:
         raise UsageError(f"the {kernel} does not change, so there is nothing to watch", "name a kernel file")
     run_interruptibly(_watch(session, request, kernel, as_json))
 

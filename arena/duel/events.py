@@ -24,8 +24,9 @@ class Contestant(msgspec.Struct, frozen=True):
     """Who plays a side."""
 
     kind: Kind
+    """The yardsticks are baselines, too."""
     player: str
-    """As in the index of results: `you`, `house`, `baseline`, `model:NAME`."""
+    """As in the index of results: `you`, `house`, `baseline`, `baseline-graph`, `model:NAME`."""
     kernel_path: str = ""
     """The file that is played from, if it is one."""
 

@@ -10,7 +10,8 @@ from typing import Protocol
 from arena.duel.events import Contestant
 from arena.errors import UsageError
 from arena.foreign_text import printable
-from arena.house import HOUSE, house_source
+from arena.house import HOUSE
+from arena.named_kernels import NAMED, named_kernel
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.budget import Spent
@@ -30,7 +31,6 @@ from arena.players.trace import (
     new_trace_id,
 )
 from arena.settings import Settings
-from arena.store import BASELINE
 from arena.watcher import KernelWatcher
 from arena.workspace import read_kernel
 from problems.catalogue import Catalogue
@@ -91,7 +91,7 @@ class Side(Protocol):
 
 
 class FixedSide:
-    """A kernel that is what it is: the house's, or the baseline."""
+    """A kernel that is what it is: the house's, the baseline, or a yardstick beside it."""
 
     def __init__(self, contestant: Contestant, name: str, source: str) -> None:
         self.contestant = contestant
@@ -204,17 +204,15 @@ def make_side(
     player: str = "you",
     make_player: Callable[[str, Settings], ModelPlayer] = model_player,
 ) -> Side:
-    """The side that a word of the command line stands for: `house`, `baseline`, `model:NAME`, else a kernel file.
+    """The side that a word of the command line stands for: a named kernel, `model:NAME`, else a kernel file.
 
     player: who the file belongs to.
 
     Raises:
-        UsageError: the house has no kernel here, there is no such model or key, or the file cannot be read.
+        UsageError: the word's kernel cannot be had here, there is no such model or key, or the file cannot be read.
     """
-    if word == BASELINE:
-        return FixedSide(Contestant("baseline", BASELINE), BASELINE, "")
-    if word == HOUSE:
-        return FixedSide(Contestant("house", HOUSE), "house.py", house_source(problem, catalogue))
+    if named := named_kernel(word, problem, catalogue, setting.device):
+        return FixedSide(Contestant("house" if word == HOUSE else "baseline", word), *named)
     if word.startswith(MODEL):
         writer = make_player(word.removeprefix(MODEL), settings)
         hide_from_ptrace()  # this process now holds a key
@@ -223,4 +221,7 @@ def make_side(
     read_kernel(path)
     if not re.fullmatch(r"\S.{0,58}\S|\S", player):
         raise UsageError(f"{player!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
+    if player in NAMED or player.startswith(MODEL):
+        # Its results would stand for that kernel's: a yardstick's times are even kept for later verdicts.
+        raise UsageError(f"a file's player cannot be called {player!r}", "that name stands for other kernels")
     return FileSide(Contestant("file", player, str(path)), path)

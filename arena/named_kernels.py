@@ -1,0 +1,24 @@
+"""Kernels that go by a word instead of a file: the baseline, the yardsticks beside it, the house's."""
+
+from arena.house import HOUSE, house_source
+from arena.store import BASELINE
+from arena.yardsticks import WORDS, yardstick_source
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+
+NAMED = (BASELINE, *WORDS, HOUSE)
+
+
+def named_kernel(word: str, problem: Problem, catalogue: Catalogue, device: str) -> tuple[str, str] | None:
+    """(kernel_name, source) as a `RunRequest` takes them; None: the word is none of `NAMED`. device: where it is to run.
+
+    Raises:
+        UsageError: the house has no kernel for this problem, there is no such yardstick for it, or it needs GPU ranks.
+    """
+    if word == BASELINE:
+        return BASELINE, ""
+    if word == HOUSE:
+        return "house.py", house_source(problem, catalogue)
+    if word in WORDS:
+        return f"{word}.py", yardstick_source(problem, word, device)
+    return None
