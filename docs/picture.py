@@ -1,6 +1,7 @@
-"""Draws the README's picture: the real app, a real run of the kit's row-parallel GEMM on two CPU ranks.
+"""Draws the pictures: the real app, a real run of one of the kit's examples on whatever this machine has.
 
-    python docs/picture.py docs/arena.svg
+python docs/picture.py docs/arena.svg
+python docs/picture.py docs/arena-gpu.svg 13 gemm_allreduce_overlap_cuda     # on a machine with GPUs
 """
 
 import asyncio
@@ -10,20 +11,20 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-KERNEL = ROOT / "sandbox" / "kit" / "examples" / "gemm_allreduce_cpp.py"
+EXAMPLES = ROOT / "sandbox" / "kit" / "examples"
 SIZE = (150, 42)
 
 
-async def draw(target: Path) -> None:
-    """Opens problem 13 with the kernel, runs it, and exports the screen when the verdict is in."""
+async def draw(target: Path, problem: str = "13", example: str = "gemm_allreduce_cpp") -> None:
+    """Opens a problem with an example of the kit, runs it, and exports the screen when the verdict is in."""
     from arena.paths import find_paths
     from screens.app import ArenaApp
     from screens.services import Services
 
     kernel = Path(tempfile.mkdtemp()) / "kernel.py"
-    kernel.write_text(KERNEL.read_text(encoding="utf-8"), encoding="utf-8")
+    kernel.write_text((EXAMPLES / f"{example}.py").read_text(encoding="utf-8"), encoding="utf-8")
     services = Services(find_paths())
-    app = ArenaApp(services, "13", kernel)
+    app = ArenaApp(services, problem, kernel)
     try:
         async with app.run_test(size=SIZE) as pilot:
             await app.opened.wait()
@@ -41,4 +42,4 @@ async def draw(target: Path) -> None:
 
 if __name__ == "__main__":
     os.environ["PKB_ARENA_HOME"] = tempfile.mkdtemp()
-    asyncio.run(draw(Path(sys.argv[1])))
+    asyncio.run(draw(Path(sys.argv[1]), *sys.argv[2:4]))
