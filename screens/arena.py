@@ -19,7 +19,6 @@ from arena.templates import starter
 from arena.workspace import KernelFile
 from problems.specification import Problem
 from sandbox.events import AnyEvent, Finished, Setting
-from sandbox.verdict import Verdict
 from screens.actions import Scope, bindings
 from screens.base import BaseScreen
 from screens.complaints import explain
@@ -27,18 +26,15 @@ from screens.kernel_session import KernelSession
 from screens.outside_editor import edit_outside
 from screens.services import Services
 from screens.themes import FOLDER
-from screens.widgets.correctness import Correctness
 from screens.widgets.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
-from screens.widgets.failure_view import FailureView
 from screens.widgets.gpu_strip import GpuStrip
 from screens.widgets.headline import Headline, answer_of, waiting_answer, worlds_words
 from screens.widgets.log_pane import LogPane
 from screens.widgets.pane_title import entitle
 from screens.widgets.phase_line import PhaseLine
 from screens.widgets.problem_table import Row
-from screens.widgets.speedup_chart import SpeedupChart
-from screens.widgets.timing_table import TimingTable
+from screens.widgets.result_pane import ResultPane
 from screens.widgets.view_tabs import ViewTabs
 
 REFRESH_S = 0.1
@@ -91,25 +87,12 @@ class ArenaScreen(BaseScreen):
                 yield Source(name="baseline.py", id="baseline")
                 yield DiffView(id="diff")
                 yield VerticalScroll(id="card")
-            with Vertical(id="result-pane"):
-                with ContentSwitcher(initial="chart", id="answer"):
-                    yield SpeedupChart(id="chart")
-                    yield FailureView(id="failure")
-                yield Correctness(id="correctness")
-                yield TimingTable(id="timing")
-                yield LogPane(id="log")
+            yield ResultPane(id="result-pane")
         yield GpuStrip(id="gpus")
         yield PhaseLine(id="phases")
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
-        for name, title in (
-            ("answer", "Speedup"),
-            ("correctness", "Correctness"),
-            ("timing", "Time"),
-            ("log", "Log"),
-        ):
-            entitle(self.query_one(f"#{name}"), title)
         self.editor.focus()
         self.set_interval(REFRESH_S, self.draw)
         self.start(self._open(), "open")
@@ -226,19 +209,7 @@ class ArenaScreen(BaseScreen):
             return
         session.changed = False
         new_run, lines = session.take_log()
-        log = self.query_one(LogPane)
-        if new_run:
-            log.clear_log()
-        if lines:
-            log.write(lines)
-        failed = state.verdict not in (None, Verdict.PASS)
-        self.set_class(failed, "failed")
-        self.query_one("#answer", ContentSwitcher).current = "failure" if failed else "chart"
-        entitle(self.query_one("#answer"), "What is wrong" if failed else "Speedup")
-        self.query_one(SpeedupChart).show(state.samples)
-        self.query_one(FailureView).show(state)
-        self.query_one(Correctness).show(state)
-        self.query_one(TimingTable).show(state)
+        self.query_one(ResultPane).show(state, lines, new_run)
         self._draw_lines()
 
     def _draw_lines(self) -> None:
