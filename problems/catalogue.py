@@ -64,7 +64,9 @@ def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:
             problem = load_problem(folder)
             for name in (str(problem.id), problem.slug):
                 if name in taken:
-                    raise ProblemError(f"{folder}: {name} is taken by {taken[name]}; choose another id and slug")
+                    raise ProblemError(
+                        f"{folder}: {name} is taken by {taken[name]}; choose another id and slug"
+                    )
         except ProblemError as error:
             broken.append(error)
             continue
