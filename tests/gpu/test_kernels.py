@@ -7,6 +7,7 @@ import pytest
 import sandbox
 from arena.attack_suite import read_kernel
 from arena.templates import starter
+from problems.catalogue import load_catalogue
 from sandbox.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
@@ -16,6 +17,7 @@ KIT = Path(sandbox.__path__[0]) / "kit"
 ATTACKS = Path(__file__).parents[1] / "attacks" / "kernels"
 PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13"}
 EXAMPLES = [path.stem for path in sorted(KIT.glob("examples/*.py")) if not path.stem.endswith("_cpp")]
+HOUSE = [problem.slug for problem in load_catalogue().problems if problem.house_source]
 LARGE = {"M": 4096, "N": 2048}
 CUDA_ATTACKS = [path.stem for path in sorted(ATTACKS.glob("*.py")) if "# device: cuda\n" in path.read_text()]
 
@@ -45,6 +47,13 @@ def test_an_example_passes_and_is_timed_at_a_size_of_production(passes, name):
 def test_a_cuda_example_serves_float32_and_sizes_that_nothing_divides(passes, name):
     problem, source = _example(name)
     passes(problem, source, dtype="float32", M=5, N=7)
+
+
+@pytest.mark.parametrize("slug", HOUSE)
+def test_a_house_kernel_passes(judge, passes, slug):
+    problem = judge.catalogue.find(slug)
+    passes(slug, problem.house_source)
+    passes(slug, problem.house_source, preset="production", **LARGE)
 
 
 @pytest.mark.parametrize("template", ["cuda", "triton"])

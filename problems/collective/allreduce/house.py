@@ -1,11 +1,15 @@
-"""The house's all-reduce: peers read each other's memory; large tensors are summed in shares."""
+"""The house's all-reduce: one launch on GPUs; on CPU ranks peers read each other's memory, large tensors in shares."""
 
 import torch
 
 from sandbox.kit import symm
+from sandbox.kit.example import example
 
 ONE_SHOT = 1 << 15
 """Elements up to which everybody adds everything: one barrier. Beyond it each rank adds 1/W and reads the rest."""
+
+SMALL = 1 << 19
+"""Bytes up to which words that carry their own flag win on GPUs."""
 
 
 def summed(tensor: torch.Tensor) -> torch.Tensor:
@@ -34,4 +38,8 @@ def summed(tensor: torch.Tensor) -> torch.Tensor:
 @torch.no_grad()
 def solution(tensor: torch.Tensor) -> torch.Tensor:
     """tensor [M, N] -> [M, N]: the elementwise sum over all ranks, on every rank."""
+    if tensor.is_cuda:
+        fits = tensor.dtype == torch.bfloat16 and tensor.numel() % 4 == 0 and tensor.is_contiguous()
+        one_shot = fits and tensor.nbytes <= SMALL
+        return example("allreduce_one_shot_cuda" if one_shot else "allreduce_two_shot_cuda")(tensor)
     return summed(tensor)
