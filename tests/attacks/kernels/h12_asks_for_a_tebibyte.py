@@ -1,8 +1,8 @@
-# expect: OUT_OF_MEMORY
+# expect: OUT_OF_MEMORY | WRONG_STRUCTURE
 # problem: allreduce
 # attack: H12
 # twin: honest
-"""Asks for a tebibyte."""
+"""Asks for a tebibyte, which a system that lends addresses freely even gives; then it is larger than what was asked for."""
 
 import torch
 
