@@ -11,11 +11,10 @@ from arena.cli.progress import Progress
 from arena.cli.request import make_request
 from arena.cli.session import Session, open_session
 from arena.engine import Engine
-from arena.errors import MachineError, UsageError
-from arena.results import RunReport, report
+from arena.kernel_run import run_to_end
+from arena.results import RunReport
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice
-from sandbox.events import Cancelled, Refused
 from sandbox.verdict import exit_code
 
 
@@ -51,13 +50,8 @@ async def _judge(session: Session, request: RunRequest) -> RunReport:
         engine.subscribe_notices(progress.notice)
         try:
             await engine.start()
-            run_id = await engine.run(request)
-            end = await engine.wait(run_id)
+            judgement, _ = await run_to_end(engine, request)
         finally:
             unsubscribe()
             progress.clear()
-        if isinstance(end, Refused):
-            raise UsageError(end.message, end.advice)
-        if isinstance(end, Cancelled):
-            raise MachineError(f"the run was cancelled in its phase {end.phase}", "run it again")
-        return report(engine.header(run_id), end.result)
+        return judgement.report

@@ -149,9 +149,9 @@ async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> Writ
                     plan.session.settings.budget_s,
                     plan.unsafe,
                 )
-                async with judge:
-                    await engine.warm(plan.setting)  # while the model writes
-                    return await _work(plan, player, prompt, recorder, judge)
+                await judge.start()
+                await engine.warm(plan.setting)  # while the model writes
+                return await _work(plan, player, prompt, recorder, judge)
     finally:
         progress.clear()
 

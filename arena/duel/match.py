@@ -1,8 +1,9 @@
 """Plays a duel: both sides at once, their kernels judged by turns, then the best ones against each other."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from arena.duel.events import (
@@ -29,18 +30,16 @@ from arena.duel.journal import open_duel_journal
 from arena.duel.sides import Side
 from arena.duel.state import DuelState, after_final, without_final
 from arena.engine import Engine
-from arena.errors import ArenaError, MachineError, PlayerFailed, UsageError
-from arena.foreign_text import printable
+from arena.errors import ArenaError, MachineError, PlayerFailed
 from arena.jail_policy import require_jail
+from arena.kernel_run import Judgement, run_to_end
 from arena.paths import Paths
 from arena.players.budget import Spent
-from arena.players.judge import PRINTED_CHARACTERS, Judgement
-from arena.results import report
 from arena.run_request import RunRequest
 from arena.store import BASELINE
 from arena.workspace import Workspace, content_hash
 from problems.specification import Problem
-from sandbox.events import AnyEvent, Cancelled, Finished, Log, PhaseStarted, Refused, Result, Rival, Timed
+from sandbox.events import AnyEvent, PhaseStarted, Result, Rival, Timed
 from sandbox.verdict import Verdict
 
 TICK_S = 0.1
@@ -215,28 +214,24 @@ class Match:
         return await asyncio.shield(task)
 
     async def _judge(self, name: SideName, number: int, source: str, kernel_name: str) -> Judgement:
-        printed: list[str] = []
-        shown = 0.0
+        def measured(event: Timed) -> None:
+            self.tell(
+                Measured(
+                    at=self.now,
+                    side=name,
+                    attempt=number,
+                    round=event.round,
+                    rounds=event.rounds,
+                    speedup=event.call,
+                )
+            )
+
+        rounds = _now_and_then(measured)
 
         def listen(event: AnyEvent) -> None:
-            nonlocal shown
-            match event:
-                case PhaseStarted():
-                    self.tell(Judging(at=self.now, side=name, attempt=number, phase=event.phase))
-                case Timed() if time.monotonic() - shown >= TICK_S or event.round == event.rounds:
-                    shown = time.monotonic()
-                    self.tell(
-                        Measured(
-                            at=self.now,
-                            side=name,
-                            attempt=number,
-                            round=event.round,
-                            rounds=event.rounds,
-                            speedup=event.call,
-                        )
-                    )
-                case Log() if sum(map(len, printed)) < PRINTED_CHARACTERS:
-                    printed.append(f"[rank {event.rank}] {printable(event.text)}")
+            if isinstance(event, PhaseStarted):
+                self.tell(Judging(at=self.now, side=name, attempt=number, phase=event.phase))
+            rounds(event)
 
         contestant = self.sides[name].contestant
         request = RunRequest(
@@ -249,17 +244,15 @@ class Match:
             rounds=self.rounds,
             budget_s=self.budget_s,
         )
-        async with self.judging:
-            await self._going.wait()
-            run_id, end = await self._run(request, listen)
-        judgement = Judgement(report(self.engine.header(run_id), end.result), "".join(printed))
+        async with self._turn():
+            judgement, _ = await run_to_end(self.engine, request, listen)
         found = judgement.report
         self.tell(
             Judged(
                 at=self.now,
                 side=name,
                 attempt=number,
-                run_id=run_id,
+                run_id=found.run_id,
                 verdict=found.verdict,
                 outcome=found.outcome,
                 speedup=found.speedup.call if found.speedup is not None else None,
@@ -270,12 +263,6 @@ class Match:
 
     async def build(self, name: SideName, source: str, kernel_name: str) -> Judgement:
         """Compiles a kernel and calls it in its turn, without handing it in."""
-        printed: list[str] = []
-
-        def listen(event: AnyEvent) -> None:
-            if isinstance(event, Log) and sum(map(len, printed)) < PRINTED_CHARACTERS:
-                printed.append(f"[rank {event.rank}] {printable(event.text)}")
-
         request = RunRequest(
             problem=self.problem,
             setting=self.state.header.setting,
@@ -284,26 +271,15 @@ class Match:
             player=self.sides[name].contestant.player,
             rounds=0,
         )
+        async with self._turn():
+            judgement, _ = await run_to_end(self.engine, request)
+        return judgement
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
         async with self.judging:
             await self._going.wait()
-            run_id, end = await self._run(request, listen)
-        return Judgement(report(self.engine.header(run_id), end.result), "".join(printed))
-
-    async def _run(self, request: RunRequest, listen: Callable[[AnyEvent], None]) -> tuple[str, Finished]:
-        unsubscribe = self.engine.subscribe(listen)
-        try:
-            run_id = await self.engine.run(request)
-            end = await self.engine.wait(run_id)
-        except asyncio.CancelledError:
-            await self.engine.cancel()
-            raise
-        finally:
-            unsubscribe()
-        if isinstance(end, Refused):
-            raise UsageError(end.message, end.advice)
-        if isinstance(end, Cancelled):
-            raise MachineError(f"a run was cancelled in its phase {end.phase}", "play the duel again")
-        return run_id, end
+            yield
 
     # --- the final -------------------------------------------------------------------------------------------
 
@@ -322,17 +298,9 @@ class Match:
         left, right = state.left.best, state.right.best
         assert left is not None
         assert right is not None
-        shown = 0.0
 
-        def listen(event: AnyEvent) -> None:
-            nonlocal shown
-            if isinstance(event, Timed) and (
-                time.monotonic() - shown >= TICK_S or event.round == event.rounds
-            ):
-                shown = time.monotonic()
-                self.tell(
-                    FinalMeasured(at=self.now, round=event.round, rounds=event.rounds, speedup=event.call)
-                )
+        def measured(event: Timed) -> None:
+            self.tell(FinalMeasured(at=self.now, round=event.round, rounds=event.rounds, speedup=event.call))
 
         header = state.header
         request = RunRequest(
@@ -346,10 +314,10 @@ class Match:
             versus=Rival(f"{_file_name(header.right.player)}.py", right.source),
         )
         self.tell(FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
-        _, end = await self._run(request, listen)
-        if end.result.rival is None or end.result.verdict is Verdict.HARNESS_ERROR:
-            raise MachineError(f"the final could not be run: {end.result.detail}", "play the duel again")
-        return end.result
+        _, result = await run_to_end(self.engine, request, _now_and_then(measured))
+        if result.rival is None or result.verdict is Verdict.HARNESS_ERROR:
+            raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
+        return result
 
 
 class Seat:
@@ -390,6 +358,19 @@ class Seat:
                 estimated=spent.estimated,
             )
         )
+
+
+def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
+    """Hands on a round a tick, as many as people can follow, and the last one."""
+    told = 0.0
+
+    def listen(event: AnyEvent) -> None:
+        nonlocal told
+        if isinstance(event, Timed) and (time.monotonic() - told >= TICK_S or event.round == event.rounds):
+            told = time.monotonic()
+            tell(event)
+
+    return listen
 
 
 def _file_name(player: str) -> str:

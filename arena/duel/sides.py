@@ -11,11 +11,11 @@ from arena.duel.events import Contestant
 from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.house import HOUSE
+from arena.kernel_run import Judgement
 from arena.named_kernels import NAMED, named_kernel
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.budget import Spent
-from arena.players.judge import Judgement
 from arena.players.model_player import ModelPlayer, model_player
 from arena.players.prompt import build_prompt
 from arena.players.trace import (

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from arena.kernel_run import Judgement
 from arena.players.answer import Answer
-from arena.players.judge import Judgement
 from arena.results import RunReport
 from sandbox.verdict import Verdict
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 from arena.foreign_text import printable
+from arena.kernel_run import Judgement
 from arena.players.attempts import RETURNS, Attempt, best_of
-from arena.players.judge import Judgement
 from arena.players.player import Conversation, Message
 from arena.players.templates import fill_template, read_template
 from arena.results import RunReport, one_line

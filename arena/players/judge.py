@@ -1,28 +1,14 @@
 """The arena's judge, as those who let models write kernels use it: never without a jail."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from arena.engine import Engine
-from arena.errors import MachineError, UsageError
-from arena.foreign_text import printable
 from arena.jail_policy import require_jail
-from arena.results import RunReport, report
+from arena.kernel_run import Judgement, run_to_end
 from arena.run_request import RunRequest
 from problems.specification import Problem
-from sandbox.events import AnyEvent, Cancelled, Log, Refused, Setting
-
-PRINTED_CHARACTERS = 4000
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What came of one run."""
-
-    report: RunReport
-    printed: str = ""
-    """The beginning of what the ranks printed, with the rank in front of each piece."""
+from sandbox.events import Setting
 
 
 class Judge(Protocol):
@@ -48,21 +34,15 @@ class EngineJudge:
     budget_s: float = 1.0
     unsafe: bool = False
     """Run without a jail where there is none."""
-    _printed: list[str] = field(default_factory=list, init=False)
-    _unsubscribe: Callable[[], None] = field(default=lambda: None, init=False)
 
-    async def __aenter__(self) -> "EngineJudge":
-        self._unsubscribe = self.engine.subscribe(self._listen)
-        try:
-            await self.engine.start()
-            require_jail(self.engine.jail, self.unsafe)
-        except BaseException:
-            self._unsubscribe()
-            raise
-        return self
+    async def start(self) -> None:
+        """Starts the referee.
 
-    async def __aexit__(self, *_: object) -> None:
-        self._unsubscribe()
+        Raises:
+            MachineError: it does not start, or has no jail and `unsafe` is not set.
+        """
+        await self.engine.start()
+        require_jail(self.engine.jail, self.unsafe)
 
     async def __call__(self, source: str, name: str) -> Judgement:
         return await self._run(source, name, self.rounds)
@@ -77,7 +57,6 @@ class EngineJudge:
 
     async def _run(self, source: str, name: str, rounds: int | None) -> Judgement:
         require_jail(self.engine.jail, self.unsafe)
-        self._printed.clear()
         request = RunRequest(
             problem=self.problem,
             setting=self.setting,
@@ -87,19 +66,5 @@ class EngineJudge:
             rounds=rounds,
             budget_s=self.budget_s,
         )
-        run_id = await self.engine.run(request)
-        try:
-            end = await self.engine.wait(run_id)
-        except BaseException:
-            await self.engine.cancel()
-            raise
-        if isinstance(end, Refused):
-            raise UsageError(end.message, end.advice)
-        if isinstance(end, Cancelled):
-            raise MachineError(f"the run was cancelled in its phase {end.phase}", "run it again")
-        printed = "".join(self._printed)[:PRINTED_CHARACTERS]
-        return Judgement(report(self.engine.header(run_id), end.result), printed)
-
-    def _listen(self, event: AnyEvent) -> None:
-        if isinstance(event, Log) and sum(map(len, self._printed)) < PRINTED_CHARACTERS:
-            self._printed.append(f"[rank {event.rank}] {printable(event.text)}")
+        judgement, _ = await run_to_end(self.engine, request)
+        return judgement

@@ -12,11 +12,12 @@ from arena.engine import Engine
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.jail_policy import require_jail
 from arena.journal import Journal
+from arena.kernel_run import Judgement
 from arena.paths import Paths
 from arena.players import stream as streaming
 from arena.players.agent import Agent
 from arena.players.budget import Budget
-from arena.players.judge import EngineJudge, Judgement
+from arena.players.judge import EngineJudge
 from arena.players.model_player import ModelPlayer, model_player
 from arena.players.player import Conversation, Message
 from arena.players.prompt import Prompt
@@ -262,14 +263,15 @@ async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> 
     async with Engine(paths, command=command) as engine:
         for _ in range(2):  # also when the referee has been there for long
             with pytest.raises(MachineError, match="jail"):
-                async with EngineJudge(engine, problem, setting, "model:m"):
-                    pass
-        async with EngineJudge(engine, problem, setting, "model:m", unsafe=True) as judge:
-            found = (await judge("pass", "kernel.py")).report
+                await EngineJudge(engine, problem, setting, "model:m").start()
+            with pytest.raises(MachineError, match="jail"):
+                await EngineJudge(engine, problem, setting, "model:m")("pass", "kernel.py")
+        judge = EngineJudge(engine, problem, setting, "model:m", unsafe=True)
+        await judge.start()
+        found = (await judge("pass", "kernel.py")).report
         assert (found.verdict, found.jail) == (Verdict.PASS, "none")
-        async with EngineJudge(engine, problem, setting, "model:m", unsafe=True) as judge:
-            with pytest.raises(UsageError, match="sizes do not fit"):
-                await judge("refuse", "kernel.py")
+        with pytest.raises(UsageError, match="sizes do not fit"):
+            await judge("refuse", "kernel.py")
 
 
 def test_without_a_jail_nothing_runs_unless_it_is_meant() -> None:

@@ -33,5 +33,4 @@ async def test_every_example_passes(engine: Engine) -> None:
 async def verdict(engine: Engine, example: Example, world: int) -> Verdict:
     setting = choose_setting(example.problem, Choice(device="cpu", world=world), Settings())
     judge = EngineJudge(engine, example.problem, setting, "model:test", rounds=1, unsafe=True)
-    async with judge:
-        return (await judge(example.source, "example.py")).report.verdict
+    return (await judge(example.source, "example.py")).report.verdict

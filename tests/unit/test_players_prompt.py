@@ -11,6 +11,7 @@ import pytest
 import sandbox.kit
 from arena.calibration import Calibration
 from arena.errors import UsageError
+from arena.kernel_run import Judgement
 from arena.own_modules import module_environment
 from arena.paths import Paths
 from arena.players.answer import Answer
@@ -18,7 +19,6 @@ from arena.players.attempts import Attempt, best_of, pass_at
 from arena.players.budget import Budget, Spent
 from arena.players.examples import choose_examples, load_examples, suits
 from arena.players.feedback import fenced, next_turn
-from arena.players.judge import Judgement
 from arena.players.keys import HIDDEN, Hiding, Key, find_key
 from arena.players.model_player import find_model
 from arena.players.player import Conversation, Finish, Message, Text, Usage

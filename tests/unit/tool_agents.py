@@ -8,10 +8,10 @@ from model_server import (
     Seen,
 )
 
+from arena.kernel_run import Judgement
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.budget import Budget
-from arena.players.judge import Judgement
 from arena.players.model_player import model_player
 from arena.players.player import Conversation, Message
 from arena.players.prompt import Prompt
