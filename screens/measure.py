@@ -24,9 +24,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from arena.paths import HOME_VARIABLE, Paths, find_paths
+from screens.loop_lag import GIVE_UP_S, lag_while, until
 
 COLUMNS, LINES = 160, 45
-GIVE_UP_S = 90.0
 PROBLEM = "13"
 KERNEL_LINES = 1_000
 
@@ -83,8 +83,8 @@ class Terminal:
 
     def quiet(self, seconds: float) -> None:
         """Reads on for `seconds`."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
             self.read(left)
 
     def close(self) -> None:
@@ -192,18 +192,15 @@ async def _lag_while_running(paths: Paths, runs: int) -> list[float]:
     late: list[float] = []
     try:
         async with app.run_test(size=(COLUMNS, LINES)) as pilot:
-            await _until(lambda: isinstance(app.screen, ArenaScreen))
+            await until(lambda: isinstance(app.screen, ArenaScreen))
             screen = app.screen
             assert isinstance(screen, ArenaScreen)
             state = screen.session.state
-            await _until(lambda: "spare" in state.worlds and state.worlds["spare"].state == "ready")
+            await until(lambda: "spare" in state.worlds and state.worlds["spare"].state == "ready")
             for _ in range(runs):
                 await pilot.press("f5")
-                await _until(lambda: screen.session.busy)
-                while screen.session.busy:
-                    asked = time.monotonic() + 0.005
-                    await asyncio.sleep(0.005)
-                    late.append(time.monotonic() - asked)
+                await until(lambda: screen.session.busy)
+                late += await lag_while(lambda: screen.session.busy)
     finally:
         await services.close()
     return late
@@ -215,12 +212,6 @@ def tokens(seconds: int) -> dict[str, float]:
 
     with home_of_its_own() as paths:
         return _figures(lag_while_written(paths, seconds))
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(GIVE_UP_S):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def _figures(values: list[float]) -> dict[str, float]:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from arena.own_modules import ROOT, module_command, module_environment
 from arena.paths import Paths
@@ -12,16 +12,15 @@ from arena.settings import ModelSettings, Settings, save_settings
 from sandbox.events import AnyEvent, WorldChanged
 from screens.app import ArenaApp
 from screens.duel_live import DuelPlan, LiveDuelScreen
+from screens.loop_lag import lag_while, until
 from screens.services import Services
 
 TOKENS_PER_SECOND = 1000
 ENOUGH = 0.9
 """Share of the tokens that has to arrive for the figure to mean anything."""
 WARM_UP_S = 1.0
-SAMPLE_S = 0.005
 PROBLEM = "1"
 SIZE = (160, 45)
-GIVE_UP_S = 90.0
 
 
 @contextlib.contextmanager
@@ -58,7 +57,6 @@ def lag_while_written(paths: Paths, seconds: int) -> list[float]:
 async def _sampled(paths: Paths, seconds: int) -> list[float]:
     services = Services(paths)
     app = ArenaApp(services)
-    late: list[float] = []
     worlds: dict[str, str] = {}
 
     def note(event: AnyEvent) -> None:
@@ -71,27 +69,18 @@ async def _sampled(paths: Paths, seconds: int) -> list[float]:
             services.engine.subscribe(note)
             assert services.catalogue is not None
             app.play_duel(services.catalogue.find(PROBLEM), DuelPlan("model:fast", "baseline", None))
-            await _until(lambda: isinstance(app.screen, LiveDuelScreen))
+            await until(lambda: isinstance(app.screen, LiveDuelScreen))
             screen = app.screen
             assert isinstance(screen, LiveDuelScreen)
             left, right = screen.state.left, screen.state.right
             # The other side is done and the next world has started: what is left to do is what is measured.
-            await _until(lambda: bool(left.writing and right.left and worlds.get("spare") == "ready"))
+            await until(lambda: bool(left.writing and right.left and worlds.get("spare") == "ready"))
             await asyncio.sleep(WARM_UP_S)
             began, written = time.monotonic(), len(left.text.split())
-            while time.monotonic() - began < seconds:
-                asked = time.monotonic() + SAMPLE_S
-                await asyncio.sleep(SAMPLE_S)
-                late.append(time.monotonic() - asked)
+            late = await lag_while(lambda: time.monotonic() - began < seconds)
             arrived = (len(left.text.split()) - written) / (time.monotonic() - began)
     finally:
         await services.close()
     if arrived < ENOUGH * TOKENS_PER_SECOND:
         raise TimeoutError(f"{arrived:.0f} of {TOKENS_PER_SECOND} tokens arrived a second")
     return late
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(GIVE_UP_S):
-        while not condition():
-            await asyncio.sleep(0.02)
