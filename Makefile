@@ -3,7 +3,11 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 READY := .venv/ready
+COMPILERS := .venv/compilers
+# The last section of requirements.lock, which only the checks need, starts with this line.
+SECTION := ^\# compilers for GPUs
 
 .PHONY: arena test quick lint test-gpu environment clean
 
@@ -19,7 +23,7 @@ quick: lint
 test-gpu: environment
 	$(BIN)/pytest -m gpu tests/gpu
 
-lint: environment
+lint: environment $(COMPILERS)
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
@@ -34,13 +38,23 @@ $(READY): requirements.lock pyproject.toml
 	@if nvidia-smi >/dev/null 2>&1 && $(PYTHON) -c 'import torch' 2>/dev/null; then \
 	  echo "GPUs found: keeping this machine's torch"; \
 	  $(PYTHON) -m venv --system-site-packages .venv || exit 1; \
-	  grep -v '^torch==' requirements.lock > .venv/requirements.txt; \
+	  sed '/$(SECTION)/,$$d; /^torch==/d' requirements.lock > .venv/requirements.txt; \
 	else \
 	  $(PYTHON) -m venv .venv || { echo "python3 -m venv failed; on Debian: apt install python3-venv" >&2; exit 1; }; \
-	  cp requirements.lock .venv/requirements.txt; \
+	  sed '/$(SECTION)/,$$d' requirements.lock > .venv/requirements.txt; \
 	fi
-	$(BIN)/pip install --quiet --disable-pip-version-check -r .venv/requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(PIP) -r .venv/requirements.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Where nvidia-smi answers, CuPy and Triton are the machine's own, too, and the checks compile with those.
+$(COMPILERS): $(READY)
+	@if nvidia-smi >/dev/null 2>&1; then \
+	  echo "GPUs found: keeping this machine's CuPy and Triton"; \
+	else \
+	  echo "installing compilers for GPUs (360 MB) for the checks"; \
+	  sed '1,/$(SECTION)/d' requirements.lock > .venv/compilers.txt && $(PIP) --no-deps -r .venv/compilers.txt; \
+	fi
 	@touch $@
 
 clean:

@@ -1,6 +1,7 @@
-"""CUDA texts of the kit, compiled for Hopper without a GPU: by NVRTC where CuPy brings it, else by nvcc."""
+"""CUDA texts of the kit, compiled for Hopper without a GPU: by NVRTC, and by nvcc where it is."""
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,13 @@ import pytest
 import torch
 
 import sandbox.kit
+from arena.machine import visible_gpus
 from sandbox.kit import cuda, errors, nvrtc, source_lines, templates
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
+MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
+"""Continuous integration installs the compilers, except where a machine with GPUs has its own."""
 
 EVERYTHING = r"""
 extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f16* h, u32 epoch, u32* counter) {
@@ -68,6 +72,11 @@ def _has_nvrtc() -> bool:
     return True
 
 
+needs_nvrtc = pytest.mark.skipif(
+    MAY_SKIP and not _has_nvrtc(), reason="NVRTC comes with CuPy: pip install 'pkb-arena[cuda13]'"
+)
+
+
 def _nvcc() -> str | None:
     return shutil.which("nvcc") or shutil.which("/usr/local/cuda/bin/nvcc")
 
@@ -76,7 +85,7 @@ def test_every_example_and_template_is_found():
     assert len(_literals()) == 3 + len(list(KIT.glob("examples/*_cuda.py")))
 
 
-@pytest.mark.skipif(not _has_nvrtc(), reason="NVRTC comes with CuPy: pip install 'pkb-arena[cuda13]'")
+@needs_nvrtc
 @pytest.mark.parametrize("name", _literals())
 def test_cuda_texts_compile_with_nvrtc(name):
     cubin = nvrtc.to_cubin(_literals()[name], ARCH)
@@ -113,7 +122,7 @@ def test_kernels_of_every_text_have_readable_signatures():
                 assert cuda._slot(parameter) is not None
 
 
-@pytest.mark.skipif(not _has_nvrtc(), reason="NVRTC comes with CuPy: pip install 'pkb-arena[cuda13]'")
+@needs_nvrtc
 def test_an_error_carries_the_line_of_the_python_file():
     located, _ = source_lines.with_line_directives(
         r"""

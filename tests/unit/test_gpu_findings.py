@@ -9,17 +9,27 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-import sys
+import os, sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition('.')[0] in {'textual', 'torch', 'cupy'}: raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
+
+from importlib import metadata
+site = os.environ['PYTHONPATH'].partition(':')[0]
+def distribution(name, anywhere=metadata.distribution):
+    if not name.startswith(('torch', 'triton', 'cupy', 'nvidia-nccl')): return anywhere(name)
+    for found in metadata.distributions(name=name, path=[site]): return found
+    raise metadata.PackageNotFoundError(name)
+metadata.distribution = distribution
+
 import arena.machine
 arena.machine.device_files = lambda: 8
 from arena.cli import main
 main(['doctor', '--json'])
 """
-"""Textual is not there at all; torch and CuPy are, but must not be imported."""
+"""Textual is not there at all; torch and CuPy are, but must not be imported. What kernels are written with
+is the test's own, first in PYTHONPATH, and not what else is installed here."""
 Doctor = Callable[..., dict[str, dict[str, str]]]
 
 

@@ -1,0 +1,90 @@
+"""Every Triton text of the repository, compiled for Hopper without a GPU."""
+
+import os
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import sandbox
+from arena.machine import visible_gpus
+from arena.templates import starter
+from problems.catalogue import load_catalogue
+
+ROOT = Path(sandbox.__path__[0]).parent
+STARTER = "sandbox/kit/templates/triton.py"
+UPSTREAM = "tests/gpu/kernels/upstream_triton.py"
+MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
+"""Continuous integration installs Triton, except where a machine with GPUs has its own."""
+
+KERNELS: dict[str, tuple[str, dict[str, str]]] = {
+    STARTER: ("add_all", {"addresses": "*i64", "out": "*bf16", "n": "i32"}),
+    UPSTREAM: ("one_shot_kernel", {"pointers": "i64", "out": "*bf16", "n": "i32"}),
+}
+"""Of each text: its kernel, and the types that its calls pass."""
+CONSTANTS = {"WORLD": 4, "BLOCK": 1024}
+
+needs_triton = pytest.mark.skipif(
+    MAY_SKIP and find_spec("triton") is None, reason="Triton is not installed: pip install triton"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+
+
+def _text(path: str) -> str:
+    return starter(load_catalogue().find("1"), "triton") if path == STARTER else (ROOT / path).read_text()
+
+
+def _module(path: Path) -> ModuleType:
+    spec = spec_from_file_location("a_triton_kernel", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _compiled(text: str, kernel: str, types: dict[str, str], file: Path) -> Any:
+    """What Triton made of a kernel of a text; Triton reads the kernel's source from a file."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    file.write_text(text)
+    function = getattr(_module(file), kernel)
+    signature = types | dict.fromkeys(CONSTANTS, "constexpr")
+    source = triton.compiler.ASTSource(function, signature, CONSTANTS)
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32))
+
+
+def test_every_triton_text_is_here():
+    folders = [ROOT / name for name in ("arena", "problems", "sandbox", "screens", "tests")]
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    found = {str(path.relative_to(ROOT)) for path in files if "\n@triton.jit" in path.read_text()}
+    assert found == set(KERNELS)
+
+
+@needs_triton
+@pytest.mark.parametrize("path", KERNELS)
+def test_a_triton_text_compiles(path, tmp_path):
+    made = _compiled(_text(path), *KERNELS[path], tmp_path / "kernel.py")
+    assert made.asm["cubin"][:4] == b"\x7fELF"
+    assert ".target sm_90" in made.asm["ptx"]
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("mask=inside)", "mask=no_such_name)"), ("tl.float32)", "tl.int7)"), ("tl.store(out", "tl.store(n")],
+)
+def test_a_broken_triton_text_does_not(right, wrong, tmp_path):
+    from triton.compiler.errors import CompilationError
+
+    text = _text(STARTER)
+    assert right in text
+    with pytest.raises(CompilationError):
+        _compiled(text.replace(right, wrong), *KERNELS[STARTER], tmp_path / "kernel.py")
