@@ -1,14 +1,18 @@
-"""Makes `model_server` and `tool_agents` importable by the tests beside it; a server and a GPU driver for those that ask."""
+"""Makes `model_server` and `scripted_agents` importable by the tests beside it; a server and a GPU driver for those that ask."""
 
 import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from arena.paths import Paths
+from arena.players import stream as streaming
 
 
 def _load(name: str) -> Any:
@@ -21,7 +25,7 @@ def _load(name: str) -> Any:
 
 
 MODEL_SERVER = _load("model_server")
-_load("tool_agents")  # needs the server
+SCRIPTED_AGENTS = _load("scripted_agents")  # needs the server
 
 
 @pytest.fixture
@@ -30,6 +34,20 @@ def model_server() -> Iterator[Any]:
     server = MODEL_SERVER.ModelServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def bench() -> Any:
+    """A judge and a compiler that keep what they were given."""
+    return SCRIPTED_AGENTS.Bench()
+
+
+@pytest.fixture
+def made(model_server: Any, bench: Any, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """made(protocol, steps=3, usd=None, ...): an agent at the server, as `scripted_agents.make_agent`."""
+    monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
+    monkeypatch.setenv("TEST_KEY", MODEL_SERVER.KEY)
+    return partial(SCRIPTED_AGENTS.make_agent, model_server, bench, paths)
 
 
 WithDriver = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,134 +13,41 @@ from arena.engine import Engine
 from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.jail_policy import require_jail
 from arena.journal import Journal
-from arena.kernel_run import Judgement
 from arena.paths import Paths
-from arena.players import stream as streaming
 from arena.players.agent import Agent
-from arena.players.budget import Budget
 from arena.players.judge import EngineJudge
-from arena.players.model_player import ModelPlayer, model_player
-from arena.players.player import Conversation, Message
-from arena.players.prompt import Prompt
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,
     Asked,
     Ended,
     Judged,
-    Recorder,
     Retried,
-    TraceHeader,
     Wrote,
-    new_trace_id,
     read_trace,
     read_trace_header,
 )
-from arena.results import RunReport
 from arena.setting_choice import Choice, choose_setting
-from arena.settings import ModelSettings, Settings
+from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.events import Failure, Interval, Seconds, Setting, Speedup
 from sandbox.verdict import Verdict
 
-PROMPT = Prompt(Conversation("system", (Message("user", "the task"),)), "v1", 1)
-SETTING = Setting(problem_dir="", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
+MakeAgent = Callable[..., Agent]
 
 
 def kernel(returns: str) -> str:
     return f"```python\ndef solution(x):\n    return {returns}\n```\n"
 
 
-async def judge(source: str, name: str) -> Judgement:
-    """A kernel that returns a number passes, that much faster; anything else is wrong."""
-    word = source.split("return ")[1].strip()
-    speedup = float(word) if word.replace(".", "").isdigit() else None
-    failure = (
-        None if speedup else Failure(phase="check", message=f"{word} is wrong", advice="", wrong_share=0.5)
-    )
-    interval = Interval(median=speedup, low=speedup * 0.99, high=speedup * 1.01) if speedup else None
-    texts = (
-        "run_id",
-        "problem",
-        "category",
-        "kernel",
-        "sha256",
-        "device",
-        "dtype",
-        "preset",
-        "detail",
-        "jail",
-    )
-    return Judgement(
-        RunReport(
-            **dict.fromkeys(texts, ""),
-            id=1,
-            world=2,
-            sizes={},
-            verdict=Verdict.HARNESS_ERROR
-            if word == "None"
-            else Verdict.PASS
-            if speedup
-            else Verdict.WRONG_RESULT,
-            outcome="faster" if speedup and speedup > 1 else "slower" if speedup else "",
-            failure=failure,
-            paper_rule=None,
-            error=None,
-            speedup=Speedup(call=interval, device=None) if interval else None,
-            baseline_us=None,
-            contender_us=None,
-            rounds=1,
-            roofline=None,
-            seconds=Seconds(),
-            sealed=True,
-        )
-    )
-
-
-MakeAgent = Callable[..., Agent]
-
-
 @pytest.fixture
-def made(model_server: ModelServer, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> MakeAgent:
-    monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setenv("TEST_KEY", KEY)
-    model = ModelSettings(
-        provider="anthropic",
-        model="m",
-        base_url=model_server.url,
-        key_env="TEST_KEY",
-        price_out=1000.0,
-        retries=1,
-    )
-
-    def make(heard: list[AnyTraceEvent] | None = None, usd: float | None = None, **options: object) -> Agent:
-        player: ModelPlayer = model_player("m", Settings(models={"m": model}), Budget(model, usd))
-        header = TraceHeader(
-            trace_id=new_trace_id(),
-            created=0.0,
-            problem_id=1,
-            slug="allreduce",
-            category="collective",
-            player=player.name,
-            provider=model.provider,
-            model=model.model,
-            prompt_version="v1",
-            prompt_sha256=PROMPT.sha256,
-            shots=1,
-            setting=SETTING,
-            steps=20,
-        )
-        listeners = [heard.append] if heard is not None else []
-        recorder = Recorder(header, paths, lambda error: None, listeners)
-        return Agent(player, judge, PROMPT, recorder, **options)  # type: ignore[arg-type]
-
-    return make
+def made(made: MakeAgent) -> MakeAgent:
+    return partial(made, "anthropic", tools=False)
 
 
 async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, made: MakeAgent) -> None:
     heard: list[AnyTraceEvent] = []
     model_server.replies = [streamed(kernel(word)) for word in ("oops", "0.8", "1.5")]
-    agent = made(heard, steps=3)
+    agent = made(heard=heard, steps=3)
     best = await agent.run()
     assert best is not None
     assert (best.step, best.speedup, agent.reason) == (3, 1.5, "steps")
@@ -156,7 +64,7 @@ async def test_the_trace_has_everything_and_is_what_listeners_heard(
 ) -> None:
     heard: list[AnyTraceEvent] = []
     model_server.replies = [status("500 Oops"), streamed(kernel("1.1")), streamed("sorry, no")]
-    agent = made(heard, steps=2)
+    agent = made(heard=heard, steps=2)
     await agent.run()
     path = agent.recorder.path
     told = list(read_trace(path))
@@ -232,7 +140,7 @@ async def test_a_provider_that_fails_leaves_what_was_found(
 async def test_cancelling_it_ends_the_trace_too(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [dripping(events("anthropic", kernel("1.2"))[:700], b" ")]
     heard: list[AnyTraceEvent] = []
-    agent = made(heard)
+    agent = made(heard=heard)
     task = asyncio.create_task(agent.run())
     while not model_server.seen:
         await asyncio.sleep(0.01)

@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 from model_server import (
-    KEY,
     PROTOCOLS,
     ModelServer,
     calling,
@@ -15,10 +13,8 @@ from model_server import (
     raw,
     streamed,
 )
-from tool_agents import Bench, compiling, fenced, make_agent, results, run, source, told
+from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
-from arena.paths import Paths
-from arena.players import stream as streaming
 from arena.players.agent import Agent
 from arena.players.calls import Draft
 from arena.players.trace import (
@@ -29,20 +25,6 @@ from arena.players.trace import (
 )
 
 MakeAgent = Callable[..., Agent]
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
-@pytest.fixture
-def made(
-    model_server: ModelServer, bench: Bench, paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Agent]:
-    monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setenv("TEST_KEY", KEY)
-    return partial(make_agent, model_server, bench, paths)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

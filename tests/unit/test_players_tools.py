@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,8 @@ from model_server import (
     status,
     streamed,
 )
-from tool_agents import Bench, compiling, fenced, make_agent, results, run, source, told
+from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
-from arena.paths import Paths
-from arena.players import stream as streaming
 from arena.players.agent import Agent
 from arena.players.calls import ARGUMENT_CHARACTERS
 from arena.players.toolbox import CALLS, RESULT_CHARACTERS
@@ -35,20 +32,6 @@ from arena.players.trace import (
 )
 
 MakeAgent = Callable[..., Agent]
-
-
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
-
-
-@pytest.fixture
-def made(
-    model_server: ModelServer, bench: Bench, paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Agent]:
-    monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setenv("TEST_KEY", KEY)
-    return partial(make_agent, model_server, bench, paths)
 
 
 async def test_compiling_tells_nothing_about_what_comes_out(

@@ -1,4 +1,4 @@
-"""Agents that may call tools, at a server in any protocol; the judge does what the kernel's last word says."""
+"""Agents at a server in any protocol; the judge does what the kernel's last word says."""
 
 import json
 from typing import Any
@@ -19,6 +19,7 @@ from arena.players.trace import (
     AnyTraceEvent,
     Recorder,
     TraceHeader,
+    new_trace_id,
     read_trace,
 )
 from arena.results import RunReport
@@ -64,13 +65,17 @@ class Bench:
 
 
 def judgement(text: str) -> Judgement:
-    """A number is a speedup; `oops` is wrong; `broken` does not compile, and its compiler is hostile."""
+    """A number is a speedup; `broken` does not compile, for `None` the harness fails, and all else is wrong.
+
+    What is printed is hostile.
+    """
     word = text.split("return ")[1].split()[0]
     speedup = float(word) if word.replace(".", "").isdigit() else None
-    verdict = Verdict.PASS if speedup else Verdict.COMPILE_ERROR if word == "broken" else Verdict.WRONG_RESULT
+    failures = {"broken": Verdict.COMPILE_ERROR, "None": Verdict.HARNESS_ERROR}
+    verdict = Verdict.PASS if speedup else failures.get(word, Verdict.WRONG_RESULT)
     failure = None
     if speedup is None:
-        failure = Failure(phase="check", message=f"{word} is bad", advice="", text=EVIL)
+        failure = Failure(phase="check", message=f"{word} is wrong", advice="", text=EVIL)
     interval = Interval(median=speedup, low=speedup * 0.99, high=speedup * 1.01) if speedup else None
     words = [
         "run_id",
@@ -91,7 +96,7 @@ def judgement(text: str) -> Judgement:
             world=2,
             sizes={},
             verdict=verdict,
-            outcome="faster" if speedup and speedup > 1 else "",
+            outcome="faster" if speedup and speedup > 1 else "slower" if speedup else "",
             failure=failure,
             paper_rule=None,
             error=None,
@@ -114,8 +119,12 @@ def make_agent(
     protocol: str = "openai_chat",
     steps: int = 3,
     usd: float | None = None,
-    **fields: Any,
+    *,
+    tools: bool = True,
+    heard: list[AnyTraceEvent] | None = None,
+    **options: Any,
 ) -> Agent:
+    """heard: takes what listeners of the trace are told; options: as `Agent` takes them."""
     model = ModelSettings(
         provider=protocol,
         model="m",
@@ -123,11 +132,11 @@ def make_agent(
         key_env="TEST_KEY",
         price_out=1000.0,
         retries=1,
-        **fields,
+        tools=tools,
     )
     player = model_player("m", Settings(models={"m": model}), Budget(model, usd))
     header = TraceHeader(
-        trace_id=f"trace-{protocol}",
+        trace_id=new_trace_id(),
         created=0.0,
         problem_id=1,
         slug="allreduce",
@@ -141,8 +150,8 @@ def make_agent(
         setting=SETTING,
         steps=steps,
     )
-    recorder = Recorder(header, paths, lambda error: None, [])
-    return Agent(player, bench.judge, PROMPT, recorder, steps, build=bench.build)
+    recorder = Recorder(header, paths, lambda error: None, [heard.append] if heard is not None else [])
+    return Agent(player, bench.judge, PROMPT, recorder, steps, build=bench.build, **options)
 
 
 def told(agent: Agent) -> list[AnyTraceEvent]:
