@@ -1,5 +1,6 @@
 """Real ranks for tests: forked processes with a gloo process group."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,6 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+# The launcher has this folder on its path; the tests, which pytest imports one by one, have not.
+_SPEC = importlib.util.spec_from_file_location(
+    "exact_collectives", Path(__file__).with_name("exact_collectives.py")
+)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+sys.modules["exact_collectives"] = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(sys.modules["exact_collectives"])
 
 LAUNCHER = Path(__file__).with_name("rank_launcher.py")
 ROOT = Path(__file__).parents[3]

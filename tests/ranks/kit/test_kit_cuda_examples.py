@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from exact_collectives import drawn, expected_result
 
 import sandbox.kit
 
@@ -37,28 +38,10 @@ def _example(name: str):
     return importlib.import_module(f"sandbox.kit.examples.{name}")
 
 
-def _drawn(shape, dtype, rank, turn):
-    generator = torch.Generator().manual_seed(1000 * turn + rank)
-    return torch.randn(shape, generator=generator).to(dtype)
-
-
-def _expected(collective, everybody, rank):
-    world = len(everybody)
-    match collective:
-        case "all_reduce":
-            return everybody.sum(0)
-        case "all_gather":
-            return everybody
-        case "reduce_scatter":
-            return everybody.sum(0).chunk(world)[rank]
-        case _:
-            return torch.cat([part.chunk(world)[rank] for part in everybody])
-
-
 def _check(kernel, collective, shape, dtype, rank, world, turns=TURNS):
     kept = None
     for turn in range(turns):
-        everybody = [_drawn(shape, dtype, source, turn) for source in range(world)]
+        everybody = [drawn(shape, dtype, source, turn) for source in range(world)]
         x = everybody[rank].clone()
         if turn % world == rank:
             time.sleep(0.002)  # the others are at their next call already
@@ -68,7 +51,7 @@ def _check(kernel, collective, shape, dtype, rank, world, turns=TURNS):
                 turn,
             )  # until this rank's next call it is what it was
         got = kernel.solution(x)
-        expected = _expected(collective, torch.stack(everybody).double(), rank)
+        expected = expected_result(collective, torch.stack(everybody).double(), rank)
         where = (kernel.__name__, dtype, shape, turn)
         assert (got.dtype, got.shape) == (dtype, expected.shape), where
         assert torch.equal(x, everybody[rank]), where
@@ -115,8 +98,8 @@ def run_gemms(rank: int, world: int) -> None:
             (torch.bfloat16, (96, 40, 16)),
         ):
             for turn in range(TURNS):
-                left = [_drawn((m, k), dtype, source, turn) for source in range(world)]
-                right = [_drawn((k, n), dtype, source + 500, turn) for source in range(world)]
+                left = [drawn((m, k), dtype, source, turn) for source in range(world)]
+                right = [drawn((k, n), dtype, source + 500, turn) for source in range(world)]
                 got = kernel.solution(left[rank], right[rank])
                 exact = sum(a.double() @ b.double() for a, b in zip(left, right, strict=True))
                 assert (got.dtype, got.shape) == (dtype, (m, n))

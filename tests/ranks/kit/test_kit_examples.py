@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from exact_collectives import drawn, expected_result
 
 import sandbox.kit
 
@@ -23,36 +24,17 @@ GEMMS = ["gemm_allreduce", "gemm_allreduce_cpp"]
 TURNS = 7  # more than the rings of buffers are long
 
 
-def _drawn(shape: tuple[int, ...], dtype: torch.dtype, rank: int, turn: int) -> torch.Tensor:
-    """What a rank is given in a turn; every rank can draw everybody's."""
-    generator = torch.Generator().manual_seed(1000 * turn + rank)
-    return torch.randn(shape, generator=generator).to(dtype)
-
-
-def _expected(collective: str, everybody: torch.Tensor, rank: int) -> torch.Tensor:
-    world = len(everybody)
-    match collective:
-        case "all_reduce":
-            return everybody.sum(0)
-        case "all_gather":
-            return everybody
-        case "reduce_scatter":
-            return everybody.sum(0).chunk(world)[rank]
-        case _:
-            return torch.cat([part.chunk(world)[rank] for part in everybody])
-
-
 def run_collectives(rank: int, world: int) -> None:
     for example, collective in COLLECTIVES.items():
         kernel = importlib.import_module(f"sandbox.kit.examples.{example}")
         for dtype, shape in ((torch.float32, (world * 3, 5)), (torch.bfloat16, (world, 64, 33))):
             for turn in range(TURNS):
-                everybody = [_drawn(shape, dtype, source, turn) for source in range(world)]
+                everybody = [drawn(shape, dtype, source, turn) for source in range(world)]
                 x = everybody[rank].clone()
                 got = kernel.solution(x)
                 if turn % world == rank:
                     time.sleep(0.001)  # a late rank must still find what it was sent
-                expected = _expected(collective, torch.stack(everybody).double(), rank)
+                expected = expected_result(collective, torch.stack(everybody).double(), rank)
                 assert (example, got.dtype, got.shape) == (example, dtype, expected.shape)
                 assert torch.equal(x, everybody[rank]), f"{example} changed its input"
                 error = (got.double() - expected).abs() / (expected.abs() + 1)
@@ -69,8 +51,8 @@ def run_gemms(rank: int, world: int) -> None:
         kernel = importlib.import_module(f"sandbox.kit.examples.{example}")
         for dtype, (m, n, k) in ((torch.float32, (37, 29, 16)), (torch.bfloat16, (5, 3, 64))):
             for turn in range(TURNS):
-                left = [_drawn((m, k), dtype, source, turn) for source in range(world)]
-                right = [_drawn((k, n), dtype, source + 500, turn) for source in range(world)]
+                left = [drawn((m, k), dtype, source, turn) for source in range(world)]
+                right = [drawn((k, n), dtype, source + 500, turn) for source in range(world)]
                 got = kernel.solution(left[rank], right[rank])
                 exact = sum(a.double() @ b.double() for a, b in zip(left, right, strict=True))
                 assert got.dtype == dtype

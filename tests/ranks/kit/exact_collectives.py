@@ -1,0 +1,23 @@
+"""What the ranks of a test give to a collective, and what exactly each gets."""
+
+import torch
+
+
+def drawn(shape: tuple[int, ...], dtype: torch.dtype, rank: int, turn: int) -> torch.Tensor:
+    """What a rank is given in a turn; every rank can draw everybody's."""
+    generator = torch.Generator().manual_seed(1000 * turn + rank)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def expected_result(collective: str, everybody: torch.Tensor, rank: int) -> torch.Tensor:
+    """What a rank gets of a collective; everybody: (W, ...), what every rank gave."""
+    world = len(everybody)
+    match collective:
+        case "all_reduce":
+            return everybody.sum(0)
+        case "all_gather":
+            return everybody
+        case "reduce_scatter":
+            return everybody.sum(0).chunk(world)[rank]
+        case _:
+            return torch.cat([part.chunk(world)[rank] for part in everybody])
