@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from arena.cli.interrupts import run_interruptibly
 from arena.cli.model_options import (
     budget_option,
     force_option,
@@ -15,9 +14,8 @@ from arena.cli.model_options import (
     unsafe_option,
 )
 from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
-from arena.cli.output import print_json
 from arena.cli.session import open_session
-from arena.cli.writing import Plan, make_prompt, player_of, print_writing, write_kernels
+from arena.cli.writing import Plan, make_prompt, write_and_print
 from arena.errors import UsageError
 from arena.players.agent import PATIENCE, STEPS
 from arena.setting_choice import Choice
@@ -94,9 +92,5 @@ def command(
         force=force,
         unsafe=unsafe,
     )
-    report = run_interruptibly(write_kernels(plan, player_of(plan), prompt))
-    if as_json:
-        print_json(report)
-    else:
-        print_writing(report)
+    report = write_and_print(plan, prompt, as_json)
     ctx.exit(ExitCode.PASS if report.passed else ExitCode.KERNEL_FAILED)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import click
 
-from arena.cli.interrupts import run_interruptibly
 from arena.cli.model_options import (
     budget_option,
     force_option,
@@ -17,7 +16,7 @@ from arena.cli.model_options import (
 from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
-from arena.cli.writing import Plan, make_prompt, player_of, print_writing, write_kernels
+from arena.cli.writing import Plan, make_prompt, write_and_print
 from arena.errors import UsageError
 from arena.players.prompt import Prompt
 from arena.setting_choice import Choice
@@ -90,11 +89,7 @@ def command(
         unsafe=unsafe,
         run=not no_run,
     )
-    report = run_interruptibly(write_kernels(plan, player_of(plan), prompt))
-    if as_json:
-        print_json(report)
-    else:
-        print_writing(report)
+    report = write_and_print(plan, prompt, as_json)
     good = report.passed or (no_run and report.kernel is not None)
     ctx.exit(ExitCode.PASS if good else ExitCode.KERNEL_FAILED)
 

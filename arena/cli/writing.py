@@ -1,6 +1,5 @@
 """What `generate` and `agent` share: a model writes kernels, the judge runs them, the best one is kept."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +7,8 @@ import msgspec
 
 from arena.atomic_file import write_atomically
 from arena.cli.diagnostics import complain, say
-from arena.cli.output import compact, print_line
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.output import compact, print_json, print_line
 from arena.cli.progress import Progress
 from arena.cli.session import Session
 from arena.cli.writing_progress import WritingProgress, spent_text
@@ -21,7 +21,7 @@ from arena.players.budget import Budget, Spent
 from arena.players.judge import EngineJudge
 from arena.players.model_player import ModelPlayer, find_model, model_player
 from arena.players.prompt import Prompt, build_prompt
-from arena.players.trace import AnyTraceEvent, Recorder, TraceHeader, new_trace_id
+from arena.players.trace import AnyTraceEvent, Recorder, trace_header
 from arena.results import RunReport
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace import Workspace, content_hash
@@ -115,6 +115,21 @@ def player_of(plan: Plan) -> ModelPlayer:
     return player
 
 
+def write_and_print(plan: Plan, prompt: Prompt, as_json: bool) -> WritingReport:
+    """Lets the model write, and prints what came of it.
+
+    Raises:
+        ArenaError: the provider, the judge or the machine failed.
+        UsageError: as `player_of`.
+    """
+    report = run_interruptibly(write_kernels(plan, player_of(plan), prompt))
+    if as_json:
+        print_json(report)
+    else:
+        print_writing(report)
+    return report
+
+
 async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> WritingReport:
     """Has the model write, and its kernels judged. Whatever happens, the best kernel so far is kept.
 
@@ -122,7 +137,7 @@ async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> Writ
         ArenaError: the provider, the judge or the machine failed.
     """
     run_progress, progress = Progress(), WritingProgress(player.name)
-    header = _header(plan, player, prompt)
+    header = trace_header(plan.problem, plan.setting, player, prompt, plan.steps, plan.budget_usd)
 
     def hear(event: AnyTraceEvent) -> None:
         run_progress.clear()
@@ -189,26 +204,6 @@ def _keep(plan: Plan, player: ModelPlayer, agent: Agent) -> Path | None:
     except OSError as error:
         raise unwritable(plan.output.absolute().parent, error) from None
     return plan.output
-
-
-def _header(plan: Plan, player: ModelPlayer, prompt: Prompt) -> TraceHeader:
-    problem = plan.problem
-    return TraceHeader(
-        trace_id=new_trace_id(),
-        created=time.time(),
-        problem_id=problem.id,
-        slug=problem.slug,
-        category=problem.category,
-        player=player.name,
-        provider=player.model.provider,
-        model=player.model.model,
-        prompt_version=prompt.version,
-        prompt_sha256=prompt.sha256,
-        shots=prompt.shots,
-        setting=plan.setting,
-        steps=plan.steps,
-        budget_usd=plan.budget_usd,
-    )
 
 
 def _report(

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -26,9 +25,8 @@ from arena.players.trace import (
     Drafted,
     Recorder,
     Retried,
-    TraceHeader,
     Wrote,
-    new_trace_id,
+    trace_header,
 )
 from arena.settings import Settings
 from arena.watcher import KernelWatcher
@@ -145,21 +143,7 @@ class ModelSide:
 
     async def play(self, table: Table) -> str:
         prompt = await asyncio.to_thread(build_prompt, self.problem, self.setting, self.catalogue, self.paths)
-        header = TraceHeader(
-            trace_id=new_trace_id(),
-            created=time.time(),
-            problem_id=self.problem.id,
-            slug=self.problem.slug,
-            category=self.problem.category,
-            player=self.player.name,
-            provider=self.player.model.provider,
-            model=self.player.model.model,
-            prompt_version=prompt.version,
-            prompt_sha256=prompt.sha256,
-            shots=prompt.shots,
-            setting=self.setting,
-            steps=table.rounds,
-        )
+        header = trace_header(self.problem, self.setting, self.player, prompt, table.rounds)
         recorder = Recorder(
             header,
             self.paths,

@@ -13,6 +13,7 @@ from arena.journal import Journal, first_line, later_lines
 from arena.paths import Paths, make_folder
 from arena.players.budget import Spent
 from arena.players.calls import Draft
+from arena.players.model_player import ModelPlayer
 from arena.players.player import (
     AnyPiece,
     CallPart,
@@ -26,7 +27,9 @@ from arena.players.player import (
     ToolResult,
     Usage,
 )
+from arena.players.prompt import Prompt
 from arena.results import RunReport
+from problems.specification import Problem
 from sandbox.events import Setting
 
 VERSION = 1
@@ -53,6 +56,33 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     steps: int
     budget_usd: float | None = None
     version: int = VERSION
+
+
+def trace_header(
+    problem: Problem,
+    setting: Setting,
+    player: ModelPlayer,
+    prompt: Prompt,
+    steps: int,
+    budget_usd: float | None = None,
+) -> TraceHeader:
+    """For a trace that begins now, with an id of its own."""
+    return TraceHeader(
+        trace_id=new_trace_id(),
+        created=time.time(),
+        problem_id=problem.id,
+        slug=problem.slug,
+        category=problem.category,
+        player=player.name,
+        provider=player.model.provider,
+        model=player.model.model,
+        prompt_version=prompt.version,
+        prompt_sha256=prompt.sha256,
+        shots=prompt.shots,
+        setting=setting,
+        steps=steps,
+        budget_usd=budget_usd,
+    )
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
