@@ -7,6 +7,7 @@ import click
 from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
+from arena.cli.problem_facts import problem_facts
 from arena.cli.session import open_session
 from arena.errors import ArenaError, UsageError
 from problems.specification import CATEGORIES, Problem
@@ -55,19 +56,7 @@ def _words(standing: "Standing | None") -> str:
 
 def _row(problem: Problem, standing: "Standing | None") -> dict[str, Any]:
     return {
-        "id": problem.id,
-        "slug": problem.slug,
-        "stem": problem.stem,
-        "title": problem.title,
-        "category": problem.category,
-        "also": problem.also,
-        "class": problem.class_,
-        "domain": problem.domain,
-        "origin": problem.origin,
-        "collectives": problem.collectives,
-        "worlds": problem.worlds,
-        "dtypes": problem.dtypes,
-        "presets": problem.presets,
+        **problem_facts(problem),
         "house": (problem.folder / "house.py").exists(),
         "runs": standing.runs if standing else 0,
         "solved": standing.solved if standing else False,

@@ -6,6 +6,7 @@ import click
 
 from arena.cli.options import json_option, problem_argument
 from arena.cli.output import print_json, print_line
+from arena.cli.problem_facts import problem_facts
 from arena.cli.session import open_session
 from arena.templates import signature
 from problems.specification import Problem
@@ -39,19 +40,8 @@ def command(problem: str, as_json: bool) -> None:
 
 def _object(problem: Problem) -> dict[str, Any]:
     return {
-        "id": problem.id,
-        "slug": problem.slug,
-        "stem": problem.stem,
-        "title": problem.title,
-        "category": problem.category,
-        "class": problem.class_,
-        "domain": problem.domain,
-        "origin": problem.origin,
-        "collectives": problem.collectives,
-        "worlds": problem.worlds,
+        **problem_facts(problem),
         "worlds_reason": problem.worlds_reason,
-        "dtypes": problem.dtypes,
-        "presets": problem.presets,
         "signature": signature(problem),
         "card": problem.card,
         "baseline": problem.baseline_source,
