@@ -5,8 +5,9 @@ CPU ranks have none, and neither have kernels that wait for the GPU within a cal
 
 from statistics import median
 
-from sandbox import processes
+from sandbox import interval, processes
 from sandbox.clocks import Clock
+from sandbox.events import Interval
 from sandbox.frames import Kind
 from sandbox.gate import GatePage
 from sandbox.turns import Turns
@@ -84,6 +85,21 @@ class DeviceTime:
         """A batch in each world, noted on the clock where there is device time."""
         if self._gates and (pair := self._batches(self._calls)):
             self.clock.note(*pair, self.turns.baseline_first)
+
+    def settle(self, margin: float, call: Clock) -> Interval | None:
+        """The speedup so far. margin: of call time, whose rounds `call` has."""
+        launches = max(
+            (
+                interval.device_margin(margin, median(by_call), median(by_device))
+                for by_call, by_device in (
+                    (call.baseline_us, self.clock.baseline_us),
+                    (call.contender_us, self.clock.contender_us),
+                )
+                if by_device
+            ),
+            default=margin,
+        )
+        return self.clock.settle(launches)
 
     def _batches(self, count: int) -> tuple[float, float, int] | None:
         """One batch in each world: (baseline's seconds, contender's, calls), or None where so many cannot be queued."""

@@ -13,6 +13,16 @@ MIN_ROUNDS = {"cpu": 11, "cuda": 7}
 MARGIN = {"cpu": 0.06, "cuda": 0.012}
 """Two worlds running identical code differ by a constant that more rounds do not average away (placement of buffers and
 communicators; on CPU also of the file mappings). Differences inside it are even. Measured: BENCHMARKS.md."""
+MOST_LAUNCHES = 5.0
+
+
+def device_margin(margin: float, call_us: float, device_us: float) -> float:
+    """The margin for device time: identical code differs the more, the more of a call is launches of small kernels.
+
+    Where the code and the flags of a process lie changes such a kernel by up to a tenth, a long one by a thousandth. How much
+    longer a call takes than its work on the device tells which of the two it is (measured: BENCHMARKS.md).
+    """
+    return margin * min(max(call_us / max(device_us, 1e-9), 1.0), MOST_LAUNCHES)
 
 
 def speedup(

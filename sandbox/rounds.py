@@ -98,7 +98,7 @@ class Rounds:
                 baseline_us=self.call.baseline_us[-1],
                 contender_us=self.call.contender_us[-1],
                 call=speed,
-                device=self.device.settle(self.margin),
+                device=self.behind_gate.settle(self.margin, self.call),
             )
         )
         return speed

@@ -37,12 +37,15 @@ def command(
     """
     session = open_session()
     chosen = [session.problem(name) for name in problems] or session.catalogue.problems
-    rows = run_interruptibly(_sweep(session, chosen, choice, 5 if rounds is None else rounds))
-    if as_json:
-        print_json(rows)
-    else:
-        for line in _table([HEADER, *map(_cells, rows)]):
-            print_line(line)
+    rows: list[dict[str, Any]] = []
+    try:
+        run_interruptibly(_sweep(session, chosen, choice, 5 if rounds is None else rounds, rows))
+    finally:  # an interrupted sweep has found out something, too
+        if as_json:
+            print_json(rows)
+        else:
+            for line in _table([HEADER, *map(_cells, rows)]):
+                print_line(line)
     ctx.exit(ExitCode.PASS if all(row["verdict"] == Verdict.PASS for row in rows) else ExitCode.KERNEL_FAILED)
 
 
@@ -54,9 +57,9 @@ def _table(rows: list[list[str]]) -> list[str]:
 
 
 async def _sweep(
-    session: Session, problems: list[Problem], choice: Choice, rounds: int
-) -> list[dict[str, Any]]:
-    rows = []
+    session: Session, problems: list[Problem], choice: Choice, rounds: int, rows: list[dict[str, Any]]
+) -> None:
+    """Adds a row to `rows` for each problem, as soon as it is there."""
     async with Engine(session.paths) as engine:
         await engine.start()
         for problem in problems:
@@ -80,7 +83,6 @@ async def _sweep(
                 )
                 break
             say(f"{problem.stem}: {row['verdict']} {row['seconds']} s {row.get('detail') or ''}")
-    return rows
 
 
 def _found(end: Any) -> dict[str, Any]:
