@@ -52,11 +52,11 @@ class TimingTable(PlainStatic):
             f"{'device':>9}{'of bound':>10}" if wide else ""
         )
         rows = [Content.styled(head, "$muted")]
-        name = state.kernel_name or "kernel.py"
-        backend = "NCCL" if state.setting and state.setting.device == "cuda" else "gloo"
+        name = state.kernel_name or "kernel"
+        backend = {"cuda": "NCCL ", "cpu": "gloo "}.get(state.setting.device, "") if state.setting else ""
         roofline = result.roofline if result else None
         for label, rounds, final in (
-            (f"{backend} baseline", baseline, result.baseline_us if result else None),
+            (f"{backend}baseline", baseline, result.baseline_us if result else None),
             (f"{name[:16]}", contender, result.contender_us if result else None),
         ):
             median = final.call if final and final.call is not None else percentile(rounds, 50)

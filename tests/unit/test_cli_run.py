@@ -186,6 +186,16 @@ def test_ctrl_c_ends_everything_with_130(
     assert "Traceback" not in stderr
 
 
+def test_an_interrupted_sweep_prints_what_it_found(tmp_path: Path, home: Path) -> None:
+    process = start("sweep", *["1"] * 40, "--rounds", "1", "--json", cwd=tmp_path)
+    assert process.stderr is not None
+    assert any(line.startswith("01_allreduce: PASS") for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert {row["verdict"] for row in json.loads(stdout)} == {"PASS"}
+
+
 def test_a_killed_command_line_leaves_no_process(
     tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
 ) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sandbox.interval import MARGIN, outcome, settled, speedup
+from sandbox.interval import MARGIN, device_margin, outcome, settled, speedup
 
 
 def rounds(mean, spread, count, seed):
@@ -44,3 +44,10 @@ def test_few_rounds_say_so(count):
     interval = speedup([200.0] * count, [100.0] * count, 0.03)
     assert interval.low <= 1.0
     assert interval.high >= 2.0
+
+
+def test_device_time_of_many_small_kernels_allows_for_more():
+    assert device_margin(0.01, call_us=1310, device_us=1300) == pytest.approx(0.01, rel=0.01)
+    assert device_margin(0.01, call_us=120, device_us=40) == pytest.approx(0.03)
+    assert device_margin(0.01, call_us=500, device_us=1) == pytest.approx(0.05)
+    assert device_margin(0.01, call_us=30, device_us=40) == pytest.approx(0.01)
