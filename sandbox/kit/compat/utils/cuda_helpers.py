@@ -2,7 +2,7 @@
 
 One rank of a world builds the extension with torch's load_inline, the others load the same file; it is cached
 by content. Needs nvcc for CUDA sources. nvcc takes 20 to 60 seconds for a file that includes torch's headers:
-`sandbox.kit.cuda` takes 0.1. Has not run with CUDA sources yet.
+`sandbox.kit.cuda` takes 0.1.
 """
 
 import importlib.util
