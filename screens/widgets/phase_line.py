@@ -7,6 +7,10 @@ from sandbox.events import PHASES
 from screens import figures
 from screens.widgets.foreign import PlainStatic
 
+_GAP = "  "
+_CELLS = 11
+"""Of a phase where there is room, so that the ones behind it stay in their places."""
+
 
 def phase_parts(state: RunState, now: float) -> list[tuple[str, str]]:
     """(text, theme colour) for every phase. `now` is on the same clock as the events' `at`."""
@@ -29,6 +33,16 @@ def phase_parts(state: RunState, now: float) -> list[tuple[str, str]]:
     return parts
 
 
+def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
+    """What of the parts fits `width` cells: phases that never came go first, then finished ones, the oldest first."""
+    left = list(parts)
+    for sign in "·✓":
+        for part in parts:
+            if sum(len(text) + len(_GAP) for text, _ in left) > width and part[0].startswith(sign):
+                left.remove(part)
+    return left
+
+
 def _count(state: RunState, phase: str) -> str:
     if phase == "time" and state.samples:
         last = state.samples[-1]
@@ -47,13 +61,17 @@ class PhaseLine(PlainStatic):
 
     def show(self, state: RunState, now: float, note: str = "") -> None:
         """Draws the phases, then a note at the end ("esc cancels", "F5 runs")."""
-        parts: list[tuple[str, str]] = []
+        phases: list[tuple[str, str]] = []
         if state.run_id and not state.refused:
-            parts = [(words.ljust(11), f"${colour}") for words, colour in phase_parts(state, now)]
+            phases = [(words, f"${colour}") for words, colour in phase_parts(state, now)]
+        rest = [(note, "$muted")]
         if state.result is not None:
-            parts.append((f"Σ {figures.seconds(state.result.seconds.total)} s", "$muted"))
-        parts.append((note, "$muted"))
+            rest.insert(0, (f"Σ {figures.seconds(state.result.seconds.total)} s", "$muted"))
+        width = self.content_size.width
+        parts = [*((words.ljust(_CELLS), colour) for words, colour in phases), *rest]
+        if fitting(parts, width) != parts:
+            parts = fitting([*phases, *rest], width)
         if parts != self._shown:
             self._shown = parts
-            pieces = [piece for part in parts for piece in (part, "  ")]
+            pieces = [piece for part in parts for piece in (part, _GAP)]
             self.update(Content.assemble(*pieces), layout=False)
