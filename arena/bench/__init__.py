@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "soak": "arena.bench.soak",
 }
 TABLES = {
+    "aa-gpu": "arena.bench.same_code_on_gpus",
     "collectives": "arena.bench.collectives",
     "graphs": "arena.bench.graphs",
 }

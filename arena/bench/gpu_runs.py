@@ -16,6 +16,7 @@ from arena.paths import Paths
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.store import BASELINE
 from arena.yardsticks import WORDS, yardstick_source
 from problems.specification import Problem
 from sandbox.events import Finished, Refused, Setting
@@ -28,7 +29,7 @@ LOST = 3
 
 @dataclass(frozen=True)
 class Planned:
-    """One run to make: one of the yardsticks' words, or the name of one of the kit's examples."""
+    """One run to make: the baseline, one of the yardsticks' words, or the name of one of the kit's examples."""
 
     problem: Problem
     kernel: str
@@ -87,6 +88,8 @@ async def _row(engine: Engine, run: Planned, world: int | None, rounds: int) -> 
 
 
 def _kernel(run: Planned, setting: Setting) -> tuple[str, str]:
+    if run.kernel == BASELINE:
+        return BASELINE, ""
     if run.kernel in WORDS:
         return f"{run.kernel}.py", yardstick_source(run.problem, run.kernel, setting.device)
     path = EXAMPLES / f"{run.kernel}.py"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from arena.store import BASELINE
 from arena.yardsticks import WORDS
 from problems.specification import Problem
 from sandbox.events import Interval, Microseconds, Speedup
@@ -45,7 +46,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fault(self) -> bool:
-        """It should have passed. Not every baseline can be captured in a graph, and not every problem runs in every world."""
+        """It should have passed, and the baseline is never faster than itself. Not every baseline can be captured in a graph, and
+        not every problem runs in every world."""
+        if self.kernel == BASELINE and self.outcome == "faster":
+            return True
         if self.kernel in WORDS:
             return self.verdict == Verdict.HARNESS_ERROR
         return self.verdict not in (Verdict.PASS, REFUSED)

@@ -9,6 +9,7 @@ from arena.bench import gpu_runs
 from arena.bench.collectives import GEMM, KERNELS, SIZES, plan, shape
 from arena.bench.gpu_runs import EXAMPLES, Planned, rows_of
 from arena.bench.row import HEADER, Row
+from arena.bench.same_code_on_gpus import summary
 from arena.errors import MachineError
 from arena.yardsticks import GRAPH, WORDS, has
 from problems.catalogue import load_catalogue
@@ -136,3 +137,38 @@ def test_three_harness_errors_in_a_row_end_it(judged):
     with pytest.raises(MachineError, match="the last: no GPUs left"):
         asyncio.run(rows_of([Planned(CATALOGUE.find("1"), GRAPH)] * 5, 4, 9, told.append))
     assert len(told) == 4
+
+
+def itself(outcome: str, call: tuple[float, float, float], verdict: str = "PASS") -> Row:
+    median, low, high = call
+    speedup = Speedup(call=Interval(median, low, high), device=Interval(1.001, 0.99, 1.01))
+    return Row(
+        id=13,
+        problem="gemm_allreduce",
+        size="production",
+        sizes={},
+        world=4,
+        dtype="bfloat16",
+        kernel="baseline",
+        verdict=verdict,
+        outcome=outcome,
+        speedup=speedup if verdict == "PASS" else None,
+    )
+
+
+def test_runs_of_identical_code_come_to_a_line():
+    rows = [
+        itself("even", (1.01, 0.98, 1.03)),
+        itself("slower", (0.95, 0.93, 0.98)),
+        itself("", (0, 0, 0), verdict="TIMEOUT"),
+    ]
+    assert summary(rows) == (
+        "13 gemm_allreduce: 2 of 3 passed: 0 faster, 1 slower, 1 even, 0 too noisy; "
+        "call 0.9500 to 1.0100, 1 inside 1 of 2 intervals; device 1.0010 to 1.0010, 1 inside 2 of 2 intervals"
+    )
+
+
+def test_a_baseline_that_is_faster_than_itself_is_a_fault():
+    assert itself("faster", (1.1, 1.05, 1.2)).fault
+    assert itself("", (0, 0, 0), verdict="TIMEOUT").fault
+    assert not itself("slower", (0.95, 0.93, 0.98)).fault
