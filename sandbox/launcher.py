@@ -23,8 +23,6 @@ def main() -> None:
     # Threads of a rank (the caller, gloo's) hand work to each other: without wake-up preemption they do so in turn, and an
     # all-reduce takes 0.3 ms every time instead of anything up to a scheduler's tick of 4 ms.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    # What is imported here lies in the memory next to the ranks that use it, in every world alike.
-    os.sched_setaffinity(0, {core for cores in plan["cores"] for core in cores})
     import torch
 
     from sandbox import devices, frames, rank, trusted
