@@ -43,6 +43,7 @@ class Rounds:
         wanted, budget = self.run.rounds, self.run.budget_s
         until = time.monotonic() + budget
         count = self.stage.calls
+        self.turns.settle_threads()
         self.behind_gate.install()
         empty = self.turns.empty_batch()
         base, theirs = self.round(count, first=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from sandbox import processes
+from sandbox import processes, scheduling
 from sandbox.clocks import FOREIGN_US, Looks, Wait
 from sandbox.events import Setting
 from sandbox.exchange import Exchange, Failed
@@ -75,6 +75,12 @@ class Turns:
         return batch(self.baseline), theirs
 
     # --- who may run -----------------------------------------------------------------------------------------
+
+    def settle_threads(self) -> None:
+        """On CPU ranks polling threads give way to those that they wait for; once all groups of ranks have been made."""
+        if self.setting.device == "cpu" and scheduling.sessions_are_groups():
+            for world in {self.exchange.baseline, self.baseline, self.contender}:
+                scheduling.polling_gives_way(world.rank_pids)
 
     def rest(self) -> None:
         """Stops every process of every kernel. Who is stopped cannot fork: so each is looked through only once."""

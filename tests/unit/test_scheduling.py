@@ -1,0 +1,92 @@
+"""Polling threads give way only where they give way to their own world alone, and all of a world's do."""
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from arena.engine import Engine
+from arena.paths import Paths
+from arena.run_request import RunRequest
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.events import Finished
+from sandbox.scheduling import POLLING, polling_gives_way, sessions_are_groups
+
+
+def machine(folder: Path, enabled: str, cgroup: str) -> Path:
+    """A /proc that says so."""
+    (folder / "sys/kernel").mkdir(parents=True)
+    (folder / "sys/kernel/sched_autogroup_enabled").write_text(enabled)
+    (folder / "self").mkdir()
+    (folder / "self/cgroup").write_text(cgroup)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("enabled", "cgroup", "groups"),
+    [
+        ("1\n", "0::/\n", True),
+        ("1\n", "4:memory:/a/b\n1:cpu:/\n0::/\n", True),
+        ("0\n", "0::/\n", False),
+        ("1\n", "0::/user.slice/user-1000.slice\n", False),
+        ("1\n", "2:cpu,cpuacct:/docker/abc\n0::/\n", False),
+    ],
+)
+def test_sessions_are_groups_where_nothing_overrides_them(tmp_path, enabled, cgroup, groups):
+    assert sessions_are_groups(machine(tmp_path, enabled, cgroup), tmp_path) is groups
+
+
+def test_a_container_with_a_share_of_the_cores_overrides_them(tmp_path):
+    (tmp_path / "cpu.weight").write_text("100\n")
+    assert not sessions_are_groups(machine(tmp_path, "1\n", "0::/\n"), tmp_path)
+
+
+def test_a_system_without_them_has_none(tmp_path):
+    assert not sessions_are_groups(tmp_path, tmp_path)
+
+
+@pytest.fixture
+def polling() -> Iterator[int]:
+    """A thread of this process with the name of gloo's."""
+    named, over = threading.Event(), threading.Event()
+
+    def poll() -> None:
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(POLLING)
+        named.set()
+        over.wait(60)
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    assert named.wait(10)
+    assert thread.native_id is not None
+    yield thread.native_id
+    over.set()
+    thread.join()
+
+
+def test_only_polling_threads_give_way(polling: int):
+    polling_gives_way([os.getpid(), 1 << 22])
+    assert os.sched_getscheduler(polling) == os.SCHED_IDLE
+    assert os.sched_getscheduler(os.getpid()) != os.SCHED_IDLE
+
+
+@pytest.mark.skipif(not sessions_are_groups(), reason="this machine does not schedule sessions as groups")
+async def test_those_of_a_timed_world_do(paths: Paths):
+    problem = load_catalogue().find("13")
+    setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
+    async with Engine(paths) as engine:
+        run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="", rounds=1)
+        assert isinstance(await engine.wait(await engine.run(run)), Finished)
+        threads = [
+            int(task.name)
+            for process in psutil.Process().children(recursive=True)
+            for task in Path(f"/proc/{process.pid}/task").iterdir()
+            if (task / "comm").read_text().strip() == POLLING
+        ]
+        policies = [os.sched_getscheduler(thread) for thread in threads]
+    assert policies.count(os.SCHED_IDLE) >= setting.world  # the baseline's stay, the contender's have ended
