@@ -49,7 +49,7 @@ class DeviceTime:
         """GPU worlds get a gate each, the baseline's own world also where a rival is in its place."""
         if self.turns.setting.device != "cuda":
             return
-        for world in {self.exchange.baseline, self.turns.baseline, self.turns.contender}:
+        for world in self.turns.worlds:
             page = world.gate or GatePage(world.ranks)
             if world.gate is None:
                 world.tell(Kind.GATE, {}, fds=(page.fd,))
@@ -88,18 +88,15 @@ class DeviceTime:
 
     def settle(self, margin: float, call: Clock) -> Interval | None:
         """The speedup so far. margin: of call time, whose rounds `call` has."""
-        launches = max(
-            (
-                interval.device_margin(margin, median(by_call), median(by_device))
-                for by_call, by_device in (
-                    (call.baseline_us, self.clock.baseline_us),
-                    (call.contender_us, self.clock.contender_us),
-                )
-                if by_device
-            ),
-            default=margin,
+        if not self.clock.batches:
+            return None
+        sides = (
+            (call.baseline_us, self.clock.baseline_us),
+            (call.contender_us, self.clock.contender_us),
         )
-        return self.clock.settle(launches)
+        return self.clock.settle(
+            max(interval.device_margin(margin, median(called), median(ran)) for called, ran in sides)
+        )
 
     def _batches(self, count: int) -> tuple[float, float, int] | None:
         """One batch in each world: (baseline's seconds, contender's, calls), or None where so many cannot be queued."""

@@ -65,6 +65,11 @@ class Turns:
         self._frozen: dict[World, list[int]] = {}
         self._left_over = False
 
+    @property
+    def worlds(self) -> set[World]:
+        """All that run: the baseline's own, which draws and compares, also where a rival is in its place."""
+        return {self.exchange.baseline, self.baseline, self.contender}
+
     def in_random_order(self, batch: Callable[[World], Found]) -> tuple[Found, Found]:
         """Has both worlds run a batch, in either order; returns (baseline's, contender's)."""
         self.baseline_first = self.random.random() < 0.5
@@ -79,7 +84,7 @@ class Turns:
     def settle_threads(self) -> None:
         """On CPU ranks polling threads give way to those that they wait for; once all groups of ranks have been made."""
         if self.setting.device == "cpu" and scheduling.sessions_are_groups():
-            for world in {self.exchange.baseline, self.baseline, self.contender}:
+            for world in self.worlds:
                 scheduling.polling_gives_way(world.rank_pids)
 
     def rest(self) -> None:

@@ -12,12 +12,12 @@ import sandbox
 from arena.bench.row import HEADER, REFUSED, Row, Tell
 from arena.engine import Engine
 from arena.errors import MachineError, UsageError
+from arena.named_kernels import named_kernel
 from arena.paths import Paths
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.store import BASELINE
-from arena.yardsticks import WORDS, yardstick_source
+from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import Problem
 from sandbox.events import Finished, Refused, Setting
 from sandbox.verdict import Verdict
@@ -29,7 +29,7 @@ LOST = 3
 
 @dataclass(frozen=True)
 class Planned:
-    """One run to make: the baseline, one of the yardsticks' words, or the name of one of the kit's examples."""
+    """One run to make: of a kernel that goes by a word, as for `run`, or by the name of one of the kit's examples."""
 
     problem: Problem
     kernel: str
@@ -46,11 +46,12 @@ async def rows_of(planned: Iterable[Planned], world: int | None, rounds: int, te
         MachineError: there are not that many GPUs, or the harness failed three times in a row.
     """
     rows: list[Row] = []
+    catalogue = load_catalogue()
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         own = Paths(Path(folder) / "config", Path(folder) / "data", Path(folder) / "state")
         async with Engine(own) as engine:
             for run in planned:
-                rows.append(await _row(engine, run, world, rounds))
+                rows.append(await _row(engine, run, catalogue, world, rounds))
                 if len(rows) == 1:
                     tell(HEADER)
                 tell(rows[-1].text())
@@ -62,14 +63,14 @@ async def rows_of(planned: Iterable[Planned], world: int | None, rounds: int, te
     return rows
 
 
-async def _row(engine: Engine, run: Planned, world: int | None, rounds: int) -> Row:
+async def _row(engine: Engine, run: Planned, catalogue: Catalogue, world: int | None, rounds: int) -> Row:
     choice = Choice(preset=run.preset, world=world, device="cuda", sizes=run.sizes)
     started = time.monotonic()
     try:
         setting = choose_setting(run.problem, choice, Settings())
     except UsageError as error:  # not every problem runs in every world
         return _said(run, None, REFUSED, error.message, started)
-    name, source = _kernel(run, setting)
+    name, source = named_kernel(run.kernel, run.problem, catalogue, setting.device) or _example(run.kernel)
     request = RunRequest(problem=run.problem, setting=setting, kernel_name=name, source=source, rounds=rounds)
     end = await engine.wait(await engine.run(request))
     if isinstance(end, Refused):
@@ -87,12 +88,8 @@ async def _row(engine: Engine, run: Planned, world: int | None, rounds: int) -> 
     )
 
 
-def _kernel(run: Planned, setting: Setting) -> tuple[str, str]:
-    if run.kernel == BASELINE:
-        return BASELINE, ""
-    if run.kernel in WORDS:
-        return f"{run.kernel}.py", yardstick_source(run.problem, run.kernel, setting.device)
-    path = EXAMPLES / f"{run.kernel}.py"
+def _example(name: str) -> tuple[str, str]:
+    path = EXAMPLES / f"{name}.py"
     return path.name, path.read_text(encoding="utf-8")
 
 

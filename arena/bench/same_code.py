@@ -2,6 +2,7 @@
 
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from arena.bench.figure import Figure
@@ -42,11 +43,10 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
                 outcomes[end.result.outcome] += 1
                 if end.result.speedup is not None and end.result.speedup.call is not None:
                     intervals.append(end.result.speedup.call)
-    inside = sum(1 for interval in intervals if interval.low <= 1.0 <= interval.high)
-    medians = sorted(interval.median for interval in intervals)
-    spread = f"medians {medians[0]:.3f} to {medians[-1]:.3f}" if medians else "nothing was timed"
+    least, most, inside = spread(intervals) if intervals else (0.0, 0.0, 0)
+    medians = f"medians {least:.3f} to {most:.3f}" if intervals else "nothing was timed"
     return [
-        Figure("same code called faster", outcomes["faster"], "", 0, f"of {count}; {spread}"),
+        Figure("same code called faster", outcomes["faster"], "", 0, f"of {count}; {medians}"),
         Figure("same code called slower", outcomes["slower"], "", None, f"of {count}"),
         Figure(
             "same code called even",
@@ -57,3 +57,9 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
         ),
         Figure("same code too noisy", outcomes["too noisy"], "", None, f"of {count}"),
     ]
+
+
+def spread(intervals: Sequence[Interval]) -> tuple[float, float, int]:
+    """Of some intervals of identical code: the smallest median, the largest one, and how many intervals hold 1."""
+    medians = [interval.median for interval in intervals]
+    return min(medians), max(medians), sum(interval.low <= 1.0 <= interval.high for interval in intervals)

@@ -4,6 +4,7 @@ from collections import Counter
 
 from arena.bench.gpu_runs import Planned, rows_of
 from arena.bench.row import Row, Scope, Tell
+from arena.bench.same_code import spread
 from arena.store import BASELINE
 from problems.catalogue import load_catalogue
 from sandbox.events import Interval
@@ -40,7 +41,6 @@ def summary(rows: list[Row]) -> str:
             interval for row in rows if row.speedup and (interval := getattr(row.speedup, clock)) is not None
         ]
         if found:
-            medians = [interval.median for interval in found]
-            inside = sum(interval.low <= 1.0 <= interval.high for interval in found)
-            text += f"; {clock} {min(medians):.4f} to {max(medians):.4f}, 1 inside {inside} of {len(found)} intervals"
+            least, most, inside = spread(found)
+            text += f"; {clock} {least:.4f} to {most:.4f}, 1 inside {inside} of {len(found)} intervals"
     return text

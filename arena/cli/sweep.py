@@ -40,13 +40,18 @@ def command(
     rows: list[dict[str, Any]] = []
     try:
         run_interruptibly(_sweep(session, chosen, choice, 5 if rounds is None else rounds, rows))
-    finally:  # an interrupted sweep has found out something, too
-        if as_json:
-            print_json(rows)
-        else:
-            for line in _table([HEADER, *map(_cells, rows)]):
-                print_line(line)
+    finally:
+        if rows:  # an interrupted sweep has found out something, too; one that could not begin has not
+            _print(rows, as_json)
     ctx.exit(ExitCode.PASS if all(row["verdict"] == Verdict.PASS for row in rows) else ExitCode.KERNEL_FAILED)
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    for line in _table([HEADER, *map(_cells, rows)]):
+        print_line(line)
 
 
 def _table(rows: list[list[str]]) -> list[str]:

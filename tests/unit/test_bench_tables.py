@@ -117,18 +117,24 @@ def test_rows_are_told_one_by_one_under_a_header(judged):
     assert [row.fault for row in rows] == [False, False]
 
 
-def test_a_kernel_of_the_kit_that_does_not_pass_is_a_fault():
-    row = Row(
-        id=1,
-        problem="allreduce",
-        size="",
+def row(kernel: str, verdict: str, outcome: str = "", speedup: Speedup | None = None) -> Row:
+    """Of problem 13, on four ranks."""
+    return Row(
+        id=13,
+        problem="gemm_allreduce",
+        size="production",
         sizes={},
         world=4,
-        dtype="",
-        kernel="allreduce_one_shot",
-        verdict="CRASH",
+        dtype="bfloat16",
+        kernel=kernel,
+        verdict=verdict,
+        outcome=outcome,
+        speedup=speedup,
     )
-    assert row.fault
+
+
+def test_a_kernel_of_the_kit_that_does_not_pass_is_a_fault():
+    assert row("allreduce_one_shot", "CRASH").fault
 
 
 def test_three_harness_errors_in_a_row_end_it(judged):
@@ -142,18 +148,7 @@ def test_three_harness_errors_in_a_row_end_it(judged):
 def itself(outcome: str, call: tuple[float, float, float], verdict: str = "PASS") -> Row:
     median, low, high = call
     speedup = Speedup(call=Interval(median, low, high), device=Interval(1.001, 0.99, 1.01))
-    return Row(
-        id=13,
-        problem="gemm_allreduce",
-        size="production",
-        sizes={},
-        world=4,
-        dtype="bfloat16",
-        kernel="baseline",
-        verdict=verdict,
-        outcome=outcome,
-        speedup=speedup if verdict == "PASS" else None,
-    )
+    return row("baseline", verdict, outcome, speedup if verdict == "PASS" else None)
 
 
 def test_runs_of_identical_code_come_to_a_line():
