@@ -36,6 +36,8 @@ class Kind(IntEnum):
     FINISH = 15
     """To a rank that has queued a batch: the gate is open; wait for the batch and say DONE."""
     PROBE = 11
+    SYNC = 16
+    """To a trusted rank: say this number back, after all that you still had to say."""
 
     READY = 64
     OPENED = 65

@@ -57,6 +57,7 @@ class TrustedRank(Rank):
             Kind.JUDGE: self.judge,
             Kind.INTACT: self.intact,
             Kind.PEAKS: self.peaks,
+            Kind.SYNC: self.sync,
         }
 
     def reply(self, payload: Any, fds: tuple[int, ...] = ()) -> None:
@@ -192,6 +193,10 @@ class TrustedRank(Rank):
     def intact(self, payload: Any, fds: list[int]) -> None:
         """Whether anything was written to a poisoned output arena."""
         self.reply({"touched": self.touched(range(len(self.sides)))})
+
+    def sync(self, payload: Any, fds: list[int]) -> None:
+        """Says a number back: whatever was asked before it has been answered."""
+        self.reply({"sync": payload["sync"]})
 
     def touched(self, sides: Iterable[int]) -> list[int]:
         """Of these contenders, those whose output arena is not as the poison left it."""

@@ -55,6 +55,7 @@ class Worlds:
         self.stage: Stage | None = None
         self.stage_key: Any = None
         self.spare_setting: events.Setting | None = None
+        self.syncs = 0
         self.killed: World | None = None
         self.ailment = ""
         """What the last killed world left its GPUs in; empty: nothing to complain about."""
@@ -257,11 +258,15 @@ class Worlds:
         world = self.baseline
         if world is None:
             return
-        world.tell(Kind.INTACT)
+        self.syncs += 1
+        last_word = {
+            "sync": self.syncs
+        }  # a number of its own: any other answer may have been asked for before
+        world.tell(Kind.SYNC, last_word)
         deadline = time.monotonic() + 2.0
         with contextlib.suppress(WorldFailed, Deadline):
             for line in world.lines:
-                while not any(isinstance(p, dict) and set(p) == {"touched"} for _, p, _ in line.frames):
+                while not any(payload == last_word for _, payload, _ in line.frames):
                     if time.monotonic() > deadline or line.closed or world.failure:
                         raise Deadline([])
                     poll(0.05)

@@ -222,12 +222,10 @@ class Recorder:
         self.step = step
         self._emit(
             Asked(
-                at=self._at,
-                step=self.step,
                 system=conversation.system,
                 messages=list(conversation.messages),
                 tools=[tool.name for tool in conversation.tools],
-            ),
+            )
         )
 
     def piece(self, piece: AnyPiece, spent: Spent) -> None:
@@ -245,17 +243,9 @@ class Recorder:
                     self._draft.append(text)
             case Retry():
                 self._drafts.clear()
-                self.emit(
-                    Retried(
-                        at=self._at,
-                        step=self.step,
-                        attempt=piece.attempt,
-                        wait_s=piece.wait_s,
-                        reason=piece.reason,
-                    )
-                )
+                self.emit(Retried(attempt=piece.attempt, wait_s=piece.wait_s, reason=piece.reason))
             case Usage():
-                self.emit(Counted(at=self._at, step=self.step, spent=spent))
+                self.emit(Counted(spent=spent))
             case Finish():
                 self._drafts.clear()
                 self._flush()
@@ -264,29 +254,23 @@ class Recorder:
 
     def called(self, call: ToolCall) -> None:
         """A tool is called."""
-        self.emit(Called(at=self._at, step=self.step, tool=call.name, arguments=call.arguments))
+        self.emit(Called(tool=call.name, arguments=call.arguments))
 
     def returned(self, result: ToolResult) -> None:
         """The call is over."""
-        self.emit(
-            Returned(at=self._at, step=self.step, tool=result.name, text=result.text, error=result.error)
-        )
+        self.emit(Returned(tool=result.name, text=result.text, error=result.error))
 
     def answered(self, outcome: str, complaint: str, source: str, spent: Spent) -> None:
         """The step's answer is over."""
-        self.emit(
-            Answered(
-                at=self._at, step=self.step, outcome=outcome, complaint=complaint, source=source, spent=spent
-            )
-        )
+        self.emit(Answered(outcome=outcome, complaint=complaint, source=source, spent=spent))
 
     def judged(self, report: RunReport, printed: str, gain: bool) -> None:
         """The step's kernel has a verdict."""
-        self.emit(Judged(at=self._at, step=self.step, report=report, printed=printed, gain=gain))
+        self.emit(Judged(report=report, printed=printed, gain=gain))
 
     def ended(self, reason: str, best_step: int | None, spent: Spent) -> None:
         """It is over; closes the file."""
-        self.emit(Ended(at=self._at, step=self.step, reason=reason, best_step=best_step, spent=spent))
+        self.emit(Ended(reason=reason, best_step=best_step, spent=spent))
         self._journal.close()
 
     def emit(self, event: AnyTraceEvent) -> None:
@@ -297,23 +281,22 @@ class Recorder:
     def _flush(self) -> None:
         self._written_at = time.monotonic()
         if self._thought:
-            self._emit(Mused(at=self._at, step=self.step, text="".join(self._thought)))
+            self._emit(Mused(text="".join(self._thought)))
             self._thought.clear()
         if self._text:
-            self._emit(Wrote(at=self._at, step=self.step, text="".join(self._text)))
+            self._emit(Wrote(text="".join(self._text)))
             self._text.clear()
         if self._draft:
-            self._emit(Drafted(at=self._at, step=self.step, text="".join(self._draft)))
+            self._emit(Drafted(text="".join(self._draft)))
             self._draft.clear()
 
     def _emit(self, event: AnyTraceEvent) -> None:
+        # Stamped here and nowhere before: the file's order is the order of its times.
+        at = round(time.monotonic() - self._started, 4)
+        event = msgspec.structs.replace(event, at=at, step=self.step)
         self._journal.append(event)
         for listener in self._listeners:
             listener(event)
-
-    @property
-    def _at(self) -> float:
-        return round(time.monotonic() - self._started, 4)
 
 
 def read_trace_header(path: Path) -> TraceHeader:

@@ -1,7 +1,9 @@
 """Agents: from an answer to a verdict to a better answer; limits, and the trace that has it all."""
 
 import asyncio
+import itertools
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,12 +16,16 @@ from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.jail_policy import require_jail
 from arena.journal import Journal
 from arena.paths import Paths
+from arena.players import trace
 from arena.players.agent import Agent
+from arena.players.budget import Spent
 from arena.players.judge import EngineJudge
+from arena.players.player import Text, Usage
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,
     Asked,
+    Counted,
     Ended,
     Judged,
     Retried,
@@ -84,6 +90,19 @@ async def test_the_trace_has_everything_and_is_what_listeners_heard(
     assert [event.at for event in told] == sorted(event.at for event in told)
     assert KEY not in path.read_text()
     assert path.stat().st_mode & 0o77 == 0
+
+
+def test_text_that_waited_is_recorded_at_a_time_before_what_came_after_it(
+    made: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[AnyTraceEvent] = []
+    recorder = made(heard=heard).recorder
+    ticks = itertools.count(time.monotonic(), 0.001)
+    monkeypatch.setattr(trace.time, "monotonic", lambda: next(ticks))
+    recorder.piece(Text("so far"), Spent())
+    recorder.piece(Usage(read=1, written=2), Spent())
+    assert [type(event) for event in heard] == [Wrote, Counted]
+    assert heard[0].at < heard[1].at
 
 
 async def test_it_stops_when_nothing_gets_better(model_server: ModelServer, made: MakeAgent) -> None:

@@ -1,6 +1,7 @@
 """Saves in quick succession, on real ranks: whatever the older runs were doing, the last one is judged honestly."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -11,6 +12,8 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.events import Cancelled, Finished
+from sandbox.frames import Kind
+from sandbox.referee import Referee
 from sandbox.verdict import Verdict
 
 pytestmark = pytest.mark.slow
@@ -50,3 +53,24 @@ async def test_a_run_is_not_blamed_for_those_that_were_cancelled_before_it(paths
             assert isinstance(end, Cancelled) or (
                 isinstance(end, Finished) and end.result.verdict is Verdict.PASS
             )
+
+
+def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_next_one() -> None:
+    setting = choose_setting(
+        load_catalogue().find("1"), Choice(preset="tiny", world=2, device="cpu"), Settings()
+    )
+    referee = Referee()
+    try:
+        stage = referee.worlds.prepare_stage(setting)
+        for turn in range(20):
+            layout = {**stage.layout, "own": not turn, "side": 0}
+            stage.world.tell(Kind.ARENAS, layout)
+            answers = referee.await_all(stage.world, Kind.REPLY, 10.0)
+            descriptors = [fd for _, fds in answers for fd in fds]
+            for fd in descriptors:
+                os.close(fd)
+            assert len(descriptors) == 2 * len(answers)
+            stage.world.tell(Kind.INTACT)  # the last question of a check, which is cancelled here
+            referee.worlds.settle_baseline(referee.poll)
+    finally:
+        referee.worlds.close()
