@@ -40,6 +40,7 @@ from sandbox.jail.choice import choose
 from sandbox.judging import Judging
 from sandbox.labels import labels
 from sandbox.lease import Lease, devices_of
+from sandbox.proving import Proving
 from sandbox.roofline import Peaks
 from sandbox.verdict import ADVICE, Verdict
 from sandbox.versus import Versus
@@ -248,7 +249,7 @@ class Referee:
             rival = self.worlds.take_rival(run.setting) if run.versus is not None else None
             contender = self.worlds.take_spare(run.setting)
             judging, judge = self.judges(run, stage, contender, rival)
-            judging.started = started
+            judging.proof.started = started
             judging.turn = partial(self.turn, run)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS:
@@ -257,7 +258,7 @@ class Referee:
                 contender.keep_compiled(digest)
             if own and result.verdict is Verdict.PASS:
                 self.worlds.keep_contender()
-            self.listen_on(0.3 if judging.timed_out else 0.02)
+            self.listen_on(0.3 if judging.proof.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
             self.cancelled = False
@@ -284,10 +285,10 @@ class Referee:
         """The contender's judging, and what judges the whole run."""
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
-            judging = Judging(run, stage, contender, self.await_all, self.emit, peaks)
+            judging = Judging(Proving(run, stage, contender, self.await_all, self.emit), peaks)
             return judging, judging.judge
         versus = Versus(run, stage, (contender, rival), self.await_all, self.emit, peaks)
-        return versus.sides[0], versus.judge
+        return versus.judging, versus.judge
 
     @contextlib.contextmanager
     def turn(self, run: events.Run) -> Iterator[None]:
@@ -341,7 +342,7 @@ def _with_sources(run: events.Run) -> events.Run:
 
 
 def _phase(judging: Judging | None) -> str:
-    return judging.exchange.phase if judging else "prepare"
+    return judging.proof.exchange.phase if judging else "prepare"
 
 
 def _harness_error(text: str, phase: str, jail_name: str) -> events.Result:

@@ -13,9 +13,8 @@ import msgspec
 from sandbox.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
 from sandbox.exchange import AwaitAll, Failed, Reply, Stage
 from sandbox.judging import Judging
+from sandbox.proving import Proving
 from sandbox.roofline import Peaks
-from sandbox.rounds import Rounds
-from sandbox.turns import Turns
 from sandbox.verdict import Verdict
 from sandbox.wording import detail
 from sandbox.world import Deadline, World, WorldFailed
@@ -49,11 +48,10 @@ class Versus:
 
         theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, source=run.versus.source)
         self.sides = (
-            Judging(run, stage, worlds[0], noting, emit, peaks),
-            Judging(theirs, stage, worlds[1], noting, of_rival, peaks, side=1),
+            Proving(run, stage, worlds[0], noting, emit),
+            Proving(theirs, stage, worlds[1], noting, of_rival, side=1),
         )
-        mine, rival = (side.exchange for side in self.sides)
-        self.sides[0].rounds = Rounds(run, Turns(run.setting, mine, rival), peaks)
+        self.judging = Judging(self.sides[0], peaks, rival=self.sides[1].exchange)
 
     def judge(self) -> Result:
         """The whole run. Never raises for anything a kernel can do."""
@@ -61,10 +59,9 @@ class Versus:
         if self.run.rounds != 0 and all(failure is None for _, failure in found):
             first, second = self.sides
             second.exchange.phase = "time"
+            first.exchange.sides = [0, 1]  # until now each side was drawn inputs of its own
             try:
-                first.exchange.sides = [0, 1]  # until now each side was drawn inputs of its own
-                with first.turn(), first.phase("time", first.stage.limits.time + self.run.budget_s):
-                    first.rounds.measure()
+                self.judging.measure()
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
                 found[blamed] = self.sides[blamed].meaning_of(error)
@@ -72,7 +69,7 @@ class Versus:
 
     def result(self, mine: tuple[Verdict, Failure | None], theirs: tuple[Verdict, Failure | None]) -> Result:
         """The contender's result with the rival's in it; a speedup only when both passed."""
-        result = self.sides[0].result(*mine)
+        result = self.judging.result(*mine)
         if theirs[0] is not Verdict.PASS:
             result = msgspec.structs.replace(
                 result, speedup=None, baseline_us=None, contender_us=None, roofline=None, outcome=""

@@ -12,6 +12,7 @@ import sandbox
 from arena.bench.row import HEADER, REFUSED, Row, Tell
 from arena.engine import Engine
 from arena.errors import MachineError, UsageError
+from arena.kernel_run import run_to_end
 from arena.named_kernels import named_kernel
 from arena.paths import Paths
 from arena.run_request import RunRequest
@@ -19,7 +20,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import Problem
-from sandbox.events import Finished, Refused, Setting
+from sandbox.events import Setting
 from sandbox.verdict import Verdict
 
 EXAMPLES = Path(sandbox.__path__[0]) / "kit" / "examples"
@@ -72,12 +73,10 @@ async def _row(engine: Engine, run: Planned, catalogue: Catalogue, world: int | 
         return _said(run, None, REFUSED, error.message, started)
     name, source = named_kernel(run.kernel, run.problem, catalogue, setting.device) or _example(run.kernel)
     request = RunRequest(problem=run.problem, setting=setting, kernel_name=name, source=source, rounds=rounds)
-    end = await engine.wait(await engine.run(request))
-    if isinstance(end, Refused):
-        return _said(run, setting, REFUSED, end.message, started)
-    if not isinstance(end, Finished):
-        raise MachineError("a run was cancelled", "measure again")
-    result = end.result
+    try:
+        _, result = await run_to_end(engine, request)
+    except UsageError as error:
+        return _said(run, setting, REFUSED, error.message, started)
     return msgspec.structs.replace(
         _said(run, setting, result.verdict.value, result.detail, started),
         outcome=result.outcome,

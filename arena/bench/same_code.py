@@ -8,12 +8,13 @@ from pathlib import Path
 from arena.bench.figure import Figure
 from arena.engine import Engine
 from arena.errors import MachineError
+from arena.kernel_run import run_to_end
 from arena.paths import Paths
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.events import Finished, Interval
+from sandbox.events import Interval
 from sandbox.verdict import Verdict
 
 REPETITIONS = 40
@@ -35,14 +36,12 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
         async with Engine(own) as engine:
             for _ in range(count):
                 run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="")
-                end = await engine.wait(await engine.run(run))
-                if not isinstance(end, Finished):
-                    raise MachineError("a run was cancelled", "measure again")
-                if end.result.verdict is not Verdict.PASS:
-                    raise MachineError(f"the baseline did not pass: {end.result.detail}")
-                outcomes[end.result.outcome] += 1
-                if end.result.speedup is not None and end.result.speedup.call is not None:
-                    intervals.append(end.result.speedup.call)
+                _, result = await run_to_end(engine, run)
+                if result.verdict is not Verdict.PASS:
+                    raise MachineError(f"the baseline did not pass: {result.detail}")
+                outcomes[result.outcome] += 1
+                if result.speedup is not None and result.speedup.call is not None:
+                    intervals.append(result.speedup.call)
     least, most, inside = spread(intervals) if intervals else (0.0, 0.0, 0)
     medians = f"medians {least:.3f} to {most:.3f}" if intervals else "nothing was timed"
     return [

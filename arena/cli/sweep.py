@@ -11,12 +11,13 @@ from arena.cli.options import json_option, rounds_option, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.session import Session, open_session
 from arena.engine import Engine
-from arena.errors import ArenaError
+from arena.errors import MachineError, UsageError
+from arena.kernel_run import run_to_end
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.store import BASELINE
 from problems.specification import Problem
-from sandbox.events import Cancelled, Refused
+from sandbox.events import Result
 from sandbox.verdict import ExitCode, Verdict
 
 HEADER = ["problem", "verdict", "call µs", "device µs", "A/A", "of bound", "s", "detail"]
@@ -75,11 +76,13 @@ async def _sweep(
                 request = RunRequest(
                     problem=problem, setting=setting, kernel_name=BASELINE, source="", rounds=rounds
                 )
-                end = await engine.wait(await engine.run(request))
                 row |= {"world": setting.world, "dtype": setting.dtype}
-                row |= _found(end)
-            except ArenaError as error:
-                row |= {"verdict": "REFUSED", "detail": str(error)}
+                _, result = await run_to_end(engine, request)
+                row |= _found(result)
+            except UsageError as error:
+                row |= {"verdict": "REFUSED", "detail": error.message}
+            except MachineError as error:
+                row |= {"verdict": Verdict.HARNESS_ERROR.value, "detail": error.message}
             row["seconds"] = round(time.monotonic() - started, 2)
             rows.append(row)
             if [late["verdict"] for late in rows[-3:]] == ["HARNESS_ERROR"] * 3:
@@ -90,12 +93,7 @@ async def _sweep(
             say(f"{problem.stem}: {row['verdict']} {row['seconds']} s {row.get('detail') or ''}")
 
 
-def _found(end: Any) -> dict[str, Any]:
-    if isinstance(end, Refused):
-        return {"verdict": "REFUSED", "detail": end.message}
-    if isinstance(end, Cancelled):
-        return {"verdict": "CANCELLED", "detail": end.phase}
-    result = end.result
+def _found(result: Result) -> dict[str, Any]:
     speedup, base = result.speedup, result.baseline_us
     return {
         "verdict": result.verdict.value,
