@@ -45,7 +45,7 @@ class Judging:
         Raises:
             Failed, WorldFailed, Deadline: what ended it early.
         """
-        limit = self.proof.stage.limits.time + self.proof.run.budget_s
+        limit = self.proof.limits.time + self.proof.run.budget_s
         with self.turn(), self.proof.phase("time", limit):
             self.rounds.measure()
 

@@ -34,7 +34,7 @@ from sandbox.events import (
     Refused,
     RunStarted,
 )
-from sandbox.exchange import Reply, Stage
+from sandbox.exchange import Exchange, Reply, Stage
 from sandbox.frames import Kind
 from sandbox.jail.choice import choose
 from sandbox.judging import Judging
@@ -285,7 +285,8 @@ class Referee:
         """The contender's judging, and what judges the whole run."""
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
-            judging = Judging(Proving(run, stage, contender, self.await_all, self.emit), peaks)
+            exchange = Exchange(run.run_id, stage, contender, self.await_all, self.emit)
+            judging = Judging(Proving(run, exchange), peaks)
             return judging, judging.judge
         versus = Versus(run, stage, (contender, rival), self.await_all, self.emit, peaks)
         return versus.judging, versus.judge

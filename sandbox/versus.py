@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from sandbox.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
-from sandbox.exchange import AwaitAll, Failed, Reply, Stage
+from sandbox.exchange import AwaitAll, Exchange, Failed, Reply, Stage
 from sandbox.judging import Judging
 from sandbox.proving import Proving
 from sandbox.roofline import Peaks
@@ -48,8 +48,8 @@ class Versus:
 
         theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, source=run.versus.source)
         self.sides = (
-            Proving(run, stage, worlds[0], noting, emit),
-            Proving(theirs, stage, worlds[1], noting, of_rival, side=1),
+            Proving(run, Exchange(run.run_id, stage, worlds[0], noting, emit)),
+            Proving(theirs, Exchange(run.run_id, stage, worlds[1], noting, of_rival, side=1)),
         )
         self.judging = Judging(self.sides[0], peaks, rival=self.sides[1].exchange)
 
