@@ -27,6 +27,7 @@ from sandbox.events import Result
 from sandbox.verdict import Verdict
 
 TWIN, MISTAKE = "twin", "-"
+WALLS = "walls"
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
 _FIELDS = {"attack", "expect", "problem", "twin", "device", "runs", "at_least_us", "label", "open"}
 
@@ -38,7 +39,7 @@ class Attack(msgspec.Struct, frozen=True):
     what: str
     stopped_by: str
     needs: str = ""
-    """What it needs that not every machine has; empty otherwise."""
+    """What it needs that not every machine has: a GPU, or walls that it cannot do harm behind; empty otherwise."""
 
 
 class AttackKernel(msgspec.Struct, frozen=True):

@@ -52,6 +52,13 @@ ACTIONS = (
         "arena",
     ),
     Action("setting", "f4", "size", "Choose preset, sizes, world and dtype of the runs.", "arena"),
+    Action(
+        "problems",
+        "f10",
+        "problems",
+        "Back to the list of problems; the run and what you typed are kept.",
+        "arena",
+    ),
     Action("history", "f6", "history", "Every revision with its verdict; restore or compare one.", "arena"),
     Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "arena"),
     Action("next_pane", "shift+f3", "pane", "Move between editor, result and log.", "arena", show=False),
@@ -62,13 +69,6 @@ ACTIONS = (
         "Run the baseline against itself: it must come out even.",
         "arena",
         show=False,
-    ),
-    Action(
-        "problems",
-        "f10",
-        "problems",
-        "Back to the list of problems; the run and what you typed are kept.",
-        "arena",
     ),
     Action("open", "enter", "open", "Open the problem under the cursor.", "problems", show=False),
     Action(

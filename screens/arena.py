@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.timer import Timer
-from textual.widgets import ContentSwitcher, Footer, TextArea
+from textual.widgets import ContentSwitcher, TextArea
 
 from arena.errors import ArenaError
 from arena.setting_choice import Choice
@@ -30,6 +30,7 @@ from screens.widgets.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
 from screens.widgets.gpu_strip import GpuStrip
 from screens.widgets.headline import Headline, answer_of, waiting_answer, worlds_words
+from screens.widgets.key_line import KeyLine
 from screens.widgets.log_pane import LogPane
 from screens.widgets.pane_title import entitle
 from screens.widgets.phase_line import PhaseLine
@@ -90,7 +91,7 @@ class ArenaScreen(BaseScreen):
             yield ResultPane(id="result-pane")
         yield GpuStrip(id="gpus")
         yield PhaseLine(id="phases")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.editor.focus()

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import ContentSwitcher, Footer
+from textual.widgets import ContentSwitcher
 
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import SIDES, AnyDuelEvent, SideName
@@ -19,6 +19,7 @@ from screens.services import Services
 from screens.themes import FOLDER
 from screens.widgets.editor import Editor, Source
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
 from screens.widgets.pane_title import entitle
 from screens.widgets.race_chart import RaceChart
 from screens.widgets.writing import Writing
@@ -61,7 +62,7 @@ class DuelScreen(BaseScreen):
                 yield PlainStatic(id="right-attempts")
             yield from self._side_pane("right")
         yield PlainStatic(id="duel-clock")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def _side_pane(self, name: SideName) -> ComposeResult:
         with Vertical(id=f"{name}-pane", classes="duel-side"):

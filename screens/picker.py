@@ -9,13 +9,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Footer, Input, OptionList
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens import figures
 from screens.actions import Scope, bindings
 from screens.base import BaseScreen
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
 from screens.widgets.pane_title import entitle
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class PickerScreen(BaseScreen):
                 yield PlainStatic("reading the problems…", id="nothing")
             with VerticalScroll(id="card-pane", can_focus=False):
                 yield PlainStatic("", id="card-preview")
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.query_one("#categories").border_title = "Parallelism"

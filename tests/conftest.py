@@ -10,6 +10,8 @@ import pytest
 
 import arena
 from arena.paths import Paths
+from sandbox.jail.choice import choose
+from sandbox.jail.profiles import NONE
 
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
@@ -34,6 +36,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def paths(home: Path) -> Paths:
     """The folders of this test."""
     return Paths(config=home / "config", data=home / "data", state=home / "state")
+
+
+@pytest.fixture(scope="session")
+def walls() -> None:
+    """For tests of kernels that must not run without a jail: skipped where there is none, but not in continuous integration."""
+    jail = choose()
+    if jail.name == NONE.name:
+        why = "; ".join(f"{name}: {reason}" for name, reason in jail.rejected.items())
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no walls around kernels here: {why}")
 
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -17,6 +17,7 @@ from arena.bench.figure import Figure
 from arena.bench.soak_kernels import SOAK_KERNELS, SoakKernel
 from arena.engine import Engine
 from arena.errors import MachineError
+from arena.jail_policy import is_jail
 from arena.paths import Paths
 from arena.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
@@ -52,7 +53,7 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     """Problem 1, tiny, two CPU ranks: what is there after every run, first tenth against last.
 
     Raises:
-        MachineError: the referee ended, or said nothing for minutes.
+        MachineError: the referee ended, or said nothing for minutes; or there is no jail.
     """
     count = repetitions or REPETITIONS
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder, _surroundings(Path(folder)) as temporary:
@@ -104,6 +105,12 @@ class _Soak:
         random.Random(count).shuffle(order)
         async with Engine(self.paths) as engine:
             engine.subscribe(self.listen)
+            await engine.start()
+            if not is_jail(engine.jail):
+                raise MachineError(
+                    "without walls kernels leave what they like, and that is all that this would count",
+                    "`pkb-arena doctor` says what the jail needs",
+                )
             for kernel in SOAK_KERNELS:  # what is loaded once is not a leak
                 await self.judge(engine, kernel)
             for kernel in order:

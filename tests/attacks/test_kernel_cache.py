@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from arena.attack_bait import Bait
-from arena.jail_policy import is_jail
 from sandbox.verdict import Verdict
 
 SUM = """
@@ -53,11 +52,9 @@ dist.barrier()
 
 
 @pytest.mark.slow
-def test_a_planted_binary_is_loaded_by_nobody_else(referee, bait: Bait):
+def test_a_planted_binary_is_loaded_by_nobody_else(walls, referee, bait: Bait):
     setting = referee.setting("allreduce")
     planted = referee.judge(setting, PLANTS)
-    if not is_jail(planted.jail):
-        pytest.skip("no jail on this machine: a kernel could write to the cache itself")
     assert planted.verdict is Verdict.PASS
     cache = Path(bait.environment["PKB_KERNEL_CACHE"])
     kept = [file.read_bytes() for file in cache.rglob("*.so")]

@@ -58,7 +58,7 @@ def namespaces(bait) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 40 * RUNS)
-def test_nothing_is_left_of_many_runs(referee, bait):
+def test_nothing_is_left_of_many_runs(walls, referee, bait):
     setting = referee.setting("allreduce")
     for name in KINDS.values():  # what is loaded once is not a leak
         assert not KERNELS[name].surprise(run(referee, bait, setting, name))

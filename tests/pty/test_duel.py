@@ -39,6 +39,7 @@ def fenced(source: str) -> str:
     return f"Here it is.\n\n```python\n{source}```\n"
 
 
+@pytest.mark.usefixtures("walls")
 def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server: Any) -> None:
     model_server.replies = [
         calling(("compile", json.dumps({"source": WRONG}))),

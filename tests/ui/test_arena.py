@@ -88,6 +88,18 @@ async def test_panes_become_views_when_it_is_narrow(open_app, events, until, wid
             assert not app.screen.query_one("#source-pane").region.area
 
 
+async def test_keys_that_do_not_fit_give_way_to_help_and_quit(open_app, until, screen_text) -> None:
+    def keys() -> str:
+        return screen_text(app).splitlines()[-1].rstrip()
+
+    async with open_app(problem="13", size=(40, 30)) as (app, pilot):
+        await until(pilot, lambda: keys() == "^s save & run  f5 run  ^q quit  f1 help")
+        await pilot.resize_terminal(60, 30)
+        await until(pilot, lambda: keys() == "^s save & run  f5 run  f2 $EDITOR  f3 view  ^q quit  f1 help")
+        await pilot.resize_terminal(160, 45)
+        await until(pilot, lambda: keys().endswith("f8 duel  ^q quit  f1 help  f9 settings"))
+
+
 async def test_widening_leaves_a_view_that_is_no_longer_needed(open_app, until) -> None:
     async with open_app(problem="13", size=(80, 30)) as (app, pilot):
         app.screen.show_view("log")

@@ -10,10 +10,12 @@ from arena.bench.collectives import GEMM, KERNELS, SIZES, plan, shape
 from arena.bench.gpu_runs import EXAMPLES, Planned, rows_of
 from arena.bench.row import HEADER, Row
 from arena.bench.same_code_on_gpus import summary
+from arena.engine import Engine
 from arena.errors import MachineError
+from arena.run_request import RunRequest
 from arena.yardsticks import GRAPH, WORDS, has
 from problems.catalogue import load_catalogue
-from sandbox.events import Finished, Interval, Microseconds, Result, Seconds, Setting, Speedup
+from sandbox.events import Interval, Microseconds, Result, Seconds, Setting, Speedup
 from sandbox.verdict import Verdict
 
 CATALOGUE = load_catalogue()
@@ -67,33 +69,20 @@ def result(verdict: Verdict, detail: str = "") -> Result:
 
 @pytest.fixture
 def judged(monkeypatch):
-    """judged(results): an engine that gives these results in turn."""
+    """judged(results): runs have these results in turn."""
 
     def make(*results: Result) -> None:
         given = iter(results)
 
-        class FakeEngine:
-            def __init__(self, paths: object) -> None:
-                pass
-
-            async def __aenter__(self) -> "FakeEngine":
-                return self
-
-            async def __aexit__(self, *_: object) -> None:
-                pass
-
-            async def run(self, request: object) -> str:
-                return "id"
-
-            async def wait(self, run_id: str) -> Finished:
-                return Finished(run_id=run_id, sha256="", result=next(given))
+        async def judged(engine: Engine, request: RunRequest) -> tuple[None, Result]:
+            return None, next(given)
 
         def setting(problem: object, choice: object, settings: object) -> Setting:
             return Setting(
                 problem_dir="", preset="production", sizes={"M": 1}, world=4, device="cuda", dtype="bfloat16"
             )
 
-        monkeypatch.setattr(gpu_runs, "Engine", FakeEngine)
+        monkeypatch.setattr(gpu_runs, "run_to_end", judged)
         monkeypatch.setattr(gpu_runs, "choose_setting", setting)
 
     return make

@@ -121,6 +121,7 @@ def test_a_provider_that_refuses_the_key_is_named(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["openai_chat", "anthropic"])
+@pytest.mark.usefixtures("walls")
 def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path, provider: str
 ) -> None:
@@ -157,6 +158,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("walls")
 def test_an_agent_compiles_and_runs_kernels_by_its_tools(
     pkb_arena: CommandLine, models: ModelServer, home: Path
 ) -> None:
@@ -183,6 +185,7 @@ def test_an_agent_compiles_and_runs_kernels_by_its_tools(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("walls")
 def test_attempts_are_independent_and_the_best_is_kept(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
 ) -> None:
@@ -202,6 +205,7 @@ def test_attempts_are_independent_and_the_best_is_kept(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("walls")
 def test_no_process_inherits_the_key_and_ctrl_c_ends_all(
     models: ModelServer, tmp_path: Path, home: Path
 ) -> None:
