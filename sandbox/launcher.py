@@ -7,6 +7,7 @@ Forking after the import makes a world of eight cost one import of torch.
 
 import json
 import os
+import select
 import socket
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ def main() -> None:
     """Forks, then reaps until every rank is gone."""
     plan = json.loads(sys.argv[1])
     die_with_parent()
+    if _hung_up(plan["status"]):
+        return  # the referee was gone before it could be this process's end
     adopt_orphans()
     # Threads of a rank (the caller, gloo's) hand work to each other: without wake-up preemption they do so in turn, and an
     # all-reduce takes 0.3 ms every time instead of anything up to a scheduler's tick of 4 ms.
@@ -32,10 +35,11 @@ def main() -> None:
         sys.path.append(compat)
     torch.set_num_threads(1)
     pids: dict[int, int] = {}
+    launcher = os.getpid()
     for r in range(plan["ranks"]):
         pid = os.fork()
         if pid == 0:
-            die_with_parent()
+            die_with_parent(launcher)
             _rank(plan, r, devices.device_of(plan, r), trusted.TrustedRank if plan["trusted"] else rank.Rank)
             os._exit(70)
         pids[pid] = r
@@ -53,6 +57,13 @@ def main() -> None:
             os.waitpid(-1, 0)
         except ChildProcessError:
             break
+
+
+def _hung_up(fd: int) -> bool:
+    """Whether nobody holds the other end of a socket any more."""
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def _rank(plan: dict[str, Any], r: int, device: Any, kind: Any) -> None:

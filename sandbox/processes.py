@@ -12,9 +12,14 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def die_with_parent() -> None:
-    """The kernel kills this process when its parent's spawning thread ends."""
+def die_with_parent(parent: int = 0) -> None:
+    """The kernel kills this process when its parent's spawning thread ends.
+
+    parent: its process id, where that is known: should it be gone already, this process ends here.
+    """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent and os.getppid() != parent:
+        os._exit(1)
 
 
 def adopt_orphans() -> None:

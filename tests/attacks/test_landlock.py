@@ -23,7 +23,7 @@ def behind_landlock(bait: Bait, tmp_path_factory: pytest.TempPathFactory) -> Ite
     tools = tmp_path_factory.mktemp("tools")
     for folder in os.environ["PATH"].split(os.pathsep):
         for path in Path(folder).glob("*"):
-            if path.name != "bwrap" and not (tools / path.name).exists():
+            if path.name != "bwrap" and not (tools / path.name).is_symlink():
                 (tools / path.name).symlink_to(path)
     assert shutil.which("bwrap", path=str(tools)) is None
     referee = RefereeAtWork(**bait.environment | {"PKB_DEADLINE_SCALE": "1"}, PATH=str(tools))

@@ -97,7 +97,7 @@ def tell(before: dict[str, int], after: dict[str, int], good: list[float]) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_a_killed_referee_takes_everything_along(another_referee, bait, seed):
+def test_a_killed_referee_takes_everything_along(walls, another_referee, bait, seed):
     name, _, value = MARK.partition("=")
     referee = another_referee(**{name: value})
     delay = random.Random(seed).uniform(0.0, 6.0)
