@@ -30,12 +30,12 @@ class Kind(IntEnum):
     REVEAL = 8
     JUDGE = 9
     INTACT = 10
+    PROBE = 11
     GATE = 12
     PEAKS = 13
     WAKE = 14
     FINISH = 15
     """To a rank that has queued a batch: the gate is open; wait for the batch and say DONE."""
-    PROBE = 11
     SYNC = 16
     """To a trusted rank: say this number back, after all that you still had to say."""
 
@@ -48,15 +48,15 @@ class Kind(IntEnum):
     RECOPIED = 70
     COMPILING = 71
     COMPILED = 72
+    REPLY = 73
+    """A trusted rank's answer, with a payload."""
     QUEUED = 74
     """All calls of a gated batch are launched; the device waits for the referee."""
+    GATED = 75
+    """The gate's page is mapped."""
     AWAKE = 76
     DELIVERED = 77
     """Outputs that are not sealed lie where they are compared; follows DONE at once."""
-    GATED = 75
-    """The gate's page is mapped."""
-    REPLY = 73
-    """A trusted rank's answer, with a payload."""
 
     SYNTAX = 80
     """The kernel does not compile; `value` is the line, the report holds the text. So for all below."""
@@ -67,12 +67,12 @@ class Kind(IntEnum):
     MUTATED = 85
     NO_MEMORY = 86
     DEVICE = 87
-    STALLED = 90
-    """A wait of the kit gave up: a peer never came."""
     REFUSED = 88
     """Trusted ranks only: sizes, world and dtype do not fit together."""
     BROKEN = 89
     """Trusted ranks only: the harness or the problem itself failed."""
+    STALLED = 90
+    """A wait of the kit gave up: a peer never came."""
 
 
 FAILURES = frozenset(kind for kind in Kind if kind >= Kind.SYNTAX)
