@@ -89,6 +89,11 @@ def read_catalogue(folder: Path) -> list[Attack]:
     return [msgspec.convert({"id": name, **row}, Attack) for name, row in rows.items()]
 
 
+def harmful(catalogue: Iterable[Attack]) -> set[str]:
+    """Ids of the attacks that are not run without walls."""
+    return {attack.id for attack in catalogue if attack.needs == WALLS}
+
+
 def read_kernels(folder: Path) -> list[AttackKernel]:
     """The kernels of a suite, by name.
 

@@ -55,7 +55,6 @@ class Worlds:
         self.stage: Stage | None = None
         self.stage_key: Any = None
         self.spare_setting: events.Setting | None = None
-        self.syncs = 0
         self.killed: World | None = None
         self.ailment = ""
         """What the last killed world left its GPUs in; empty: nothing to complain about."""
@@ -258,10 +257,8 @@ class Worlds:
         world = self.baseline
         if world is None:
             return
-        self.syncs += 1
-        last_word = {
-            "sync": self.syncs
-        }  # a number of its own: any other answer may have been asked for before
+        # A number of its own: any other answer may have been asked for before.
+        last_word = {"sync": time.monotonic_ns()}
         world.tell(Kind.SYNC, last_word)
         deadline = time.monotonic() + 2.0
         with contextlib.suppress(WorldFailed, Deadline):

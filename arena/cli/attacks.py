@@ -11,10 +11,10 @@ from arena.atomic_file import write_atomically
 from arena.attack_bait import Bait
 from arena.attack_suite import (
     TWIN,
-    WALLS,
     AttackKernel,
     Outcome,
     expected_text,
+    harmful,
     read_catalogue,
     read_kernels,
     summary,
@@ -67,9 +67,7 @@ def command(ctx: click.Context, ids: tuple[str, ...], page: Path | None, as_json
     if page is not None:
         _parts(page)  # said before minutes are spent
     kernels = [kernel for kernel in read_kernels(SUITE) if not ids or kernel.attack in ids]
-    outcomes, jail = run_interruptibly(
-        _judge_all(kernels, {each.id for each in catalogue if each.needs == WALLS})
-    )
+    outcomes, jail = run_interruptibly(_judge_all(kernels, harmful(catalogue)))
     lines = [f"Jail profile `{jail}`. {summary(catalogue, outcomes)}.", "", *table(catalogue, outcomes)]
     if page is not None:
         before, after = _parts(page)
@@ -97,8 +95,7 @@ def _parts(page: Path) -> tuple[str, str]:
     return before, after
 
 
-async def _judge_all(kernels: list[AttackKernel], harmful: set[str]) -> tuple[list[Outcome], str]:
-    """harmful: attacks that are not run without walls."""
+async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tuple[list[Outcome], str]:
     baseline = load_catalogue().find("allreduce").folder / "baseline.py"
     bait = Bait(watched=(baseline,))
     os.environ.update(bait.environment)
@@ -119,30 +116,27 @@ async def _judge_all(kernels: list[AttackKernel], harmful: set[str]) -> tuple[li
                 outcomes = []
                 for kernel in kernels:
                     said.clear()
-                    absent = kernel.attack in harmful and not is_jail(engine.jail)
-                    absent |= kernel.device == "cuda" and not visible_gpus()
-                    outcome = Outcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
-                    outcomes.append(
-                        outcome if absent else await _judge(engine, kernel, outcome, bait, ready, said)
-                    )
+                    needs_walls = kernel.attack in needing_walls
+                    outcomes.append(await _judge(engine, kernel, needs_walls, bait, ready, said))
                     say(f"{kernel.name}: {outcomes[-1].verdict} {'' if outcomes[-1].as_expected else '✗'}")
-            jail = ready[-1].jail if ready else "none"
             if not bait.all_gone():
                 outcomes.append(Outcome("the referee", TWIN, "", "ended", harm=("processes are left",)))
         finally:
             bait.close()
-    return outcomes, jail
+    return outcomes, engine.jail
 
 
 async def _judge(
     engine: Engine,
     kernel: AttackKernel,
-    outcome: Outcome,
+    needs_walls: bool,
     bait: Bait,
     ready: list[Ready],
     said: list[AnyEvent],
 ) -> Outcome:
-    """The outcome with what became of the kernel."""
+    outcome = Outcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
+    if (kernel.device == "cuda" and not visible_gpus()) or (needs_walls and not is_jail(engine.jail)):
+        return outcome
     problem = load_catalogue().find(kernel.problem)
     choice = Choice(preset="tiny", device=kernel.device)
     surprise, verdict, walled = "", "", False

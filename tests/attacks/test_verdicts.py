@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.attack_suite import TWIN, WALLS, read_catalogue, read_kernels
+from arena.attack_suite import TWIN, harmful, read_catalogue, read_kernels
 from arena.foreign_text import printable
 from arena.jail_policy import is_jail
 from sandbox.events import Log
@@ -12,7 +12,7 @@ from sandbox.verdict import Verdict
 
 FOLDER = Path(__file__).parent
 KERNELS = {kernel.name: kernel for kernel in read_kernels(FOLDER)}
-HARMFUL = {attack.id for attack in read_catalogue(FOLDER) if attack.needs == WALLS}
+HARMFUL = harmful(read_catalogue(FOLDER))
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -1,20 +1,14 @@
 """The house's kernels: right in every allowed world and at odd sizes, and passed by the judge."""
 
+import json
 import types
 
 import pytest
 import torch
 
-from arena.engine import Engine
-from arena.kernel_run import run_to_end
-from arena.named_kernels import named_kernel
-from arena.run_request import RunRequest
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.problem_code import ProblemCode
 from sandbox.trees import flatten
-from sandbox.verdict import Verdict
 
 HOUSE = [problem for problem in load_catalogue().problems if problem.house_source]
 CALLS = 4
@@ -68,13 +62,10 @@ def relative(got: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-async def test_the_judge_passes_all(paths):
-    choice = Choice(device="cpu", world=2)
-    async with Engine(paths) as engine:
-        for problem in HOUSE:
-            setting = choose_setting(problem, choice, Settings())
-            name, source = named_kernel("house", problem, load_catalogue(), "cpu")
-            request = RunRequest(problem=problem, setting=setting, kernel_name=name, source=source, rounds=3)
-            _, result = await run_to_end(engine, request)
-            assert result.verdict is Verdict.PASS, f"{problem.slug}: {result.detail}"
+@pytest.mark.parametrize("problem", HOUSE, ids=lambda problem: problem.slug)
+def test_the_judge_passes_it(pkb_arena, problem):
+    done = pkb_arena(
+        "run", problem.slug, "house", "--device", "cpu", "--world", "2", "--rounds", "3", "--json"
+    )
+    assert json.loads(done.stdout)["verdict"] == "PASS", done.stdout
+    assert done.returncode == 0
