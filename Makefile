@@ -1,25 +1,36 @@
-# `make arena` opens the app, `make test` runs every check. Both build the environment in .venv first if needed.
+# `make arena` opens the app, `make test` checks everything: minutes on two cores. Both build the environment in .venv first
+# if needed. `make quick` is for every save: lint, and the tests that start no worlds. `make test-all` adds the long tests.
 # Needs python3 (3.11 or newer, with venv), make and gcc.
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/pip install --disable-pip-version-check
 READY := .venv/ready
 COMPILERS := .venv/compilers
 # The last section of requirements.lock, which only the checks need, starts with this line.
 SECTION := ^\# compilers for GPUs
+# Processes that run tests side by side, each with worlds of its own: make test WORKERS=4. A file of tests stays in one of
+# them. Files with slow tests go out first (tests/conftest.py).
+WORKERS ?= 2
+SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: arena test quick lint test-gpu environment clean
+.PHONY: arena test test-all quick lint test-gpu environment clean
 
 arena: environment
 	@$(BIN)/pkb-arena
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -q -m "gpu and not long" tests/gpu
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long and not gpu"
+
+test-all: lint
+	$(BIN)/pytest -q -m gpu tests/gpu
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu"
 
 quick: lint
-	$(BIN)/pytest -m "not slow and not gpu"
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not long and not gpu" tests/unit tests/ui
 
+# The tests of tests/gpu that need GPUs use them one after another.
 test-gpu: environment
 	$(BIN)/pytest -m gpu tests/gpu
 
@@ -43,8 +54,10 @@ $(READY): requirements.lock pyproject.toml
 	  $(PYTHON) -m venv .venv || { echo "python3 -m venv failed; on Debian: apt install python3-venv" >&2; exit 1; }; \
 	  sed '/$(SECTION)/,$$d' requirements.lock > .venv/requirements.txt; \
 	fi
-	$(PIP) -r .venv/requirements.txt
-	$(PIP) --no-deps --no-build-isolation --editable .
+	@echo "Once, for some minutes: installing what pkb-arena needs into .venv; torch is the largest part of it."
+	@$(PIP) -r .venv/requirements.txt
+	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@echo "Installed. 'make clean' removes .venv again."
 	@touch $@
 
 # Where nvidia-smi answers, CuPy and Triton are the machine's own, too, and the checks compile with those.

@@ -1,0 +1,40 @@
+"""pkb-arena's engine. The names below are its Python interface (README, "From Python"); they are imported when they are used."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from arena.api import Arena, RunOptions
+    from arena.errors import ArenaError, MachineError, RunCancelled, RunRefused, UsageError
+    from arena.runs.results import RunReport
+    from sandbox.protocol.verdict import Verdict
+
+_HOMES = {
+    "Arena": "arena.api",
+    "RunOptions": "arena.api",
+    "ArenaError": "arena.errors",
+    "MachineError": "arena.errors",
+    "RunCancelled": "arena.errors",
+    "RunRefused": "arena.errors",
+    "UsageError": "arena.errors",
+    "RunReport": "arena.runs.results",
+    "Verdict": "sandbox.protocol.verdict",
+}
+
+__all__ = [
+    "Arena",
+    "ArenaError",
+    "MachineError",
+    "RunCancelled",
+    "RunOptions",
+    "RunRefused",
+    "RunReport",
+    "UsageError",
+    "Verdict",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

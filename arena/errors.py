@@ -1,17 +1,19 @@
-"""Everything that can go wrong outside a kernel, as one tree.
+"""The errors of the arena outside a kernel, as one tree.
 
 ArenaError
-├── UsageError              what was asked cannot be done (exit code 2)
-│   └── SettingsError       the settings file says something it may not
-└── MachineError            this machine or its files stand in the way (exit code 3)
+├── UsageError              the request cannot be carried out (exit code 2)
+│   ├── SettingsError       the settings file says something it may not
+│   └── RunRefused          the referee cannot run this setting
+└── MachineError            this machine or its files prevent it (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
     ├── WorkspaceLocked     another app has this workspace open
     ├── StoreError          the index of results cannot be used
     ├── RefereeFailed       the process that judges did not start, or is gone
+    ├── RunCancelled        a run was cancelled before it had a result
     └── PlayerFailed        a model's provider did not answer, or answered with an error
 """
 
-from sandbox.verdict import ExitCode
+from sandbox.protocol.verdict import ExitCode
 
 
 class ArenaError(Exception):
@@ -26,7 +28,7 @@ class ArenaError(Exception):
 
 
 class UsageError(ArenaError):
-    """What was asked cannot be done; asking differently helps."""
+    """The request cannot be carried out; a different one can."""
 
     exit_code = ExitCode.USAGE
 
@@ -35,8 +37,12 @@ class SettingsError(UsageError):
     """The settings file has an unknown key or a value that does not fit."""
 
 
+class RunRefused(UsageError):
+    """The referee cannot run this setting: sizes that do not fit, for example."""
+
+
 class MachineError(ArenaError):
-    """This machine or its files stand in the way."""
+    """This machine or its files prevent it."""
 
 
 class FolderUnwritable(MachineError):
@@ -53,6 +59,10 @@ class StoreError(MachineError):
 
 class RefereeFailed(MachineError):
     """The process that judges did not start, or is gone."""
+
+
+class RunCancelled(MachineError):
+    """A run was cancelled, or a newer one took its place, before it had a result."""
 
 
 class PlayerFailed(MachineError):

@@ -1,4 +1,4 @@
-"""Text from a kernel, made safe to show: no escape sequence of a rank reaches the terminal."""
+"""Text printed by a kernel, made safe to show: escape sequences of a rank never reach the terminal."""
 
 import re
 

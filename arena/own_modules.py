@@ -1,4 +1,4 @@
-"""Running pkb-arena's own modules in processes of their own, wherever the user stands."""
+"""Commands and environments that run pkb-arena's own modules in processes of their own, from any folder."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Where pkb-arena keeps its files."""
+"""The folders in which pkb-arena keeps its files."""
 
 import os
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Paths:
     config: Path
     """Settings, the user's themes."""
     data: Path
-    """What a person made: kernels, revisions, journals, the index of results."""
+    """The user's work: kernels, revisions, journals, the index of results."""
     state: Path
-    """What may be deleted at any time: drafts are not here, caches are."""
+    """Caches and other files that may be deleted at any time. Drafts are not here."""
 
     @property
     def settings_file(self) -> Path:
@@ -54,7 +54,7 @@ class Paths:
         return self.state / "kernel-cache"
 
     def all(self) -> dict[str, Path]:
-        """Every place by its name, for people who look for their files."""
+        """Every path by its name."""
         return {
             "settings": self.settings_file,
             "workspace": self.workspace,
@@ -67,12 +67,16 @@ class Paths:
         }
 
 
+def paths_in(folder: Path) -> Paths:
+    """Settings, data and state together in one folder."""
+    return Paths(config=folder / "config", data=folder / "data", state=folder / "state")
+
+
 def find_paths() -> Paths:
     """The folders that the environment asks for: PKB_ARENA_HOME, else the XDG folders."""
     home = os.environ.get(HOME_VARIABLE)
     if home:
-        root = Path(home).expanduser().absolute()
-        return Paths(config=root / "config", data=root / "data", state=root / "state")
+        return paths_in(Path(home).expanduser().absolute())
     from platformdirs import PlatformDirs
 
     folders = PlatformDirs("pkb-arena", appauthor=False)

@@ -1,13 +1,15 @@
-"""From what a person asked, or left open, to the setting that fixes a measurement."""
+"""The problem and the setting of a run, chosen by what was asked, the settings file and this machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from arena.errors import MachineError, UsageError
-from arena.machine import choose_device, visible_gpus
+from arena.machine.facts import choose_device, visible_gpus
 from arena.settings import Settings
+from problems.catalogue import Catalogue, UnknownProblem
 from problems.specification import Problem, SizeError, WorldRefused
-from sandbox.events import Setting
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import Setting
 
 CPU_WORLD = 2
 """Ranks on CPU when nothing was asked: the smallest world in which something is communicated."""
@@ -15,13 +17,26 @@ CPU_WORLD = 2
 
 @dataclass(frozen=True)
 class Choice:
-    """What was asked; empty or None leaves it to the settings, then to the problem and the machine."""
+    """The options that were given; empty or None leaves one to the settings, then to the problem and the machine."""
 
     preset: str | None = None
     world: int | None = None
     device: str | None = None
     dtype: str | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def find_problem(catalogue: Catalogue, name: str) -> Problem:
+    """The problem with this id, slug or stem.
+
+    Raises:
+        UsageError: there is none; the message names those that are near.
+    """
+    try:
+        return catalogue.find(name)
+    except UnknownProblem as error:
+        message, _, near = str(error).partition(": ")
+        raise UsageError(message, near or "`pkb-arena list` shows all problems") from None
 
 
 def choose_setting(problem: Problem, choice: Choice, settings: Settings) -> Setting:
@@ -34,7 +49,7 @@ def choose_setting(problem: Problem, choice: Choice, settings: Settings) -> Sett
         MachineError: the device, or that many GPUs, are not there.
     """
     device = choose_device(choice.device or settings.device)
-    preset = choice.preset or settings.preset or problem.default_preset(device)
+    preset = choice.preset or settings.preset or kind_of(device).default_preset
     try:
         sizes = problem.sizes(preset, dict(choice.sizes))
     except SizeError as error:
@@ -60,7 +75,7 @@ def _dtype(problem: Problem, choice: Choice, settings: Settings) -> str:
 
 
 def _world(problem: Problem, choice: Choice, settings: Settings, device: str) -> int:
-    gpus = visible_gpus() if device == "cuda" else None
+    gpus = visible_gpus() if kind_of(device).on_gpus else None
     if choice.world is not None:
         _check_world(problem, choice.world)
         world = choice.world

@@ -1,4 +1,4 @@
-"""What a person may set, in one TOML file.
+"""The user's settings, in one TOML file.
 
 The struct below is the whole schema: the settings screen, the file's comments and the messages come from it.
 """
@@ -12,11 +12,19 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from arena.atomic_file import write_atomically
 from arena.errors import SettingsError
 from arena.paths import Paths, make_folder, unwritable
+from arena.workspace.atomic_file import write_atomically
+from problems.specification import DTYPE_BYTES, PRESETS
+from problems.toml_fields import misfit
+from sandbox.machine.devices import KINDS
 
-DEVICES = ("auto", "cpu", "cuda")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "device": ("auto", *KINDS),
+    "preset": ("", *PRESETS),
+    "dtype": ("", *DTYPE_BYTES),
+}
+"""What settings that are one of a few words can be; the empty word leaves it to the problem or the machine."""
 
 
 class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -87,7 +95,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ""
     )
     budget_s: Annotated[
-        float, Meta(description="Seconds of timing after a kernel was found correct.", ge=0.1, le=600.0)
+        float,
+        Meta(
+            description="Seconds after which a settled measurement ends; up to four times as long where noise asks for it.",
+            ge=0.1,
+            le=600.0,
+        ),
     ] = 1.0
     editor: Annotated[
         str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")
@@ -133,13 +146,7 @@ def setting_fields() -> list[SettingField]:
         kind = annotation.__origin__
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         description = next(meta.description for meta in annotation.__metadata__ if isinstance(meta, Meta))
-        choices = (
-            DEVICES
-            if field.name == "device"
-            else ("", "tiny", "paper", "production")
-            if field.name == "preset"
-            else ()
-        )
+        choices = CHOICES.get(field.name, ())
         fields.append(
             SettingField(field.name, getattr(kind, "__origin__", kind), default, description or "", choices)
         )
@@ -166,23 +173,29 @@ def load_settings(paths: Paths) -> Settings:
     return check_settings(values, str(path))
 
 
-def check_settings(values: dict[str, Any], where: str) -> Settings:
-    """The settings that `values` stand for; `where` names their source in messages.
+def check_settings(values: dict[str, Any], where: str = "") -> Settings:
+    """The settings that `values` stand for; `where` names their source in messages, if there is one to name.
 
     Raises:
         SettingsError: an unknown key, or a value of the wrong kind or out of range.
     """
     known = Settings.__struct_fields__
+    place = f"{where}: " if where else ""
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"known keys are {', '.join(known)}"
-            raise SettingsError(f"{where}: unknown key {key!r}", hint)
+            raise SettingsError(f"{place}unknown key {key!r}", hint)
+    advice = "correct or delete that key" if where else ""
     try:
-        return msgspec.convert(values, Settings)
-    except msgspec.ValidationError as error:
-        text = str(error)
-        raise SettingsError(f"{where}: {text}", "correct or delete that key") from None
+        settings = msgspec.convert(values, Settings)
+    except msgspec.ValidationError:
+        raise SettingsError(f"{place}{misfit(values, Settings)}", advice) from None
+    for key, choices in CHOICES.items():
+        if values.get(key, choices[0]) not in choices:
+            words = ", ".join(choice for choice in choices if choice)
+            raise SettingsError(f"{place}{key} is {values[key]!r}; it must be one of {words}", advice)
+    return settings
 
 
 def save_settings(settings: Settings, paths: Paths) -> None:

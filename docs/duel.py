@@ -3,23 +3,20 @@
     python docs/duel.py record you|house    plays it and writes its journal, which `pkb-arena replay` tells again
     python docs/duel.py draw you|house      draws its card from the journal
 
-The stand-in answers from this file over the same protocol as a model would; all else is as in any duel: the judge, the
+The stand-in (stand_in.py) answers over the same protocol as a model would; all else is as in any duel: the judge, the
 verdict that it is told, the final.
 """
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import ClassVar
+
+from stand_in import FORGETS_THE_BARRIER, NAME, RIGHT, serve
 
 HERE = Path(__file__).resolve().parent
 NAMES = {"you": "duel", "house": "duel-house"}
-PIECE = 12
 
 PERSON = """\
 import torch
@@ -31,80 +28,24 @@ def solution(tensor: torch.Tensor) -> torch.Tensor:
     dist.all_gather(parts, tensor)
     return torch.stack(parts).float().sum(0).to(tensor.dtype)
 """
-FORGETS_THE_BARRIER = """\
-import torch
-
-from sandbox.kit import symm
-
-
-def solution(tensor: torch.Tensor) -> torch.Tensor:
-    mine = symm.empty(tensor.shape, torch.float32)
-    mine += tensor
-    return sum(symm.peers(mine)).to(tensor.dtype)
-"""
-RIGHT = """\
-import torch
-
-from sandbox.kit import symm
-
-
-def solution(tensor: torch.Tensor) -> torch.Tensor:
-    peers = symm.peers(symm.stage(tensor))
-    symm.barrier()
-    total = peers[0].float()
-    for peer in peers[1:]:
-        total += peer
-    return total.to(tensor.dtype)
-"""
-
-
-class StandIn(BaseHTTPRequestHandler):
-    """Answers with the next kernel, as a stream of chat completions."""
-
-    answers: ClassVar[list[str]] = []
-
-    def do_POST(self) -> None:
-        """Streams one answer."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        text = f"```python\n{self.answers.pop(0)}```\n"
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.end_headers()
-        for at in range(0, len(text), PIECE):
-            self._say({"delta": {"content": text[at : at + PIECE]}})
-        self._say({"delta": {}, "finish_reason": "stop"})
-        self.wfile.write(b"data: [DONE]\n\n")
-
-    def _say(self, choice: dict[str, object]) -> None:
-        self.wfile.write(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n")
-
-    def log_message(self, format: str, *values: object) -> None:
-        """Says nothing."""
 
 
 def record(left: str) -> None:
     """Plays the duel in a folder of its own and keeps its journal."""
     from arena.settings import ModelSettings, Settings, save_settings
 
-    StandIn.answers = [FORGETS_THE_BARRIER, RIGHT]
-    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
-    Thread(target=server.serve_forever, daemon=True).start()
-    model = ModelSettings(
-        provider="openai_chat",
-        model="stand-in",
-        base_url=f"http://127.0.0.1:{server.server_port}/v1",
-        tools=False,
-    )
+    address = serve([FORGETS_THE_BARRIER, RIGHT])
+    model = ModelSettings(provider="openai_chat", model=NAME, base_url=address, tools=False)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PKB_ARENA_HOME"] = folder
         from arena.paths import find_paths
 
         paths = find_paths()
-        save_settings(Settings(device="cpu", world=2, models={"stand-in": model}), paths)
+        save_settings(Settings(device="cpu", world=2, models={NAME: model}), paths)
         kernel = Path(folder) / "kernel.py"
         kernel.write_text(PERSON, encoding="utf-8")
         side = "kernel.py" if left == "you" else left
-        command = ["duel", "1", "--left", side, "--right", "model:stand-in", "--rounds", "2"]
+        command = ["duel", "1", "--left", side, "--right", f"model:{NAME}", "--rounds", "2"]
         subprocess.run([sys.executable, "-m", "arena.cli", *command], cwd=folder, check=True)
         (journal,) = paths.duels.glob("*.jsonl")
         # The folders of whoever records are nobody's business.

@@ -7,6 +7,8 @@ from pathlib import Path
 from problems.specification import CATEGORIES, Problem, ProblemError, load_problem
 
 HOME = Path(__file__).parent
+SUGGESTED = 4
+"""Names that are offered in place of one that is no problem's."""
 
 
 class UnknownProblem(LookupError):
@@ -38,10 +40,21 @@ class Catalogue:
         found = self._by_name.get(name.strip().lower())
         if found is not None:
             return found
-        near = difflib.get_close_matches(name.lower(), self._by_name, n=3, cutoff=0.5)
-        slugs = list(dict.fromkeys(self._by_name[match].slug for match in near))
-        hint = f"did you mean {', '.join(slugs)}?" if slugs else "`pkb-arena list` shows all problems"
-        raise UnknownProblem(f"no problem {name!r}: {hint}")
+        raise UnknownProblem(f"no problem {name!r}: {self._hint(name.strip().lower())}")
+
+    def _hint(self, name: str) -> str:
+        """What a name that is no problem's may have meant. No number is near another: 99 is not 9."""
+        everything = "`pkb-arena list` shows all problems"
+        if name.isdecimal():
+            ids = [problem.id for problem in self.problems]
+            return f"ids go from {min(ids)} to {max(ids)}; {everything}" if ids else everything
+        slugs = [problem.slug for problem in self.problems]
+        holding = [slug for slug in slugs if name and name in slug]
+        near = holding or difflib.get_close_matches(name, slugs, n=SUGGESTED, cutoff=0.5)
+        if not near:
+            return everything
+        rest = f", or one of {len(near) - SUGGESTED} more" if len(near) > SUGGESTED else ""
+        return f"did you mean {', '.join(near[:SUGGESTED])}{rest}?"
 
 
 def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:

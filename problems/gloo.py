@@ -1,4 +1,4 @@
-"""Where gloo takes less than NCCL does, and what stands in on CPU ranks.
+"""Collectives that NCCL has and gloo lacks, emulated on CPU ranks.
 
 Baselines and kernels are written as for NCCL. On CPU ranks the harness calls `install()` once, before any of them runs;
 with NCCL nothing here is touched. Each stand-in moves the same bytes with gloo's own collectives:

@@ -1,4 +1,4 @@
-"""What inputs.py is given: the sizes, this rank's place in the world, and where its random numbers come from."""
+"""The argument of inputs.py's functions: sizes, rank and world, dtype and device, random number generators."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ class SizesRefused(ValueError):
 
 
 @dataclass
-class Setting:
+class RankSetting:
     """One rank's view of a problem's setting.
 
     The same class serves drawing (trusted ranks: generators are set) and assembling (both sides: they are not).
@@ -64,6 +64,6 @@ class Setting:
         generator = self.shared if shared else self.own
         return torch.randperm(n, generator=generator, device=self.device)
 
-    def replace(self, **changes: Any) -> "Setting":
+    def replace(self, **changes: Any) -> "RankSetting":
         """A copy with some fields changed."""
-        return Setting(**{**self.__dict__, **changes})
+        return RankSetting(**{**self.__dict__, **changes})

@@ -1,4 +1,4 @@
-"""What a problem folder says about itself, readable without torch.
+"""The specification of a problem, read from its folder without torch.
 
 A folder `problems/<category>/<slug>/` holds problem.toml (this module's `ProblemFile`), card.md (what the player reads),
 inputs.py (how arguments are drawn and put together), baseline.py (the PyTorch + NCCL solution) and, where the house has a
@@ -7,6 +7,7 @@ kernel, house.py.
 
 import ast
 import difflib
+import tomllib
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 
 from problems.formula import FormulaError, evaluate
+from problems.toml_fields import misfit
 
 CATEGORIES = (
     "collective",
@@ -30,6 +32,13 @@ CATEGORIES = (
     "other",
 )
 PRESETS = ("tiny", "paper", "production")
+CLASSES = {
+    "A": "the baseline loops in Python or waits for the host",
+    "B": "a chain of small collectives: launches take the time",
+    "C": "a few megabytes between the ranks: bandwidth takes the time",
+    "D": "the time goes into compute that libraries do well",
+}
+"""What there is to gain in a problem, by its class."""
 DTYPE_BYTES = {
     "float64": 8,
     "float32": 4,
@@ -85,6 +94,11 @@ class CheckFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """(rms_floor, max_floor) of single run dtypes, where one pair cannot serve all of them."""
     exact: list[str] = []
     """Outputs that must match bit for bit even though they are floating-point ("0", "1.depth"...); ["*"] = all."""
+    by_iteration: bool = False
+    """Limits follow the baseline's error in the iteration that is compared, not its usual error: where it hangs on the
+    inputs, and is much the same for every correct kernel."""
+    along: int = -1
+    """The dimension whose indices are each held to the RMS limit, where only some of them depend on messages; -1: none."""
     may_alias: bool = False
     """The result may be an argument itself (06: ranks other than the root hand back their input)."""
     excused: dict[str, str] = {}
@@ -178,10 +192,6 @@ class Problem:
         defaults += [ast.unparse(default) for default in arguments.defaults]
         return list(zip(names, defaults, strict=True))
 
-    def default_preset(self, device: str) -> str:
-        """`tiny` on CPU ranks, `production` on GPUs."""
-        return "production" if device == "cuda" else "tiny"
-
     def sizes(self, preset: str, overrides: dict[str, int] | None = None) -> dict[str, int]:
         """The size parameters of a preset with overrides applied.
 
@@ -252,9 +262,13 @@ def load_problem(folder: Path) -> Problem:
                 f"{folder}: {name} is missing; a problem folder has problem.toml, card.md, inputs.py and baseline.py"
             )
     try:
-        file = msgspec.toml.decode(path.read_bytes(), type=ProblemFile)
-    except (msgspec.ValidationError, msgspec.DecodeError, OSError) as error:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ProblemError(f"{path}: {error}") from None
+    try:
+        file = msgspec.convert(values, ProblemFile)
+    except msgspec.ValidationError:
+        raise ProblemError(f"{path}: {misfit(values, ProblemFile)}") from None
     _check(path, file)
     return Problem(folder, file)
 
@@ -265,7 +279,7 @@ def _check(path: Path, file: ProblemFile) -> None:
 
     if file.category not in CATEGORIES:
         fail(f"category {file.category!r} is not one of {', '.join(CATEGORIES)}")
-    if file.class_ not in {"A", "B", "C", "D"}:
+    if file.class_ not in CLASSES:
         fail(f"class {file.class_!r} is not A, B, C or D")
     if not file.slug.replace("_", "").isalnum():
         fail(f"slug {file.slug!r} may only hold letters, digits and underscores")

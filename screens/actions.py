@@ -1,13 +1,18 @@
 """Everything a person can do, in one table: keys, footer, command palette and help are made from it."""
 
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
-Scope = Literal["everywhere", "problems", "arena", "duel"]
+from screens.app_protocol import AppProtocol
+
+Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +32,14 @@ class Action:
 
 
 ACTIONS = (
-    Action("save", "ctrl+s", "save & run", "Save the kernel and run it.", "arena"),
-    Action("run", "f5", "run", "Run the kernel as it is in the editor (it is saved first).", "arena"),
+    Action("save", "ctrl+s", "save & run", "Save the kernel and run it.", "kernel"),
+    Action("run", "f5", "run", "Run the kernel as it is in the editor (it is saved first).", "kernel"),
     Action(
         "cancel",
         "escape",
         "cancel",
-        "Cancel the run in any phase; twice when idle: back to the problems.",
-        "arena",
+        "Cancel the run in any phase; when idle: back to the editor, twice: to the problems.",
+        "kernel",
         show=False,
     ),
     Action(
@@ -42,32 +47,76 @@ ACTIONS = (
         "f2",
         "$EDITOR",
         "Open the kernel in your own editor; saving there runs it too.",
-        "arena",
+        "kernel",
     ),
     Action(
         "next_view",
         "f3",
         "view",
         "Next view: kernel, baseline, diff, card (and result, log when narrow).",
-        "arena",
+        "kernel",
     ),
-    Action("setting", "f4", "size", "Choose preset, sizes, world and dtype of the runs.", "arena"),
+    Action(
+        "find", "ctrl+f", "find", "Find in the kernel or the baseline, and replace in the kernel.", "kernel"
+    ),
+    Action(
+        "go_to_line",
+        "ctrl+g",
+        "go to line",
+        "Go to a line of the kernel or the baseline.",
+        "kernel",
+        show=False,
+    ),
+    Action(
+        "wrap",
+        "shift+f4,f16",
+        "wrap lines",
+        "Wrap long lines, or let them reach beyond the pane.",
+        "kernel",
+        show=False,
+    ),
+    Action(
+        "copy_path",
+        "shift+f2,f14",
+        "copy path",
+        "Copy the path of the kernel's file: any editor may edit it, every save is judged.",
+        "kernel",
+        show=False,
+    ),
+    Action("jump", "ctrl+o", "panes", "Go to a pane or a view: each shows its letter, press it.", "kernel"),
+    Action("zoom", "ctrl+t", "zoom", "Give the pane with the focus the whole screen; again: back.", "kernel"),
+    Action(
+        "next_pane",
+        "ctrl+n",
+        "next pane",
+        "Go to the next pane; tab does it, too, outside the editor.",
+        "kernel",
+        show=False,
+    ),
+    Action("setting", "f4", "size", "Choose preset, sizes, world and dtype of the runs.", "kernel"),
+    Action("history", "f6", "history", "Every revision with its verdict; restore or compare one.", "kernel"),
+    Action(
+        "measure_on",
+        "ctrl+l",
+        "measure on",
+        "Judge the same revision again with a longer time budget: 4 times as long, then 16 times.",
+        "kernel",
+    ),
+    Action("ask_model", "f7", "ask model", "Have a model write kernels for this problem.", "kernel"),
+    Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "kernel"),
     Action(
         "problems",
         "f10",
         "problems",
         "Back to the list of problems; the run and what you typed are kept.",
-        "arena",
+        "kernel",
     ),
-    Action("history", "f6", "history", "Every revision with its verdict; restore or compare one.", "arena"),
-    Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "arena"),
-    Action("next_pane", "shift+f3", "pane", "Move between editor, result and log.", "arena", show=False),
     Action(
         "baseline_run",
-        "shift+f5",
+        "shift+f5,f17",
         "run baseline",
         "Run the baseline against itself: it must come out even.",
-        "arena",
+        "kernel",
         show=False,
     ),
     Action("open", "enter", "open", "Open the problem under the cursor.", "problems", show=False),
@@ -85,7 +134,21 @@ ACTIONS = (
         "Start a kernel from a template; the one you have stays in its history.",
         "problems",
     ),
+    Action(
+        "ask_here",
+        "m",
+        "ask model",
+        "Have a model write kernels for the problem under the cursor.",
+        "problems",
+    ),
     Action("duel_here", "d", "duel", "Duel at the problem under the cursor.", "problems"),
+    Action(
+        "board",
+        "b",
+        "board",
+        "The board: every player's results by problem and category, beside published ones.",
+        "problems",
+    ),
     Action(
         "duel_board",
         "shift+d,D",
@@ -99,16 +162,42 @@ ACTIONS = (
     Action("agree", "f7", "final", "You are done; the final begins when the other side is.", "duel"),
     Action(
         "give_up",
-        "shift+f7",
+        "shift+f7,f19",
         "give up",
         "Leave without a kernel: the other side wins if it has a right one.",
         "duel",
     ),
     Action("share", "f8", "share", "Put the result into the clipboard, and write its picture.", "duel"),
     Action("rematch", "f5", "rematch", "Play the same duel again.", "duel"),
-    Action("slower", "f2", "slower", "Replay at a slower pace.", "duel", show=False),
-    Action("faster", "f3", "faster", "Replay at a faster pace, up to 20 times.", "duel", show=False),
+    Action("replay_pause", "space", "pause", "Hold the replay, or let it go on.", "replay"),
+    Action("replay_back", "left", "back", "To the event before: a kernel, a verdict, the final.", "replay"),
+    Action("replay_on", "right", "next", "To the next event: a kernel, a verdict, the final.", "replay"),
+    Action("slower", "f2,minus", "slower", "Replay at a slower pace.", "replay"),
+    Action("faster", "f3,plus", "faster", "Replay at a faster pace, up to 20 times.", "replay"),
+    Action("replay_start", "home", "start", "Replay from the start.", "replay", show=False),
+    Action("replay_end", "end", "to the end", "To the end of the duel.", "replay"),
+    Action(
+        "replay_share", "f8", "share", "Put the result into the clipboard, and write its picture.", "replay"
+    ),
+    Action("leave_replay", "escape", "leave", "Back to the duels.", "replay"),
     Action("leave_duel", "escape", "leave", "Leave the duel; twice while it is played.", "duel", show=False),
+    Action(
+        "take_over",
+        "t",
+        "take over",
+        "Put the kernel under the cursor into your editor; undo brings back what was there. Enter does it, too.",
+        "model",
+    ),
+    Action("stop_model", "s", "stop", "Stop the model; its kernels are kept.", "model"),
+    Action(
+        "next_text",
+        "f3",
+        "view",
+        "Next view: the kernel, the whole answer, what the model was given.",
+        "model",
+    ),
+    Action("ask_again", "m", "ask again", "Ask a model again, with other limits.", "model"),
+    Action("leave_model", "escape", "leave", "Leave; twice while the model works.", "model"),
     Action(
         "sort", "s", "sort", "Sort by the next column; a click on a column's head does the same.", "problems"
     ),
@@ -125,15 +214,54 @@ ACTIONS = (
         "everywhere",
         show=False,
     ),
-    Action("next_theme", "ctrl+t", "theme", "Next theme.", "everywhere", show=False),
+    Action(
+        "next_theme",
+        "shift+f9,f21",
+        "theme",
+        "Next theme; the palette has them by name.",
+        "everywhere",
+        show=False,
+    ),
     Action("quit", "ctrl+q", "quit", "Leave. What you typed is kept.", "everywhere"),
 )
+
+
+_KEY_WORDS = {
+    "escape": "esc",
+    "slash": "/",
+    "question_mark": "?",
+    "left": "←",
+    "right": "→",
+    "minus": "-",
+    "plus": "+",
+}
+
+
+def key_words(keys: str) -> str:
+    """Keys as they are written on the screen: "F7", "esc", "ctrl+l", "/"; several are separated by commas."""
+    words = []
+    names = keys.split(",")
+    shifted = {f"f{int(number) + 12}" for number in re.findall(r"shift\+f(\d+)", keys)}
+    for sent in names:
+        key = sent
+        if key in shifted or (key.startswith("shift+") and key.removeprefix("shift+").upper() in names):
+            continue  # terminals send one key in two ways
+        if (match := re.fullmatch(r"f(\d+)", key)) and int(match[1]) > 12:
+            key = f"shift+f{int(match[1]) - 12}"  # as most terminals send it
+        function_key = re.fullmatch(r"(?:\w+\+)*f\d+", key)
+        words.append(re.sub(r"f(\d+)$", r"F\1", key) if function_key else _KEY_WORDS.get(key, key))
+    return " or ".join(dict.fromkeys(words))
+
+
+def short_key_words(key: str) -> str:
+    """A key as it is written where there is little room: "^s", "F5", "⇧F2"."""
+    return key_words(key).replace("ctrl+", "^").replace("shift+", "⇧")
 
 
 def bindings(scope: Scope) -> list[Binding]:
     """The bindings of one scope, ready for a class's BINDINGS; ids make them remappable.
 
-    Keys of the arena come before the editor's own, which uses some of them otherwise.
+    Keys of the kernel screen come before the editor's own, which uses some of them otherwise.
     """
     return [
         Binding(
@@ -143,17 +271,22 @@ def bindings(scope: Scope) -> list[Binding]:
             show=action.show,
             id=action.name,
             tooltip=action.help,
-            priority=scope in ("arena", "duel"),
+            priority=scope in ("kernel", "duel", "replay"),
         )
         for action in ACTIONS
         if action.scope == scope
     ]
 
 
-def unknown_names(keymap: dict[str, str]) -> list[str]:
-    """Names in a keymap that stand for no action."""
-    names = {action.name for action in ACTIONS}
-    return [name for name in keymap if name not in names]
+def action_named(name: str) -> Action | None:
+    """The action of this name, if there is one."""
+    return next((action for action in ACTIONS if action.name == name), None)
+
+
+def key_of(name: str, keymap: dict[str, str]) -> str:
+    """The key of an action as it is written on the screen: "F7", "ctrl+l"."""
+    key = keymap.get(name) or next(action.key for action in ACTIONS if action.name == name)
+    return key_words(key)
 
 
 class ActionCommands(Provider):
@@ -161,14 +294,27 @@ class ActionCommands(Provider):
 
     async def discover(self) -> Hits:
         for action in self._actions():
-            yield DiscoveryHit(action.title, partial(self._do, action), help=action.help)
+            yield DiscoveryHit(
+                self._with_key(action, Content(action.title)),
+                partial(self._do, action),
+                action.title,
+                action.help,
+            )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for action in self._actions():
             score = max(matcher.match(action.title), matcher.match(action.help) * 0.9)
             if score > 0:
-                yield Hit(score, matcher.highlight(action.title), partial(self._do, action), help=action.help)
+                title = self._with_key(action, matcher.highlight(action.title))
+                yield Hit(score, title, partial(self._do, action), action.title, action.help)
+
+    def _with_key(self, action: Action, title: Content) -> Content:
+        """The title with the key that does it now."""
+        app = self.app
+        assert isinstance(app, AppProtocol)
+        key = key_of(action.name, app.services.settings.keymap)
+        return Content.assemble(title, (f"  {key}", "$accent"))
 
     def _actions(self) -> list[Action]:
         scope = getattr(self.screen, "SCOPE", "everywhere")
@@ -188,9 +334,34 @@ class ProblemCommands(Provider):
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        catalogue = self.app.services.catalogue  # type: ignore[attr-defined]
+        app = self.app
+        assert isinstance(app, AppProtocol)
+        catalogue = app.services.catalogue
+        if self.screen.is_modal:
+            return  # a dialog is answered before another problem is opened
         for problem in catalogue.problems if catalogue else []:
             name = f"{problem.id} {problem.slug}"
             score = matcher.match(f"{name} {problem.title}")
             if score > 0:
-                yield Hit(score, f"{name}", partial(self.app.open_problem, problem), help=problem.title)  # type: ignore[attr-defined]
+                yield Hit(score, f"{name}", partial(app.open_problem, problem), help=problem.title)
+
+
+class ThemeCommands(Provider):
+    """The themes by name."""
+
+    async def discover(self) -> Hits:
+        for name, choose in self._themes():
+            yield DiscoveryHit(f"theme: {name}", choose)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for name, choose in self._themes():
+            title = f"theme: {name}"
+            if (score := matcher.match(title)) > 0:
+                yield Hit(score, matcher.highlight(title), choose, title)
+
+    def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        app = self.app
+        assert isinstance(app, AppProtocol)
+        for name in app.theme_names:
+            yield name, partial(app.choose_theme, name)

@@ -8,25 +8,34 @@ import os
 import signal
 import sys
 import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from msgspec.structs import replace
 from textual.app import App
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
-from screens.actions import ActionCommands, ProblemCommands, bindings, unknown_names
-from screens.picker import PickerScreen
+from screens.actions import ActionCommands, ProblemCommands, Scope, ThemeCommands, bindings, short_key_words
+from screens.base import BaseScreen
+from screens.keymap import as_sent, keymap_fault
+from screens.picker.screen import PickerScreen
 from screens.services import Services
 from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes
 
 if TYPE_CHECKING:
     from arena.duel.journal import DuelRecord
     from arena.errors import ArenaError
-    from arena.run_request import Notice
+    from arena.runs.run_request import Notice
+    from arena.setting_choice import Choice
     from arena.settings import Settings
     from problems.specification import Problem
-    from screens.duel_live import DuelPlan
+    from screens.app_protocol import DuelPlan
+    from screens.model.model_session import ModelPlan
 
 LEAVE_S = 10.0
 """From a signal to the end of the process, at the latest; the referee ends by itself when its pipe closes."""
@@ -37,8 +46,9 @@ class ArenaApp(App[None]):
     """pkb-arena in a terminal."""
 
     TITLE = "pkb-arena"
-    CSS_PATH: ClassVar[Any] = [FOLDER / "base.tcss", FOLDER / "picker.tcss"]
-    COMMANDS: ClassVar[Any] = {ActionCommands, ProblemCommands}
+    # Textual does not read the stylesheet of a default screen.
+    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("app.tcss"), PickerScreen.CSS_PATH]
+    COMMANDS: ClassVar[Any] = {ActionCommands, ProblemCommands, ThemeCommands}
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     def __init__(self, services: Services, problem: str = "", kernel: Path | None = None) -> None:
@@ -49,14 +59,16 @@ class ArenaApp(App[None]):
         """Set once catalogue, index and engine are there."""
         self.faults: list[str] = []
         """Tracebacks of our own mistakes; the app stays up."""
-        self.picker = PickerScreen()
+        self.picker = PickerScreen(self)
         self._problem, self._kernel = problem, kernel
+        self._away = False
+        """Another program has the terminal."""
         themes, self._theme_errors = load_themes((FOLDER, services.paths.config / "themes"))
         for theme in themes:
             self.register_theme(theme)
-        self._theme_names = [theme.name for theme in themes]
+        self.theme_names = [theme.name for theme in themes]
         self.theme = services.settings.theme if services.settings.theme in self.available_themes else DEFAULT
-        self.set_keymap(services.settings.keymap)
+        self.set_keymap(as_sent(services.settings.keymap))
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return VARIABLE_DEFAULTS
@@ -88,6 +100,23 @@ class ArenaApp(App[None]):
         except termios.error:
             self._signalled(signal.SIGHUP)
 
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Nothing is written to the terminal while another program has it.
+
+        Textual alone would go on drawing into a queue that nobody empties any more, and block for good when it is full.
+        """
+        self._away = True
+        try:
+            with self.batch_update(), super().suspend():
+                yield
+        finally:
+            self._away = False
+
+    def bell(self) -> None:
+        if not self._away:
+            super().bell()
+
     # --- after the first paint -----------------------------------------------------------------------------
 
     async def _open(self) -> None:
@@ -99,8 +128,8 @@ class ArenaApp(App[None]):
         gc.freeze()  # what is there now stays: the collector need not walk it (80 ms) in the middle of a run
         for broken in [*map(str, catalogue.broken), *map(str, self._theme_errors)]:
             self.notify(broken, severity="warning", timeout=15, markup=False)
-        if unknown := unknown_names(services.settings.keymap):
-            text = f"keymap: there is no action {unknown[0]!r}; F1 lists them"
+        if fault := keymap_fault(services.settings.keymap):
+            text = f"keymap: {fault} → settings, then keymap, shows every action and its key"
             self.notify(text, severity="warning", timeout=15, markup=False)
         if self._problem:
             self.open_problem(catalogue.find(self._problem), self._kernel)
@@ -108,7 +137,7 @@ class ArenaApp(App[None]):
             self._welcome(catalogue.problems)
 
     def _welcome(self, problems: list[Problem]) -> None:
-        from screens.welcome import Welcome
+        from screens.picker.welcome import Welcome
 
         first = problems[0]
 
@@ -135,6 +164,9 @@ class ArenaApp(App[None]):
         text = f"{notice.message} → {notice.advice}" if notice.advice else notice.message
         self.notify(text, severity="warning", timeout=12, markup=False)
 
+    def record_fault(self, error: Exception) -> None:
+        self.faults.append("".join(traceback.format_exception(error)))
+
     def _complain(self, error: ArenaError) -> None:
         from screens.complaints import explain
 
@@ -143,22 +175,62 @@ class ArenaApp(App[None]):
     # --- what people do ------------------------------------------------------------------------------------
 
     def open_problem(
-        self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, template: str = ""
+        self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, text: str = ""
     ) -> None:
-        """Opens the arena for a problem; one that is open is left first. `template` goes into the editor."""
-        from screens.arena import ArenaScreen
+        """Opens the kernel screen for a problem; one that is open is left first. `text` goes into the editor, unsaved."""
+        from screens.kernel.screen import KernelScreen
 
-        if isinstance(self.screen, ArenaScreen):
+        if isinstance(self.screen, KernelScreen):
             self.pop_screen()
-        self.push_screen(
-            ArenaScreen(self.services, problem, kernel, run_at_once=run_at_once, template=template)
-        )
+        self.push_screen(KernelScreen(self, problem, kernel, run_at_once=run_at_once, text=text))
+
+    def ask_model(self, problem: Problem, choice: Choice | None = None) -> None:
+        """Asks which model writes for the problem, in the setting of the choice, and lets it."""
+        self.picker.start(self._ask_model(problem, choice), "ask")
+
+    async def _ask_model(self, problem: Problem, choice: Choice | None) -> None:
+        from arena.setting_choice import Choice, choose_setting
+        from arena.settings import load_settings
+        from screens.dialogs.reader import Reader
+        from screens.kernel.screen import KernelScreen
+        from screens.model.screen import ModelScreen
+        from screens.model.setup import NO_MODEL, ModelSetup
+
+        services = self.services
+        models = (
+            await asyncio.to_thread(load_settings, services.paths)
+        ).models  # may have come since the start
+        services.settings = replace(services.settings, models=models)
+        if not models:
+            file = str(services.paths.settings_file)
+            self.push_screen(Reader("Ask a model", NO_MODEL.format(file=file)))
+            return
+        setting = choose_setting(problem, choice or Choice(), services.settings)
+
+        def answered(plan: ModelPlan | None) -> None:
+            if plan is None:
+                return
+            if isinstance(self.screen, KernelScreen):
+                self.screen.rest()
+            self.push_screen(ModelScreen(self, problem, setting, plan))
+
+        self.push_screen(ModelSetup(problem, services.settings), answered)
+
+    def take_over(self, problem: Problem, text: str) -> None:
+        """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
+        from screens.kernel.screen import KernelScreen
+
+        self.pop_screen()
+        if isinstance(self.screen, KernelScreen):
+            self.screen.take_over(text)
+        else:
+            self.open_problem(problem, text=text)
 
     def plan_duel(self, problem: Problem) -> None:
-        """Asks who plays whom, and starts the duel."""
+        """Asks for the players, and starts the duel."""
         from arena.errors import ArenaError
-        from arena.machine import choose_device
-        from screens.duel_setup import DuelSetup
+        from arena.machine.facts import choose_device
+        from screens.duel.setup import DuelSetup
 
         def answered(plan: DuelPlan | None) -> None:
             if plan is not None:
@@ -172,27 +244,27 @@ class ArenaApp(App[None]):
         self.push_screen(DuelSetup(problem, list(self.services.settings.models), device), answered)
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
-        """Opens the duel; an arena that is open is left first: its draft is kept, and the judge is needed here."""
+        """Opens the duel; a kernel screen that is open is left first: its draft is kept, and the duel needs its judge."""
         from arena.errors import ArenaError
-        from screens.arena import ArenaScreen
-        from screens.duel_live import LiveDuelScreen
+        from screens.duel.live import LiveDuelScreen
+        from screens.kernel.screen import KernelScreen
 
-        if isinstance(self.screen, ArenaScreen):
+        if isinstance(self.screen, KernelScreen):
             self.pop_screen()
         try:
-            self.push_screen(LiveDuelScreen(self.services, problem, plan))
+            self.push_screen(LiveDuelScreen(self, problem, plan))
         except ArenaError as error:
             self._complain(error)
 
     def show_duel_board(self) -> None:
         """Shows ratings and duels; one of them can be replayed."""
-        from screens.duel_board import DuelBoard
-        from screens.duel_replay import ReplayDuelScreen
+        from screens.duel.board import DuelBoard
+        from screens.duel.replay import ReplayDuelScreen
 
         def answered(record: DuelRecord | None) -> None:
             if record is not None:
                 path = self.services.paths.duels / f"{record.header.duel_id}.jsonl"
-                self.push_screen(ReplayDuelScreen(self.services, path, record.header))
+                self.push_screen(ReplayDuelScreen(self, path, record.header))
 
         self.push_screen(DuelBoard(self.services), answered)
 
@@ -205,50 +277,77 @@ class ArenaApp(App[None]):
         self.services.first_start = False
         if settings.theme in self.available_themes:
             self.theme = settings.theme
-        self.set_keymap(settings.keymap)
+        self.set_keymap(as_sent(settings.keymap))
         try:
             save_settings(settings, self.services.paths)
         except ArenaError as error:
             self._complain(error)
 
     def action_help(self) -> None:
-        from screens.help import HelpScreen
+        from screens.dialogs.help import HelpScreen, keys_in_focus
 
-        self.push_screen(HelpScreen(self.services.settings.keymap))
+        if not self._shows(HelpScreen):
+            self.push_screen(
+                HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen))
+            )
+
+    def _shows(self, dialog: type[Screen[Any]]) -> bool:
+        """Whether a dialog is open already; the keys that open one work in dialogs, too."""
+        return any(isinstance(screen, dialog) for screen in self.screen_stack)
+
+    @property
+    def _scope(self) -> Scope:
+        """Whose keys are in force: of the uppermost screen that is no dialog."""
+        scopes = [screen.SCOPE for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        return scopes[-1] if scopes else "everywhere"
 
     def action_settings(self) -> None:
-        from screens.settings import SettingsScreen
+        from screens.dialogs.settings import SettingsScreen
+
+        if self._shows(SettingsScreen):
+            return
 
         def answered(settings: Settings | None) -> None:
             if settings is not None:
                 self.save_settings(settings)
 
         file = str(self.services.paths.settings_file)
-        self.push_screen(SettingsScreen(self.services.settings, self._theme_names, file), answered)
+        self.push_screen(SettingsScreen(self.services.settings, self.theme_names, file), answered)
 
     def action_doctor(self) -> None:
-        from screens.doctor import DoctorScreen
+        from screens.dialogs.doctor import DoctorScreen
 
-        self.push_screen(DoctorScreen())
+        if not self._shows(DoctorScreen):
+            self.push_screen(DoctorScreen())
+
+    def choose_theme(self, name: str) -> None:
+        """Shows a theme, and keeps it in the settings."""
+        self.save_settings(replace(self.services.settings, theme=name))
 
     def action_next_theme(self) -> None:
-        names = self._theme_names
+        names = self.theme_names
         self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
         self.notify(f"theme: {self.theme}", timeout=2, markup=False)
+
+    def get_key_display(self, binding: Binding) -> str:
+        """As the key is written everywhere here."""
+        return binding.key_display or short_key_words(binding.key)
 
 
 def machine_words(settings: Settings) -> str:
     """Where kernels will run, in a few words."""
     from arena.errors import ArenaError
-    from arena.machine import choose_device, visible_gpus
+    from arena.machine.facts import choose_device, visible_gpus
+    from sandbox.machine.devices import kind_of
 
     try:
         device = choose_device(settings.device)
     except ArenaError as error:
         return f"! {error}"
-    if device == "cuda":
-        return f"{visible_gpus()} GPUs · NCCL"
-    return f"CPU ranks over gloo · {os.cpu_count()} cores"
+    kind = kind_of(device)
+    if kind.on_gpus:
+        return f"{visible_gpus()} {kind.ranks_name} · {kind.backend}"
+    return f"{kind.ranks_name} over {kind.backend} · {os.cpu_count()} cores"
 
 
 def run_app(problem: str = "", kernel: Path | None = None) -> int:

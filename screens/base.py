@@ -1,26 +1,16 @@
-"""What all screens share: work that reports its trouble instead of taking the app down."""
+"""The base of the full-screen views: work beside the screen that reports its errors instead of ending the app."""
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar
 
-from textual.screen import ModalScreen, Screen, ScreenResultType
+from textual.screen import Screen
 
 from arena.errors import ArenaError
 from screens.actions import Scope
+from screens.app_protocol import AppProtocol
 from screens.complaints import explain
-from screens.themes import FOLDER
-
-if TYPE_CHECKING:
-    from screens.app import ArenaApp
-
-
-class Dialog(ModalScreen[ScreenResultType]):
-    """A view over another one; `escape` always leaves it."""
-
-    CSS_PATH: ClassVar[Any] = FOLDER / "dialogs.tcss"
 
 
 class BaseScreen(Screen[None]):
@@ -28,14 +18,11 @@ class BaseScreen(Screen[None]):
 
     SCOPE: ClassVar[Scope] = "everywhere"
 
-    def __init__(self) -> None:
+    def __init__(self, parent_app: AppProtocol) -> None:
+        """`parent_app` is the app that opens this screen."""
         super().__init__()
+        self.parent_app = parent_app
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
-
-    @property
-    def arena_app(self) -> ArenaApp:
-        """The app, with its own type."""
-        return cast("ArenaApp", self.app)
 
     def start(self, work: Coroutine[Any, Any, None], group: str, *, exclusive: bool = False) -> None:
         """Runs `work` beside the screen. An exclusive group keeps only its newest work."""
@@ -46,8 +33,8 @@ class BaseScreen(Screen[None]):
             await work
         except ArenaError as error:
             self.complain(explain(error))
-        except Exception as error:  # a fault of ours: say it and stay up, nothing typed may be lost
-            self.arena_app.faults.append("".join(traceback.format_exception(error)))
+        except Exception as error:  # a mistake of ours: show it and stay up, nothing typed may be lost
+            self.parent_app.record_fault(error)
             self.complain(f"internal error: {type(error).__name__}: {error}")
 
     def complain(self, text: str) -> None:
@@ -55,5 +42,5 @@ class BaseScreen(Screen[None]):
         self.app.notify(text, severity="error", timeout=10, markup=False)
 
     def say(self, text: str) -> None:
-        """Shows a word in passing."""
+        """Shows a short message."""
         self.app.notify(text, timeout=4, markup=False)

@@ -1,12 +1,29 @@
-"""How figures are written: fixed widths, and always a sign and a word beside a colour."""
+"""Text of figures: fixed widths, and always a sign and a word beside a colour."""
 
-from sandbox.events import Interval
-from sandbox.verdict import Verdict
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arena.foreign_text import printable
+from arena.runs.headline import SIGNS
+from sandbox.protocol.events import Failure, Interval
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import outcome
+from sandbox.timing.two_clocks import ends
+
+if TYPE_CHECKING:
+    from arena.runs.store import Entry, Standing
 
 _SHORT = {
     Verdict.PASS: "✓ PASS",
     Verdict.WRONG_RESULT: "✗ WRONG",
     Verdict.HARNESS_ERROR: "! HARNESS ERROR",
+}
+_ONE_WORD = {
+    Verdict.OUT_OF_MEMORY: "memory",
+    Verdict.OUTPUT_FLOOD: "flood",
+    Verdict.IMPOSSIBLE_SPEED: "too fast",
+    Verdict.BASELINE_DISTURBED: "disturbed",
 }
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _SHADES = "·░▒▓█"
@@ -24,21 +41,14 @@ def verdict_style(verdict: Verdict) -> str:
     return "warning" if verdict is Verdict.HARNESS_ERROR else "error"
 
 
-def outcome_of(interval: Interval) -> str:
-    """ "faster", "slower" or "even", by whether the interval excludes 1."""
-    if interval.low > 1.0:
-        return "faster"
-    return "slower" if interval.high < 1.0 else "even"
-
-
-def outcome_sign(outcome: str) -> str:
+def outcome_sign(said: str) -> str:
     """The sign that stands beside a speedup."""
-    return {"faster": "▲", "slower": "▼", "too noisy": "~"}.get(outcome, "≈")
+    return SIGNS.get(said, "≈")
 
 
-def outcome_style(outcome: str) -> str:
+def outcome_style(said: str) -> str:
     """Name of the theme colour for an outcome."""
-    return {"faster": "success", "slower": "error"}.get(outcome, "foreground")
+    return {"faster": "success", "slower": "error"}.get(said, "foreground")
 
 
 def factor(value: float) -> str:
@@ -48,14 +58,38 @@ def factor(value: float) -> str:
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
-def speedup_words(interval: Interval, outcome: str = "") -> str:
-    """ "▲ 1.42×" with the sign of the outcome (by the interval when none is given)."""
-    return f"{outcome_sign(outcome or outcome_of(interval))} {factor(interval.median)}×"
+def speedup_words(interval: Interval, said: str = "") -> str:
+    """ "▲ 1.42×" with the sign of the outcome that was said (by the interval when none was)."""
+    return f"{outcome_sign(said or outcome(interval))} {factor(interval.median)}×"
 
 
 def interval_words(interval: Interval) -> str:
-    """ "[1.39, 1.45]"."""
+    """ "[1.39, 1.45]", with more decimals where two would hide on which side of 1 it lies."""
+    if interval.high < 9.995:
+        return ends(interval)
     return f"[{factor(interval.low)}, {factor(interval.high)}]"
+
+
+def standing_words(standing: Standing | None) -> tuple[str, str]:
+    """(words, theme colour) of the person's best result with a problem; the clock is named where it is not call time."""
+    if standing is None:
+        return "–", "muted"
+    if standing.best is not None:
+        return best_words(standing.best)
+    if standing.solved:
+        return "✓ correct", "success"
+    verdict = standing.last.verdict
+    word = _ONE_WORD.get(verdict, verdict.value.lower().split("_")[0])
+    return f"{'!' if verdict is Verdict.HARNESS_ERROR else '✗'} {word}", verdict_style(verdict)
+
+
+def best_words(best: Entry | None) -> tuple[str, str]:
+    """(words, theme colour) of a result that was timed; the clock is named where it is not call time."""
+    if best is None or best.speedup is None or best.low is None or best.high is None:
+        return "–", "muted"
+    interval = Interval(median=best.speedup, low=best.low, high=best.high)
+    on_device = " device" if best.clock == "device" else ""
+    return speedup_words(interval, best.outcome) + on_device, outcome_style(best.outcome)
 
 
 def microseconds(value: float | None, width: int = 9) -> str:
@@ -68,6 +102,11 @@ def microseconds(value: float | None, width: int = 9) -> str:
 def seconds(value: float) -> str:
     """Seconds of a phase: "0.01", "0.25", "12.3"."""
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds: "2:05"."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def amount(value: float, unit: str, base: int = 1000) -> str:
@@ -99,3 +138,15 @@ def shade(share: float) -> str:
 def index_words(index: list[int] | None) -> str:
     """ "[0, 17]", or "scalar" for the empty index."""
     return "–" if index is None else str(index) if index else "scalar"
+
+
+def place_words(failure: Failure) -> str:
+    """Where a kernel failed: "in check · rank 2 · output 0 · line 12"."""
+    place = [f"in {failure.phase}"]
+    if failure.rank is not None:
+        place.append(f"rank {failure.rank}")
+    if failure.output:
+        place.append(f"output {printable(failure.output)}")
+    if failure.line is not None:
+        place.append(f"line {failure.line}")
+    return " · ".join(place)

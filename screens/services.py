@@ -1,4 +1,4 @@
-"""What the screens talk to, opened in two steps: the first paint waits for neither disk nor engine."""
+"""Services of the screens, opened in two steps: the first paint waits for neither disk nor engine."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from arena.paths import Paths
 from arena.settings import Settings, load_settings
-from arena.workspace import Workspace
-from arena.workspace_lock import WorkspaceLock
+from arena.workspace.house import HOUSE
+from arena.workspace.kernels import Workspace
+from arena.workspace.workspace_lock import WorkspaceLock
 
 if TYPE_CHECKING:
-    from arena.engine import Engine
-    from arena.store import Standing, Store
+    from arena.runs.engine import Engine
+    from arena.runs.store import Entry, Standing, Store
     from problems.catalogue import Catalogue
-    from sandbox.events import Setting
+    from sandbox.protocol.events import Setting
 
 
 class Services:
@@ -39,6 +40,11 @@ class Services:
         self._lock = WorkspaceLock(paths.workspace)
         self.catalogue: Catalogue | None = None
         self.standings: dict[int, Standing] = {}
+        """How the person stands with every problem, by its id."""
+        self.house: dict[int, Standing] = {}
+        """The same of the house's kernels, where they were run on this machine."""
+        self.best: dict[int, Entry] = {}
+        """Of every problem the best result of any player."""
         self._store: Store | None = None
         self._engine: Engine | None = None
 
@@ -50,8 +56,8 @@ class Services:
         """
         self.catalogue = await asyncio.to_thread(self.read_catalogue)
         self._store = await asyncio.to_thread(self._open_store)
-        from arena.engine import Engine
-        from arena.referee_process import COMMAND
+        from arena.runs.engine import Engine
+        from arena.runs.referee_process import COMMAND
 
         self._engine = Engine(self.paths, self._store, self._referee or COMMAND)
         await self.refresh_standings()
@@ -64,7 +70,7 @@ class Services:
         return load_catalogue(self.settings.problem_folders)
 
     def _open_store(self) -> Store:
-        from arena.store import Store
+        from arena.runs.store import Store
 
         return Store(self.paths.database, self.paths.runs)
 
@@ -91,8 +97,10 @@ class Services:
         return ""
 
     async def refresh_standings(self) -> None:
-        """Reads again how the person stands with every problem."""
+        """Reads again the person's, the house's and the best results of every problem."""
         self.standings = await asyncio.to_thread(self.store.standings)
+        self.house = await asyncio.to_thread(self.store.standings, HOUSE)
+        self.best = await asyncio.to_thread(self.store.best)
 
     async def close(self) -> None:
         """Ends every process and file; bounded by the engine's own limits. May be called twice."""

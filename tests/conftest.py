@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 import arena
-from arena.jail_policy import is_jail
-from arena.paths import Paths
+from arena.attacks.jail_policy import is_jail
+from arena.paths import Paths, paths_in
 from sandbox.jail.choice import choose
 
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests go first: the processes that share a session then end at about the same time."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +41,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def paths(home: Path) -> Paths:
     """The folders of this test."""
-    return Paths(config=home / "config", data=home / "data", state=home / "state")
+    return paths_in(home)
+
+
+@pytest.fixture
+def small_budget(home: Path) -> None:
+    """Measurements end as soon as settings allow: for tests whose subject is not what is measured."""
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text("budget_s = 0.1\n")
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +69,7 @@ def pkb_arena(tmp_path: Path) -> CommandLine:
 
     def call(*arguments: str, timeout: float = 110, **environment: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [sys.executable, "-P", "-m", "arena.cli", *arguments],
+            [sys.executable, "-P", "-m", "screens.main", *arguments],
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -67,3 +80,73 @@ def pkb_arena(tmp_path: Path) -> CommandLine:
         )
 
     return call
+
+
+PROBLEM_TOML = """
+id = 901
+slug = "total"
+stem = "901_total"
+title = "Sum over all ranks"
+category = "collective"
+domain = "tests"
+origin = "tests"
+class = "C"
+collectives = ["all_reduce"]
+worlds = [1, 2]
+dtypes = ["float32"]
+
+[presets]
+tiny = {{ n = 64 }}
+paper = {{ n = 64 }}
+production = {{ n = 64 }}
+
+[cost]
+flops = "n"
+local = "2*n*b"
+sent = "n*b"
+received = "n*b"
+
+[check]
+{check}
+"""
+PROBLEM_INPUTS = """
+def draw(setting):
+    return {"x": setting.randn(8, setting.sizes.n)}
+
+
+def arguments(tensors, setting):
+    return (tensors["x"],)
+"""
+PROBLEM_BASELINE = """
+import torch.distributed as dist
+
+
+def solution(x):
+    total = x.clone()
+    dist.all_reduce(total)
+    return total
+"""
+PROBLEM_EXCUSED = 'excused = { "input@1" = "with one rank the input is the answer" }'
+
+MadeProblem = Callable[..., Path]
+
+
+@pytest.fixture
+def made_problem(tmp_path: Path) -> MadeProblem:
+    """made_problem(inputs=..., baseline=..., check=..., toml=...): the folder of a tiny honest problem, or of another one."""
+
+    def make(
+        inputs: str = PROBLEM_INPUTS,
+        baseline: str = PROBLEM_BASELINE,
+        check: str = PROBLEM_EXCUSED,
+        toml: str = PROBLEM_TOML,
+    ) -> Path:
+        folder = tmp_path / "problems" / "total"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "problem.toml").write_text(toml.format(check=check))
+        (folder / "card.md").write_text("# Sum over all ranks")
+        (folder / "inputs.py").write_text(inputs)
+        (folder / "baseline.py").write_text(baseline)
+        return folder
+
+    return make

@@ -1,4 +1,4 @@
-"""One measured figure and what was promised."""
+"""One measured figure with its limit."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""What the jail costs: from a save to its verdicts with and without walls, in turns, and starting a process behind them."""
+"""Measurement: what the jail adds to the time from a save to its verdicts, and to starting a process."""
 
 import asyncio
 import os
@@ -7,14 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 
+from arena.attacks.jail_policy import is_jail
 from arena.bench.figure import Figure
 from arena.bench.save_to_verdict import SavedKernel, on_cpu_ranks, saved_kernel
 from arena.errors import MachineError
-from arena.jail_policy import is_jail
 from arena.paths import Paths
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import NONE
@@ -22,6 +21,8 @@ from sandbox.jail.profiles import NONE
 REPETITIONS = 20
 STARTS = 40
 LIMIT_PERCENT = 10.0
+NO_BUBBLEWRAP = {"PATH": str(Path(sys.executable).parent)}
+"""The environment of a referee that finds no bubblewrap, so that its kernels run without a jail."""
 
 
 async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
@@ -38,8 +39,9 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         async with AsyncExitStack() as stack:
             walled = await stack.enter_async_context(saved_kernel(Path(folder) / "walled", on_cpu_ranks()))
-            with _no_walls():
-                bare = await stack.enter_async_context(saved_kernel(Path(folder) / "bare", on_cpu_ranks()))
+            bare = await stack.enter_async_context(
+                saved_kernel(Path(folder) / "bare", on_cpu_ranks(), NO_BUBBLEWRAP)
+            )
             if not is_jail(walled.jail) or is_jail(bare.jail):
                 raise MachineError(f"the two engines ran in {walled.jail!r} and {bare.jail!r}")
             pairs = [await _pair(walled, bare, walled_first=turn % 2 == 0) for turn in range(count)]
@@ -64,20 +66,6 @@ async def _pair(
         await asyncio.gather(walled.quiet(), bare.quiet())
         times[kernel] = await kernel.save()
     return times[walled], times[bare]
-
-
-@contextmanager
-def _no_walls() -> Iterator[None]:
-    """A referee that starts meanwhile finds no bubblewrap."""
-    path = os.environ.get("PATH")
-    os.environ["PATH"] = str(Path(sys.executable).parent)
-    try:
-        yield
-    finally:
-        if path is None:
-            del os.environ["PATH"]
-        else:
-            os.environ["PATH"] = path
 
 
 def _start_figures(jail: Jail) -> list[Figure]:

@@ -1,4 +1,4 @@
-"""From a save of a CUDA kernel, written with the kit, to its verdicts on all visible GPUs."""
+"""Measurement: time from a save of a CUDA kernel, written with the kit, to its verdicts on all visible GPUs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import sandbox
 from arena.bench.figure import Figure
 from arena.bench.save_to_verdict import saves
 from arena.paths import Paths
-from arena.run_request import RunRequest
+from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
@@ -16,7 +16,7 @@ KERNEL = Path(sandbox.__path__[0]) / "kit" / "examples" / "allreduce_two_shot_cu
 
 
 async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
-    """Problem 1, production: every save changes the file, so every rank's world compiles the kernel anew.
+    """Problem 1, production: every save changes the file, so every rank compiles the kernel anew.
 
     Raises:
         MachineError: there is no GPU, a run did not pass, or nothing came.

@@ -1,31 +1,33 @@
-"""From a real save of a kernel file to its verdicts, through the watcher, the engine and real ranks."""
+"""Measurement: time from a save of a kernel file to its verdicts, through the watcher, the engine and real ranks."""
 
 import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from arena.atomic_file import write_atomically
 from arena.bench.figure import Figure
-from arena.engine import Engine
 from arena.errors import MachineError
-from arena.paths import Paths
-from arena.run_request import RunRequest
+from arena.paths import Paths, paths_in
+from arena.runs.engine import Engine
+from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.watcher import KernelWatcher
-from arena.workspace import content_hash
+from arena.workspace.atomic_file import write_atomically
+from arena.workspace.kernels import content_hash
+from arena.workspace.watcher import KernelWatcher
 from problems.catalogue import load_catalogue
-from sandbox.events import AnyEvent, Checked, Finished, Seconds, WorldChanged
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import AnyEvent, Checked, Finished, Seconds, WorldChanged
+from sandbox.protocol.verdict import Verdict
 
 REPETITIONS = 20
 PAUSE_S = 1.5
-"""Between a verdict and the next save: nobody types faster, and the next spare world gets ready meanwhile."""
+"""Between a verdict and the next save: people type no faster, and the next spare world starts meanwhile."""
+NEXT_SPARE_S = 0.3
+"""Silence after which no further spare world will start."""
 GIVE_UP_S = 120.0
 
 
@@ -82,7 +84,7 @@ class SavedKernel:
     async def watch(self, watcher: KernelWatcher) -> None:
         """Judges every save."""
         async for kernel in watcher:
-            await self._engine.run(replace(self._request, source=kernel.text))
+            await self._engine.judge(replace(self._request, source=kernel.text))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator["SavedKernel"]:
@@ -90,8 +92,9 @@ class SavedKernel:
         unsubscribe = self._engine.subscribe(lambda event: self._events.put_nowait((time.monotonic(), event)))
         self._path.write_text(self._request.source)
         watcher = KernelWatcher(self._path, content_hash(self._request.source))
-        await self._engine.run(self._request)
+        await self._engine.judge(self._request)
         await self._verdicts()
+        self._seconds.clear()  # this run was no save
         self.jail = self._engine.jail
         judging = asyncio.create_task(self.watch(watcher))
         try:
@@ -120,12 +123,17 @@ class SavedKernel:
         return {name: statistics.median(getattr(each, name) for each in self._seconds) for name in names}
 
     async def quiet(self) -> None:
-        """The pause between saves, and then until the next spare world is ready."""
+        """The pause between saves, and then until all spare worlds are ready: one starts when the one before it is."""
         await asyncio.sleep(PAUSE_S)
         starting = False
-        while not self._events.empty() or starting:
-            async with asyncio.timeout(GIVE_UP_S):
-                _, event = await self._events.get()
+        while True:
+            try:
+                async with asyncio.timeout(GIVE_UP_S if starting else NEXT_SPARE_S):
+                    _, event = await self._events.get()
+            except TimeoutError:
+                if starting:
+                    raise MachineError(f"no spare world within {GIVE_UP_S:.0f} s") from None
+                return
             if isinstance(event, WorldChanged) and event.role == "spare":
                 starting = event.state == "starting"
 
@@ -148,11 +156,16 @@ class SavedKernel:
 
 
 @asynccontextmanager
-async def saved_kernel(folder: Path, request: RunRequest) -> AsyncIterator[SavedKernel]:
-    """A watched kernel with an engine of its own, which keeps everything in `folder`: not the user's history."""
+async def saved_kernel(
+    folder: Path, request: RunRequest, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[SavedKernel]:
+    """A watched kernel with an engine of its own, which keeps everything in `folder`: not the user's history.
+
+    environment: variables of that engine's referee.
+    """
     folder.mkdir(exist_ok=True)
     async with (
-        Engine(Paths(folder / "config", folder / "data", folder / "state")) as engine,
+        Engine(paths_in(folder), environment=environment) as engine,
         SavedKernel(engine, folder / request.kernel_name, request).watched() as kernel,
     ):
         yield kernel

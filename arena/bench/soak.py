@@ -1,4 +1,4 @@
-"""Many runs of every kind in one session of one engine: nothing is left of any of them, and the last is as quick as the first."""
+"""Measurement: many runs of every kind in one engine. Counts what they leave behind; compares the last with the first."""
 
 import asyncio
 import os
@@ -7,23 +7,21 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
-
+from arena.attacks.jail_policy import is_jail
 from arena.bench.figure import Figure
 from arena.bench.soak_kernels import SOAK_KERNELS, SoakKernel
-from arena.engine import Engine
-from arena.errors import MachineError
-from arena.jail_policy import is_jail
-from arena.paths import Paths
-from arena.run_request import RunRequest
+from arena.errors import MachineError, RunCancelled, RunRefused
+from arena.paths import Paths, paths_in
+from arena.runs.engine import Engine
+from arena.runs.judge import judge_to_end
+from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.events import AnyEvent, Finished, Ready, WorldChanged
+from sandbox.machine.processes import tree
+from sandbox.protocol.events import AnyEvent, Finished, Ready, WorldChanged
 
 REPETITIONS = 500
 ROUNDS = 2
@@ -40,11 +38,11 @@ EXACT = (
     "files in /dev/shm",
     "files of the arena but journals",
 )
-"""What must not grow at all."""
+"""Quantities that must not grow."""
 RESIDENT = {"resident memory of the engine": 24.0, "resident memory of the referee": 8.0}
 """MiB that these may grow by: caches and the allocator's own fragments, whatever the number of runs."""
 SLOWER = 1.5
-"""The median good run of the last tenth against the first's; the machine's own speed wanders by some of this."""
+"""The median good run of the last tenth against the first's; the machine's own speed varies by some of this."""
 
 Sample = dict[str, float]
 
@@ -56,34 +54,19 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
         MachineError: the referee ended, or said nothing for minutes; or there is no jail.
     """
     count = repetitions or REPETITIONS
-    with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder, _surroundings(Path(folder)) as temporary:
-        own = Paths(Path(folder) / "config", Path(folder) / "data", Path(folder) / "state")
-        soak = _Soak(own, temporary)
+    with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
+        soak = _Soak(Path(folder))
         await soak.run(count)
     return figures(soak.samples, soak.good_seconds, soak.unexpected)
 
 
-@contextmanager
-def _surroundings(folder: Path) -> Iterator[Path]:
-    """A folder for temporary files that nobody else uses, and short deadlines, for the referee that starts meanwhile."""
-    temporary = folder / "tmp"
-    temporary.mkdir()
-    before = {name: os.environ.get(name) for name in ("TMPDIR", "PKB_DEADLINE_SCALE")}
-    os.environ |= {"TMPDIR": str(temporary), "PKB_DEADLINE_SCALE": PATIENCE}
-    try:
-        yield temporary
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
 class _Soak:
-    def __init__(self, paths: Paths, temporary: Path) -> None:
-        self.paths = paths
-        self.temporary = temporary
+    def __init__(self, folder: Path) -> None:
+        self.paths = paths_in(folder)
+        self.temporary = folder / "tmp"
+        """For temporary files of the referee and its worlds alone."""
+        self.temporary.mkdir()
+        self.environment = {"TMPDIR": str(self.temporary), "PKB_DEADLINE_SCALE": PATIENCE}
         self.referee = 0
         self.spare_ready = asyncio.Event()
         self.samples: list[Sample] = []
@@ -103,12 +86,12 @@ class _Soak:
     async def run(self, count: int) -> None:
         order = [SOAK_KERNELS[number % len(SOAK_KERNELS)] for number in range(count)]
         random.Random(count).shuffle(order)
-        async with Engine(self.paths) as engine:
+        async with Engine(self.paths, environment=self.environment) as engine:
             engine.subscribe(self.listen)
             await engine.start()
             if not is_jail(engine.jail):
                 raise MachineError(
-                    "without walls kernels leave what they like, and that is all that this would count",
+                    "without a jail kernels may leave files and processes behind, and nothing else would be counted",
                     "`pkb-arena doctor` says what the jail needs",
                 )
             for kernel in SOAK_KERNELS:  # what is loaded once is not a leak
@@ -133,9 +116,11 @@ class _Soak:
         started = time.monotonic()
         try:
             async with asyncio.timeout(GIVE_UP_S):
-                end = await engine.wait(await engine.run(request))
+                try:
+                    got: str = (await judge_to_end(engine, request)).result.verdict
+                except (RunRefused, RunCancelled) as error:
+                    got = type(error).__name__
                 seconds = time.monotonic() - started
-                got = end.result.verdict if isinstance(end, Finished) else type(end).__name__
                 if got != kernel.verdict:
                     self.unexpected[f"{kernel.name}: {got}"] += 1
                 await self.spare_ready.wait()
@@ -144,21 +129,29 @@ class _Soak:
         return seconds
 
     def sample(self) -> Sample:
-        """What a leak would show in, now."""
-        engine = psutil.Process()
-        referee = psutil.Process(self.referee)
+        """The quantities in which a leak shows, now."""
+        engine = os.getpid()
         own = [file for file in _files(self.paths.data.parent) if self.temporary not in file.parents]
         journals = sum(file.parent == self.paths.runs for file in own)
         return {
-            "processes below the engine": len(engine.children(recursive=True)),
-            "descriptors of the engine": engine.num_fds(),
-            "descriptors of the referee": referee.num_fds(),
+            "processes below the engine": len(tree(engine)) - 1,
+            "descriptors of the engine": _descriptors(engine),
+            "descriptors of the referee": _descriptors(self.referee),
             "files in temporary folders": len(_files(self.temporary)),
             "files in /dev/shm": len(_files(Path("/dev/shm"))),
             "files of the arena but journals": len(own) - journals,
-            "resident memory of the engine": engine.memory_info().rss / MIB,
-            "resident memory of the referee": referee.memory_info().rss / MIB,
+            "resident memory of the engine": _resident_mib(engine),
+            "resident memory of the referee": _resident_mib(self.referee),
         }
+
+
+def _descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def _resident_mib(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
 def _files(folder: Path) -> list[Path]:

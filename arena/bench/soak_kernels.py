@@ -1,8 +1,8 @@
-"""Kernels for problem 1 that end in every way a run can end, each as soon as it may."""
+"""Kernels of the soak, for problem 1: one for each way in which a run can end, each ending as early as possible."""
 
 from dataclasses import dataclass
 
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 _ADDS = """
     total = tensor.clone()

@@ -3,6 +3,7 @@
 Commands are imported when they are called, so that `list` does not pay for what `run` needs.
 """
 
+import difflib
 import importlib
 import os
 import sys
@@ -12,28 +13,32 @@ from typing import Any
 import click
 
 from arena.cli.diagnostics import complain
+from arena.cli.display import Display, display_of
 from arena.cli.output import OutputClosed
-from arena.errors import ArenaError
-from sandbox.verdict import ExitCode
+from arena.errors import ArenaError, SettingsError, UsageError
+from sandbox.protocol.verdict import ExitCode
 
 PROGRAM = "pkb-arena"
 COMPLETION_VARIABLE = "_PKB_ARENA_COMPLETE"
 COMMANDS = {
-    "list": ("arena.cli.list_problems", "Problems, with your best results."),
-    "show": ("arena.cli.show", "A problem's card, signature and baseline."),
-    "new": ("arena.cli.new", "Write a starter kernel."),
-    "run": ("arena.cli.run", "Judge a kernel: is it right, and how much faster than the baseline?"),
-    "watch": ("arena.cli.watch", "Judge a kernel on every save."),
-    "generate": ("arena.cli.generate", "A model writes a kernel."),
-    "agent": ("arena.cli.agent", "A model writes a kernel and improves it by the verdicts."),
-    "sweep": ("arena.cli.sweep", "Run every baseline against itself and print a table."),
-    "calibrate": ("arena.cli.calibrate", "Measure this machine's peaks for the roofline."),
-    "duel": ("arena.cli.duel", "Two players at one problem: who writes the faster kernel?"),
-    "duels": ("arena.cli.duels", "The duel board: ratings and the last duels."),
+    "list": ("arena.cli.problems.list_problems", "Problems, with your best results."),
+    "show": ("arena.cli.problems.show", "A problem's card, signature and baseline."),
+    "new": ("arena.cli.problems.new", "Write a starter kernel."),
+    "run": ("arena.cli.runs.run", "Judge a kernel: is it right, and how much faster than the baseline?"),
+    "watch": ("arena.cli.runs.watch", "Judge a kernel on every save."),
+    "generate": ("arena.cli.players.generate", "A model writes a kernel."),
+    "agent": ("arena.cli.players.agent", "A model writes a kernel and improves it by the verdicts."),
+    "sweep": ("arena.cli.runs.sweep", "Run every baseline against itself and print a table."),
+    "calibrate": ("arena.cli.machine.calibrate", "Measure this machine's peaks for the roofline."),
+    "duel": ("arena.cli.duel.duel", "Two players at one problem: who writes the faster kernel?"),
+    "duels": ("arena.cli.duel.duels", "The duel board: ratings and the last duels."),
     "replay": ("arena.cli.replay", "Tell a recorded run again."),
-    "doctor": ("arena.cli.doctor", "What this machine can do, and what to do about the rest."),
-    "check-problem": ("arena.cli.check_problem", "Check a problem folder of your own."),
-    "attacks": ("arena.cli.attacks", "Judge kernels that cheat or harm, and see that it does not pay."),
+    "doctor": ("arena.cli.machine.doctor", "What this machine can do, and what to do about the rest."),
+    "check-problem": ("arena.cli.problems.check_problem", "Check a problem folder of your own."),
+    "attacks": (
+        "arena.cli.machine.attacks",
+        "Judge kernels that cheat or harm, and see that it does not pay.",
+    ),
     "config": ("arena.cli.config", "Where settings and files are."),
     "completion": ("arena.cli.completion", "Print the shell's completion script."),
 }
@@ -51,6 +56,15 @@ class LazyGroup(click.Group):
         command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A command, or the app at a problem where the word is none."""
+        word = args[0]
+        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        return word, _app_at(word), args[1:]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, sentence) for name, (_, sentence) in COMMANDS.items()])
@@ -58,7 +72,7 @@ class LazyGroup(click.Group):
 
 def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from arena.machine import installed_version
+        from arena.machine.facts import installed_version
 
         click.echo(f"{PROGRAM} {installed_version(PROGRAM) or '(not installed)'}")
         ctx.exit()
@@ -67,6 +81,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> N
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
+    subcommand_metavar="[PROBLEM | COMMAND [ARGS]...]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option(
@@ -81,37 +96,63 @@ def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> N
 def cli(ctx: click.Context) -> None:
     """Write a multi-GPU kernel, save it, and see whether it is right and how much faster than NCCL.
 
-    Without a command the app opens.
+    Without a command the app opens; with a PROBLEM it opens there.
     PROBLEM is an id (13), a name (gemm_allreduce) or both (13_gemm_allreduce).
     Exit codes: 0 passed, 1 the kernel failed, 2 usage, 3 this machine or the harness, 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
-        ctx.exit(_open_app())
+        ctx.exit(_open_app(display_of(ctx)))
 
 
-def _open_app() -> int:
+def _app_at(word: str) -> click.Command:
+    """The command `pkb-arena PROBLEM`. Raises UsageError where there is no such problem, and no such command."""
+    from arena.cli.session import open_session
+
+    try:
+        problem = open_session().problem(word)
+    except SettingsError:
+        raise
+    except UsageError as error:
+        near = difflib.get_close_matches(word, COMMANDS, n=1)
+        hint = f"did you mean `{PROGRAM} {near[0]}`?" if near else error.advice
+        raise UsageError(f"there is no command and no problem {word!r}", hint) from None
+
+    @click.pass_context
+    def open_there(ctx: click.Context) -> None:
+        ctx.exit(_open_app(display_of(ctx), problem.slug))
+
+    return click.Command(word, callback=open_there, help=f"Open the app at {problem.id} · {problem.title}.")
+
+
+def _open_app(display: Display, problem: str = "") -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         complain(
             "the app needs a terminal, and this is not one", "`pkb-arena run` works anywhere; see --help"
         )
         return ExitCode.USAGE
-    run_app: Callable[[], int] = importlib.import_module("screens.app").run_app  # the engine knows no display
-    return run_app()
+    if display.open_app is None:
+        complain("this is the command line without the app", "open the app with `pkb-arena`")
+        return ExitCode.USAGE
+    return display.open_app(problem)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Entry point of `pkb-arena`: runs a command and exits with the documented code."""
+def main(arguments: list[str] | None = None, display: Display | None = None) -> None:
+    """Runs a command and exits with the documented code. `display` opens the app where no command is given."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., Any] | None = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot show × gets ?, not a traceback
-    sys.exit(_run(arguments))
+    sys.exit(_run(arguments, display or Display()))
 
 
-def _run(arguments: list[str] | None) -> int:
+def _run(arguments: list[str] | None, display: Display) -> int:
     try:
         done = cli.main(
-            args=arguments, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE, standalone_mode=False
+            args=arguments,
+            prog_name=PROGRAM,
+            complete_var=COMPLETION_VARIABLE,
+            standalone_mode=False,
+            obj=display,
         )
         sys.stdout.flush()
         return done if isinstance(done, int) else ExitCode.PASS

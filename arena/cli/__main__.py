@@ -1,4 +1,4 @@
-"""`python -m arena.cli`: the command line without an installed script."""
+"""`python -m arena.cli`: the commands of `pkb-arena` without its app."""
 
 from arena.cli import main
 

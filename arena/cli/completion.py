@@ -1,4 +1,4 @@
-"""`pkb-arena completion`: the shell's own completion, through click."""
+"""`pkb-arena completion`: the shell's completion script, made by click."""
 
 import click
 from click.shell_completion import get_completion_class

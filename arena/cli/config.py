@@ -1,4 +1,4 @@
-"""`pkb-arena config`: where everything is, and what is set."""
+"""`pkb-arena config`: the settings, and the paths of all files."""
 
 import click
 import msgspec

@@ -1,4 +1,4 @@
-"""All that the command line says on stderr."""
+"""Output of the command line on stderr."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def complain(message: str, advice: str = "") -> None:
-    """What is wrong, and what to do about it."""
+    """Prints an error: the fault, and the advice below it."""
     text = f"pkb-arena: {message}"
     if advice:
         text += f"\n  {advice}"

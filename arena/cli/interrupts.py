@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP end a command in order: the run cancelled, no process left, exit code 130."""
+"""Orderly end of a command on SIGINT, SIGTERM and SIGHUP: the run is cancelled, no process is left, exit code 130."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import signal
 from collections.abc import Coroutine
 from typing import TypeVar
 
-from sandbox.verdict import ExitCode
+from sandbox.protocol.verdict import ExitCode
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

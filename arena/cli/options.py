@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, with one meaning."""
+"""Arguments and options that several commands share."""
 
 import functools
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from arena.setting_choice import Choice
 from problems.specification import PRESETS
+from sandbox.machine.devices import KINDS
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
@@ -54,9 +55,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--world", type=click.IntRange(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]"
     )
-    @click.option(
-        "--device", type=click.Choice(["cpu", "cuda"]), help="Where ranks run. [default: GPUs if any]"
-    )
+    @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
     @click.option("--dtype", metavar="T", help="Run dtype, such as float32. [default: the problem's first]")
     @click.option(
         "--size",
@@ -86,5 +85,12 @@ rounds_option = click.option(
     "--rounds",
     type=click.IntRange(0, 10_000),
     metavar="N",
-    help="Timing rounds; 0 checks correctness only. [default: as many as fit the time budget]",
+    help="Exactly so many timing rounds; 0 checks correctness only. [default: as many as the noise asks for]",
+)
+budget_option = click.option(
+    "--budget",
+    type=click.FloatRange(0.1, 600.0),
+    metavar="SECONDS",
+    help="Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."
+    " [default: the setting budget_s]",
 )

@@ -1,4 +1,4 @@
-"""All that the command line says on stdout: text for people, or nothing but JSON where JSON was asked for."""
+"""Output of the command line on stdout: text for people, or JSON and nothing else where JSON was asked for."""
 
 import sys
 
@@ -8,23 +8,24 @@ import msgspec
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.foreign_text import printable
-from arena.results import RunReport, one_line
-from sandbox.events import Interval
-from sandbox.verdict import Verdict
+from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock
+from arena.runs.results import RunReport, one_line
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import sees
+from sandbox.timing.two_clocks import ends, percent
 
-_SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", "too noisy": "~"}
 _COLOURS = {"faster": "green", "slower": "red"}
 
 
 class OutputClosed(MachineError):
-    """Nobody reads stdout any more, as after `| head`: no fault, but nothing more to do."""
+    """The reader of stdout is gone, as after `| head`: no fault, but there is nothing more to do."""
 
 
 def print_line(text: str = "") -> None:
     """A line for a person.
 
     Raises:
-        OutputClosed: nobody reads stdout any more.
+        OutputClosed: the reader of stdout is gone.
     """
     try:
         click.echo(text, color=wants_colour(sys.stdout))
@@ -36,7 +37,7 @@ def print_json(value: object) -> None:
     """One value as one line of JSON. Numbers that JSON has no word for become null.
 
     Raises:
-        OutputClosed: nobody reads stdout any more.
+        OutputClosed: the reader of stdout is gone.
     """
     try:
         click.echo(msgspec.json.encode(value).decode(), color=False)
@@ -44,13 +45,33 @@ def print_json(value: object) -> None:
         raise OutputClosed("stdout is closed") from None
 
 
-def speedup_text(call: Interval | None, outcome: str) -> str:
-    """ "▲ 1.42×  [1.39, 1.45]  faster", or nothing when nothing was timed."""
-    if call is None:
-        return ""
-    sign = _SIGNS.get(outcome, "·")
-    text = f"{sign} {call.median:.2f}×  [{call.low:.2f}, {call.high:.2f}]  {outcome}".rstrip()
+def outcome_sign(outcome: str) -> str:
+    """The sign in front of a speedup."""
+    return SIGNS.get(outcome, "·")
+
+
+def speedup_text(headline: Headline) -> str:
+    """ "▲ 1.42×  [1.39, 1.45]  faster by calls"."""
+    speedup, said = headline.speedup, f"{headline.outcome} {headline.where}".rstrip()
+    return _coloured(f"{speedup.median:.2f}×  {ends(speedup)}  {said}", headline.outcome)
+
+
+def told_text(report: RunReport) -> str:
+    """The sign of the outcome and what both clocks say; nothing when nothing was timed."""
+    if report.told:
+        return _coloured(report.told, report.outcome)
+    speedup = by_clock(report.speedup, report.clock)
+    return speedup_text(Headline(report.clock, report.outcome, speedup)) if speedup is not None else ""
+
+
+def advice_text(report: RunReport) -> str:
+    """What would let the clocks tell more: "more rounds (--rounds or --budget), a quieter machine"."""
+    return advice_words(report.advice, "--rounds or --budget")
+
+
+def _coloured(text: str, outcome: str) -> str:
     colour = _COLOURS.get(outcome)
+    text = f"{outcome_sign(outcome)} {text}"
     return click.style(text, fg=colour) if colour else text
 
 
@@ -69,42 +90,47 @@ def setting_text(report: RunReport) -> str:
 
 def compact(report: RunReport) -> str:
     """A run's result in one line."""
-    call = report.speedup.call if report.speedup else None
-    parts = [verdict_text(report.verdict), speedup_text(call, report.outcome)]
+    parts = [verdict_text(report.verdict), told_text(report)]
+    if report.advice:
+        parts.append(f"would help: {advice_text(report)}")
     if report.verdict is not Verdict.PASS:
         parts.append(report.detail)
     parts.append(f"({report.seconds.total:.2f} s)")
     return "  ".join(filter(None, parts))
 
 
-def print_device_time(report: RunReport) -> None:
-    """What is left of both times when launching costs nothing; no line where there is no such time."""
-    device = report.speedup.device if report.speedup else None
-    if device is None or report.baseline_us is None or report.contender_us is None:
-        return
-    base, mine = report.baseline_us.device or 0.0, report.contender_us.device or 0.0
-    print_line(
-        f"on the device {device.median:.2f}×  [{device.low:.2f}, {device.high:.2f}]"
-        f"   baseline {base:.1f} µs   kernel {mine:.1f} µs"
-    )
+def _clock_lines(report: RunReport) -> list[str]:
+    """A line a clock: the speedup, what both took, and the difference that it would have seen."""
+    if report.baseline_us is None or report.contender_us is None:
+        return []
+    lines = []
+    for clock, base, mine in (
+        ("call", report.baseline_us.call, report.contender_us.call),
+        ("device", report.baseline_us.device, report.contender_us.device),
+    ):
+        speedup = by_clock(report.speedup, clock)
+        if speedup is None:
+            continue
+        seen = f"   would have seen {percent(sees(speedup))}" if report.clock else ""
+        times = f"baseline {base or 0.0:.1f} µs   kernel {mine or 0.0:.1f} µs a call"
+        lines.append(f"{WHERE[clock]:<13} {speedup.median:.2f}×  {ends(speedup)}   {times}{seen}")
+    return lines
 
 
 def print_report(report: RunReport) -> None:
     """A run's result for a person."""
-    call = report.speedup.call if report.speedup else None
-    print_line("   ".join(filter(None, [verdict_text(report.verdict), speedup_text(call, report.outcome)])))
+    print_line("   ".join(filter(None, [verdict_text(report.verdict), told_text(report)])))
     print_line(setting_text(report))
-    if report.baseline_us and report.contender_us and report.baseline_us.call and report.contender_us.call:
+    if clocks := _clock_lines(report):
         bound = (
             f"   {report.roofline.percent:.0f} % of the bound ({report.roofline.limiter})"
             if report.roofline
             else ""
         )
-        print_line(
-            f"baseline {report.baseline_us.call:.1f} µs   kernel {report.contender_us.call:.1f} µs a call"
-            f"   {report.rounds} rounds{bound}"
-        )
-        print_device_time(report)
+        for line in [*clocks, f"{report.rounds} rounds{bound}"]:
+            print_line(line)
+        if report.advice:
+            print_line(f"would help: {advice_text(report)}")
         for name, times in report.beside.items():
             on_device = f", {times.device:.1f} µs on the device" if times.device else ""
             print_line(f"beside it {name}: {times.call or 0:.1f} µs a call{on_device}")

@@ -1,19 +1,30 @@
-"""`pkb-arena replay`: a recorded run, told again."""
+"""`pkb-arena replay`: prints a recorded run, duel or trace."""
 
 from pathlib import Path
 
 import click
 import msgspec
 
+from arena.cli.duel.replay_duel import find_duel, tell_duel
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
-from arena.cli.replay_duel import find_duel, tell_duel
+from arena.cli.players.trace_lines import is_trace, tell_trace
 from arena.cli.session import open_session
-from arena.cli.trace_lines import is_trace, tell_trace
 from arena.errors import UsageError
-from arena.journal import read_events, read_header
-from arena.results import report
-from sandbox.events import AnyEvent, Cancelled, Checked, Finished, PhaseEnded, RankChecked, Refused, Timed
+from arena.paths import Paths
+from arena.runs.headline import headline_so_far
+from arena.runs.journal import read_events, read_header
+from arena.runs.results import report
+from sandbox.protocol.events import (
+    AnyEvent,
+    Cancelled,
+    Checked,
+    Finished,
+    PhaseEnded,
+    RankChecked,
+    Refused,
+    Timed,
+)
 
 
 @click.command()
@@ -39,8 +50,9 @@ def command(run: str, source: bool, speed: float | None, as_json: bool) -> None:
     try:
         header = read_header(path)
     except (OSError, msgspec.MsgspecError) as error:
+        why = f": {error.strerror}" if isinstance(error, OSError) else ""
         raise UsageError(
-            f"{path} is no journal of a run: {error}", "`pkb-arena config path runs` shows where they are"
+            f"{path} cannot be told again{why}", "a file must be the journal of a run, a duel or a trace"
         ) from None
     if source:
         print_line(header.source.rstrip("\n"))
@@ -60,13 +72,25 @@ def _journal(run: str) -> Path:
     paths = open_session().paths
     runs = paths.runs
     if run == "last":
-        found = sorted(runs.glob("*.jsonl"))
-        if not found:
+        journals = sorted(runs.glob("*.jsonl"))
+        if not journals:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
-        return found[-1]
-    path = Path(run)
-    trace = paths.traces / f"{run}.jsonl"
-    return path if path.is_file() else trace if trace.is_file() else runs / f"{run}.jsonl"
+        return journals[-1]
+    places = [Path(run), *(folder / f"{run}.jsonl" for folder in (paths.traces, runs))]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise UsageError(f"there is no run, duel or trace {run!r}, and no such file", _recent(paths))
+    return found
+
+
+def _recent(paths: Paths) -> str:
+    """What there is to replay."""
+    stems = [
+        path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in folder.glob("*.jsonl")
+    ]
+    if not stems:
+        return "nothing was run yet: `pkb-arena run 1 baseline` is a first run"
+    return f"the last ones are {', '.join(sorted(stems)[-3:])}"
 
 
 def _line(event: AnyEvent) -> str:
@@ -81,7 +105,7 @@ def _line(event: AnyEvent) -> str:
         case Checked():
             return f"checked after {event.seconds:.2f} s: {event.verdict}"
         case Timed():
-            return f"round {event.round}/{event.rounds}  {speedup_text(event.call, '')}"
+            return f"round {event.round}/{event.rounds}  {speedup_text(headline_so_far(event))}"
         case Cancelled():
             return f"cancelled in {event.phase}"
         case Refused():

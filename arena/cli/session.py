@@ -1,17 +1,17 @@
-"""What every command starts from: the folders, the settings and the catalogue."""
+"""The folders, the settings and the catalogue of one call of the command line."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arena.cli.diagnostics import complain
-from arena.errors import UsageError
 from arena.paths import Paths, find_paths
+from arena.setting_choice import find_problem
 from arena.settings import Settings, load_settings
-from problems.catalogue import Catalogue, UnknownProblem, load_catalogue
+from problems.catalogue import Catalogue, load_catalogue
 from problems.specification import Problem
 
 if TYPE_CHECKING:
-    from arena.store import Standing
+    from arena.runs.store import Standing
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,18 @@ class Session:
     catalogue: Catalogue
 
     def problem(self, name: str) -> Problem:
-        """
+        """The problem with this id, slug or stem.
+
         Raises:
-            UsageError: no problem of that name.
+            UsageError: there is none.
         """
-        try:
-            return self.catalogue.find(name)
-        except UnknownProblem as error:
-            message, _, near = str(error).partition(": ")
-            raise UsageError(message, near or "`pkb-arena list` shows all problems") from None
+        return find_problem(self.catalogue, name)
 
     def standings(self) -> "dict[int, Standing]":
-        """How the player stands; empty before the first run. Creates nothing."""
+        """The player's standing by problem id; empty before the first run. Creates nothing."""
         if not self.paths.database.exists():
             return {}
-        from arena.store import Store  # sqlite3 is not free, and the first `list` has no use for it
+        from arena.runs.store import Store  # sqlite3 is not free, and the first `list` has no use for it
 
         store = Store(self.paths.database, self.paths.runs)
         try:

@@ -1,13 +1,16 @@
-"""A duel's result to share: a few lines of text, and one SVG without anything to load."""
+"""A duel's result to share: a few lines of text, or one SVG that loads nothing."""
 
 import math
 from xml.sax.saxutils import escape
 
-from arena.duel.events import SIDES, DuelHeader, Ended, Finalist, SideName
+from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName
 from arena.duel.state import DuelState, SideState
 from arena.foreign_text import printable
-from sandbox.events import Interval
-from sandbox.verdict import Verdict
+from arena.runs.headline import SIGNS, WHERE
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import outcome
+from sandbox.timing.two_clocks import ends
 
 WIDTH, HEIGHT = 880, 440
 CHART = (40, 220, 800, 150)
@@ -18,7 +21,7 @@ _FAILED = "#ff6b6b"
 _FONT = "ui-monospace, Menlo, Consolas, monospace"
 
 
-def text_card(header: DuelHeader, ended: Ended) -> str:
+def text_card(header: DuelHeader, ended: DuelEnded) -> str:
     """The result in a few lines, without colours."""
     names = f"{header.left.player} vs {header.right.player}"
     return "\n".join(
@@ -35,20 +38,19 @@ def text_card(header: DuelHeader, ended: Ended) -> str:
     )
 
 
-def winner_words(header: DuelHeader, ended: Ended) -> str:
+def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
     """ "house wins: faster in the final", or "a draw: the interval includes 1"."""
     if ended.winner == "draw":
         return f"a draw: {ended.reason}"
     return f"{header.contestant(ended.winner).player} wins: {ended.reason}"
 
 
-def speed_words(speed: Interval) -> str:
-    """ "▲ 1.31× [1.28, 1.34]"."""
-    sign = "▲" if speed.low > 1 else "▼" if speed.high < 1 else "≈"
-    return f"{sign} {speed.median:.2f}× [{speed.low:.2f}, {speed.high:.2f}]"
+def speed_words(speed: Interval, clock: str = "") -> str:
+    """ "▲ 1.31× [1.28, 1.34] by calls"; clock: "call" or "device", empty where it is not known."""
+    return f"{SIGNS[outcome(speed)]} {speed.median:.2f}× {ends(speed)} {WHERE.get(clock, '')}".rstrip()
 
 
-def _finalist(ended: Ended, name: SideName) -> Finalist:
+def _finalist(ended: DuelEnded, name: SideName) -> Finalist:
     return ended.left if name == "left" else ended.right
 
 
@@ -60,20 +62,25 @@ def _figures(finalist: Finalist) -> list[str]:
         return [f"✗ {finalist.verdict}"]
     parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
     if finalist.speedup is not None:
-        parts.append(f"{speed_words(finalist.speedup)} over the baseline")
+        parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
     return parts
 
 
-def final_words(header: DuelHeader, ended: Ended) -> str:
+def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interval]:
+    """(first, second, first over second): the winner first, the left side in a draw. Only after a final."""
+    assert ended.speedup is not None
+    first, second, speed = header.left.player, header.right.player, ended.speedup
+    if ended.winner == "right" and speed.low > 0:
+        return second, first, Interval(1 / speed.median, 1 / speed.high, 1 / speed.low)
+    return first, second, speed
+
+
+def final_words(header: DuelHeader, ended: DuelEnded) -> str:
     """ "house over you ▲ 1.31× [1.28, 1.34] in 42 interleaved rounds": the winner's figure, left's in a draw."""
     if ended.speedup is None:
         return "no final was measured"
-    first, second = header.left.player, header.right.player
-    speed = ended.speedup
-    if ended.winner == "right" and speed.low > 0:
-        first, second = second, first
-        speed = Interval(1 / speed.median, 1 / speed.high, 1 / speed.low)
-    return f"{first} over {second} {speed_words(speed)} in {ended.rounds} interleaved rounds"
+    first, second, speed = final_result(header, ended)
+    return f"{first} over {second} {speed_words(speed, ended.clock)} in {ended.rounds} interleaved rounds"
 
 
 def _setting(header: DuelHeader) -> str:

@@ -1,11 +1,11 @@
-"""What happens in a duel. The same events drive the screen, are kept on disk, and are what a replay reads."""
+"""The events of a duel. They drive the screen, are its journal on disk, and are what a replay reads."""
 
 from typing import Literal
 
 import msgspec
 
-from sandbox.events import Interval, Setting
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import Interval, Setting
+from sandbox.protocol.verdict import Verdict
 
 VERSION = 1
 
@@ -21,10 +21,10 @@ def other(side: SideName) -> SideName:
 
 
 class Contestant(msgspec.Struct, frozen=True):
-    """Who plays a side."""
+    """The player of a side."""
 
     kind: Kind
-    """The yardsticks are baselines, too."""
+    """"baseline" stands for its reference forms, too."""
     player: str
     """As in the index of results: `you`, `house`, `baseline`, `baseline-graph`, `model:NAME`."""
     kernel_path: str = ""
@@ -32,7 +32,7 @@ class Contestant(msgspec.Struct, frozen=True):
 
 
 class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="duel"):
-    """First line of a duel's journal: who plays whom, at what, under which rules."""
+    """First line of a duel's journal: the players, the problem and the rules."""
 
     duel_id: str
     created: float
@@ -52,7 +52,7 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     version: int = VERSION
 
     def contestant(self, side: SideName) -> Contestant:
-        """Who plays that side."""
+        """The player of that side."""
         return self.left if side == "left" else self.right
 
 
@@ -62,7 +62,7 @@ class DuelEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     at: float = 0.0
 
 
-class Wrote(DuelEvent, tag="wrote", frozen=True, kw_only=True):
+class SideWrote(DuelEvent, tag="wrote", frozen=True, kw_only=True):
     """A side is writing: more of its text, where it can be seen. A new attempt starts an empty text."""
 
     side: SideName
@@ -71,7 +71,7 @@ class Wrote(DuelEvent, tag="wrote", frozen=True, kw_only=True):
 
 
 class Spending(DuelEvent, tag="spending", frozen=True, kw_only=True):
-    """What a model has used so far."""
+    """Tokens and dollars that a model has used so far."""
 
     side: SideName
     tokens: int
@@ -95,7 +95,7 @@ class Submitted(DuelEvent, tag="submitted", frozen=True, kw_only=True):
     source: str
 
 
-class Judging(DuelEvent, tag="judging", frozen=True, kw_only=True):
+class KernelJudging(DuelEvent, tag="judging", frozen=True, kw_only=True):
     """The kernel's run reached a phase."""
 
     side: SideName
@@ -111,9 +111,11 @@ class Measured(DuelEvent, tag="measured", frozen=True, kw_only=True):
     round: int
     rounds: int
     speedup: Interval
+    clock: str = ""
+    """Of the speedup: "call" or "device"; empty in journals of older versions, which have call time alone."""
 
 
-class Judged(DuelEvent, tag="judged", frozen=True, kw_only=True):
+class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
     """The kernel has its verdict; its run has a journal of its own."""
 
     side: SideName
@@ -123,6 +125,8 @@ class Judged(DuelEvent, tag="judged", frozen=True, kw_only=True):
     outcome: str
     speedup: Interval | None
     detail: str
+    clock: str = ""
+    """Of the outcome and the speedup."""
 
 
 class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
@@ -151,15 +155,16 @@ class FinalBegan(DuelEvent, tag="final_began", frozen=True, kw_only=True):
 
 
 class FinalMeasured(DuelEvent, tag="final_measured", frozen=True, kw_only=True):
-    """How much faster the left kernel is than the right one, so far."""
+    """Speedup of the left kernel over the right one, so far."""
 
     round: int
     rounds: int
     speedup: Interval
+    clock: str = ""
 
 
 class Finalist(msgspec.Struct, frozen=True):
-    """How one side came out."""
+    """The result of one side."""
 
     attempt: int | None
     """None: it had no kernel that passed, or gave up."""
@@ -171,9 +176,11 @@ class Finalist(msgspec.Struct, frozen=True):
     """Median time per call in the final, in microseconds."""
     speedup: Interval | None
     """Over the baseline, when the kernel was judged during the duel."""
+    clock: str = ""
+    """Of that speedup."""
 
 
-class Ended(DuelEvent, tag="ended", frozen=True, kw_only=True):
+class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
     """Last event of a duel that was decided."""
 
     winner: Winner
@@ -183,28 +190,30 @@ class Ended(DuelEvent, tag="ended", frozen=True, kw_only=True):
     rounds: int
     left: Finalist
     right: Finalist
+    clock: str = ""
+    """The clock that decided the final: "call", or "device" where calls were too noisy to tell."""
 
 
 class Abandoned(DuelEvent, tag="abandoned", frozen=True, kw_only=True):
-    """Last event of a duel without an outcome: it was left, or the harness failed. It counts for nobody."""
+    """Last event of a duel without an outcome: it was left, or the harness failed. It counts for neither player."""
 
     reason: str
 
 
 AnyDuelEvent = (
-    Wrote
+    SideWrote
     | Spending
     | Said
     | Submitted
-    | Judging
+    | KernelJudging
     | Measured
-    | Judged
+    | KernelJudged
     | Left
     | Paused
     | Resumed
     | FinalBegan
     | FinalMeasured
-    | Ended
+    | DuelEnded
     | Abandoned
 )
 

@@ -1,4 +1,4 @@
-"""Duels on disk: a header, then every event, a line each; and what the board needs of each of them."""
+"""Journals of duels on disk: a header, then one event a line; and the records that the board shows."""
 
 import os
 import secrets
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from arena.duel.events import Abandoned, AnyDuelEvent, DuelHeader, Ended, decode_duel_event, decode_header
-from arena.journal import Journal, first_line, later_lines
+from arena.duel.events import Abandoned, AnyDuelEvent, DuelEnded, DuelHeader, decode_duel_event, decode_header
 from arena.paths import Paths, make_folder
+from arena.runs.journal import Journal, first_line, later_lines
 
 _TAIL_BYTES = 1 << 16
 """The last line of a journal is within these: an outcome has two details of one sentence each."""
@@ -20,7 +20,7 @@ class DuelRecord(msgspec.Struct, frozen=True):
     """A duel that was played to its end."""
 
     header: DuelHeader
-    ended: Ended
+    ended: DuelEnded
 
 
 def new_duel_id() -> str:
@@ -60,15 +60,15 @@ def duel_records(folder: Path) -> list[DuelRecord]:
             header, last = read_duel_header(path), _last_event(path)
         except (OSError, ValueError):
             continue
-        if isinstance(last, Ended):
+        if isinstance(last, DuelEnded):
             found.append(DuelRecord(header, last))
     return found
 
 
-def _last_event(path: Path) -> Ended | Abandoned | None:
+def _last_event(path: Path) -> DuelEnded | Abandoned | None:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))
         lines = file.read().splitlines()
     event = decode_duel_event(lines[-1]) if lines else None
-    return event if isinstance(event, Ended | Abandoned) else None
+    return event if isinstance(event, DuelEnded | Abandoned) else None

@@ -1,4 +1,4 @@
-"""Plays a duel: both sides at once, their kernels judged by turns, then the best ones against each other."""
+"""The course of a duel: both sides play at once, their kernels are judged in turn, then the best ones against each other."""
 
 import asyncio
 import contextlib
@@ -6,41 +6,41 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from arena.attacks.jail_policy import require_jail
 from arena.duel.events import (
     SIDES,
     Abandoned,
     AnyDuelEvent,
+    DuelEnded,
     DuelHeader,
-    Ended,
     FinalBegan,
     FinalMeasured,
-    Judged,
-    Judging,
+    KernelJudged,
+    KernelJudging,
     Left,
     Measured,
     Paused,
     Resumed,
     Said,
     SideName,
+    SideWrote,
     Spending,
     Submitted,
-    Wrote,
 )
 from arena.duel.journal import open_duel_journal
-from arena.duel.sides import Side
+from arena.duel.sides import DuelSide
 from arena.duel.state import DuelState, after_final, without_final
-from arena.engine import Engine
 from arena.errors import ArenaError, MachineError, PlayerFailed
-from arena.jail_policy import require_jail
-from arena.kernel_run import Judgement, run_to_end
 from arena.paths import Paths
 from arena.players.budget import Spent
-from arena.run_request import RunRequest
-from arena.store import BASELINE
-from arena.workspace import Workspace, content_hash
+from arena.runs.headline import by_clock, headline_so_far
+from arena.runs.judge import Judge, Judgement, judge_to_end
+from arena.runs.run_request import RunRequest
+from arena.runs.store import BASELINE
+from arena.workspace.kernels import Workspace, content_hash
 from problems.specification import Problem
-from sandbox.events import AnyEvent, PhaseStarted, Result, Rival, Timed
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed
+from sandbox.protocol.verdict import Verdict
 
 TICK_S = 0.1
 FINAL_BUDGET = 5.0
@@ -54,18 +54,18 @@ class Match:
 
     def __init__(
         self,
-        engine: Engine,
+        judge: Judge,
         paths: Paths,
         problem: Problem,
         header: DuelHeader,
-        sides: tuple[Side, Side],
+        sides: tuple[DuelSide, DuelSide],
         *,
         budget_s: float = 1.0,
         rounds: int | None = None,
         unsafe: bool = False,
     ) -> None:
         """budget_s, rounds: as in a run, for every kernel handed in; unsafe: models' kernels may run without a jail."""
-        self.engine = engine
+        self._judge = judge
         self.paths = paths
         self.problem = problem
         self.state = DuelState(header)
@@ -74,8 +74,8 @@ class Match:
         self.rounds = rounds
         self.unsafe = unsafe
         self.listeners: list[Listener] = []
-        self.judging = asyncio.Lock()
-        """One kernel is judged at a time; who handed in first comes first."""
+        self._judging = asyncio.Lock()
+        """One kernel is judged at a time, in the order in which they were handed in."""
         self._going = asyncio.Event()
         self._going.set()
         self._started = time.monotonic()
@@ -142,17 +142,17 @@ class Match:
 
     # --- the course of it ------------------------------------------------------------------------------------
 
-    async def play(self) -> Ended:
+    async def play(self) -> DuelEnded:
         """The whole duel.
 
         Raises:
-            ArenaError: the harness failed; the duel counts for nobody.
+            ArenaError: the harness failed; the duel counts for neither player.
         """
         self._started = time.monotonic()
         try:
-            await self.engine.start()
+            await self._judge.start()
             if any(side.contestant.kind == "model" for side in self.sides.values()):
-                require_jail(self.engine.jail, self.unsafe)
+                require_jail(self._judge.jail, self.unsafe)
             await self._play_sides()
             ended = await self._decide()
             self.tell(ended)
@@ -191,7 +191,7 @@ class Match:
 
     async def _play_side(self, name: SideName) -> None:
         try:
-            reason = await self.sides[name].play(Seat(self, name))
+            reason = await self.sides[name].play(MatchTable(self, name))
         except asyncio.CancelledError:
             if name not in self._why:
                 raise
@@ -202,19 +202,20 @@ class Match:
 
     # --- judging ---------------------------------------------------------------------------------------------
 
-    async def judge(self, name: SideName, source: str, kernel_name: str) -> Judgement:
-        """Hands a kernel in and waits for its verdict; the verdict comes even when nobody waits any more."""
+    async def hand_in(self, name: SideName, source: str, kernel_name: str) -> Judgement:
+        """Hands a kernel in and waits for its verdict; the kernel is judged even when the caller is cancelled."""
         number = len(self.state.side(name).attempts) + 1
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
         Workspace(self.paths.workspace).keep_revision(text)
         self.tell(Submitted(at=self.now, side=name, attempt=number, sha256=content_hash(text), source=text))
-        task = asyncio.create_task(self._judge(name, number, source, kernel_name))
+        task = asyncio.create_task(self._judge_kernel(name, number, source, kernel_name))
         self._judgements[task] = name
         task.add_done_callback(lambda done: self._judgements.pop(done, None))
         return await asyncio.shield(task)
 
-    async def _judge(self, name: SideName, number: int, source: str, kernel_name: str) -> Judgement:
+    async def _judge_kernel(self, name: SideName, number: int, source: str, kernel_name: str) -> Judgement:
         def measured(event: Timed) -> None:
+            headline = headline_so_far(event)
             self.tell(
                 Measured(
                     at=self.now,
@@ -222,7 +223,8 @@ class Match:
                     attempt=number,
                     round=event.round,
                     rounds=event.rounds,
-                    speedup=event.call,
+                    speedup=headline.speedup,
+                    clock=headline.clock,
                 )
             )
 
@@ -230,7 +232,7 @@ class Match:
 
         def listen(event: AnyEvent) -> None:
             if isinstance(event, PhaseStarted):
-                self.tell(Judging(at=self.now, side=name, attempt=number, phase=event.phase))
+                self.tell(KernelJudging(at=self.now, side=name, attempt=number, phase=event.phase))
             rounds(event)
 
         contestant = self.sides[name].contestant
@@ -245,17 +247,18 @@ class Match:
             budget_s=self.budget_s,
         )
         async with self._turn():
-            judgement, _ = await run_to_end(self.engine, request, listen)
+            judgement = await judge_to_end(self._judge, request, listen)
         found = judgement.report
         self.tell(
-            Judged(
+            KernelJudged(
                 at=self.now,
                 side=name,
                 attempt=number,
                 run_id=found.run_id,
                 verdict=found.verdict,
                 outcome=found.outcome,
-                speedup=found.speedup.call if found.speedup is not None else None,
+                speedup=by_clock(found.speedup, found.clock),
+                clock=found.clock,
                 detail=found.detail,
             )
         )
@@ -272,18 +275,17 @@ class Match:
             rounds=0,
         )
         async with self._turn():
-            judgement, _ = await run_to_end(self.engine, request)
-        return judgement
+            return await judge_to_end(self._judge, request)
 
     @contextlib.asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        async with self.judging:
+        async with self._judging:
             await self._going.wait()
             yield
 
     # --- the final -------------------------------------------------------------------------------------------
 
-    async def _decide(self) -> Ended:
+    async def _decide(self) -> DuelEnded:
         for name in SIDES:
             last = self.state.side(name).last
             judged = last.judged if last is not None else None
@@ -300,7 +302,12 @@ class Match:
         assert right is not None
 
         def measured(event: Timed) -> None:
-            self.tell(FinalMeasured(at=self.now, round=event.round, rounds=event.rounds, speedup=event.call))
+            clock, _, speedup = headline_so_far(event)
+            self.tell(
+                FinalMeasured(
+                    at=self.now, round=event.round, rounds=event.rounds, speedup=speedup, clock=clock
+                )
+            )
 
         header = state.header
         request = RunRequest(
@@ -314,13 +321,13 @@ class Match:
             versus=Rival(f"{_file_name(header.right.player)}.py", right.source),
         )
         self.tell(FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
-        _, result = await run_to_end(self.engine, request, _now_and_then(measured))
+        result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result
         if result.rival is None or result.verdict is Verdict.HARNESS_ERROR:
             raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
         return result
 
 
-class Seat:
+class MatchTable:
     """A side's table in a match."""
 
     def __init__(self, match: Match, name: SideName) -> None:
@@ -336,14 +343,14 @@ class Seat:
         return self._match.state.header.minutes is not None
 
     async def judge(self, source: str, name: str) -> Judgement:
-        return await self._match.judge(self._name, source, name)
+        return await self._match.hand_in(self._name, source, name)
 
     async def build(self, source: str, name: str) -> Judgement:
         return await self._match.build(self._name, source, name)
 
     def wrote(self, text: str) -> None:
         attempt = len(self._match.state.side(self._name).attempts) + 1
-        self._match.tell(Wrote(at=self._match.now, side=self._name, attempt=attempt, text=text))
+        self._match.tell(SideWrote(at=self._match.now, side=self._name, attempt=attempt, text=text))
 
     def said(self, text: str) -> None:
         self._match.tell(Said(at=self._match.now, side=self._name, text=text))

@@ -1,4 +1,4 @@
-"""Who stands where: Bradley-Terry ratings over all duels, by category and overall.
+"""Bradley-Terry ratings of the players over all duels, by category and overall.
 
 The ratings are Weng and Lin's online Bradley-Terry (the library openskill): it knows draws and says how sure it is.
 """
@@ -32,7 +32,7 @@ class Rating(msgspec.Struct, frozen=True):
 
 
 def ratings(records: Iterable[DuelRecord]) -> list[Rating]:
-    """Everybody's ratings, best first within a category; duels in the order in which they were played.
+    """All ratings, best first within a category; duels in the order in which they were played.
 
     A player's duel with itself counts for nobody.
     """

@@ -1,14 +1,14 @@
-"""A duel as scripts get it: the one JSON object of `duel --json`. Fields are added, never renamed."""
+"""The JSON object of `duel --json`. Fields are added, never renamed."""
 
 import msgspec
 
 from arena.duel.events import Contestant, Finalist, Winner
 from arena.duel.state import DuelState, SideState
-from sandbox.events import Interval
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
 
 
-class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
+class DuelAttemptReport(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel of a side, in a run of its own against the baseline."""
 
     attempt: int
@@ -20,6 +20,8 @@ class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     speedup: Interval | None
     detail: str
+    clock: str = ""
+    """Of the outcome and the speedup: "call" or "device"."""
 
 
 class SideReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,7 @@ class SideReport(msgspec.Struct, frozen=True, kw_only=True):
     player: str
     kind: str
     kernel: str
-    attempts: list[AttemptReport]
+    attempts: list[DuelAttemptReport]
     left: str
     attempt: int | None
     sha256: str | None
@@ -39,6 +41,8 @@ class SideReport(msgspec.Struct, frozen=True, kw_only=True):
     """Over the baseline."""
     tokens: int
     usd: float
+    clock: str = ""
+    """Of the speedup over the baseline."""
 
 
 class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +65,8 @@ class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
     left: SideReport
     right: SideReport
     seconds: float
+    clock: str = ""
+    """The clock that decided the final: "call", or "device" where calls were too noisy to tell."""
 
 
 def duel_report(state: DuelState) -> DuelReport:
@@ -85,6 +91,7 @@ def duel_report(state: DuelState) -> DuelReport:
         left=_side(header.left, state.left, ended.left),
         right=_side(header.right, state.right, ended.right),
         seconds=ended.at,
+        clock=ended.clock,
     )
 
 
@@ -94,7 +101,7 @@ def _side(contestant: Contestant, side: SideState, finalist: Finalist) -> SideRe
         kind=contestant.kind,
         kernel=contestant.kernel_path or contestant.player,
         attempts=[
-            AttemptReport(
+            DuelAttemptReport(
                 attempt=attempt.number,
                 at=attempt.judged.at,
                 run_id=attempt.judged.run_id,
@@ -103,6 +110,7 @@ def _side(contestant: Contestant, side: SideState, finalist: Finalist) -> SideRe
                 outcome=attempt.judged.outcome,
                 speedup=attempt.judged.speedup,
                 detail=attempt.judged.detail,
+                clock=attempt.judged.clock,
             )
             for attempt in side.attempts
             if attempt.judged is not None
@@ -116,4 +124,5 @@ def _side(contestant: Contestant, side: SideState, finalist: Finalist) -> SideRe
         speedup=finalist.speedup,
         tokens=side.tokens,
         usd=side.usd,
+        clock=finalist.clock,
     )

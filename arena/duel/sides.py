@@ -1,4 +1,4 @@
-"""What can play a side of a duel. A side hands kernels in at its table and leaves when it is done."""
+"""The sides of a duel: a fixed kernel, a file, or a model. A side hands in kernels at its table and leaves when it is done."""
 
 import asyncio
 import re
@@ -9,38 +9,38 @@ from typing import Protocol
 from arena.duel.events import Contestant
 from arena.errors import UsageError
 from arena.foreign_text import printable
-from arena.house import HOUSE
-from arena.kernel_run import Judgement
-from arena.named_kernels import NAMED, named_kernel
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.budget import Spent
 from arena.players.model_player import ModelPlayer, model_player
-from arena.players.prompt import build_prompt
+from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,
     Called,
     Counted,
     Drafted,
-    Recorder,
     Retried,
+    TraceRecorder,
     Wrote,
     trace_header,
 )
+from arena.runs.judge import Judgement
 from arena.settings import Settings
-from arena.watcher import KernelWatcher
-from arena.workspace import read_kernel
+from arena.workspace.house import HOUSE
+from arena.workspace.kernels import read_kernel
+from arena.workspace.named_kernels import NAMED, named_kernel
+from arena.workspace.watcher import KernelWatcher
 from problems.catalogue import Catalogue
 from problems.specification import Problem
-from sandbox.events import Setting
-from sandbox.processes import hide_from_ptrace
+from sandbox.machine.processes import hide_from_ptrace
+from sandbox.protocol.events import Setting
 
 MODEL = "model:"
 
 
-class Table(Protocol):
-    """One side's place at the duel."""
+class DuelTable(Protocol):
+    """One side's table at the duel."""
 
     @property
     def rounds(self) -> int:
@@ -74,12 +74,12 @@ class Table(Protocol):
         """Shows what was used so far."""
 
 
-class Side(Protocol):
+class DuelSide(Protocol):
     """One player. `play` ends when the player wants no more; it may be cancelled at any time."""
 
     contestant: Contestant
 
-    async def play(self, table: Table) -> str:
+    async def play(self, table: DuelTable) -> str:
         """Plays. Returns why it left, `done` as a rule.
 
         Raises:
@@ -89,14 +89,14 @@ class Side(Protocol):
 
 
 class FixedSide:
-    """A kernel that is what it is: the house's, the baseline, or a yardstick beside it."""
+    """A kernel that does not change: the house's, the baseline, or a reference form of the baseline."""
 
     def __init__(self, contestant: Contestant, name: str, source: str) -> None:
         self.contestant = contestant
         self.name = name
         self.source = source
 
-    async def play(self, table: Table) -> str:
+    async def play(self, table: DuelTable) -> str:
         await table.judge(self.source, self.name)
         return "done"
 
@@ -108,7 +108,7 @@ class FileSide:
         self.contestant = contestant
         self.path = path
 
-    async def play(self, table: Table) -> str:
+    async def play(self, table: DuelTable) -> str:
         kernel = await asyncio.to_thread(read_kernel, self.path)
         watcher = KernelWatcher(self.path, kernel.sha256)
         await table.judge(kernel.text, self.path.name)
@@ -141,10 +141,10 @@ class ModelSide:
         self.catalogue = catalogue
         self.paths = paths
 
-    async def play(self, table: Table) -> str:
+    async def play(self, table: DuelTable) -> str:
         prompt = await asyncio.to_thread(build_prompt, self.problem, self.setting, self.catalogue, self.paths)
         header = trace_header(self.problem, self.setting, self.player, prompt, table.rounds)
-        recorder = Recorder(
+        recorder = TraceRecorder(
             header,
             self.paths,
             lambda error: table.said(f"the model's trace is incomplete: {error}"),
@@ -164,7 +164,7 @@ class ModelSide:
         return "done" if agent.reason == "steps" else agent.reason
 
 
-def _tell(table: Table, event: AnyTraceEvent) -> None:
+def _tell(table: DuelTable, event: AnyTraceEvent) -> None:
     match event:
         case Wrote() | Drafted():
             table.wrote(event.text)
@@ -187,10 +187,10 @@ def make_side(
     paths: Paths,
     player: str = "you",
     make_player: Callable[[str, Settings], ModelPlayer] = model_player,
-) -> Side:
+) -> DuelSide:
     """The side that a word of the command line stands for: a named kernel, `model:NAME`, else a kernel file.
 
-    player: who the file belongs to.
+    player: the owner of the file.
 
     Raises:
         UsageError: the word's kernel cannot be had here, there is no such model or key, or the file cannot be read.
@@ -206,6 +206,6 @@ def make_side(
     if not re.fullmatch(r"\S.{0,58}\S|\S", player):
         raise UsageError(f"{player!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
     if player in NAMED or player.startswith(MODEL):
-        # Its results would stand for that kernel's: a yardstick's times are even kept for later verdicts.
+        # Its results would be taken for that kernel's: times of reference forms are even kept for later verdicts.
         raise UsageError(f"a file's player cannot be called {player!r}", "that name stands for other kernels")
     return FileSide(Contestant("file", player, str(path)), path)

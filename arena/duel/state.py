@@ -1,4 +1,4 @@
-"""A duel so far: a pure fold of its events. Screens, the command line and replay read the same state."""
+"""The state of a duel, a fold of its events. Screens, the command line and replays read the same state."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -7,27 +7,28 @@ from arena.duel.events import (
     SIDES,
     Abandoned,
     AnyDuelEvent,
+    DuelEnded,
     DuelHeader,
-    Ended,
     FinalBegan,
     Finalist,
     FinalMeasured,
-    Judged,
-    Judging,
+    KernelJudged,
+    KernelJudging,
     Left,
     Measured,
     Paused,
     Resumed,
     Said,
     SideName,
+    SideWrote,
     Spending,
     Submitted,
     Winner,
-    Wrote,
 )
-from sandbox.events import Interval, Result
-from sandbox.interval import outcome
-from sandbox.verdict import Verdict
+from arena.runs.headline import by_clock
+from sandbox.protocol.events import Interval, Result
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import outcome
 
 Stage = Literal["playing", "paused", "final", "ended", "abandoned"]
 
@@ -43,7 +44,7 @@ class AttemptState:
     phase: str = ""
     """Of its run, while that goes on."""
     samples: list[Measured] = field(default_factory=list)
-    judged: Judged | None = None
+    judged: KernelJudged | None = None
 
     @property
     def passed(self) -> bool:
@@ -57,6 +58,13 @@ class AttemptState:
             return self.judged.speedup
         return self.samples[-1].speedup if self.samples else None
 
+    @property
+    def clock(self) -> str:
+        """Of the speedup."""
+        if self.judged is not None:
+            return self.judged.clock
+        return self.samples[-1].clock if self.samples else ""
+
 
 @dataclass
 class SideState:
@@ -66,13 +74,13 @@ class SideState:
     writing: int = 0
     """Number of the attempt being written; 0 when nothing is seen of that."""
     text: str = ""
-    """What was written of it so far."""
+    """The text written so far."""
     said: str = ""
     tokens: int = 0
     usd: float = 0.0
     estimated: bool = False
     left: str = ""
-    """Why it plays no more; empty while it does."""
+    """The reason why it left; empty while it plays."""
 
     @property
     def best(self) -> AttemptState | None:
@@ -100,7 +108,7 @@ class DuelState:
     pauses: list[tuple[float, float | None]] = field(default_factory=list)
     final: FinalBegan | None = None
     final_samples: list[FinalMeasured] = field(default_factory=list)
-    ended: Ended | None = None
+    ended: DuelEnded | None = None
     abandoned: str = ""
 
     def side(self, name: SideName) -> SideState:
@@ -109,7 +117,7 @@ class DuelState:
 
     @property
     def stage(self) -> Stage:
-        """Where the duel stands."""
+        """The stage of the duel."""
         if self.ended is not None:
             return "ended"
         if self.abandoned:
@@ -150,7 +158,7 @@ class DuelState:
                 self.final = event
             case FinalMeasured():
                 self.final_samples.append(event)
-            case Ended():
+            case DuelEnded():
                 self._end_pause(event.at)
                 self.ended = event
             case Abandoned():
@@ -164,12 +172,12 @@ class DuelState:
             self.pauses[-1] = (self.pauses[-1][0], at)
 
 
-SideEvent = Wrote | Spending | Said | Submitted | Judging | Measured | Judged | Left
+SideEvent = SideWrote | Spending | Said | Submitted | KernelJudging | Measured | KernelJudged | Left
 
 
 def _apply_to_side(side: SideState, event: SideEvent) -> None:
     match event:
-        case Wrote():
+        case SideWrote():
             if event.attempt != side.writing:
                 side.writing, side.text = event.attempt, ""
             side.text += event.text
@@ -182,27 +190,27 @@ def _apply_to_side(side: SideState, event: SideEvent) -> None:
             side.writing = 0
         case Left():
             side.left = side.left or event.reason
-        case Judging() | Measured() | Judged():
+        case KernelJudging() | Measured() | KernelJudged():
             attempt = next((a for a in reversed(side.attempts) if a.number == event.attempt), None)
             if attempt is not None:
                 _apply_to_attempt(attempt, event)
 
 
-def _apply_to_attempt(attempt: AttemptState, event: Judging | Measured | Judged) -> None:
+def _apply_to_attempt(attempt: AttemptState, event: KernelJudging | Measured | KernelJudged) -> None:
     match event:
-        case Judging():
+        case KernelJudging():
             attempt.phase = event.phase
         case Measured():
             attempt.samples.append(event)
-        case Judged():
+        case KernelJudged():
             attempt.judged = event
             attempt.phase = ""
 
 
-# --- who has won ---------------------------------------------------------------------------------------------
+# --- the winner ----------------------------------------------------------------------------------------------
 
 
-def without_final(state: DuelState, at: float) -> Ended:
+def without_final(state: DuelState, at: float) -> DuelEnded:
     """The outcome when at most one side has a right kernel: there is nothing to measure."""
     left, right = state.left.best, state.right.best
     assert left is None or right is None
@@ -212,7 +220,7 @@ def without_final(state: DuelState, at: float) -> Ended:
         winner = "left" if left is not None else "right"
         loser = state.side("right" if winner == "left" else "left")
         reason = "the other side gave up" if loser.left == "gave up" else "the other side has no right kernel"
-    return Ended(
+    return DuelEnded(
         at=at,
         winner=winner,
         reason=reason,
@@ -223,13 +231,13 @@ def without_final(state: DuelState, at: float) -> Ended:
     )
 
 
-def after_final(state: DuelState, result: Result, at: float) -> Ended:
+def after_final(state: DuelState, result: Result, at: float) -> DuelEnded:
     """The outcome of a final between two right kernels: faster only if the interval says so, else a draw.
 
     result: of the run of the left kernel against the right one.
     """
     assert result.rival is not None
-    speed = result.speedup.call if result.speedup is not None else None
+    speed = by_clock(result.speedup, result.clock)
     ours, theirs = result.verdict is Verdict.PASS, result.rival.verdict is Verdict.PASS
     winner: Winner = "draw"
     if ours and theirs and speed is not None:
@@ -241,7 +249,7 @@ def after_final(state: DuelState, result: Result, at: float) -> Ended:
         reason = "the other kernel did not pass the final"
     mine = result.contender_us.call if result.contender_us is not None else None
     others = result.baseline_us.call if result.baseline_us is not None else None
-    return Ended(
+    return DuelEnded(
         at=at,
         winner=winner,
         reason=reason,
@@ -249,11 +257,12 @@ def after_final(state: DuelState, result: Result, at: float) -> Ended:
         rounds=result.rounds,
         left=_finalist(state.left, result.verdict, result.detail, mine),
         right=_finalist(state.right, result.rival.verdict, result.rival.detail, others),
+        clock=result.clock,
     )
 
 
 def decide(speed: Interval) -> tuple[Winner, str]:
-    """Who has won, from the interval of left over right, and why."""
+    """The winner by the interval of left over right, and the reason."""
     match outcome(speed):
         case "faster":
             return "left", "faster in the final"
@@ -270,7 +279,9 @@ def _finalist(
 ) -> Finalist:
     best, last = side.best, side.last
     if best is not None:
-        return Finalist(best.number, best.sha256, verdict or Verdict.PASS, detail, us, best.speedup)
+        return Finalist(
+            best.number, best.sha256, verdict or Verdict.PASS, detail, us, best.speedup, best.clock
+        )
     judged = last.judged if last is not None else None
     why = judged.detail if judged is not None else side.left
     return Finalist(None, None, judged.verdict if judged is not None else None, why, None, None)

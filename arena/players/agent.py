@@ -7,20 +7,20 @@ import re
 from dataclasses import dataclass, field, replace
 
 from arena.errors import ArenaError
-from arena.players.answer import Answer
+from arena.players.answer import ModelAnswer
 from arena.players.attempts import Attempt, best_of
 from arena.players.budget import Spent
-from arena.players.feedback import build_words, fenced, next_turn, verdict_words
-from arena.players.judge import Judge
+from arena.players.judge import JudgeKernel
 from arena.players.model_player import ModelPlayer
 from arena.players.player import AnyPiece, Finish, Message, ToolCall, ToolResult
-from arena.players.prompt import Prompt
+from arena.players.prompts.feedback import build_words, fenced, next_turn, verdict_words
+from arena.players.prompts.prompt import Prompt
 from arena.players.toolbox import Toolbox
-from arena.players.trace import Recorder
-from sandbox.verdict import Verdict
+from arena.players.trace import TraceRecorder
+from sandbox.protocol.verdict import Verdict
 
 STEPS = 20
-"""Where a published agent's gains levelled off."""
+"""Steps after which a published agent gained no more."""
 PATIENCE = 6
 """Steps without a gain before it is left."""
 REFUSALS = 2
@@ -33,15 +33,15 @@ class Agent:
     """One model at one problem. `run` once; what it found so far can be read at any time, also after a failure."""
 
     player: ModelPlayer
-    judge: Judge | None
+    judge: JudgeKernel | None
     """None: kernels are written and not run."""
     prompt: Prompt
-    recorder: Recorder
+    recorder: TraceRecorder
     steps: int = STEPS
     patience: int | None = PATIENCE
     """None: never mind gains. Samples are independent of each other when `feedback` is off."""
     feedback: bool = True
-    build: Judge | None = None
+    build: JudgeKernel | None = None
     """Compiles a kernel and calls it without judging it; None: the model is not offered that."""
     attempts: list[Attempt] = field(default_factory=list, init=False)
     reason: str = field(default="", init=False)
@@ -83,7 +83,7 @@ class Agent:
                 return reason
         return "steps"
 
-    async def _step(self) -> Answer:
+    async def _step(self) -> ModelAnswer:
         """One answer, after as many tool calls as the model wants; leaves at least one more attempt."""
         conversation = self.prompt.conversation
         if self.attempts and self.feedback:
@@ -112,7 +112,7 @@ class Agent:
         await self._take(answer, self.attempts[began:])
         return answer
 
-    async def _take(self, answer: Answer, ran: list[Attempt]) -> None:
+    async def _take(self, answer: ModelAnswer, ran: list[Attempt]) -> None:
         """The answer's kernel is judged, unless it is one of those that were run on the way to it."""
         source = answer.source if answer.outcome == "kernel" else ""
         if ran and (not source or any(attempt.answer.source == source for attempt in ran)):
@@ -126,7 +126,7 @@ class Agent:
         else:
             await self._judge(self.judge, answer)
 
-    async def _judge(self, judge: Judge, answer: Answer) -> Attempt:
+    async def _judge(self, judge: JudgeKernel, answer: ModelAnswer) -> Attempt:
         step = len(self.attempts) + 1
         judgement = await judge(answer.source, self._file_name(step))
         attempt = Attempt(step, answer, judgement)
@@ -164,7 +164,7 @@ class Agent:
     async def _run(self, source: str) -> str:
         assert self.judge is not None
         self.recorder.step = len(self.attempts) + 1
-        answer = Answer(fenced(source, "python"), Finish("stop"), self._spent())
+        answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._spent())
         self.recorder.answered(answer.outcome, answer.complaint, answer.source, answer.spent)
         attempt = await self._judge(self.judge, answer)
         left = self.steps - len(self.attempts)

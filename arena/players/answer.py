@@ -1,4 +1,4 @@
-"""From what a model wrote to one kernel file."""
+"""A model's answer, and the kernel file in it."""
 
 import ast
 import re
@@ -29,18 +29,18 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came of one answer."""
+class ModelAnswer:
+    """One answer of a model."""
 
     text: str
     finish: Finish
     spent: Spent
     continued: int = 0
-    """How often it was cut off and taken up again."""
+    """Times it was cut off and continued."""
     calls: tuple[ToolCall, ...] = ()
-    """What it wants to be called before it goes on."""
+    """Tool calls that it waits for."""
     kept: tuple[dict[str, Any], ...] = ()
-    """What its provider wants to see again then."""
+    """Parts of the answer that its provider needs with the results of the calls."""
 
     @property
     def source(self) -> str:
@@ -60,7 +60,7 @@ class Answer:
 
     @property
     def complaint(self) -> str:
-        """Why there is no kernel, in one sentence; empty when there is one."""
+        """The reason why there is no kernel, in one sentence; empty when there is one."""
         if self.calls and self.outcome in ("empty", "prose"):
             return "it called tools again and again, and there is no kernel in its answer"
         match self.outcome:

@@ -1,13 +1,14 @@
-"""A model's attempts at one problem: how good each is, and what k of them are worth."""
+"""A model's attempts at one problem: how good each is, and pass@k over all of them."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.kernel_run import Judgement
-from arena.players.answer import Answer
-from arena.results import RunReport
-from sandbox.verdict import Verdict
+from arena.players.answer import ModelAnswer
+from arena.runs.headline import by_clock
+from arena.runs.judge import Judgement
+from arena.runs.results import RunReport
+from sandbox.protocol.verdict import Verdict
 
 GAIN = 1.02
 """A speedup counts as better from here on: two runs of one kernel differ by about as much."""
@@ -18,7 +19,7 @@ _STAGES = {
     **dict.fromkeys((Verdict.WRONG_RESULT, Verdict.NONFINITE, Verdict.MUTATED_INPUT, Verdict.LATE_OUTPUT), 4),
     Verdict.PASS: 5,
 }
-"""How far a kernel came: not compiled, not finished (2), not the right thing, not the right values, right."""
+"""The stage that a kernel reached: not compiled, not finished (2), not the right thing, not the right values, right."""
 RETURNS = frozenset(verdict for verdict, stage in _STAGES.items() if stage > 2)
 """Verdicts on what a kernel returned: it compiled, and its calls came to their end."""
 
@@ -28,7 +29,7 @@ class Attempt:
     """One answer and, if there was a kernel in it, its verdict."""
 
     step: int
-    answer: Answer
+    answer: ModelAnswer
     judgement: Judgement | None = None
 
     @property
@@ -48,14 +49,14 @@ class Attempt:
 
     @property
     def speedup(self) -> float | None:
-        """Median call-time speedup, if it was timed."""
+        """Median speedup by the clock of the headline, if it was timed."""
         report = self.report
-        call = report.speedup.call if report is not None and report.speedup is not None else None
-        return call.median if call is not None else None
+        speed = by_clock(report.speedup, report.clock) if report is not None else None
+        return speed.median if speed is not None else None
 
     @property
     def score(self) -> tuple[int, float]:
-        """How far it came, then how good that is; larger is better. (0, 0) without a verdict on a kernel."""
+        """The stage, then the quality within it; larger is better. (0, 0) without a verdict on a kernel."""
         report = self.report
         if report is None or report.verdict is Verdict.HARNESS_ERROR:
             return (0, 0.0)

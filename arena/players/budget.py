@@ -1,4 +1,4 @@
-"""What models may use: tokens and dollars, counted while they write, and stopped at a limit."""
+"""The tokens and dollars that a model may use, counted while it writes."""
 
 import msgspec
 

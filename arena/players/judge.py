@@ -1,32 +1,23 @@
-"""The arena's judge, as those who let models write kernels use it: never without a jail."""
+"""Judging of one player's kernels in one setting. Models' kernels run in a jail only, unless the user allows otherwise."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from arena.engine import Engine
-from arena.jail_policy import require_jail
-from arena.kernel_run import Judgement, run_to_end
-from arena.run_request import RunRequest
+from arena.attacks.jail_policy import require_jail
+from arena.runs.judge import Judge, Judgement, judge_to_end
+from arena.runs.run_request import RunRequest
 from problems.specification import Problem
-from sandbox.events import Setting
+from sandbox.protocol.events import Setting
 
-
-class Judge(Protocol):
-    """Runs a kernel's text."""
-
-    async def __call__(self, source: str, name: str) -> Judgement:
-        """Judges `source`; `name` is shown in tracebacks.
-
-        Raises:
-            ArenaError: it could not be run.
-        """
+JudgeKernel = Callable[[str, str], Awaitable[Judgement]]
+"""Judges a kernel's text; the second argument is the file name shown in tracebacks. Raises ArenaError when it cannot be run."""
 
 
 @dataclass
-class EngineJudge:
-    """Runs kernels of one player in one setting."""
+class PlayerJudge:
+    """A judge with everything but the kernel filled in. Calling it is a `JudgeKernel`, and so is `build`."""
 
-    engine: Engine
+    judge: Judge
     problem: Problem
     setting: Setting
     player: str
@@ -36,16 +27,16 @@ class EngineJudge:
     """Run without a jail where there is none."""
 
     async def start(self) -> None:
-        """Starts the referee.
+        """Starts the judge.
 
         Raises:
             MachineError: it does not start, or has no jail and `unsafe` is not set.
         """
-        await self.engine.start()
-        require_jail(self.engine.jail, self.unsafe)
+        await self.judge.start()
+        require_jail(self.judge.jail, self.unsafe)
 
     async def __call__(self, source: str, name: str) -> Judgement:
-        return await self._run(source, name, self.rounds)
+        return await self._judge(source, name, self.rounds)
 
     async def build(self, source: str, name: str) -> Judgement:
         """Compiles `source` and calls it, without timing it.
@@ -53,10 +44,10 @@ class EngineJudge:
         Raises:
             ArenaError: it could not be run.
         """
-        return await self._run(source, name, 0)
+        return await self._judge(source, name, 0)
 
-    async def _run(self, source: str, name: str, rounds: int | None) -> Judgement:
-        require_jail(self.engine.jail, self.unsafe)
+    async def _judge(self, source: str, name: str, rounds: int | None) -> Judgement:
+        require_jail(self.judge.jail, self.unsafe)
         request = RunRequest(
             problem=self.problem,
             setting=self.setting,
@@ -66,5 +57,4 @@ class EngineJudge:
             rounds=rounds,
             budget_s=self.budget_s,
         )
-        judgement, _ = await run_to_end(self.engine, request)
-        return judgement
+        return await judge_to_end(self.judge, request)

@@ -1,17 +1,17 @@
-"""A model as a player: one answer of it, continued when it was cut off and stopped when the budget is spent."""
+"""A model as a player: one answer at a time, continued when it was cut off, and stopped when the budget is spent."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 
 from arena.errors import UsageError
-from arena.players.address import base_url, is_local
-from arena.players.answer import Answer, has_whole_kernel, join_continuation
+from arena.players.answer import ModelAnswer, has_whole_kernel, join_continuation
 from arena.players.budget import Budget
-from arena.players.calls import Calls
-from arena.players.keys import Key, find_key
+from arena.players.connection.address import base_url, is_local
+from arena.players.connection.calls import Calls
+from arena.players.connection.keys import Key, find_key
+from arena.players.connection.stream import Stream, ToolsRefused
 from arena.players.player import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text
 from arena.players.providers import find_provider, provider_names
-from arena.players.stream import Stream, ToolsRefused
 from arena.players.templates import TEMPLATES, read_template
 from arena.settings import ModelSettings, Settings
 
@@ -28,7 +28,7 @@ class ModelPlayer:
         self.budget = budget
         self._stream = Stream(find_provider(model.provider), model, key)
         self.continued = 0
-        """How often the last answer was taken up again."""
+        """Times the last answer was continued."""
         self.takes_tools = model.tools
         """Whether tools are offered: until the provider refuses them."""
 
@@ -125,7 +125,7 @@ class ModelPlayer:
 
     async def answer(
         self, conversation: Conversation, tell: Callable[[AnyPiece], None] = lambda piece: None
-    ) -> Answer:
+    ) -> ModelAnswer:
         """One whole answer; `tell` gets every piece as it comes.
 
         Raises:
@@ -146,7 +146,7 @@ class ModelPlayer:
                     case Finish():
                         finish = piece
         spent = self.budget.spent - before
-        return Answer("".join(text), finish, spent, self.continued, calls.whole, calls.kept)
+        return ModelAnswer("".join(text), finish, spent, self.continued, calls.whole, calls.kept)
 
 
 def find_model(name: str, settings: Settings) -> ModelSettings:

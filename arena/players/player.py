@@ -1,4 +1,4 @@
-"""What a player of any kind says while it writes a kernel: an async iterator of the pieces below.
+"""The pieces that a player yields while it writes a kernel, and the conversation that it answers.
 
 `Text` pieces in order are the answer. `Finish` comes exactly once, last.
 """
@@ -26,7 +26,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """JSON, or whatever the model took for it."""
     call_id: str = ""
     mark: str = ""
-    """What some providers sign a call with; it goes back to them with the call."""
+    """Signature of a call by some providers; it goes back to them with the call."""
 
     @property
     def values(self) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What came of a call."""
+    """The result of a call."""
 
     name: str
     text: str
@@ -68,12 +68,12 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a model is given."""
+    """The input of a model."""
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
-    """What it may call."""
+    """Tools that it may call."""
 
     def then(self, *messages: Message) -> "Conversation":
         """The conversation with more turns."""
@@ -140,7 +140,7 @@ class Retry(Piece, tag="retry", frozen=True):
 
 
 class Finish(Piece, tag="finish", frozen=True):
-    """How the answer ended."""
+    """The end of the answer."""
 
     reason: str
     """ "stop": complete. "length": cut off by a limit. "broken": the connection ended in the middle.

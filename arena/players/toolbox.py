@@ -1,4 +1,4 @@
-"""What an agent's model may call: compile a kernel, run it, read about the kit.
+"""The tools that an agent's model may call: compile a kernel, run it, read about the kit.
 
 Whatever a model sends, the answer is a text for it to read; only the harness itself fails.
 """
@@ -12,12 +12,14 @@ import msgspec
 import sandbox
 from arena.foreign_text import printable
 from arena.players.answer import kernel_source
-from arena.players.calls import ARGUMENT_CHARACTERS
+from arena.players.connection.calls import ARGUMENT_CHARACTERS
 from arena.players.player import Tool, ToolCall, ToolResult
 from arena.players.templates import read_template
 
 CALLS = 8
 """Between two answers. Those beyond are told so."""
+RUN = "run"
+"""The tool that judges a kernel: a call of it is an attempt."""
 RESULT_CHARACTERS = 24_000
 
 Work = Callable[[str], Awaitable[str]]
@@ -31,11 +33,11 @@ _PAGES = ("symm", "cpp", "cuda", *_HEADERS)
 _Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
 
 
-class _Kernel(msgspec.Struct):
+class _KernelArguments(msgspec.Struct):
     source: str
 
 
-class _Page(msgspec.Struct):
+class _PageArguments(msgspec.Struct):
     page: str
 
 
@@ -45,12 +47,12 @@ class Toolbox:
     def __init__(self, version: str, run: Work, build: Work | None) -> None:
         """version: of the templates; build: None where nothing can be compiled without being judged."""
         self._version = version
-        self._work: dict[str, Work] = ({"compile": build} if build is not None else {}) | {"run": run}
+        self._work: dict[str, Work] = ({"compile": build} if build is not None else {}) | {RUN: run}
         self.left = CALLS
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """What is offered."""
+        """The tools that are offered."""
         kernel = {"source": {"type": "string", "description": "The whole Python file."}}
         page = {"page": {"type": "string", "enum": list(_PAGES)}}
         return (
@@ -84,11 +86,11 @@ class Toolbox:
 
     async def _answer(self, call: ToolCall) -> str:
         if call.name == "kit_docs":
-            return self._page(_read(call, _Page).page)
+            return self._page(_read(call, _PageArguments).page)
         if call.name not in self._work:
             known = ", ".join(tool.name for tool in self.tools)
             raise _Unusable(f"there is no such tool; there are {known}")
-        source = _read(call, _Kernel).source
+        source = _read(call, _KernelArguments).source
         if source.lstrip().startswith("```"):
             source = kernel_source(source)
         if not source.strip():

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from arena.journal import Journal, first_line, later_lines
 from arena.paths import Paths, make_folder
 from arena.players.budget import Spent
-from arena.players.calls import Draft
+from arena.players.connection.calls import Draft
 from arena.players.model_player import ModelPlayer
 from arena.players.player import (
     AnyPiece,
@@ -27,10 +26,11 @@ from arena.players.player import (
     ToolResult,
     Usage,
 )
-from arena.players.prompt import Prompt
-from arena.results import RunReport
+from arena.players.prompts.prompt import Prompt
+from arena.runs.journal import Journal, first_line, later_lines
+from arena.runs.results import RunReport
 from problems.specification import Problem
-from sandbox.events import Setting
+from sandbox.protocol.events import Setting
 
 VERSION = 1
 BATCH_S = 0.1
@@ -114,7 +114,7 @@ class Mused(TraceEvent, tag="thought", frozen=True, kw_only=True):
 
 
 class Counted(TraceEvent, tag="counted", frozen=True, kw_only=True):
-    """What all steps together have used so far."""
+    """Tokens and dollars that all steps have used so far."""
 
     spent: Spent
 
@@ -142,7 +142,7 @@ class Called(TraceEvent, tag="called", frozen=True, kw_only=True):
 
 
 class Returned(TraceEvent, tag="returned", frozen=True, kw_only=True):
-    """What it was told of its last call."""
+    """The result of its last call."""
 
     tool: str
     text: str
@@ -153,7 +153,7 @@ class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
     """The answer is over, or has called the tool that judges a kernel."""
 
     outcome: str
-    """As `Answer.outcome`."""
+    """As `ModelAnswer.outcome`."""
     complaint: str
     source: str
     spent: Spent
@@ -192,7 +192,7 @@ def new_trace_id() -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
 
 
-class Recorder:
+class TraceRecorder:
     """Turns what a player says into trace events, and hands them to the listeners and the file."""
 
     def __init__(

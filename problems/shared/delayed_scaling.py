@@ -2,7 +2,7 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 LARGEST_E4M3 = 448.0
 SMALLEST_MAXIMUM = 1e-12
@@ -26,7 +26,7 @@ def through_fp8(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return (codes.to(torch.float32) * scale).to(values.dtype)
 
 
-def draw_scaled(setting: Setting, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def draw_scaled(setting: RankSetting, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(values [count] of the run dtype, amax history [16] bfloat16) of this rank.
 
     Upstream: N(0, 1) and a history of 1e-8. Meaningful: N(0, 1) times 10^U(-3, 0) with one element in 1024 eight times as

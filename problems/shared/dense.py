@@ -4,10 +4,10 @@ granted.
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def finite_bits(setting: Setting, *shape: int) -> torch.Tensor:
+def finite_bits(setting: RankSetting, *shape: int) -> torch.Tensor:
     """Random bit patterns of the run dtype without NaN and infinities, drawn from the rank's own generator.
 
     For problems that only move data: values of every magnitude, subnormals and both zeros included, so that
@@ -21,7 +21,7 @@ def finite_bits(setting: Setting, *shape: int) -> torch.Tensor:
     return drawn.view(setting.dtype)[:count].view(shape).nan_to_num(nan=1.0)
 
 
-def root(setting: Setting) -> torch.Tensor:
+def root(setting: RankSetting) -> torch.Tensor:
     """The root of this iteration, [1] int64: another rank from trial to trial; upstream's is always rank 0."""
     chosen = 0 if setting.distribution == "upstream" else setting.trial % setting.world
     return torch.tensor([chosen], dtype=torch.int64, device=setting.device)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import torch
 from torch.nn import functional
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 PROBE_ROWS = 256
 
 
-def shapes(setting: Setting) -> list[tuple[int, ...]]:
+def shapes(setting: RankSetting) -> list[tuple[int, ...]]:
     """Of W1, b1, W2, b2."""
     s = setting.sizes
     return [(s.h, s.d_in), (s.h,), (s.d_out, s.h), (s.d_out,)]
@@ -45,7 +45,7 @@ def flat_gradient(
         return flatten(torch.autograd.grad(loss, (w1, b1, w2, b2)))
 
 
-def draw_batch(setting: Setting) -> dict[str, torch.Tensor]:
+def draw_batch(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_local [n, d_in] and y_local [n, d_out], standard normal, of this rank alone.
 
     The meaningful targets are shifted by the rank, so that no rank's own gradient resembles the average.
@@ -57,7 +57,7 @@ def draw_batch(setting: Setting) -> dict[str, torch.Tensor]:
     return {"X_local": features, "y_local": targets}
 
 
-def draw_parameters(setting: Setting, shared: bool) -> list[torch.Tensor]:
+def draw_parameters(setting: RankSetting, shared: bool) -> list[torch.Tensor]:
     """W1, b1, W2, b2: standard normal as upstream has it, else scaled by 1/sqrt(fan_in), biases by 0.1."""
     drawn = [setting.randn(*shape, shared=shared) for shape in shapes(setting)]
     if setting.distribution == "upstream":
@@ -67,7 +67,7 @@ def draw_parameters(setting: Setting, shared: bool) -> list[torch.Tensor]:
     return [tensor * scale for tensor, scale in zip(drawn, scales, strict=True)]
 
 
-def gradient_scale(setting: Setting, parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+def gradient_scale(setting: RankSetting, parameters: Sequence[torch.Tensor]) -> torch.Tensor:
     """[P] float32, the same on every rank: about the RMS of the averaged gradient of the tensor an element belongs to.
 
     Taken from a batch of its own with the law of the real one (at most 256 rows a rank), so that the Adam state drawn from
@@ -85,7 +85,7 @@ def gradient_scale(setting: Setting, parameters: Sequence[torch.Tensor]) -> torc
 
 
 def draw_moments(
-    setting: Setting,
+    setting: RankSetting,
     scale: torch.Tensor,
     shared: bool,
     mean_factor: float = 0.3,
@@ -98,13 +98,13 @@ def draw_moments(
     return mean.to(setting.dtype), square.to(setting.dtype)
 
 
-def draw_step(setting: Setting, meaningful: int) -> torch.Tensor:
+def draw_step(setting: RankSetting, meaningful: int) -> torch.Tensor:
     """The step counter, [1] int64: 1..7 by trial as upstream has it, else `meaningful`..`meaningful` + 4."""
     trial = setting.trial
     step = 1 + trial % 7 if setting.distribution == "upstream" else meaningful + trial % 5
     return torch.tensor([step], dtype=torch.int64, device=setting.device)
 
 
-def hyperparameters(setting: Setting, lr: float) -> tuple[float, float, float, float]:
+def hyperparameters(setting: RankSetting, lr: float) -> tuple[float, float, float, float]:
     """(lr, beta1, beta2, eps): upstream's, or a rate at which one step moves the weights visibly."""
     return (1e-3 if setting.distribution == "upstream" else lr), 0.9, 0.999, 1e-8

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.linear import linear
 
 HOT_BIAS = 1.5
@@ -13,7 +13,7 @@ EMPTY_BIAS = -30.0
 _ATTEMPTS = 64
 
 
-def draw_layer(setting: Setting, skewed: bool) -> dict[str, torch.Tensor]:
+def draw_layer(setting: RankSetting, skewed: bool) -> dict[str, torch.Tensor]:
     """hidden_states [M, N], the router gate_weight [E, N] and gate_bias [E], and the weights and biases of three projections.
 
     Meaningful: one router for all ranks, logits of standard deviation 2, tokens whose choice hangs on rounding drawn
@@ -60,7 +60,7 @@ def layer_arguments(
     )
 
 
-def _skew(bias: torch.Tensor, setting: Setting) -> None:
+def _skew(bias: torch.Tensor, setting: RankSetting) -> None:
     """Makes one expert of the router hot and another one empty, the same on all ranks."""
     experts = bias.numel()
     hot = setting.randint(0, experts, (1,), shared=True)
@@ -69,7 +69,7 @@ def _skew(bias: torch.Tensor, setting: Setting) -> None:
     bias[empty] = EMPTY_BIAS
 
 
-def _settle(tensors: dict[str, torch.Tensor], setting: Setting) -> None:
+def _settle(tensors: dict[str, torch.Tensor], setting: RankSetting) -> None:
     """Draws tokens anew until none of them chooses its K-th expert by less than bfloat16 rounding can turn over."""
     s = setting.sizes
     if s.K >= s.E:

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
 class Shift:
@@ -168,7 +168,7 @@ def attention_layer(
     return functional.linear(context.view(batch, rows, heads * dim), w_o)
 
 
-def draw_mode(setting: Setting, causal: bool = True) -> torch.Tensor:
+def draw_mode(setting: RankSetting, causal: bool = True) -> torch.Tensor:
     """[2] int64 (causal, whether a softmax scale is given): upstream's `causal` and no scale, else by trial.
 
     Three trials of four are causal, one of three gives a scale.
@@ -186,7 +186,7 @@ def read_mode(mode: torch.Tensor, dim: int) -> tuple[float | None, bool]:
 
 
 def draw_projections(
-    setting: Setting, kinds: int, index: int, heads: int
+    setting: RankSetting, kinds: int, index: int, heads: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(w_qkv [3·heads·d, D], w_o [D, heads·d]) of kind `index` out of `kinds`, drawn alike on every rank.
 

@@ -7,10 +7,10 @@ pairs every rank with another partner, so that no receiver is hit by two senders
 import torch
 import torch.distributed as dist
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def rows_per_peer(setting: Setting) -> torch.Tensor:
+def rows_per_peer(setting: RankSetting) -> torch.Tensor:
     """[W, W] int64: row s, column d = rows that rank s sends to rank d; the same on every rank.
 
     Upstream: the size `rpp` everywhere. Otherwise skewed, from none to about three times `rpp`, in a random

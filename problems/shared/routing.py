@@ -5,10 +5,10 @@ Experts lie contiguously on the ranks of a group of W: with E experts, rank g ow
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def skewed_choices(setting: Setting, tokens: int, experts: int, top_k: int) -> torch.Tensor:
+def skewed_choices(setting: RankSetting, tokens: int, experts: int, top_k: int) -> torch.Tensor:
     """The experts that all ranks' tokens choose: int64 [W, tokens, top_k], distinct per token, the same on every rank.
 
     Zipf-like over the experts, in another order on every rank. One expert gets no tokens at all, and (W > 1) one rank
@@ -31,7 +31,7 @@ def skewed_choices(setting: Setting, tokens: int, experts: int, top_k: int) -> t
     return (log_weight[:, None] - torch.log(-torch.log(uniform))).topk(top_k, dim=2).indices
 
 
-def uniform_choices(setting: Setting, tokens: int, experts: int, top_k: int) -> torch.Tensor:
+def uniform_choices(setting: RankSetting, tokens: int, experts: int, top_k: int) -> torch.Tensor:
     """This rank's choices, int64 [tokens, top_k]: distinct experts in uniformly random order."""
     return setting.rand(tokens, experts, dtype=torch.float32).argsort(dim=1)[:, :top_k].contiguous()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 import torch.distributed as dist
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 COMBINATIONS: tuple[tuple[bool, bool], ...] = ((True, True), (True, False), (False, True), (False, False))
 """(top_k on, top_p on) by trial."""
@@ -86,7 +86,7 @@ def chunks(tokens: int, chunk: int) -> Iterator[slice]:
     return (slice(first, min(first + chunk, tokens)) for first in range(0, tokens, chunk))
 
 
-def draw(setting: Setting, stride: int, offset: int) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting, stride: int, offset: int) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits [B, S, V/W], own; target [B, S] int64 and the mode [2] (top_k or 0, top_p on), the same everywhere.
 
     Upstream: N(0, 1) with 8 added at the target, targets (stride i + offset + trial) mod V, k = K and p = 0.9. Meaningful:
@@ -126,7 +126,7 @@ def read_mode(mode: torch.Tensor) -> tuple[int | None, float]:
     return top_k or None, TOP_P if use_p else 1.0
 
 
-def draw_chunk(setting: Setting) -> torch.Tensor:
+def draw_chunk(setting: RankSetting) -> torch.Tensor:
     """[1] int64: the sizes' own chunk as upstream has it; else by trial that, one leaving a short last chunk, or one above S."""
     s = setting.sizes
     choices = [s.chunk]
@@ -136,7 +136,7 @@ def draw_chunk(setting: Setting) -> torch.Tensor:
     return torch.tensor([choices[setting.trial % len(choices)]], dtype=torch.int64, device=setting.device)
 
 
-def _with_clear_cut(logits: torch.Tensor, k: int, setting: Setting) -> torch.Tensor:
+def _with_clear_cut(logits: torch.Tensor, k: int, setting: RankSetting) -> torch.Tensor:
     """logits [n, V] with rows replaced, whose top-p edge inside the top k is a close call, by rotated clear ones."""
     highest = logits.topk(min(k + 1, logits.shape[1]), dim=-1).values.to(torch.float64)
     weights = highest[:, :k].softmax(dim=-1)
@@ -159,7 +159,7 @@ def _with_clear_cut(logits: torch.Tensor, k: int, setting: Setting) -> torch.Ten
     return logits[source].gather(1, columns)
 
 
-def _targets(logits: torch.Tensor, k: int, top_p: float, setting: Setting) -> torch.Tensor:
+def _targets(logits: torch.Tensor, k: int, top_p: float, setting: RankSetting) -> torch.Tensor:
     """[n] int64: nine of ten drawn from the filtered softmax of logits [n, V], the others uniformly."""
     tokens, vocabulary = logits.shape
     wide = logits.to(torch.float32)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.mlp import (
     draw_batch,
     draw_moments,
@@ -17,7 +17,7 @@ from problems.shared.mlp import (
 NAMES = ("W1", "b1", "W2", "b2")
 
 
-def require_equal_slices(setting: Setting) -> None:
+def require_equal_slices(setting: RankSetting) -> None:
     """Raises SizesRefused unless the world divides the number of parameters."""
     s = setting.sizes
     if s.P % setting.world:
@@ -27,7 +27,7 @@ def require_equal_slices(setting: Setting) -> None:
         )
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_local, y_local, W1, b1, W2, b2, exp_avg_part and exp_avg_sq_part [q], step.
 
     Upstream: standard-normal weights on rank 0, zeros elsewhere, moments zero. Meaningful: weights scaled by fan-in on rank
@@ -53,7 +53,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """(X_local, y_local, W1, b1, W2, b2, exp_avg_part, exp_avg_sq_part, lr, beta1, beta2, eps, step)"""
     names = ("X_local", "y_local", *NAMES, "exp_avg_part", "exp_avg_sq_part")
     return (*(tensors[name] for name in names), *hyperparameters(setting, lr=0.5), int(tensors["step"]))

@@ -1,4 +1,4 @@
-"""A control group (v2) per world, where this process may make one with a bound on memory: the kernel then counts and kills.
+"""A control group (v2) per world: the kernel stops all of it at once, and where groups divide memory it counts and kills.
 
 A group with processes cannot divide its memory among children, so the place is, in this order: the own group, where that is the
 root or divides memory already; the own group, when systemd says that it is delegated, after its processes were moved into a child
@@ -53,6 +53,23 @@ class Group:
         """Kills every process of the group at once, also one that is just being forked (Linux 5.14)."""
         _write(self.path / "cgroup.kill", "1")
 
+    def freeze(self) -> None:
+        """Tells every process of the group to stop, and all that they start: no signal continues them."""
+        _write(self.path / "cgroup.freeze", "1")
+
+    def thaw(self) -> None:
+        """Lets them go on."""
+        _write(self.path / "cgroup.freeze", "0")
+
+    @property
+    def frozen(self) -> bool:
+        """Whether every process has stopped."""
+        return "frozen 1" in _read(self.path / "cgroup.events")
+
+    def cpu_seconds(self) -> float:
+        """CPU time that its processes have used, those included that have ended."""
+        return int(_read(self.path / "cpu.stat").partition("usage_usec ")[2].split()[0]) / 1e6
+
     def remove(self) -> bool:
         """Kills what is left and removes the group; True when it is gone within REMOVE_SECONDS."""
         until = time.monotonic() + REMOVE_SECONDS
@@ -81,6 +98,30 @@ def make(limit: int | None) -> Group:
     return _make(where, limit)
 
 
+def make_uncounted() -> Group:
+    """A fresh group without the memory controller, for a world whose processes are to stop together.
+
+    Raises:
+        NoGroup: this process may not make one here.
+    """
+    where = stopping_place()
+    if isinstance(where, str):
+        raise NoGroup(where)
+    return _make(where, None)
+
+
+@lru_cache(maxsize=1)
+def stopping_place() -> Path | str:
+    """The group that worlds' groups are made in where none with a bound on memory can be; else why there is none."""
+    try:
+        _, own = _own_group()
+        _try(own, None)
+        _sweep(own)
+        return own
+    except NoGroup as reason:
+        return str(reason)
+
+
 @lru_cache(maxsize=1)
 def place() -> Path | str:
     """The group that worlds' groups are made in, found by making one and starting a process in it; else why there is none."""
@@ -89,7 +130,7 @@ def place() -> Path | str:
         _require_memory(root)
         for parent in _candidates(root, own):
             with contextlib.suppress(NoGroup):
-                _try(parent)
+                _try(parent, 64 << 20)
                 _sweep(parent)
                 return parent
         return f"{own} cannot have a group with a bound on memory (start in a scope: systemd-run --user --scope -p Delegate=yes)"
@@ -187,10 +228,12 @@ def _move_down(group: Path) -> bool:
     return False
 
 
-def _try(parent: Path) -> None:
-    group = _make(parent, 64 << 20)
+def _try(parent: Path, limit: int | None) -> None:
+    group = _make(parent, limit)
     try:
         subprocess.run(group.starts(["/bin/true"]), capture_output=True, timeout=10, check=True)
+        if not _read(group.path / "cgroup.freeze") or "usage_usec" not in _read(group.path / "cpu.stat"):
+            raise NoGroup("this kernel's groups cannot be frozen (Linux 5.2)")
     except (OSError, subprocess.SubprocessError) as error:
         raise NoGroup(str(error)) from None
     finally:
@@ -216,12 +259,15 @@ def _make(parent: Path, limit: int | None) -> Group:
 
 
 def _sweep(parent: Path) -> None:
-    """Removes empty groups of referees that were killed."""
+    """Removes groups of referees that were killed, and what was stopped in them: it could not end itself."""
     for path in parent.glob(PREFIX + "*-*"):
         owner = path.name.removeprefix(PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            with contextlib.suppress(OSError):
-                path.rmdir()
+        if not owner.isdigit() or Path(f"/proc/{owner}").exists():
+            continue
+        if (
+            "0" not in _read(path / "cgroup.procs").split()
+        ):  # those of another PID namespace have an owner there
+            Group(path).remove()
 
 
 def _read(path: Path) -> str:

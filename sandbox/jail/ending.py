@@ -6,7 +6,7 @@ import signal
 import time
 
 from sandbox.jail.profiles import Profile
-from sandbox.processes import runs, tree
+from sandbox.machine.processes import runs, tree
 
 SECONDS = 2.0
 

@@ -5,7 +5,7 @@ inside '{}' PROGRAM ARGUMENT...    within bubblewrap (profile nested): no signal
 
 Two sets of rules, one within the other: this process is behind the outer one, the world behind both. So the world cannot signal
 this process, and what this process may signal is the world and nothing else: all of it can be killed with one call, which no
-fork outruns. That happens on SIGTERM, when whoever started this is gone, and when the world's first process has ended.
+fork outruns. That happens on SIGTERM, when the process that started this is gone, and when the world's first process has ended.
 
 Standard library only: it runs before the world's paths are set.
 """
@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from sandbox.jail import landlock
 from sandbox.jail.supervisor import PIDFD_GETFD, Supervisor
-from sandbox.processes import adopt_orphans, die_with_parent
+from sandbox.machine.processes import adopt_orphans, die_with_parent
 
 SCOPED = landlock.ABSTRACT_SOCKETS | landlock.SIGNALS
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
@@ -33,7 +33,7 @@ FAILED = 71
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Program(ctypes.Structure):
+class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
@@ -145,7 +145,7 @@ def _install(program: bytes) -> int:
     number = _SECCOMP.get(platform.machine())
     if number is None:
         raise OSError(f"no supervised filter on {platform.machine()}")
-    filter_ = _Program(len(program) // 8, program)
+    filter_ = _FilterProgram(len(program) // 8, program)
     fd = _libc.syscall(number, _SET_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, ctypes.byref(filter_))
     if fd < 0:
         raise OSError(ctypes.get_errno(), "the system-call filter cannot be installed with a listener")

@@ -1,12 +1,13 @@
-"""Compiled kernels that outlive their world. Inside the jail the cache is read-only; what a passing kernel compiled is copied
-out afterwards.
+"""Compiled kernels that outlive their world. What a passing kernel compiled is copied out afterwards.
 
-A folder per kernel text, chosen by the referee: what lies in it was made in worlds that ran that very text, and only worlds
-that run it look there (sandbox/kit/build.py). So a kernel can plant a binary for itself, and for nobody else.
+A folder per kernel text, chosen by the referee: what lies in it was made in worlds that ran that very text. A world is shown
+the folder of the text that it runs and no other (`show`), read-only. So a kernel can plant a binary for itself, and for nobody
+else, and sees nobody else's.
 """
 
 import contextlib
 import os
+import platform
 import re
 import shutil
 import stat
@@ -14,9 +15,18 @@ from pathlib import Path
 
 ARTEFACT = re.compile(r"[A-Za-z0-9_.-]{8,120}\.(so|cubin)")
 MAX_BYTES = 64 << 20
+"""Of one file."""
+MAX_KERNEL_BYTES = 256 << 20
 MAX_FILES = 64
+MAX_TOTAL_BYTES = 4 << 30
 KEPT_KERNELS = 256
 """Folders; the least recently filled go first."""
+BLOCK = 512
+"""Bytes that a file takes are counted in blocks: its size may be anything."""
+ELF, ELF_BYTES = b"\x7fELF\x02\x01", 64
+CUDA = 190
+MACHINES = {"x86_64": 62, "aarch64": 183}
+"""What an ELF file says it is for, by this machine's name."""
 
 
 def directory() -> Path:
@@ -39,11 +49,26 @@ def prepared() -> Path | None:
     return folder
 
 
+def show(kernel: str, shown: Path) -> None:
+    """Puts what was compiled for one text (its SHA-256) into the folder that a world looks into."""
+    with contextlib.suppress(OSError):
+        found = [entry for entry in os.scandir(directory() / kernel) if ARTEFACT.fullmatch(entry.name)]
+        target = shown / kernel
+        target.mkdir(exist_ok=True, mode=0o755)
+        for entry in found:
+            try:
+                os.link(entry.path, target / entry.name)
+            except FileExistsError:
+                continue
+            except OSError:  # another disk
+                shutil.copy(entry.path, target / entry.name)
+
+
 def harvest(pid: int, inside: Path, kernel: str) -> int:
     """Copies what a jailed process has compiled into the cache; returns how many files.
 
     kernel: SHA-256 of the only text that this world has run; pid: a process of the world, whose view of the file system is
-    read; inside: its $TMPDIR there. Only regular files with an artefact's name are looked at, links never followed.
+    read; inside: its $TMPDIR there. Only regular files with an artefact's name and content are taken, links never followed.
     """
     cache = prepared()
     if cache is None:
@@ -59,13 +84,23 @@ def harvest(pid: int, inside: Path, kernel: str) -> int:
     return copied
 
 
+def _taken(folder: Path | str) -> int:
+    """Bytes on disk of the files in a folder."""
+    with contextlib.suppress(OSError):
+        return sum(entry.stat(follow_symlinks=False).st_blocks * BLOCK for entry in os.scandir(folder))
+    return 0
+
+
 def _prune(cache: Path) -> None:
     """Takes away what was filled longest ago. A world that has one of these open keeps what it has loaded."""
     with contextlib.suppress(OSError):
         folders = [entry for entry in os.scandir(cache) if entry.is_dir(follow_symlinks=False)]
         folders.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
-        for entry in folders[KEPT_KERNELS:]:
-            shutil.rmtree(entry.path, ignore_errors=True)
+        total = 0
+        for number, entry in enumerate(folders):
+            total += _taken(entry.path)
+            if number >= KEPT_KERNELS or total > MAX_TOTAL_BYTES:
+                shutil.rmtree(entry.path, ignore_errors=True)
 
 
 def _collect(path: str, cache: Path, most: int) -> int:
@@ -77,27 +112,45 @@ def _collect(path: str, cache: Path, most: int) -> int:
     try:
         names = sorted(name for name in os.listdir(folder) if ARTEFACT.fullmatch(name))
         fresh = [name for name in names[: 4 * MAX_FILES] if not (cache / name).exists()]
-        return sum(_copy(folder, name, cache / name) for name in fresh[:most])
+        room = MAX_KERNEL_BYTES - _taken(cache)
+        copied = 0
+        for name in fresh[:most]:
+            size = _copy(folder, name, cache / name, min(room, MAX_BYTES))
+            room -= size
+            copied += size > 0
+        return copied
     finally:
         os.close(folder)
 
 
-def _copy(folder: int, name: str, target: Path) -> bool:
+def _copy(folder: int, name: str, target: Path, most: int) -> int:
+    """Copies one file; bytes that it takes on disk, 0 where it is none to be kept. most: bytes that it may have."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
-        return False
+        return 0
     with os.fdopen(fd, "rb") as file:
         facts = os.fstat(fd)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_BYTES:
-            return False
+        sparse = facts.st_blocks * BLOCK < facts.st_size
+        if not stat.S_ISREG(facts.st_mode) or sparse or facts.st_size > most:
+            return 0
+        data = file.read(facts.st_size)  # and no more, should the file still grow
+        if not is_code(data[:ELF_BYTES], target.suffix):
+            return 0
         unfinished = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            with unfinished.open("wb") as out:
-                shutil.copyfileobj(file, out, 1 << 20)
+            unfinished.write_bytes(data)
             unfinished.chmod(0o755)
             unfinished.replace(target)
+            return target.stat().st_blocks * BLOCK
         except OSError:
             unfinished.unlink(missing_ok=True)
-            return False
-    return True
+            return 0
+
+
+def is_code(head: bytes, suffix: str) -> bool:
+    """Whether a file that begins so is what its name says: an ELF file of 64 bits, for this processor or for a GPU."""
+    if len(head) < ELF_BYTES or not head.startswith(ELF):
+        return False
+    machine = int.from_bytes(head[18:20], "little")
+    return machine == (CUDA if suffix == ".cubin" else MACHINES.get(platform.machine(), machine))

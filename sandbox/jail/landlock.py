@@ -48,7 +48,7 @@ def abi() -> int:
 class Files:
     """Paths with what may be done beneath each; everything else is refused. Keeps the paths open.
 
-    A rule is on an inode. Those of /proc are made anew when nobody holds them, so whoever made the rules keeps this.
+    A rule is on an inode. Those of /proc are made anew when no descriptor holds them, so their maker keeps this open.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,14 @@
-"""How much memory a world may hold: bounded by a control group where one can be made, else watched from outside.
+"""The memory limit of a world: a control group where one can be made, otherwise a check from outside.
 
-Watched are proportional set sizes, so that shared pages count once; and what no process maps but the world holds all the same:
-files in its private /tmp and /dev/shm, and memory files behind a descriptor. Where a world's folder lies on this machine's own
+Watched are proportional set sizes, so that shared pages count once; and what the world holds though no page of it may be mapped:
+files in its private /tmp and /dev/shm, memory files behind a descriptor, and shared memory whose pages were given back
+(MADV_DONTNEED), which keeps them. Where a world's folder lies on this machine's own
 disk, what it holds there is watched as well.
 """
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 from sandbox.jail import cgroup
@@ -15,19 +17,22 @@ from sandbox.jail.profiles import TMPFS_BYTES, Profile
 SHARE = 0.6
 """Of the memory that is free when the world starts."""
 LEAST = 256 << 20
+_SHARED = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) \S{3}s ([0-9a-f]+) (\S+) (\d+) +(?:/dev/zero|/memfd:|/SYSV|/anon_hugepage)",
+    re.MULTILINE,
+)
+"""Of a line of /proc/PID/maps: from, to, offset, device, inode of shared memory on no disk and in no private mount."""
 MOST_FILES = 20_000
 """Files and folders that a world may make where it has no file system of its own."""
-CUDA_BYTES = 6 << 30
-"""Host memory that a rank's CUDA context and the code loaded into it may take, whatever the kernel does (seen: 3.5 GiB)."""
 
 
-def limit_bytes(gpus: int = 0) -> int:
+def limit_bytes(devices: int = 0) -> int:
     """The bound for a world that starts now: PKB_WORLD_MEMORY bytes where the referee's environment has it, else a share.
 
-    gpus: how many of its ranks have a CUDA context.
+    devices: bytes that its ranks need for their devices alone, beyond what PKB_WORLD_MEMORY says.
     """
     with contextlib.suppress(ValueError):
-        return max(int(os.environ.get("PKB_WORLD_MEMORY", "")), LEAST) + gpus * CUDA_BYTES
+        return max(int(os.environ.get("PKB_WORLD_MEMORY", "")), LEAST) + devices
     fields = dict(
         line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
     )
@@ -42,42 +47,49 @@ class Bound:
         self._profile = profile
         self._folder = folder
         self._limit = limit
-        self._group: cgroup.Group | None = None
+        self.group: cgroup.Group | None = None
+        """The world's, if this machine lets one be made."""
+        self._counted = False
+        """Whether its memory is bounded by the group."""
         with contextlib.suppress(cgroup.NoGroup):
-            self._group = cgroup.make(limit)
+            try:
+                self.group = cgroup.make(limit)
+                self._counted = True
+            except cgroup.NoGroup:
+                self.group = cgroup.make_uncounted()
 
     def starts(self, argv: list[str]) -> list[str]:
         """The command line that starts the world's first process within the bound."""
-        return self._group.starts(argv) if self._group else argv
+        return self.group.starts(argv) if self.group else argv
 
     def excess(self, pids: list[int]) -> str:
         """What the world holds beyond the bound, in a line; empty where it keeps to it. pids: its processes."""
         if self._limit is None:
             return ""
         most = f"the {self._limit >> 20} MiB a world may have"
-        if self._group is None:
+        if self.group is None or not self._counted:
             mounts = ("/tmp", "/dev/shm") if self._profile.has_own_mounts else ()
             held = held_bytes(pids, mounts)
             if held > self._limit:
                 return f"the ranks hold {held >> 20} MiB together, more than {most}"
-        elif self._group.kills():
+        elif self.group.kills():
             return f"the ranks asked for more than {most}; the operating system has ended them"
         return "" if self._profile.has_own_mounts else _too_much_on_disk(self._folder, pids)
 
     def killed(self) -> str:
         """That the operating system has ended the world for want of memory, in a line; empty where it has not."""
-        return self.excess([]) if self._group and self._group.kills() else ""
+        return self.excess([]) if self.group and self._counted and self.group.kills() else ""
 
     def close(self) -> bool:
         """Kills what is left in the world's group and removes it; True when it is gone, or there was none."""
         if not self._profile.has_own_mounts:
             _open_folders(self._folder)
-        return self._group is None or self._group.remove()
+        return self.group is None or self.group.remove()
 
 
-def described(gpus: int = 0) -> str:
+def described() -> str:
     """How the memory of a world that starts now would be bounded, in a line."""
-    most = f"at most {limit_bytes(gpus) / 2**30:.1f} GiB for a world that starts now"
+    most = f"at most {limit_bytes() / 2**30:.1f} GiB for a world that starts now"
     place = cgroup.place()
     if isinstance(place, str):
         return f"watched from outside, {most} ({place})"
@@ -139,7 +151,7 @@ def held_bytes(pids: list[int], private: tuple[str, ...] = ()) -> int:
                 continue
             own += sizes.get("Pss", 0) - sizes.get("Pss_Shmem", 0)
             shared += sizes.get("Pss_Shmem", 0)
-            unmapped += _memory_files(pid, seen)
+            unmapped += _memory_files(pid, seen) + _shared_memory(pid, seen)
     unmapped += _files_bytes(pids, private)
     return own + max(shared, unmapped)
 
@@ -160,6 +172,31 @@ def _memory_files(pid: int, seen: set[tuple[int, int]]) -> int:
                         seen.add((facts.st_dev, facts.st_ino))
                         total += facts.st_blocks * 512
     return total
+
+
+def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
+    """Bytes of the shared memory that a process has mapped, whether its pages are in the mapping or were given back.
+
+    Where the kernel does not let its files be looked at (it takes CAP_SYS_ADMIN) the size of the mapping counts.
+    """
+    total = 0
+    extents: dict[tuple[int, int], int] = {}
+    for start, end, offset, device, inode in _SHARED.findall(
+        Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    ):
+        major, minor = (int(part, 16) for part in device.split(":"))
+        file = (os.makedev(major, minor), int(inode))
+        if file in seen:
+            continue
+        try:
+            facts = os.stat(f"/proc/{pid}/map_files/{start}-{end}")
+        except OSError:
+            extents[file] = max(extents.get(file, 0), int(offset, 16) + int(end, 16) - int(start, 16))
+            continue
+        seen.add(file)
+        total += facts.st_blocks * 512
+    seen.update(extents)
+    return total + sum(extents.values())
 
 
 def _files_bytes(pids: list[int], private: tuple[str, ...]) -> int:

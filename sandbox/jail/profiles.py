@@ -45,7 +45,7 @@ class Wrapped:
     argv: list[str]
     env: dict[str, str]
     fds: tuple[int, ...] = ()
-    """Descriptors that the jail itself needs; whoever starts the world closes them afterwards."""
+    """Descriptors that the jail itself needs; the process that starts the world closes them afterwards."""
 
 
 @dataclass(frozen=True)

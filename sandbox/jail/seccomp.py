@@ -8,9 +8,13 @@ REFUSED = (  # noqa: SIM905
     "open_tree add_key keyctl request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
     "init_module finit_module delete_module kexec_load kexec_file_load quotactl acct swapon swapoff reboot "
     "open_by_handle_at name_to_handle_at lookup_dcookie personality syslog "
-    "shmget shmat msgget semget"  # System V memory that no process maps would count for nobody
+    "shmget shmat msgget semget "  # System V memory that no process maps would count for nobody
+    "memfd_secret "  # memory that nobody outside can look at
+    "timer_create mq_notify"  # ways to a SIGCONT that no running process sends: see _stays_stopped
 ).split()
-CLONE_NEWUSER = 0x10000000
+CLONE_NEWUSER, EXIT_SIGNAL = 0x10000000, 0xFF
+SIGCONT = 18
+PR_SET_PDEATHSIG, F_SETSIG, TIOCSPTLCK = 1, 10, 0x40045431
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
 STREAM, SEQPACKET, SOCK_TYPE_MASK = 1, 5, 0xF
@@ -30,7 +34,13 @@ UNRULED = (  # noqa: SIM905
     "mq_open mq_unlink shmctl semctl semop semtimedop msgctl msgsnd msgrcv"
 ).split()
 """What Landlock does not rule: every file's owner, mode, attributes, times and news of it, System V and POSIX queues."""
-NUMBERS = {"fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469}
+NUMBERS = {
+    "memfd_secret": 447,
+    "fchmodat2": 452,
+    "setxattrat": 463,
+    "removexattrat": 466,
+    "file_setattr": 469,
+}
 """Calls younger than many an installed libseccomp; the same numbers on every architecture."""
 SUPERVISED = ("connect", "bind", "listen")
 
@@ -67,6 +77,7 @@ def _rules(program: "_Program", profile: str) -> bytes:
         program.refuse("ioctl", program.bits(1, INT, request))
     for family in (AF_ALG, AF_PACKET, AF_VSOCK):
         program.refuse("socket", program.bits(0, INT, family))
+    _stays_stopped(program)
     if profile in ("nested", "landlock"):
         _leave_others_alone(program)
     if profile == "landlock":
@@ -114,6 +125,20 @@ class _Program:
             self._filter.export_bpf(file)
             file.seek(0)
             return file.read()
+
+
+def _stays_stopped(program: _Program) -> None:
+    """What is stopped together goes on together: no SIGCONT comes from a timer (`timer_create`), from data that arrives
+    (`F_SETSIG`, `mq_notify`), or from a process that was ending when it should have stopped. Of the last, the signal for its
+    parent is the clone's, that for its children `PR_SET_PDEATHSIG`; a process group that it orphans (`setpgid`) and the
+    session of a terminal that it hangs up (one needs `TIOCSPTLCK` to open it) get one from the kernel.
+    """
+    program.refuse("clone", program.bits(0, EXIT_SIGNAL, SIGCONT))
+    program.refuse("prctl", program.bits(0, INT, PR_SET_PDEATHSIG), program.bits(1, INT, SIGCONT))
+    program.refuse("fcntl", program.bits(1, INT, F_SETSIG))
+    program.refuse("ioctl", program.bits(1, INT, TIOCSPTLCK))
+    # ninja makes a group for every compiler, and fails where that fails: it is told that there is one.
+    program.refuse("setpgid", error=0)
 
 
 def _leave_others_alone(program: _Program) -> None:

@@ -1,4 +1,5 @@
-"""What a kernel would try. Runs inside a profile and prints a JSON object of what worked: nothing of `FORBIDDEN` may.
+"""The jail's self-test: runs inside a profile, tries what a kernel could try, and prints as JSON what worked. Nothing of
+`FORBIDDEN` may.
 
 python selftest.py '{"canary": PATH, "referee": PID, "command": ITS COMMAND LINE, "namespaces": {"pid": ITS, "net": ITS},
                      "port": N, "abstract": NAME, "sockets": FOLDER OF stream AND datagram}'
@@ -6,14 +7,17 @@ python selftest.py '{"canary": PATH, "referee": PID, "command": ITS COMMAND LINE
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
 import platform
 import resource
+import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +43,13 @@ FORBIDDEN = (
     "is_root",
     "has_stray_descriptors",
     "opens_vsock",
+    "continues_by_a_timer",
+    "continues_by_a_message",
+    "continues_by_data",
+    "continues_by_an_end",
+    "continues_by_a_group",
+    "continues_by_a_terminal",
+    "has_secret_memory",
 )
 NEEDED = (
     "has_loopback",
@@ -50,6 +61,11 @@ NEEDED = (
     "has_processes",
 )
 AF_VSOCK, MSG_FASTOPEN, SOCKET_CALL = 40, 0x20000000, {"x86_64": 41, "aarch64": 198}
+CLONE, TIMER_CREATE, MQ_NOTIFY = {
+    "x86_64": (56, 222, 244),
+    "aarch64": (220, 107, 184),
+}.get(platform.machine(), (-1, -1, -1))
+MEMFD_SECRET, F_SETSIG, PR_SET_PDEATHSIG = 447, 10, 1
 
 
 def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
@@ -161,6 +177,46 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         wide = libc.syscall(SOCKET_CALL[platform.machine()], ctypes.c_long(AF_VSOCK | 1 << 32), 1, 0) >= 0
         return bool(wide or socket.socket(AF_VSOCK, socket.SOCK_STREAM))
 
+    def timer() -> bool:
+        """Whether a timer can send SIGCONT: struct sigevent is value, signal, SIGEV_SIGNAL."""
+        event, number = (ctypes.c_int * 16)(0, 0, signal.SIGCONT, 0), ctypes.c_int()
+        return bool(libc.syscall(TIMER_CREATE, time.CLOCK_MONOTONIC, event, ctypes.byref(number)) == 0)
+
+    def message() -> bool:
+        """Whether the call exists: of a descriptor that is none it says EBADF, and not that it is refused."""
+        libc.syscall(MQ_NOTIFY, -1, None)
+        return ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS)
+
+    def data() -> bool:
+        ours, _ = socket.socketpair()
+        fcntl.fcntl(ours, F_SETSIG, signal.SIGCONT)
+        return True
+
+    def ending() -> bool:
+        """Whether the end of a process can be a SIGCONT for its parent or for its children."""
+        if libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0) == 0:
+            return True
+        pid = libc.syscall(CLONE, int(signal.SIGCONT), 0, 0, 0, 0)
+        if pid == 0:
+            os._exit(0)
+        if pid > 0:
+            os.waitpid(pid, 0x40000000)  # __WALL: it does not end with SIGCHLD
+        return bool(pid > 0)
+
+    def group() -> bool:
+        """Whether a child can get a process group of its own in this session."""
+        pid = os.fork()
+        if pid == 0:
+            libc.setpgid(0, 0)
+            os._exit(0 if os.getpgrp() == os.getpid() else 1)
+        return os.waitpid(pid, 0)[1] == 0
+
+    def terminal() -> bool:
+        controller, theirs = os.openpty()
+        os.close(controller)
+        os.close(theirs)
+        return True
+
     def processes() -> bool:
         pid = os.posix_spawn("/bin/true", ["true"], {})
         return os.waitpid(pid, 0)[1] == 0
@@ -186,6 +242,13 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         "moves_referee": moves,
         "is_root": lambda: os.getuid() == 0,
         "opens_vsock": vsock,
+        "continues_by_a_timer": timer,
+        "continues_by_a_message": message,
+        "continues_by_data": data,
+        "continues_by_an_end": ending,
+        "continues_by_a_group": group,
+        "continues_by_a_terminal": terminal,
+        "has_secret_memory": lambda: bool(libc.syscall(MEMFD_SECRET, 0) >= 0),
         "has_loopback": loopback,
         "has_interfaces": lambda: "lo" in [name for _, name in socket.if_nameindex()],
         "has_abstract_sockets": abstract,

@@ -1,4 +1,4 @@
-"""What a kernel may import: `from sandbox.kit import symm, cpp, cuda`.
+"""The library for kernels: `from sandbox.kit import symm, cpp, cuda`.
 
 symm   one symmetric heap per world: tensors that every rank can read and write in its peers' memory
 cpp    C++ for CPU ranks, compiled with gcc

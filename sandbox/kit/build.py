@@ -10,6 +10,7 @@ read-only, so that no kernel can plant an artefact for a later one) new artefact
 
 import fcntl
 import hashlib
+import importlib.util
 import json
 import linecache
 import os
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 
 from sandbox.kit import compiling
 from sandbox.kit.errors import CompileError
@@ -95,6 +97,16 @@ def once(name: str, make: Callable[[Path], None], *, shown: bool = True) -> Path
             raise CompileError(*json.loads(failure.read_text()))
         _make(artefact, failure, make)
     return artefact
+
+
+def import_extension(name: str, file: Path) -> ModuleType:
+    """Imports a built extension module from its file. Raises ImportError."""
+    specification = importlib.util.spec_from_file_location(name, file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
 
 
 def _make(artefact: Path, failure: Path, make: Callable[[Path], None]) -> None:

@@ -1,23 +1,43 @@
 """Hooks by which the harness sees that a kernel is being compiled.
 
 The harness assigns both names before it loads a kernel. They are called on every rank that finds nothing in
-the cache, around the compilation or the wait for the rank that compiles.
+the cache, around the compilation or the wait for the rank that compiles. What a kernel compiles or tunes by itself it may
+show, too: `with compiling.shown(): ...` has a deadline of its own.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 on_compile_start: Callable[[], object] | None = None
 on_compile_end: Callable[[], object] | None = None
+_lock = threading.Lock()
+_depth = 0
+
+
+def begin() -> None:
+    """Something starts to compile; `end` is due. One compiler within another is one compilation."""
+    global _depth
+    with _lock:
+        _depth += 1
+        if _depth == 1 and on_compile_start is not None:
+            on_compile_start()
+
+
+def end() -> None:
+    """It has ended."""
+    global _depth
+    with _lock:
+        _depth -= 1
+        if _depth == 0 and on_compile_end is not None:
+            on_compile_end()
 
 
 @contextmanager
 def shown() -> Iterator[None]:
     """Call the hooks around a block; the end hook runs when the block fails, too."""
-    if on_compile_start is not None:
-        on_compile_start()
+    begin()
     try:
         yield
     finally:
-        if on_compile_end is not None:
-            on_compile_end()
+        end()

@@ -56,7 +56,7 @@ class _Failure(ctypes.Structure):
     )
 
 
-class Module:
+class CppModule:
     """A compiled source. Its `extern "C"` functions are attributes."""
 
     def __init__(self, functions: dict[str, Callable[..., Any]], path: Path) -> None:
@@ -70,7 +70,7 @@ class Module:
         )
 
 
-def compile(source: str, flags: Sequence[str] = ()) -> Module:
+def compile(source: str, flags: Sequence[str] = ()) -> CppModule:
     """Compile C++ once per world and load it on this rank.
 
     source: C++ text with at least one `extern "C"` function definition. flags: added to gcc's (for example
@@ -98,7 +98,7 @@ def compile(source: str, flags: Sequence[str] = ()) -> Module:
         library = ctypes.CDLL(str(artefact))
     except OSError as error:
         raise CompileError(f"the compiled kernel does not load: {error}") from None
-    return Module({f.name: _bind(library, f) for f in functions.values()}, artefact)
+    return CppModule({f.name: _bind(library, f) for f in functions.values()}, artefact)
 
 
 def _carrier(parameter: Parameter) -> tuple[str, Any]:

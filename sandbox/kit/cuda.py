@@ -41,7 +41,7 @@ _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
 
 
-class Module:
+class CudaModule:
     """A compiled source. Its `extern "C" __global__` kernels are attributes."""
 
     def __init__(self, kernels: dict[str, "Kernel"], path: Path) -> None:
@@ -159,7 +159,7 @@ class Launcher:
             self._launch(self._handle, *self._shape, stream, self._table_at, 0)
 
 
-def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> Module:
+def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> CudaModule:
     """Compile CUDA C++ once per world and load it on this rank's current device.
 
     source: text with at least one `extern "C" __global__` kernel. options: added to NVRTC's. arch: the
@@ -178,7 +178,7 @@ def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -
     torch.cuda.current_stream().synchronize()
     module = driver.moduleLoadData(artefact.read_bytes())
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
-    return Module(kernels, artefact)
+    return CudaModule(kernels, artefact)
 
 
 def compile_cubin(

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import torch.utils.dlpack
 
-from sandbox import gpu_memory
 from sandbox.kit import cuda, descriptors
 from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.heap import Heap
 from sandbox.kit.layout import PADS_BYTES, Px
+from sandbox.memory import gpu as gpu_memory
 
 _SOURCE = r"""
 extern "C" __global__ void px_device_barrier(Px px, u32 slot, u32 epoch, u32 timeout_ms) {

@@ -76,7 +76,7 @@ def compile_shared(source: str, flags: tuple[str, ...], output: Path) -> None:
             env=environment,
             text=True,
             errors="replace",
-            process_group=0,
+            start_new_session=True,  # a jail may not give process groups of their own
         ) as process:
             try:
                 _, text = process.communicate(source, timeout=TIMEOUT_S)

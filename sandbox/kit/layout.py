@@ -1,4 +1,4 @@
-"""How a rank's part of the symmetric memory is laid out: signal pads, mail, then the heap. The C headers
+"""Layout of a rank's part of the symmetric memory: signal pads, mail, then the heap. The C headers
 repeat it.
 
 A team is a set of ranks of a world of at most 8, so its members' bit mask names it: every team has a pad and

@@ -1,6 +1,6 @@
-"""What a kernel should be measured against beside the baseline as called: kernels that the judge runs like any other.
+"""Reference forms of the baseline: kernels that the judge runs like any other, to compare with the baseline as called.
 
-graph.py      the baseline in a CUDA graph: all that launching costs is gone
+graph.py      the baseline in a CUDA graph: without the cost of launching
 windows.py    a plain collective by NCCL on registered symmetric memory, with its own kernels or with copy engines
 """
 
@@ -10,7 +10,7 @@ from sandbox.kit.templates import with_baseline
 
 _FOLDER = Path(__file__).parent
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-"""What windows.py can do."""
+"""The collectives that windows.py has."""
 COPIED = ("all_gather", "all_to_all")
 """Those that add nothing up: copy engines can do them."""
 

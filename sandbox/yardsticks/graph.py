@@ -1,4 +1,4 @@
-"""The baseline of __PROBLEM__, replayed from CUDA graphs: what is left when launching costs nothing.
+"""The baseline of __PROBLEM__, replayed from CUDA graphs, so that launching costs nothing.
 
 A call whose arguments lie at addresses that were not seen before runs the baseline as it is, and records it. A later call with
 the same addresses replays the recording, on whatever those addresses hold by then.
@@ -13,11 +13,11 @@ import torch.distributed as dist
 # __BASELINE__
 
 
-class Recorder:
+class CallRecorder:
     """A function and its recordings, one for each set of argument addresses."""
 
     KEPT = 256
-    """Recordings; beyond that the oldest goes. A batch has at most 64 calls."""
+    """Recordings; beyond that the oldest goes. A batch has at most 256 calls, a round may have more: those are recorded anew."""
     PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, dist.ProcessGroup)
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -76,7 +76,7 @@ class Recorder:
         raise TypeError(f"an argument of type {type(value).__name__} cannot be recognised in a later call")
 
 
-record = Recorder(globals()["solution"])
+record = CallRecorder(globals()["solution"])
 
 
 def solution(*arguments: Any) -> Any:

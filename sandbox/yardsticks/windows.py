@@ -1,4 +1,4 @@
-"""An NCCL collective on memory that is registered as a symmetric window: what NCCL can do at its best, copy-in included.
+"""An NCCL collective on memory that is registered as a symmetric window: NCCL's best case, copy-in included.
 
 The argument is copied into registered memory on the clock, as symm.stage does it; the result is registered memory, one of two
 buffers used in turn.
@@ -16,7 +16,7 @@ COPY_ENGINE: Any = "__COPY_ENGINE__"
 
 
 def communicator() -> dist.ProcessGroup:
-    """The group to talk in: the world's, or one of the same ranks whose collectives copy engines carry out."""
+    """The process group: the world's, or one of the same ranks whose collectives run on copy engines."""
     if not COPY_ENGINE:
         return dist.distributed_c10d._get_default_group()
     nccl: Any = dist.ProcessGroupNCCL

@@ -1,9 +1,14 @@
 """The kernel editor: a TextArea that colours Python, CUDA and C++ and knows whether its text is on disk."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual.binding import Binding, BindingType
 from textual.cache import LRUCache
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
@@ -14,9 +19,14 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
 
+from screens.widgets import line_edits, search
 from screens.widgets.highlight import Part, language_of, line_spans, parts_of
+from screens.widgets.line_marks import LineMarks
 
+SOURCE_STYLES = Path(__file__).with_name("source.tcss")
+"""For the CSS_PATH of every screen that shows source texts: Textual's own rules for a TextArea outweigh a DEFAULT_CSS."""
 _LINES_KEPT = 512
 """Drawn lines; more than any screen shows."""
 _WIDTH_STEP = 32
@@ -35,7 +45,15 @@ class CountedDocument(WrappedDocument):
 class Source(TextArea):
     """A source file, coloured. Read-only unless it is an `Editor`."""
 
-    COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {f"source--{kind}" for kind in _KINDS}
+    COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {
+        f"source--{kind}" for kind in (*_KINDS, "match", "mark")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+home", "cursor_document_end(-1)", "start of the text", show=False),
+        Binding("ctrl+end", "cursor_document_end(1)", "end of the text", show=False),
+        Binding("ctrl+shift+home", "cursor_document_end(-1, True)", "select to the start", show=False),
+        Binding("ctrl+shift+end", "cursor_document_end(1, True)", "select to the end", show=False),
+    ]
 
     def __init__(
         self, text: str = "", *, name: str = "kernel.py", read_only: bool = True, id: str | None = None
@@ -53,6 +71,38 @@ class Source(TextArea):
         self._special: set[int] = set()
         """Lines with the cursor, a part of the selection or the bracket that belongs to the cursor's."""
         self._first_line = 0
+        self._pattern = search.pattern_of("")
+        self.marks = LineMarks()
+
+    # --- what other editors have, too ------------------------------------------------------------------------
+
+    def mark_lines(self, words: Mapping[int, str]) -> None:
+        """Marks lines (from 0) in the gutter; the marks set before go."""
+        if words or self.marks.words:
+            self.marks.set(words, self.document.lines)
+            self.refresh()
+
+    def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
+        """Start and end of every match; all of them are shown until another term is asked for."""
+        pattern = search.pattern_of(term)
+        if pattern != self._pattern:
+            self._pattern = pattern
+            self._drawn.clear()
+            self._line_cache.clear()  # of the lines with the cursor or the selection
+            self.refresh()
+        return search.places_of(self.document.lines, pattern)
+
+    def jump_to(self, line: int, column: int = 0) -> None:
+        """Puts the cursor on a line (1-based) and the line in the middle of the pane."""
+        row = max(0, min(line - 1, self.document.line_count - 1))
+        self.move_cursor((row, column), center=True)
+        self.focus()
+
+    def action_cursor_document_end(self, direction: int, select: bool = False) -> None:
+        """To the start (-1) or the end (1) of the text. TextArea has no keys for these two, as most editors do."""
+        self.move_cursor(self.document.start if direction < 0 else self.document.end, select=select)
+
+    # --- drawing ---------------------------------------------------------------------------------------------
 
     def validate_virtual_size(self, size: Size) -> Size:
         """In steps where it exceeds the pane: a longest line that grows by a letter is no new layout."""
@@ -72,6 +122,9 @@ class Source(TextArea):
         line = Text(text, end="", no_wrap=True)
         for start, end, kind in line_spans(text, self._parts.get(line_index, ()), self.source_language):
             line.stylize(self._styles.get(kind, ""), start, end)
+        if self._pattern is not None:
+            for match in self._pattern.finditer(text):
+                line.stylize(self._styles.get("match", ""), *match.span())
         return line
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -93,21 +146,43 @@ class Source(TextArea):
         self._special = {bracket[0]} if bracket is not None else set()
         self._special.update(range(min(cursor[0], end[0]), max(cursor[0], end[0]) + 1))
         self._first_line = self.scroll_offset.y
-        view = (self.scroll_offset.x, self.size, self.virtual_size.width, self.gutter_width)
+        view = (
+            self.scroll_offset.x,
+            self.size,
+            self.virtual_size.width,
+            self.gutter_width,
+            self.soft_wrap,
+        )
         if view != self._view or not self._styles:
             self._view = view
             self._drawn.clear()
 
     def render_line(self, y: int) -> Strip:
-        """A TextArea forgets all its lines with every key; those without cursor or selection are kept here."""
-        line = y + self._first_line
-        if line in self._special or line >= self.document.line_count:
+        """A TextArea forgets all its lines with every key; those without cursor or selection are kept here.
+
+        Upstream, `TextArea.render_line` could leave cursor and selection out of the cache keys of other lines, and keep its
+        cache when the text of a line is as before; `_line_cache`, `_offset_to_line_info` and `CountedDocument` here would go.
+        """
+        rows = self.wrapped_document._offset_to_line_info
+        if y + self._first_line >= len(rows):
             return super().render_line(y)
-        key = (line, self.document.get_line(line), tuple(self._parts.get(line, ())))
-        strip = self._drawn.get(key)
-        if strip is None:
-            strip = self._drawn[key] = self._render_line(y)
-        return strip
+        line, section = rows[y + self._first_line]
+        strip: Strip | None
+        if line in self._special:
+            strip = super().render_line(y)
+        else:
+            key = (line, section, self.document.get_line(line), tuple(self._parts.get(line, ())))
+            strip = self._drawn.get(key)
+            if strip is None:
+                strip = self._drawn[key] = self._render_line(y)
+        return self._marked(strip, line) if section == 0 and line in self.marks.words else strip
+
+    def _marked(self, strip: Strip, line: int) -> Strip:
+        """A sign behind the line's number. Upstream, a `TextArea.render_gutter` to override would do."""
+        width = self.gutter_width
+        style = self.get_component_rich_style("source--mark")
+        gutter = Segment(f"{line + 1:>{width - 2}}✗ ", style)
+        return Strip([gutter, *strip.crop(width)], strip.cell_length)
 
     def notify_style_update(self) -> None:
         """The theme changed: colours are looked up again with the next line drawn."""
@@ -118,12 +193,19 @@ class Source(TextArea):
         for kind in _KINDS:
             style = self.get_component_rich_style(f"source--{kind}", partial=True)
             self._styles[kind] = Style(color=style.color, bold=style.bold, italic=style.italic)
+        self._styles["match"] = self.get_component_rich_style("source--match")
 
 
 class Editor(Source):
     """The player's kernel. Posts `Edited` when the text stops being what is on disk, or becomes it again."""
 
     BINDING_GROUP_TITLE = "Editor"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "indent", "indent the selected lines", show=False),
+        Binding("shift+tab", "dedent", "dedent the selected lines", show=False),
+        # Terminals send one and the same byte for ctrl+/ and ctrl+_; those that can tell them apart send the first.
+        Binding("ctrl+underscore,ctrl+slash", "toggle_comment", "comment", key_display="^/"),
+    ]
 
     dirty: reactive[bool] = reactive(False)
     """The text differs from the file."""
@@ -136,7 +218,10 @@ class Editor(Source):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", read_only=False, id=id)
-        self._bindings.key_to_bindings.pop("f6", None)  # "select line" there; F6 is the history here
+        # "Select line", "select all" and "delete word" there; history, model and find here, in the footer's order. Upstream,
+        # a way to leave out single inherited bindings would do.
+        for key in ("f6", "f7", "ctrl+f"):
+            self._bindings.key_to_bindings.pop(key, None)
         self.saved_text = ""
 
     def open_saved(self, text: str) -> None:
@@ -163,12 +248,6 @@ class Editor(Source):
         self.saved_text = text
         self.dirty = self.text != text
 
-    def jump_to(self, line: int, column: int = 0) -> None:
-        """Puts the cursor on a line (1-based) and the line in the middle of the pane."""
-        row = max(0, min(line - 1, self.document.line_count - 1))
-        self.move_cursor((row, column), center=True)
-        self.focus()
-
     async def on_key(self, event: Key) -> None:
         """What this key does here happens before the next key is looked at.
 
@@ -181,6 +260,52 @@ class Editor(Source):
             return
         event.prevent_default()
         event.stop()
+
+    # TextArea types a tab, or moves the focus, before any binding is asked: `on_key` comes first. Upstream, a
+    # `tab_behavior="indent"` that indents a selection instead of replacing it would save these three.
+
+    def action_indent(self) -> None:
+        """The selected lines one level deeper; without a selection, spaces up to the next level."""
+        if self.selection.is_empty:
+            column = self.cursor_location[1]
+            self.insert(" " * (self.indent_width - column % self.indent_width))
+        else:
+            self._edit_lines(line_edits.indented(self._selected_lines(), self.indent_width))
+
+    def action_dedent(self) -> None:
+        """The selected lines, or the cursor's, one level less deep."""
+        self._edit_lines(line_edits.dedented(self._selected_lines(), self.indent_width))
+
+    def action_toggle_comment(self) -> None:
+        """The selected lines, or the cursor's, become comments, or no longer are."""
+        first = self._selected_rows().start
+        in_cuda = any(part.language == "cuda" and part.start == 0 for part in self._parts.get(first, ()))
+        self._edit_lines(line_edits.comment_toggled(self._selected_lines(), "//" if in_cuda else "#"))
+
+    def _selected_rows(self) -> range:
+        """A selection that ends in front of a line leaves that line out."""
+        (first, _), (last, column) = sorted(self.selection)
+        return range(first, last if last > first and column == 0 else last + 1)
+
+    def _selected_lines(self) -> list[str]:
+        return [self.document.get_line(row) for row in self._selected_rows()]
+
+    def _edit_lines(self, lines: list[str]) -> None:
+        """Replaces the selected lines in one step of the undo history; what is selected stays selected."""
+        rows, before, selection = self._selected_rows(), self._selected_lines(), self.selection
+        if lines == before:
+            return
+        end = (rows[-1], len(before[-1]))
+        self.replace("\n".join(lines), (rows[0], 0), end)
+
+        def moved(place: tuple[int, int]) -> tuple[int, int]:
+            row, column = place
+            if row not in rows:
+                return place
+            longer = len(lines[row - rows[0]]) - len(before[row - rows[0]])
+            return (row, max(0, column + longer) if column else 0)
+
+        self.selection = Selection(moved(selection.start), moved(selection.end))
 
     async def _act(self, key: str) -> bool:
         """Does what the key is bound to in an editor, if it is bound to something that can be done now."""
@@ -210,4 +335,6 @@ class Editor(Source):
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
         self.dirty = self.text != self.saved_text
+        if self.marks.words:
+            self.marks.follow(self.document.lines)
         self.post_message(self.Edited(self))

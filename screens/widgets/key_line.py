@@ -7,8 +7,10 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.widgets import Footer
 
+LEADING = ("save", "run", "hand_in", "take_over", "replay_pause")
+"""What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
 KEPT = ("help", "quit")
-"""Who sees these two finds everything else."""
+"""Shown even where no other key fits: the two lead to all others."""
 GAP = 2
 """Columns between two keys."""
 
@@ -20,7 +22,8 @@ class KeyLine(Footer):
         super().__init__(compact=True, show_command_palette=False)
 
     def compose(self) -> ComposeResult:
-        keys = list(super().compose())
+        keys: list[Any] = list(super().compose())
+        keys.sort(key=lambda key: key.action not in LEADING)  # stable: the others keep their order
         self._fit(keys)
         yield from keys
 

@@ -1,4 +1,4 @@
-"""What is being written, as it comes: the end of the text, coloured line by line, without ever changing the layout."""
+"""A text while it is being written: its end, coloured line by line, in a fixed layout."""
 
 import builtins
 import keyword

@@ -11,12 +11,34 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from arena.attack_bait import Bait
+from arena.attacks.attack_bait import Bait
+from arena.attacks.attack_suite import TWIN, AttackKernel, harmful, read_catalogue, read_kernels
+from arena.attacks.jail_policy import is_jail
 from problems.catalogue import load_catalogue
-from sandbox import events
+from sandbox.protocol import events
+from sandbox.protocol.events import Result
+from sandbox.protocol.verdict import Verdict
 
+FOLDER = Path(__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
 BASELINE = ROOT / "problems/collective/allreduce/baseline.py"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`kernel_name`: the kernels of the suite that the module's `covers` chooses.
+
+    Of several kernels of one row of the catalogue, with the same verdict, the first is for `make test`, the others are long.
+    """
+    if "kernel_name" not in metafunc.fixturenames:
+        return
+    shown = set()
+    cases = []
+    for kernel in filter(metafunc.module.covers, read_kernels(FOLDER)):
+        case = (kernel.attack, kernel.problem, kernel.device, kernel.expect)
+        again = case in shown and kernel.attack not in (TWIN, "-")
+        shown.add(case)
+        cases.append(pytest.param(kernel.name, marks=[pytest.mark.long] if again else []))
+    metafunc.parametrize("kernel_name", cases)
 
 
 class RefereeAtWork:
@@ -25,7 +47,7 @@ class RefereeAtWork:
     def __init__(self, **environment: str) -> None:
         """environment: beside this process's own."""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox.referee"],
+            [sys.executable, "-m", "sandbox.referee.main"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -122,17 +144,69 @@ class Stand(NamedTuple):
 
 @pytest.fixture(scope="session")
 def stands() -> Iterator[Iterator[Stand]]:
-    """Two stands in turns: one gets its next world ready, which takes longer than most verdicts, while the other judges.
+    """Two stands in turns: one gets its next world ready, which takes longer than most verdicts, while the other judges. One
+    where other processes run tests beside this one: they use the cores meanwhile.
 
     Deadlines are the usual ones: only a kernel that hangs waits for one, however slow the machine is.
     """
-    baits = [Bait(watched=(BASELINE,)) for _ in range(2)]
-    both = [Stand(RefereeAtWork(**bait.environment | {"PKB_DEADLINE_SCALE": "1"}), bait) for bait in baits]
-    yield itertools.cycle(both)
-    for stand in both:
+    alone = os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") == "1"
+    baits = [Bait(watched=(BASELINE,)) for _ in range(2 if alone else 1)]
+    stands = [Stand(RefereeAtWork(**bait.environment | {"PKB_DEADLINE_SCALE": "1"}), bait) for bait in baits]
+    yield itertools.cycle(stands)
+    for stand in stands:
         stand.referee.close()
         assert stand.bait.all_gone(), stand.bait.processes()
         stand.bait.close()
+
+
+class Judged(NamedTuple):
+    """One kernel's result, and what its ranks printed."""
+
+    kernel: AttackKernel
+    result: Result
+    printed: str
+
+
+@pytest.fixture(scope="session")
+def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
+    """judged(name): a kernel of the suite, which got a verdict that it must get and did no harm. Each is judged once.
+
+    Attacks on answers and on the clock also act in timed calls. Attacks on the host act when they are loaded or called.
+    """
+    kernels = {kernel.name: kernel for kernel in read_kernels(FOLDER)}
+    dangerous = harmful(read_catalogue(FOLDER))
+    kept: dict[str, Judged] = {}
+
+    def find(name: str) -> Judged:
+        if name in kept:
+            return kept[name]
+        kernel = kernels[name]
+        if kernel.device == "cuda":
+            pytest.skip("needs a GPU: `pkb-arena attacks` runs it on a machine with one")
+        if kernel.attack in dangerous:
+            request.getfixturevalue("walls")
+        if Verdict.TIMEOUT in kernel.expect:  # its deadlines are short
+            referee, bait = request.getfixturevalue("referee"), request.getfixturevalue("bait")
+        else:
+            referee, bait = next(request.getfixturevalue("stands"))
+        setting = referee.setting(kernel.problem)
+        rounds = {"A": 3, "T": 3, "H": 0}.get(kernel.attack[0], 1)
+        for _ in range(kernel.runs):
+            source = bait.fill(kernel.source, referee.process.pid)
+            result = referee.judge(setting, source, rounds=rounds)
+            surprise = kernel.surprise(result)
+            if surprise and kernel.open:
+                pytest.xfail(kernel.open)
+            assert not surprise
+            if result.verdict is not Verdict.PASS:
+                assert result.failure is not None
+                assert result.failure.advice
+        assert bait.harm(referee.said, walled=is_jail(result.jail)) == ()
+        printed = "".join(event.text for event in referee.events if isinstance(event, events.Log))
+        kept[name] = Judged(kernel, result, printed)
+        return kept[name]
+
+    return find
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Compiling has a deadline of its own: a first call that compiles for long is not late, one that just takes as long is."""
 
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 SLOW = """
 import time

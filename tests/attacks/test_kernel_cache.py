@@ -1,11 +1,11 @@
-"""What one kernel compiled is loaded again for the same text, and for no other: nobody can plant a binary for somebody else."""
+"""The kernel cache: compiled code is loaded again for the same text and for no other."""
 
 from pathlib import Path
 
 import pytest
 
-from arena.attack_bait import Bait
-from sandbox.verdict import Verdict
+from arena.attacks.attack_bait import Bait
+from sandbox.protocol.verdict import Verdict
 
 SUM = """
 import torch

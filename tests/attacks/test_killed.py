@@ -9,21 +9,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import psutil
 import pytest
 
 from arena.errors import WorkspaceLocked
-from arena.journal import read_events, read_header
 from arena.paths import Paths
+from arena.runs.journal import read_events, read_header
+from arena.runs.store import Store
 from arena.settings import Settings, save_settings
-from arena.store import Store
-from arena.workspace import Workspace
-from arena.workspace_lock import WorkspaceLock
+from arena.workspace.kernels import Workspace
+from arena.workspace.workspace_lock import WorkspaceLock
 from problems.catalogue import load_catalogue
-from sandbox.events import Finished
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import Finished
+from sandbox.protocol.verdict import Verdict
 
 SEED = int(os.environ.get("PKB_KILL_SEED", "0")) or time.time_ns() % 1_000_000
 """Read now: the environment of a test is made bare."""
@@ -34,6 +35,15 @@ MARK = "NCCL_PKB_KILLED"
 """Variables of NCCL are passed on to every world: by this one its processes are found."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def moments(first: int, number: int, long: int) -> list[Any]:
+    """Numbers of random moments, which are other ones in every session; the last `long` of them are for `make test-all`."""
+    numbers = range(first, first + number)
+    return [
+        *numbers[: number - long],
+        *(pytest.param(n, marks=pytest.mark.long) for n in numbers[number - long :]),
+    ]
 
 
 class App:
@@ -80,7 +90,7 @@ class App:
     def referees(self) -> list[int]:
         """The referee: it hides its environment from other users, not from the one that started it."""
         children = psutil.Process(self.process.pid).children()
-        return [child.pid for child in children if "sandbox.referee" in " ".join(child.cmdline())]
+        return [child.pid for child in children if "sandbox.referee.main" in " ".join(child.cmdline())]
 
 
 @pytest.fixture
@@ -154,7 +164,7 @@ def journals_open(paths: Paths) -> list[tuple[str, Verdict]]:
     return finished
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", moments(0, 6, long=4))
 def test_a_killed_app_leaves_no_process_and_whole_journals(
     app: App, kernel: Path, paths: Paths, number: int
 ) -> None:
@@ -168,12 +178,12 @@ def test_a_killed_app_leaves_no_process_and_whole_journals(
     app.until(lambda: can_be_locked(paths.workspace), "the workspace stays locked")
 
 
-@pytest.mark.parametrize("number", range(6, 9))
+@pytest.mark.parametrize("number", moments(6, 3, long=2))
 def test_the_app_outlives_its_referee(app: App, kernel: Path, paths: Paths, number: int) -> None:
     app.until(lambda: bool(app.referees()), "no referee")
     work_until_a_random_moment(app, kernel, number)
     (referee,) = app.referees()
-    worlds = app.processes("sandbox.launcher")
+    worlds = app.processes("sandbox.rank.launcher")
     os.kill(referee, signal.SIGKILL)
     app.until(lambda: not alive([referee, *worlds]), "its worlds are left")
     source = save(kernel, 1000)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.attack_bait import Bait
-from arena.jail_policy import is_jail
+from arena.attacks.attack_bait import Bait
+from arena.attacks.jail_policy import is_jail
 from tests.attacks.conftest import RefereeAtWork
 
 KERNELS = Path(__file__).parent / "kernels"

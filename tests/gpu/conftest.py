@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from arena.engine import Engine
-from arena.machine import torch_is_cpu_only, visible_gpus
-from arena.paths import Paths
-from arena.run_request import RunRequest
+from arena.machine.facts import torch_is_cpu_only, visible_gpus
+from arena.paths import paths_in
+from arena.runs.engine import Engine
+from arena.runs.judge import judge_to_end
+from arena.runs.run_request import RunRequest
+from arena.runs.store import BASELINE
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.store import BASELINE
 from problems.catalogue import load_catalogue
-from sandbox.events import Finished, Result
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import Result
+from sandbox.protocol.verdict import Verdict
 
 WORLD = 2
 
@@ -39,7 +40,7 @@ class Judge:
         self.seconds = 0.0
         """Of the last run, from asking to its end."""
         self._runner = asyncio.Runner()
-        self._engine = Engine(Paths(folder / "config", folder / "data", folder / "state"))
+        self._engine = Engine(paths_in(folder))
 
     def run(
         self,
@@ -58,17 +59,13 @@ class Judge:
         setting = choose_setting(found, choice, Settings())
         request = RunRequest(problem=found, setting=setting, kernel_name=name, source=source, rounds=rounds)
         started = time.monotonic()
-        end = self._runner.run(self._judged(request))
+        judgement = self._runner.run(judge_to_end(self._engine, request))
         self.seconds = time.monotonic() - started
-        assert isinstance(end, Finished), end
-        return end.result
+        return judgement.result
 
     def honest(self) -> Result:
         """The baseline of problem 1 against itself: what comes after a fault must not feel it."""
         return self.run("1", "", name=BASELINE, rounds=1)
-
-    async def _judged(self, request: RunRequest) -> object:
-        return await self._engine.wait(await self._engine.run(request))
 
     def close(self) -> None:
         """Ends the engine with all its processes."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
 
@@ -17,7 +17,7 @@ FAULTS = {
     "too_much_memory": {Verdict.OUT_OF_MEMORY},
 }
 FIRST_CALL_S = 10.0
-"""The deadline of the first call, as sandbox/deadlines.py has it."""
+"""The deadline of the first call, as sandbox/worlds/deadlines.py has it."""
 
 
 @pytest.mark.parametrize("name", FAULTS)

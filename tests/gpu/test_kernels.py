@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import sandbox
-from arena.attack_suite import read_kernel
-from arena.templates import starter
+from arena.attacks.attack_suite import read_kernel
+from arena.workspace.templates import starter
 from problems.catalogue import load_catalogue
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import sandbox.kit
-from arena.machine import visible_gpus
+from arena.machine.facts import visible_gpus
 from sandbox.kit import cuda, errors, nvrtc, source_lines, templates
 
 KIT = Path(sandbox.kit.__file__).parent

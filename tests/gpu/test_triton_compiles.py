@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import sandbox
-from arena.machine import visible_gpus
-from arena.templates import starter
+from arena.machine.facts import visible_gpus
+from arena.workspace.templates import starter
 from problems.catalogue import load_catalogue
 
 ROOT = Path(sandbox.__path__[0]).parent

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from arena.yardsticks import COPY_ENGINE, GRAPH, WINDOWS, has, yardstick_source
+from arena.workspace.yardsticks import COPY_ENGINE, GRAPH, WINDOWS, has, yardstick_source
 from problems.catalogue import load_catalogue
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
 

@@ -10,9 +10,9 @@ from real_terminal import Screen, descendants, gone
 
 from arena.paths import Paths
 from arena.settings import Settings, save_settings
-from arena.workspace import Workspace
+from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
-from screens.measure import Terminal
+from screens.measure.terminal import Terminal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -45,7 +45,7 @@ def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> No
         other = kernel.with_suffix(".new")
         other.write_text(kernel.read_text() + "# saved elsewhere\n")
         os.replace(other, kernel)
-        app.shows("✓ PASS", "rank 1 ✓", "95 % [")
+        app.shows("✓ PASS", "rank 1 ✓", "by calls")
 
         other.write_text(WRONG)
         os.replace(other, kernel)
@@ -59,7 +59,29 @@ def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> No
         app.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_keys_that_every_terminal_sends_reach_the_log_and_the_baseline(kernel: Path) -> None:
+    app = Screen("screens", "13")
+    try:
+        app.shows("NOT RUN YET", "spare ready")
+        other = kernel.with_suffix(".new")
+        other.write_text(f"import torch\n\n{'# ' * 20}\n\nassert False, 'not yet'\n")
+        os.replace(other, kernel)
+        app.shows("✗", "not yet", "enter here or in the log jumps to line 5")
+        app.process.send("\x0f")  # ctrl+o
+        app.shows("l log", "s speedup", "esc stays")
+        app.process.send("l")
+        app.shows("enter to the line")
+        app.process.send("\r")
+        app.shows("5:1")
+        app.process.send("\x1b[15;2~")  # shift+F5, as xterm and tmux send it
+        app.shows("gloo baseline", "baseline", "✓ PASS")
+        app.process.send("\x11")
+        assert app.ends() == 0
+    finally:
+        app.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
     app = Screen("screens", "13")
     try:
@@ -109,15 +131,54 @@ def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
         app.close()
 
 
+@pytest.mark.parametrize("seconds", [6, pytest.param(20, marks=pytest.mark.long)])
+def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    """The phase clock of a kernel that sleeps changes ten times a second: sixty times or more that nothing may be drawn."""
+    editor = tmp_path / "my-editor"
+    editor.write_text(
+        "#!/bin/sh\n"
+        'printf "import time\\ntime.sleep(100)\\n" >> "$1"\n'
+        f"for n in $(seq {seconds}); do echo OUTSIDE $n; sleep 1; done\n"
+        'echo "# saved a second time" >> "$1"\n'
+    )
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    app = Screen("screens", "13")
+    try:
+        app.shows("NOT RUN YET", "spare ready")
+        app.process.send("\x1bOQ")  # F2
+        app.shows(f"OUTSIDE {seconds}")
+        assert b"\x1b" not in app.raw[app.raw.index(b"OUTSIDE 1") : app.raw.index(b"OUTSIDE %d" % seconds)]
+        app.shows("# saved a second time", "load", "esc cancels")
+        app.process.send("\x1b")
+        app.shows("CANCELLED")
+        app.process.send("\x11")
+        assert app.ends() == 0
+    finally:
+        app.close()
+
+
 def test_a_second_app_on_the_same_workspace_says_so(kernel: Path) -> None:
-    app = Screen("arena.cli")
+    app = Screen("screens.main")
     second = None
     try:
         app.shows("Parallelism")
-        second = Screen("arena.cli")
+        second = Screen("screens.main")
         assert second.ends() == 3
         assert b"another pkb-arena" in second.raw
     finally:
         app.close()
         if second is not None:
             second.close()
+
+
+def test_a_problem_on_the_command_line_opens_the_app_there(kernel: Path) -> None:
+    app = Screen("screens.main", "gemm_allreduce")
+    try:
+        app.shows("kernel.py", "def solution(A_local", "NOT RUN YET")
+        app.process.send("\x11")
+        assert app.ends() == 0
+    finally:
+        app.close()

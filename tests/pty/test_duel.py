@@ -11,7 +11,7 @@ from real_terminal import Screen, descendants, gone
 
 from arena.paths import Paths
 from arena.settings import ModelSettings, Settings, save_settings
-from arena.workspace import Workspace
+from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -22,7 +22,7 @@ WRONG = RIGHT.replace("def solution(", "def right(") + (
 )
 SLOW = RIGHT.replace("def solution(", "def right(") + (
     "\n\ndef solution(A_local, B_local):\n"
-    "    import time\n\n    time.sleep(0.02)\n    return right(A_local, B_local)\n"
+    "    import time\n\n    time.sleep(0.005)\n    return right(A_local, B_local)\n"
 )
 F7, F8 = "\x1b[18~", "\x1b[19~"
 

@@ -1,20 +1,15 @@
 """Real ranks for tests: forked processes with a gloo process group."""
 
-import multiprocessing
-import os
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
-from problems import gloo
 from problems.catalogue import load_catalogue
-from sandbox.problem_code import ProblemCode
+from sandbox.admission.ranks import RankFailed, in_gloo_ranks
+from sandbox.rank.problem_code import ProblemCode
 
 
 @dataclass
@@ -30,45 +25,15 @@ class Gathered:
     sizes: Any
 
 
-def _child(rank: int, world: int, folder: str, work: Callable[[int, int], Any]) -> None:
-    try:
-        torch.set_num_threads(1)
-        os.sched_setscheduler(
-            0, os.SCHED_BATCH, os.sched_param(0)
-        )  # as the ranks of a world: see sandbox.launcher
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
-        gloo.install()
-        torch.save(work(rank, world), f"{folder}/rank{rank}.pt")
-    except BaseException:
-        Path(f"{folder}/rank{rank}.error").write_text(traceback.format_exc())
-        os._exit(1)
-    os._exit(0)
-
-
 @pytest.fixture
-def in_ranks(tmp_path: Path) -> Callable[..., list[Any]]:
+def in_ranks() -> Callable[..., list[Any]]:
     """in_ranks(world, work, timeout=60): runs work(rank, world) in W forked gloo ranks, returns what each gave."""
 
     def run(world: int, work: Callable[[int, int], Any], timeout: float = 60) -> list[Any]:
-        context = multiprocessing.get_context("fork")
-        ranks = [context.Process(target=_child, args=(r, world, str(tmp_path), work)) for r in range(world)]
-        for process in ranks:
-            process.start()
         try:
-            for process in ranks:
-                process.join(timeout)
-        finally:
-            late = [r for r, process in enumerate(ranks) if process.is_alive()]
-            for process in ranks:
-                process.kill()
-                process.join()
-        failures = sorted(tmp_path.glob("rank*.error"))
-        assert not failures, failures[0].read_text()
-        assert not late, f"ranks {late} did not finish within {timeout} s"
-        found = [torch.load(tmp_path / f"rank{r}.pt", weights_only=False) for r in range(world)]
-        for path in tmp_path.iterdir():
-            path.unlink()
-        return found
+            return in_gloo_ranks(world, work, timeout)
+        except RankFailed as failed:
+            pytest.fail(str(failed), pytrace=False)
 
     return run
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.ring import draw_mode
 
 
@@ -26,6 +26,6 @@ def test_ring_attention_is_attention_of_the_joined_sequence(gathered, world, see
 
 
 def test_modes_cover_masks_and_scales():
-    meaningful = Setting(0, 1, SimpleNamespace(), torch.float32, torch.device("cpu"))
+    meaningful = RankSetting(0, 1, SimpleNamespace(), torch.float32, torch.device("cpu"))
     modes = {tuple(draw_mode(meaningful.replace(trial=trial)).tolist()) for trial in range(12)}
     assert modes == {(0, 0), (0, 1), (1, 0), (1, 1)}

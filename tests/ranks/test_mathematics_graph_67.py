@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from problems.catalogue import load_catalogue
-from sandbox.problem_code import ProblemCode
+from sandbox.rank.problem_code import ProblemCode
 
 # seed % 1009 is the trial: 2 leaves an owner without pairs, 3 leaves a rank without any.
 SEEDS = (2, 3)

@@ -8,7 +8,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from problems.catalogue import load_catalogue
-from sandbox.problem_code import ProblemCode
+from sandbox.rank.problem_code import ProblemCode
 
 
 def dft(n: int, sign: int, length: int | None = None) -> torch.Tensor:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from problems.catalogue import load_catalogue
-from sandbox.problem_code import ProblemCode
+from sandbox.rank.problem_code import ProblemCode
 
 
 def wide(rank, name):

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from problems.catalogue import load_catalogue
-from sandbox.problem_code import ProblemCode
+from sandbox.rank.problem_code import ProblemCode
 
 
 @pytest.mark.parametrize(("world", "seed"), [(3, 1), (2, 4)])

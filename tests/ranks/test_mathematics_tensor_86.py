@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from problems.catalogue import load_catalogue
-from sandbox.problem_code import ProblemCode
+from sandbox.rank.problem_code import ProblemCode
 
 STEPS = {"quintic": 5, "simple": 3, "polar_express": 8, "aol": 4}
 

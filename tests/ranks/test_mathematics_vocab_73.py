@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.truncated_sampling import draw_chunk
 
 SEEDS = [0, 1, 2, 3]
@@ -87,6 +87,6 @@ def test_gradient_is_that_of_the_filtered_log_probability(gathered, seed):
 
 
 def test_chunks_fit_are_short_at_the_end_and_exceed_the_sequence():
-    setting = Setting(0, 2, SimpleNamespace(S=16, chunk=4), torch.float32, torch.device("cpu"))
+    setting = RankSetting(0, 2, SimpleNamespace(S=16, chunk=4), torch.float32, torch.device("cpu"))
     sizes = {int(draw_chunk(setting.replace(trial=trial))) for trial in range(3)}
     assert sizes == {4, 10, 18}

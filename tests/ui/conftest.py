@@ -17,9 +17,9 @@ from arena.paths import Paths
 from arena.settings import Settings, save_settings
 from problems.catalogue import HOME, Catalogue
 from problems.specification import load_problem
-from sandbox.events import AnyEvent, decode_event
+from sandbox.protocol.events import AnyEvent, decode_event
 from screens.app import ArenaApp
-from screens.arena import ArenaScreen
+from screens.kernel.screen import KernelScreen
 from screens.services import Services
 
 HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ class FewProblems(Services):
 
 
 def recording(name: str) -> list[AnyEvent]:
-    """The events of a recorded run: "pass", "timing", "wrong" or "error"."""
+    """The events of a recorded run: "pass" and "timing" (of a version that named no clock), "told", "wrong" or "error"."""
     return [decode_event(line) for line in (HERE / "recordings" / f"{name}.jsonl").read_bytes().splitlines()]
 
 
@@ -74,7 +74,7 @@ def open_app(services: Services) -> Opener:
                 )
                 if problem:
                     await _until(
-                        pilot, lambda: isinstance(app.screen, ArenaScreen) and app.screen.editor.text != ""
+                        pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != ""
                     )
                 yield app, pilot
                 assert app.faults == []
@@ -99,10 +99,10 @@ def until() -> Callable[..., Awaitable[None]]:
 
 
 @pytest.fixture
-def type_kernel() -> Callable[[ArenaScreen, str], None]:
+def type_kernel() -> Callable[[KernelScreen, str], None]:
     """Replaces what the editor holds, as typing would."""
 
-    def typed(screen: ArenaScreen, text: str) -> None:
+    def typed(screen: KernelScreen, text: str) -> None:
         screen.editor.replace(text, screen.editor.document.start, screen.editor.document.end)
 
     return typed

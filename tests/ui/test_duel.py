@@ -3,15 +3,19 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from textual.widgets import Input, OptionList, Select
 
-from arena.duel.events import Submitted, Wrote
+from arena.duel.events import SideWrote, Submitted
 from arena.duel.journal import duel_records, read_duel_header
-from screens.duel_board import DuelBoard
-from screens.duel_live import GUEST, YOU, DuelPlan, LiveDuelScreen, opponents
-from screens.duel_replay import ReplayDuelScreen
-from screens.duel_setup import DuelSetup
-from screens.duel_words import clock_words
+from screens.app_protocol import DuelPlan
+from screens.duel.board import DuelBoard
+from screens.duel.live import GUEST, YOU, LiveDuelScreen, opponents
+from screens.duel.replay import ReplayDuelScreen
+from screens.duel.setup import DuelSetup
+from screens.duel.words import clock_words
+
+pytestmark = pytest.mark.slow
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -129,7 +133,7 @@ async def test_a_rematch_is_a_new_duel(open_app, until) -> None:
         assert app.screen.state.header.duel_id != first.state.header.duel_id
 
 
-async def test_f8_in_the_arena_asks_who_plays(open_app, until) -> None:
+async def test_f8_on_the_kernel_screen_asks_who_plays(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f8")
         await until(pilot, lambda: isinstance(app.screen, DuelSetup))
@@ -141,7 +145,9 @@ async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_plac
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         for number in range(300):
-            screen.match.tell(Wrote(at=screen.now, side="right", attempt=2, text=f"x{number} = {number}\n"))
+            screen.match.tell(
+                SideWrote(at=screen.now, side="right", attempt=2, text=f"x{number} = {number}\n")
+            )
             await asyncio.sleep(0.001)
         await until(pilot, lambda: "x299 = 299" in screen_text(app))
         assert "kernel 2, writing" in screen_text(app)
@@ -165,7 +171,7 @@ def test_clock_words() -> None:
 async def test_a_recorded_duel_of_a_model_is_told_again(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         path = RECORDINGS / "duel.jsonl"
-        app.push_screen(ReplayDuelScreen(app.services, path, read_duel_header(path), pace=20))
+        app.push_screen(ReplayDuelScreen(app, path, read_duel_header(path), pace=20))
         await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen))
         replay = app.screen
         await until(pilot, lambda: replay.state.stage == "ended")

@@ -3,9 +3,11 @@
 from textual.app import App, ComposeResult
 from textual.events import Key
 from textual.geometry import Region
+from textual.widgets.text_area import Selection
 
 from screens.widgets.editor import Editor
 from screens.widgets.highlight import language_of, line_spans, parts_of
+from screens.widgets.search import next_place, pattern_of, places_of
 
 KERNEL = '''import torch
 SRC = r"""
@@ -131,3 +133,112 @@ async def test_a_newly_read_file_keeps_the_cursor_and_can_be_undone() -> None:
         assert editor.cursor_location == (1, 2)
         await pilot.press("ctrl+z")
         assert editor.text == "one\ntwo\nthree"
+
+
+async def test_tab_indents_the_selected_lines_and_shift_tab_takes_it_back() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("def f():\nreturn 1\n\nx = 2\n")
+        editor.selection = Selection((1, 0), (4, 0))
+        await pilot.press("tab")
+        assert editor.text == "def f():\n    return 1\n\n    x = 2\n"
+        assert editor.selection == Selection((1, 0), (4, 0))
+        await pilot.press("shift+tab")
+        assert editor.text == "def f():\nreturn 1\n\nx = 2\n"
+        await pilot.press("tab", "ctrl+z")
+        assert editor.text == "def f():\nreturn 1\n\nx = 2\n"
+        editor.move_cursor((1, 2))
+        await pilot.press("tab", "shift+tab")
+        assert editor.text == "def f():\nre  turn 1\n\nx = 2\n"
+
+
+async def test_a_selection_within_a_line_is_not_lost_to_tab() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("  one two")
+        editor.selection = Selection((0, 2), (0, 5))
+        await pilot.press("tab")
+        assert editor.text == "      one two"
+        assert editor.selected_text == "one"
+        await pilot.press("shift+tab", "shift+tab")
+        assert editor.text == "one two"
+        assert app.focused is editor
+
+
+async def test_lines_become_comments_in_their_own_language_and_back() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved(KERNEL)
+        await pilot.pause()
+        editor.selection = Selection((5, 3), (7, 3))
+        await pilot.press("ctrl+underscore")
+        assert editor.text.splitlines()[5:8] == [
+            "# def solution(a):",
+            '#     """Words; not code."""',
+            '#     return a  # """ is no string here',
+        ]
+        await pilot.press("ctrl+underscore")
+        assert editor.text == KERNEL
+        editor.move_cursor((3, 0))
+        await pilot.press("ctrl+slash")
+        assert editor.text.splitlines()[3] == "// }"
+
+
+async def test_the_ends_of_the_text_have_keys() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("one\ntwo\nthree")
+        await pilot.press("ctrl+end")
+        assert editor.cursor_location == (2, 5)
+        await pilot.press("ctrl+shift+home")
+        assert editor.selected_text == "one\ntwo\nthree"
+
+
+async def test_a_mark_stays_with_its_line_and_goes_when_the_line_changes() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("one\ntwo\nthree")
+        editor.mark_lines({1: "wrong here"})
+        await pilot.press("enter")
+        await pilot.pause()
+        assert editor.marks.words == {2: "wrong here"}
+        drawn = [strip.text for strip in editor.render_lines(Region(0, 0, 40, 4))]
+        assert any("3✗ two" in line for line in drawn)
+        await pilot.press("down", "end", "x")
+        await pilot.pause()
+        assert not editor.marks.words
+
+
+async def test_wrapped_lines_are_drawn_whole_and_as_they_are_now() -> None:
+    app = Page()
+    async with app.run_test(size=(40, 10)) as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved(" ".join(f"word{n}" for n in range(20)) + "\nlast")
+        editor.soft_wrap = True
+        await pilot.pause()
+        drawn = "".join(strip.text for strip in editor.render_lines(Region(0, 0, 40, 10)))
+        assert all(f"word{n}" in drawn for n in range(20))
+        editor.replace("zwei", (1, 0), (1, 4))
+        await pilot.pause()
+        assert "2  zwei" in "".join(strip.text for strip in editor.render_lines(Region(0, 0, 40, 10)))
+
+
+def test_a_search_in_lower_case_finds_both() -> None:
+    lines = ["Add add", "ADD"]
+    assert [start for start, _ in places_of(lines, pattern_of("add"))] == [(0, 0), (0, 4), (1, 0)]
+    assert [start for start, _ in places_of(lines, pattern_of("Add"))] == [(0, 0)]
+    places = places_of(lines, pattern_of("add"))
+    assert next_place(places, (0, 1), backward=False) == 1
+    assert next_place(places, (1, 1), backward=False) == 0
+    assert next_place(places, (0, 0), backward=True) == 2

@@ -5,17 +5,24 @@ import sys
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.command import CommandPalette
 from textual.containers import Vertical
 
 from arena.settings import Settings, load_settings
-from screens.actions import ACTIONS, unknown_names
+from screens import main
+from screens.actions import ACTIONS
 from screens.app import ArenaApp
-from screens.arena import ArenaScreen
-from screens.duel import DuelScreen
-from screens.help import HelpScreen
+from screens.dialogs.help import HelpScreen
+from screens.duel.live import LiveDuelScreen
+from screens.duel.replay import ReplayDuelScreen
+from screens.kernel.screen import KernelScreen
+from screens.measure import measurements, promises
+from screens.model.screen import ModelScreen
+from screens.picker.welcome import Welcome
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
-from screens.welcome import Welcome
 from screens.widgets.pane_title import entitle
+
+pytestmark = pytest.mark.slow
 
 
 async def test_settings_are_generated_checked_and_saved(open_app, paths, until, screen_text) -> None:
@@ -23,15 +30,13 @@ async def test_settings_are_generated_checked_and_saved(open_app, paths, until, 
         await pilot.press("f9")
         await until(pilot, lambda: "Colours of the app." in screen_text(app))
         app.screen.query_one("#set-world").value = "many"
-        await until(pilot, lambda: "✗ world" in screen_text(app))
+        await until(pilot, lambda: "✗ world is 'many'; it must be a whole number" in screen_text(app))
         await pilot.press("ctrl+s")
         assert app.screen.query("#set-world")  # not taken
         app.screen.query_one("#set-world").value = "4"
         app.screen.query_one("#set-theme").value = "light"
-        app.screen.query_one("#set-keymap").value = "run = ctrl+r"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: load_settings(paths).world == 4)
-        assert load_settings(paths).keymap == {"run": "ctrl+r"}
         await until(pilot, lambda: app.theme == "light")
 
 
@@ -42,17 +47,52 @@ async def test_a_remapped_key_works_and_the_help_shows_it(open_app, services, un
         await until(pilot, lambda: app.screen.view == "baseline")
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        assert "| f7 | Next view" in app.screen._text
+        assert "| F7 | Next view" in app.screen._text
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_help_starts_with_the_keys_of_the_screen_as_a_table(
+    open_app, until, screen_text, columns
+) -> None:
+    async with open_app(size=(columns, 40)) as (app, pilot):
+        await pilot.press("f1")
+        await until(pilot, lambda: "Start a kernel from a template" in screen_text(app))
+        text = screen_text(app)
+        assert text.index("Keys in the list of problems") < text.index("Open the problem under the cursor")
+        assert "|" not in text
+        await pilot.press("f1")  # it is open already
+        assert [type(screen).__name__ for screen in app.screen_stack].count("HelpScreen") == 1
+
+
+async def test_dialogs_leave_help_quit_and_the_palette_in_force(open_app, services, until) -> None:
+    services.first_start = True
+    async with open_app() as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, Welcome))
+        await pilot.press("f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, Welcome))
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, Welcome))
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app._exit)
 
 
 async def test_every_action_can_be_done(open_app) -> None:
     async with open_app(problem="13") as (app, _):
+        owners = {
+            "kernel": app.screen,
+            "problems": app.picker,
+            "everywhere": app,
+            "duel": LiveDuelScreen,
+            "replay": ReplayDuelScreen,
+            "model": ModelScreen,
+        }
         for action in ACTIONS:
-            owner = {"arena": app.screen, "problems": app.picker, "everywhere": app, "duel": DuelScreen}[
-                action.scope
-            ]
+            owner = owners[action.scope]
             assert hasattr(owner, f"action_{action.name}"), action.name
-    assert unknown_names({"run": "f7", "fly": "f8"}) == ["fly"]
     assert len({action.name for action in ACTIONS}) == len(ACTIONS)
 
 
@@ -61,7 +101,7 @@ async def test_the_palette_finds_actions_and_problems(open_app, until, screen_te
         await pilot.press("ctrl+p", *"gemm_all")
         await until(pilot, lambda: "13 gemm_allreduce" in screen_text(app))
         await pilot.press("down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, ArenaScreen))
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
 
 
@@ -76,7 +116,7 @@ async def test_the_first_start_welcomes_and_runs_a_first_kernel(open_app, servic
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ArenaScreen))
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         await until(pilot, lambda: app.screen.session.state.run_id != "")
         assert app.screen.problem.id == 1
         assert paths.settings_file.exists()
@@ -128,10 +168,9 @@ def test_a_bad_theme_of_the_users_does_not_stop_the_app(services, paths) -> None
 
 def test_the_ui_process_imports_neither_torch_nor_cupy() -> None:
     code = (
-        "import sys, pkgutil, importlib, screens, screens.widgets\n"
-        "for package in (screens, screens.widgets):\n"
-        "    for module in pkgutil.iter_modules(package.__path__, package.__name__ + '.'):\n"
-        "        if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "import sys, pkgutil, importlib, screens\n"
+        "for module in pkgutil.walk_packages(screens.__path__, 'screens.'):\n"
+        "    if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
         "print([name for name in ('torch', 'cupy', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -140,7 +179,10 @@ def test_the_ui_process_imports_neither_torch_nor_cupy() -> None:
 
 def test_the_first_paint_waits_for_no_heavy_import() -> None:
     late = [
-        "arena.engine",
+        "arena.bench",
+        "arena.runs.engine",
+        "psutil",
+        "screens.measure",
         "sqlite3",
         "watchfiles",
         "httpx",
@@ -151,6 +193,10 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
     code = f"import sys, screens.app\nprint([name for name in {late!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_every_measurement_of_the_app_has_a_promise_and_a_name_on_the_command_line() -> None:
+    assert set(main.MEASUREMENTS) == set(promises.PROMISES) == set(measurements.MEASUREMENTS)
 
 
 async def test_a_title_is_never_markup() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 from textual.content import Content
 
-import arena.gpu_sampler
+import arena.machine.gpu_sampler
 import arena.setting_choice
-import screens.widgets.gpu_strip
-from arena.gpu_sampler import GpuReading, GpuSampler
+import screens.kernel.gpu_strip
+from arena.machine.gpu_sampler import GpuReading, GpuSampler
 from arena.settings import Settings
-from sandbox.nvml import NvmlMissing
-from screens.widgets.gpu_strip import GpuStrip, curve, gpu_line, gpu_rows
+from sandbox.machine.nvml import NvmlMissing
+from screens.kernel.gpu_strip import GpuStrip, curve, gpu_line, gpu_rows
 
 
 def reading(rank: int = 0, *slowed: str) -> GpuReading:
@@ -89,9 +89,9 @@ def gpus(services, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], list[G
             arena.setting_choice, "choose_device", lambda asked: "cpu" if asked == "cpu" else "cuda"
         )
         monkeypatch.setattr(arena.setting_choice, "visible_gpus", lambda: 4)
-        monkeypatch.setattr(arena.gpu_sampler, "PERIOD_S", 0.01)
-        monkeypatch.setattr(screens.widgets.gpu_strip, "REDRAW_S", 0.05)
-        monkeypatch.setattr(screens.widgets.gpu_strip, "GpuSampler", sampler)
+        monkeypatch.setattr(arena.machine.gpu_sampler, "PERIOD_S", 0.01)
+        monkeypatch.setattr(screens.kernel.gpu_strip, "REDRAW_S", 0.05)
+        monkeypatch.setattr(screens.kernel.gpu_strip, "GpuSampler", sampler)
         services.settings = Settings(device="auto")
         return made
 

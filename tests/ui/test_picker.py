@@ -1,10 +1,26 @@
 """The start screen: categories, filter, sorting, card."""
 
+import time
+
+import pytest
 from textual.widgets import Input, OptionList
 
-from screens.arena import ArenaScreen
-from screens.dialogs import Choose
-from screens.picker import PickerScreen
+from arena.runs.store import Entry
+from sandbox.protocol.verdict import Verdict
+from screens.dialogs.questions import Choose
+from screens.kernel.screen import KernelScreen
+from screens.picker.problem_table import cut
+from screens.picker.screen import PickerScreen
+
+
+def stored(player: str, speedup: float) -> Entry:
+    """A finished run of problem 13."""
+    return Entry(
+        run_id=player, created=time.time(), problem_id=13, slug="gemm_allreduce", player=player, kernel_path="",
+        kernel_name=player, sha256="0" * 64, device="cpu", world=2, dtype="bfloat16", preset="tiny",
+        preset_sizes=True, verdict=Verdict.PASS, outcome="faster", speedup=speedup, low=speedup - 0.1,
+        high=speedup + 0.1, percent=None, clock="call",
+    )  # fmt: skip
 
 
 def ids(app) -> list[int]:
@@ -18,6 +34,68 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3" in screen_text(app))
         assert "Every rank holds a tensor" in screen_text(app)
+
+
+async def test_a_category_counts_the_problems_that_it_lists(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        app.picker.problems[0].also.append("tensor")
+        app.picker._show_categories()
+        categories = app.screen.query_one("#categories", OptionList)
+        for number, option in enumerate(categories.options):
+            categories.highlighted = number
+            shown = "" if option.id == "all" else option.id
+            await until(pilot, lambda shown=shown: app.picker.category == shown)
+            assert int(str(option.prompt).split()[1]) == len(ids(app)), option.id
+            assert len(str(option.prompt)) <= categories.content_size.width  # on one line
+        app.picker.problems[0].also.remove("tensor")
+
+
+@pytest.mark.parametrize(
+    ("columns", "title", "beside"),
+    [(60, 34, False), (80, 34, False), (100, 45, False), (160, 40, True), (200, 70, True)],
+)
+async def test_titles_have_the_room_and_the_card_goes_where_there_is_some(
+    open_app, columns, title, beside
+) -> None:
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        await pilot.pause()
+        table, card = app.picker.table, app.screen.query_one("#card-pane")
+        width = next(column.width for key, column in table.columns.items() if key.value == "problem")
+        assert width >= title
+        assert (card.region.y == app.screen.query_one("#problem-pane").region.y and card.display) == beside
+        assert card.display == (columns >= 100)
+        assert table.virtual_size.width <= table.size.width  # no column is out of sight
+
+
+async def test_the_house_and_the_best_have_columns_where_there_is_room(
+    open_app, until, services, screen_text
+) -> None:
+    async with open_app(size=(180, 30)) as (app, pilot):
+        entry = stored("house", 1.5)
+        services.store.record(entry)
+        await app.refresh_picker()
+        await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
+        names = [key.value for key in app.picker.table.columns]
+        assert names[-4:] == ["you", "house", "best", "device"]
+        row = next(line for line in screen_text(app).splitlines() if "Row-parallel GEMM" in line)
+        assert row.count("▲ 1.50×") == 2  # of the house, and the best
+        assert "cpu×2" in row
+        app.picker.table.move_cursor(row=2)
+        await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
+
+
+async def test_down_in_the_filter_goes_to_the_list(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("slash", *"all")
+        assert app.focused.id == "filter"
+        await pilot.press("down")
+        await until(pilot, lambda: app.focused is app.picker.table)
+
+
+def test_a_text_that_is_cut_ends_in_an_ellipsis() -> None:
+    assert cut("all_reduce, all_gather", 15) == "all_reduce, al…"
+    assert cut("all_reduce, all_gather", 13) == "all_reduce,…"
+    assert cut("short", 5) == "short"
 
 
 async def test_a_category_narrows_the_table(open_app, until) -> None:
@@ -60,7 +138,7 @@ async def test_sorting_keeps_the_cursor_on_its_problem(open_app, until) -> None:
 async def test_enter_opens_the_problem_and_twice_escape_comes_back(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("down", "down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, ArenaScreen))
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
@@ -79,6 +157,6 @@ async def test_a_template_is_put_into_the_editor_unsaved(open_app, until) -> Non
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("end", "enter")
-        await until(pilot, lambda: isinstance(app.screen, ArenaScreen) and app.screen.editor.dirty)
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.dirty)
         assert "def solution(" in app.screen.editor.text
         assert app.screen.session.path.read_text() == app.screen.problem.baseline_source

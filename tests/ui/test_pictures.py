@@ -4,6 +4,8 @@ import pytest
 
 from screens.app import ArenaApp
 
+pytestmark = pytest.mark.slow
+
 SIZES = [(60, 24), (100, 30), (160, 45)]
 
 
@@ -30,8 +32,8 @@ def test_picker(snap_compare, services, size) -> None:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}")
-@pytest.mark.parametrize("run", ["pass", "wrong", "error"])
-def test_arena(snap_compare, services, events, run, size) -> None:
+@pytest.mark.parametrize("run", ["pass", "told", "wrong", "error"])
+def test_kernel_screen(snap_compare, services, events, run, size) -> None:
     async def judged(pilot) -> None:
         await _settled(pilot)
         while not getattr(pilot.app.screen, "editor", None) or not pilot.app.screen.editor.text:

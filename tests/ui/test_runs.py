@@ -1,13 +1,17 @@
-"""Saving, running and cancelling from the arena, against a scripted referee in a process of its own."""
+"""Saving, running and cancelling on the kernel screen, against a scripted referee in a process of its own."""
 
 import os
 
-from arena.workspace import content_hash
-from screens.arena import ArenaScreen
-from screens.dialogs import Question
+import pytest
+
+from arena.workspace.kernels import content_hash
+from screens.dialogs.questions import Question
+from screens.kernel.screen import KernelScreen
+
+pytestmark = pytest.mark.slow
 
 
-def result_of(screen: ArenaScreen) -> bool:
+def result_of(screen: KernelScreen) -> bool:
     return screen.session.state.result is not None
 
 
@@ -21,6 +25,51 @@ async def test_saving_writes_the_file_and_runs_it(open_app, type_kernel, until) 
         assert screen.session.path.read_text() == "pass"
         assert not screen.editor.dirty
         assert screen.session.state.sha256 == content_hash("pass")
+
+
+async def test_measuring_on_judges_the_same_revision_again_with_a_longer_budget(
+    open_app, type_kernel, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        await pilot.press("ctrl+l")
+        await until(
+            pilot, lambda: any("nothing to measure on" in str(note.message) for note in app._notifications)
+        )
+        type_kernel(screen, "budget")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: result_of(screen))
+        await until(pilot, lambda: "would help: more rounds (ctrl+l)" in screen_text(app))
+        type_kernel(screen, "typed since, and not what is measured")
+        for longest in (16.0, 64.0, 64.0):
+            before = screen.session.state.run_id
+            await pilot.press("ctrl+l")
+            await until(pilot, lambda: screen.session.state.run_id != before and result_of(screen))  # noqa: B023
+            assert screen.session.most_s == longest
+            assert screen.session.state.sha256 == content_hash("budget")
+        await until(pilot, lambda: "a budget of 16 s" in screen_text(app))
+        type_kernel(screen, "pass")
+        await pilot.press("f5")
+        await until(pilot, lambda: screen.session.state.sha256 == content_hash("pass") and result_of(screen))
+        assert screen.session.most_s == 4.0
+
+
+async def test_the_verdict_of_another_text_is_told_as_that(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.state.result is not None)
+        await until(pilot, lambda: "PASS" in screen_text(app))
+        assert "of revision" not in screen_text(app)
+        await pilot.press("x")
+        sha256 = app.screen.session.state.sha256
+        await until(pilot, lambda: f"of revision {sha256[:8]} · F5 judges this text" in screen_text(app))
+        assert app.screen.query_one("#headline").answer.colour == "muted"
+        assert app.screen.query_one("#result-pane").has_class("outdated")
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: "of revision" not in screen_text(app))
+        await pilot.press("f17")
+        await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 
 
 async def test_a_save_in_another_editor_runs_too(open_app, until) -> None:
@@ -59,7 +108,7 @@ async def test_escape_cancels_and_the_next_run_works(open_app, type_kernel, unti
         type_kernel(screen, "pass")
         await pilot.press("f5")
         await until(pilot, lambda: result_of(screen))
-        assert isinstance(app.screen, ArenaScreen)
+        assert isinstance(app.screen, KernelScreen)
 
 
 async def test_a_newer_save_takes_over(open_app, type_kernel, until) -> None:
@@ -125,7 +174,7 @@ async def test_a_draft_is_offered_and_restored(open_app, type_kernel, services, 
         app.open_problem(services.catalogue.find("13"))
         await until(pilot, lambda: isinstance(app.screen, Question))
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ArenaScreen) and app.screen.editor.dirty)
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.dirty)
         assert app.screen.editor.text == "half a thought"
 
 
@@ -138,8 +187,12 @@ async def test_history_restores_an_older_revision(open_app, type_kernel, until, 
         type_kernel(screen, "something else")
         await pilot.press("f6")
         await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
+        await until(pilot, lambda: app.screen.query_one("#preview").text == "pass")
         await pilot.press("space")
-        await until(pilot, lambda: "+something else" in screen_text(app))
+        await until(pilot, lambda: "1 -pass" in screen_text(app) and "1 +something else" in screen_text(app))
+        assert "1 -pass" in next(line for line in screen_text(app).splitlines() if "+something else" in line)
+        await pilot.press("space")
+        await until(pilot, lambda: app.screen.query_one("#revision").current == "preview")
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is screen)
         assert screen.editor.text == "pass"
@@ -161,6 +214,24 @@ async def test_the_setting_dialog_changes_what_is_run(open_app, type_kernel, unt
         assert screen.session.state.setting.world == 4
 
 
+async def test_enter_runs_in_the_chosen_setting_and_in_an_open_list_it_chooses(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        await pilot.press("f4")
+        await until(pilot, lambda: bool(app.screen.query("#world")) and app.focused is not None)
+        world = app.screen.query_one("#world")
+        world.focus()
+        await until(pilot, lambda: world.has_focus)
+        await pilot.press("space")
+        await until(pilot, lambda: world.expanded)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: not world.expanded)
+        chosen = world.value
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is screen and screen.session.choice.world == chosen)
+        await until(pilot, lambda: screen.session.busy or screen.session.state.run_id)
+
+
 async def test_a_size_that_does_not_fit_is_said_and_not_taken(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("f4")
@@ -169,3 +240,15 @@ async def test_a_size_that_does_not_fit_is_said_and_not_taken(open_app, until, s
         await until(pilot, lambda: "sizes are 1 or more" in screen_text(app))
         await pilot.press("f5")
         assert app.screen.query("#size-M")
+
+
+async def test_a_finished_run_is_in_the_index_once_it_is_recorded(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        type_kernel(screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: result_of(screen))
+        engine, store = app.services.engine, app.services.store
+        await engine.recorded(screen.session.state.run_id)
+        assert store.standings()[13].solved
+        await engine.recorded("a run of another engine")  # returns at once

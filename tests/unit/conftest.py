@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from arena.paths import Paths
-from arena.players import stream as streaming
+from arena.players.connection import stream as streaming
 
 
 def _load(name: str) -> Any:

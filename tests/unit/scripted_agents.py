@@ -8,24 +8,24 @@ from model_server import (
     Seen,
 )
 
-from arena.kernel_run import Judgement
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.budget import Budget
 from arena.players.model_player import model_player
 from arena.players.player import Conversation, Message
-from arena.players.prompt import Prompt
+from arena.players.prompts.prompt import Prompt
 from arena.players.trace import (
     AnyTraceEvent,
-    Recorder,
     TraceHeader,
+    TraceRecorder,
     new_trace_id,
     read_trace,
 )
-from arena.results import RunReport
+from arena.runs.journal import RunHeader
+from arena.runs.judge import Judgement
 from arena.settings import ModelSettings, Settings
-from sandbox.events import Failure, Interval, Seconds, Setting, Speedup
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
 
 PROMPT = Prompt(Conversation("system", (Message("user", "the task"),)), "v1", 1)
 SETTING = Setting(problem_dir="", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
@@ -77,39 +77,30 @@ def judgement(text: str) -> Judgement:
     if speedup is None:
         failure = Failure(phase="check", message=f"{word} is wrong", advice="", text=EVIL)
     interval = Interval(median=speedup, low=speedup * 0.99, high=speedup * 1.01) if speedup else None
-    words = [
-        "run_id",
-        "problem",
-        "category",
-        "kernel",
-        "sha256",
-        "device",
-        "dtype",
-        "preset",
-        "detail",
-        "jail",
-    ]
-    return Judgement(
-        RunReport(
-            **dict.fromkeys(words, ""),
-            id=1,
-            world=2,
-            sizes={},
-            verdict=verdict,
-            outcome="faster" if speedup and speedup > 1 else "slower" if speedup else "",
-            failure=failure,
-            paper_rule=None,
-            error=None,
-            speedup=Speedup(call=interval, device=None) if interval else None,
-            baseline_us=None,
-            contender_us=None,
-            rounds=1,
-            roofline=None,
-            seconds=Seconds(),
-            sealed=True,
-        ),
-        EVIL,
+    header = RunHeader(
+        **dict.fromkeys(["run_id", "slug", "category", "player", "kernel_name", "kernel_path", "sha256"], ""),
+        created=0.0,
+        problem_id=1,
+        source=text,
+        setting=SETTING,
     )
+    result = Result(
+        verdict=verdict,
+        detail="",
+        outcome="faster" if speedup and speedup > 1 else "slower" if speedup else "",
+        failure=failure,
+        paper_rule=None,
+        error=None,
+        speedup=Speedup(call=interval, device=None) if interval else None,
+        baseline_us=None,
+        contender_us=None,
+        rounds=1,
+        roofline=None,
+        seconds=Seconds(),
+        jail="",
+        sealed=True,
+    )
+    return Judgement(header, result, EVIL)
 
 
 def make_agent(
@@ -150,7 +141,7 @@ def make_agent(
         setting=SETTING,
         steps=steps,
     )
-    recorder = Recorder(header, paths, lambda error: None, [heard.append] if heard is not None else [])
+    recorder = TraceRecorder(header, paths, lambda error: None, [heard.append] if heard is not None else [])
     return Agent(player, bench.judge, PROMPT, recorder, steps, build=bench.build, **options)
 
 

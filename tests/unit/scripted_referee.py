@@ -1,6 +1,7 @@
-"""Speaks the referee's protocol and does what the kernel's source says: failures on demand.
+"""A referee that does what the kernel's source says: failures on demand.
 
-Sources: `pass`; `wrong`; `wait` until cancelled; `hang` and never answer again; `die`; `garbage`; `fatal`; `refuse`.
+Sources: `pass`, or none as for the baseline; `budget`, which says its budget, too; `wrong`; `wait` until cancelled;
+`hang` and never answer again; `die`; `garbage`; `fatal`; `refuse`.
 """
 
 import hashlib
@@ -8,13 +9,18 @@ import os
 import sys
 import time
 
-from sandbox import events
-from sandbox.verdict import Verdict
+from sandbox.protocol import events
+from sandbox.protocol.verdict import Verdict
 
 
 def say(event: events.AnyEvent) -> None:
     sys.stdout.buffer.write(events.encode(event) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def on_device() -> events.Interval | None:
+    """The speedup on the device: only where that is the clock of the headline."""
+    return events.Interval(1.01, 0.99, 1.03) if os.environ.get("SCRIPTED_CLOCK") == "device" else None
 
 
 def finished(command: events.Run, sha256: str, verdict: Verdict = Verdict.PASS) -> events.Finished:
@@ -27,14 +33,17 @@ def finished(command: events.Run, sha256: str, verdict: Verdict = Verdict.PASS) 
         failure=None,
         paper_rule="match",
         error=None,
-        speedup=events.Speedup(call=events.Interval(median=1.5, low=1.4, high=1.6), device=None),
+        speedup=events.Speedup(call=events.Interval(median=1.5, low=1.4, high=1.6), device=on_device()),
         baseline_us=None,
         contender_us=None,
         roofline=None,
         seconds=events.Seconds(),
         jail="none",
         sealed=True,
-        outcome="faster",
+        outcome=os.environ.get("SCRIPTED_OUTCOME", "faster"),
+        clock=os.environ.get("SCRIPTED_CLOCK", "call"),
+        told="what both clocks say",
+        advice="more rounds, a quieter machine",
         rounds=3,
         rival=rival,
     )
@@ -53,8 +62,12 @@ def judge(command: events.Run) -> None:
         )
     )
     say(events.PhaseStarted(run_id=command.run_id, phase="check", limit_s=0.1))
-    match source:
-        case "pass":
+    match source.strip():
+        case "pass" | "":
+            say(finished(command, sha256))
+        case "budget":
+            text = f"a budget of {command.budget_s:g} s"
+            say(events.Log(run_id=command.run_id, rank=-1, stream="stdout", text=text))
             say(finished(command, sha256))
         case "wrong":
             say(finished(command, sha256, Verdict.WRONG_RESULT))
@@ -71,7 +84,7 @@ def judge(command: events.Run) -> None:
 
 
 def main() -> None:
-    say(events.Ready(pid=os.getpid(), jail="none"))
+    say(events.Ready(pid=os.getpid(), jail=os.environ.get("SCRIPTED_JAIL", "none")))
     for line in sys.stdin.buffer:
         match events.decode_command(line):
             case events.Run() as command:

@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.attack_suite import TWIN, Attack, AttackKernel, Outcome, read_catalogue, summary, table
+from arena.attacks.attack_suite import TWIN, Attack, AttackKernel, Outcome, read_catalogue, summary, table
 from arena.errors import UsageError
-from sandbox.events import Microseconds, Result, Seconds
-from sandbox.verdict import ExitCode, Verdict
+from sandbox.protocol.events import Microseconds, Result, Seconds
+from sandbox.protocol.verdict import ExitCode, Verdict
 
 KERNEL = AttackKernel("t01_naps", "T1", (Verdict.PASS,), "allreduce", "", at_least_us=4000)
 PASSED = Result(

@@ -44,7 +44,7 @@ def test_an_unexpected_end_is_a_fault():
     assert "good: TIMEOUT" in figure.detail
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("walls")
 def test_a_few_real_runs_of_every_kind_leave_nothing(pkb_arena) -> None:

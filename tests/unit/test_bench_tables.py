@@ -2,21 +2,25 @@
 
 import asyncio
 import math
+from collections.abc import AsyncIterator
 
 import pytest
 
-from arena.bench import gpu_runs
-from arena.bench.collectives import GEMM, KERNELS, SIZES, plan, shape
-from arena.bench.gpu_runs import EXAMPLES, Planned, rows_of
-from arena.bench.row import HEADER, Row
-from arena.bench.same_code_on_gpus import summary
-from arena.engine import Engine
+from arena.bench.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
+from arena.bench.tables.gpu_runs import conclude, rows_of
 from arena.errors import MachineError
-from arena.run_request import RunRequest
-from arena.yardsticks import GRAPH, WORDS, has
+from arena.runs.journal import RunHeader
+from arena.runs.judge import Judgement, RunInProgress
+from arena.runs.rows import EXAMPLES, Counts, PlannedRun, RunRow
+from arena.runs.run_request import RunRequest, header_of
+from arena.runs.store import BASELINE
+from arena.runs.table import BASELINE_TABLE, KERNEL_TABLE
+from arena.setting_choice import Choice
+from arena.workspace.yardsticks import GRAPH, WORDS, has
 from problems.catalogue import load_catalogue
-from sandbox.events import Interval, Microseconds, Result, Seconds, Setting, Speedup
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds, Speedup
+from sandbox.protocol.samples import Batches, Samples
+from sandbox.protocol.verdict import Verdict
 
 CATALOGUE = load_catalogue()
 
@@ -42,10 +46,13 @@ def test_the_plan_takes_minutes_and_names_only_what_there_is():
         assert (
             has(run.problem, run.kernel) if run.kernel in WORDS else (EXAMPLES / f"{run.kernel}.py").is_file()
         )
-    settings = [(run.problem.id, run.size, run.preset) for run in runs]
+    settings = [(run.problem.id, run.size, run.choice.preset) for run in runs]
     assert len(set(settings)) == sum(
         1 for at, each in enumerate(settings) if at == 0 or settings[at - 1] != each
     )
+
+
+PAIR = Batches(calls=8, baseline_us=40.0, contender_us=20.0, baseline_first=True)
 
 
 def result(verdict: Verdict, detail: str = "") -> Result:
@@ -61,54 +68,93 @@ def result(verdict: Verdict, detail: str = "") -> Result:
         baseline_us=times if passed else None,
         contender_us=Microseconds(call=20.0, device=None) if passed else None,
         roofline=None,
-        seconds=Seconds(),
+        seconds=Seconds(time=1.5),
         jail="none",
         sealed=True,
+        samples=Samples(call=[PAIR] * 12, device=[PAIR], harness_us=3.0, empty_gate_us=16.0),
     )
 
 
-@pytest.fixture
-def judged(monkeypatch):
-    """judged(results): runs have these results in turn."""
+class MadeRun:
+    """A run that has ended."""
 
-    def make(*results: Result) -> None:
-        given = iter(results)
+    def __init__(self, header: RunHeader, result: Result) -> None:
+        self.header = header
+        self._result = result
 
-        async def judged(engine: Engine, request: RunRequest) -> tuple[None, Result]:
-            return None, next(given)
+    async def events(self) -> AsyncIterator[AnyEvent]:
+        yield Finished(run_id=self.header.run_id, sha256=self.header.sha256, result=self._result)
 
-        def setting(problem: object, choice: object, settings: object) -> Setting:
-            return Setting(
-                problem_dir="", preset="production", sizes={"M": 1}, world=4, device="cuda", dtype="bfloat16"
-            )
+    async def result(self) -> Judgement:
+        return Judgement(self.header, self._result)
 
-        monkeypatch.setattr(gpu_runs, "run_to_end", judged)
-        monkeypatch.setattr(gpu_runs, "choose_setting", setting)
-
-    return make
+    async def cancel(self) -> None:
+        """There is nothing left to cancel."""
 
 
-def test_rows_are_told_one_by_one_under_a_header(judged):
-    judged(result(Verdict.PASS), result(Verdict.CRASH, "cannot be captured in a CUDA graph: it waits"))
-    problem = CATALOGUE.find("1")
+class MadeJudge:
+    """A judge that has these results, in turn, for whatever it is asked."""
+
+    jail = "none"
+
+    def __init__(self, *results: Result) -> None:
+        self._results = iter(results)
+
+    async def start(self) -> None:
+        """There is nothing to start."""
+
+    async def judge(self, request: RunRequest) -> RunInProgress:
+        return MadeRun(header_of(request), next(self._results))
+
+
+def planned(kernel: str, size: str = "") -> PlannedRun:
+    return PlannedRun(CATALOGUE.find("1"), kernel, Choice(preset="tiny", world=2, device="cpu"), size)
+
+
+def test_rows_are_told_one_by_one_under_a_header():
+    judge = MadeJudge(result(Verdict.PASS), result(Verdict.CRASH, "rank 1 was killed"))
     told: list[str] = []
-    planned = [Planned(problem, "allreduce_one_shot", size="2 KB"), Planned(problem, GRAPH)]
-    rows = asyncio.run(rows_of(planned, 4, 9, told.append))
-    assert told[0] == HEADER
+    runs = [planned("allreduce_one_shot", "2 KB"), planned("allreduce_two_shot"), planned(GRAPH)]
+    rows: list[RunRow] = []
+    asyncio.run(rows_of(judge, runs, 9, told.append, rows))
+    assert told[0] == KERNEL_TABLE.header
     assert [line.split()[2:6] for line in told[1:]] == [
         ["2", "KB", "allreduce_one_shot", "PASS"],
-        ["production", "baseline-graph", "CRASH", "–"],
+        ["tiny", "allreduce_two_shot", "CRASH", "–"],
+        ["tiny", "baseline-graph", "REFUSED", "–"],
     ]
     assert "2.00 [1.90, 2.10]" in told[1]
-    assert told[2].endswith("cannot be captured in a CUDA graph: it waits")
-    starts = [HEADER.index("speedup, call"), told[1].index("2.00 [")]
+    assert told[2].endswith("rank 1 was killed")
+    starts = [KERNEL_TABLE.header.index("speedup, call"), told[1].index("2.00 [")]
     assert starts[0] == starts[1]
-    assert [row.fault for row in rows] == [False, False]
+    assert [row.fault for row in rows] == [False, True, False]
+    assert not conclude(rows).sound
+    assert conclude(rows[::2]).sound
 
 
-def row(kernel: str, verdict: str, outcome: str = "", speedup: Speedup | None = None) -> Row:
+def test_a_row_says_how_much_was_measured():
+    rows: list[RunRow] = []
+    asyncio.run(rows_of(MadeJudge(result(Verdict.PASS)), [planned(BASELINE)], None, print, rows))
+    assert rows[0].pairs == Counts(call=12, device=1)
+    assert rows[0].calls == Counts(call=8, device=8)
+    assert rows[0].harness_us == Microseconds(call=3.0, device=2.0)  # a call, not a batch
+    assert rows[0].phases == Seconds(time=1.5)
+    assert (rows[0].preset, rows[0].device) == ("tiny", "cpu")
+
+
+def test_columns_are_as_wide_as_their_longest_cell():
+    rows = [itself("even", (1.01, 0.98, 1.03)), itself("", (0, 0, 0), verdict="OUT_OF_MEMORY")]
+    lines = BASELINE_TABLE.lines(rows)
+    assert [line.index(cell) for line, cell in zip(lines, ("call µs", "40.0", ""), strict=True)][:2] == [
+        34,
+        34,
+    ]
+    assert lines[2].split()[:3] == ["13", "gemm_allreduce", "OUT_OF_MEMORY"]
+
+
+def row(kernel: str, verdict: str, outcome: str = "", speedup: Speedup | None = None) -> RunRow:
     """Of problem 13, on four ranks."""
-    return Row(
+    return RunRow(
         id=13,
         problem="gemm_allreduce",
         size="production",
@@ -119,6 +165,7 @@ def row(kernel: str, verdict: str, outcome: str = "", speedup: Speedup | None = 
         verdict=verdict,
         outcome=outcome,
         speedup=speedup,
+        baseline_us=Microseconds(call=40.0, device=None) if verdict == "PASS" else None,
     )
 
 
@@ -126,30 +173,19 @@ def test_a_kernel_of_the_kit_that_does_not_pass_is_a_fault():
     assert row("allreduce_one_shot", "CRASH").fault
 
 
-def test_three_harness_errors_in_a_row_end_it(judged):
-    judged(*[result(Verdict.HARNESS_ERROR, "no GPUs left")] * 3)
+def test_three_harness_errors_in_a_row_end_it():
+    judge = MadeJudge(*[result(Verdict.HARNESS_ERROR, "no GPUs left")] * 3)
     told: list[str] = []
     with pytest.raises(MachineError, match="the last: no GPUs left"):
-        asyncio.run(rows_of([Planned(CATALOGUE.find("1"), GRAPH)] * 5, 4, 9, told.append))
+        asyncio.run(rows_of(judge, [planned(BASELINE)] * 5, 9, told.append, rows := []))
     assert len(told) == 4
+    assert len(rows) == 3  # what there is can still be printed
 
 
-def itself(outcome: str, call: tuple[float, float, float], verdict: str = "PASS") -> Row:
+def itself(outcome: str, call: tuple[float, float, float], verdict: str = "PASS") -> RunRow:
     median, low, high = call
     speedup = Speedup(call=Interval(median, low, high), device=Interval(1.001, 0.99, 1.01))
     return row("baseline", verdict, outcome, speedup if verdict == "PASS" else None)
-
-
-def test_runs_of_identical_code_come_to_a_line():
-    rows = [
-        itself("even", (1.01, 0.98, 1.03)),
-        itself("slower", (0.95, 0.93, 0.98)),
-        itself("", (0, 0, 0), verdict="TIMEOUT"),
-    ]
-    assert summary(rows) == (
-        "13 gemm_allreduce: 2 of 3 passed: 0 faster, 1 slower, 1 even, 0 too noisy; "
-        "call 0.9500 to 1.0100, 1 inside 1 of 2 intervals; device 1.0010 to 1.0010, 1 inside 2 of 2 intervals"
-    )
 
 
 def test_a_baseline_that_is_faster_than_itself_is_a_fault():

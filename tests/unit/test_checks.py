@@ -5,13 +5,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox.checks import OwnError, compare, errors, limits, paper_rule
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
+from sandbox.rank.checks import OwnError, UsualError, compare, errors, limits, paper_rule
 
 
 def judged(got, baseline, oracle, exact=False):
     own = errors(baseline, oracle)
-    held = limits(got.dtype, own, 0.0, 0.0, exact)
+    held = limits(got, got.dtype, UsualError.of([own]), own, 0.0, 0.0, exact)
     return compare("out", got, baseline, oracle, own, held)
 
 
@@ -115,7 +115,62 @@ def test_correct_rounding_passes_and_the_negative_fails(seed, count, dtype):
     assert judged(-oracle.to(dtype), baseline, oracle)[1] is Verdict.WRONG_RESULT
 
 
-def test_limits_never_go_below_the_baselines_own_error():
-    held = limits(torch.float32, OwnError(1e-3, 1e-2), 0.0, 0.0, exact=False)
-    assert held.rms > 1e-3
-    assert held.max > 1e-2
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("count", [1, 48, 100_000])
+def test_limits_never_go_below_the_baselines_own_error(dtype, count):
+    own = OwnError(1e-3, 1e-2)
+    for usual in (UsualError(), UsualError(1e-6, 0.1, 1e-5), UsualError(1e-3, 0.5, 1e-2)):
+        held = limits(torch.empty(count), dtype, usual, own, 0.0, 0.0, exact=False)
+        assert held.rms > 1e-3
+        assert held.max > 1e-2
+
+
+def test_the_more_elements_the_closer_the_limit_to_the_usual_error():
+    def room(count, spread=0.0, dtype=torch.bfloat16):
+        usual = UsualError(6e-3, spread, 1e-2)
+        return limits(torch.empty(count, dtype=dtype), dtype, usual, OwnError(), 0.0, 0.0, False).rms / 6e-3
+
+    assert 1.2 < room(1_000_000) < room(10_000) < 1.3
+    assert room(200) < room(24) < room(1) < 6
+    assert room(1_000_000, spread=0.2) == pytest.approx(1.2 * 2)
+
+
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.bfloat16, 1.2), (torch.float32, 2.5)])
+def test_the_order_of_summation_is_free_where_it_makes_the_error(dtype, factor):
+    usual = 10 * torch.finfo(dtype).eps
+    many = torch.empty(100_000_000, dtype=dtype, device="meta")
+    held = limits(many, dtype, UsualError(usual, 0.0, usual), OwnError(), 0.0, 0.0, False)
+    assert held.rms == pytest.approx(factor * usual, rel=1e-2)
+
+
+def test_a_float32_output_of_a_run_in_bfloat16_is_held_like_bfloat16():
+    usual = UsualError(1e-3, 0.0, 1e-3)
+    held = limits(torch.empty(1_000_000), torch.bfloat16, usual, OwnError(), 0.0, 0.0, False)
+    assert 1.2e-3 < held.rms < 1.3e-3
+
+
+def test_the_usual_error_is_that_of_all_iterations():
+    usual = UsualError.of([OwnError(1.0, 5.0), OwnError(3.0, 4.0), OwnError(float("inf"), float("inf"))])
+    assert usual.rms == pytest.approx(5**0.5)
+    assert usual.spread == pytest.approx(2**0.5 / 2)
+    assert usual.max == 5.0
+    assert UsualError.of([]) == UsualError.of([OwnError(float("inf"), float("inf"))]) == UsualError()
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 24, 100, 1000])
+def test_a_kernel_that_rounds_as_often_in_another_order_passes_always(count):
+    generator = torch.Generator().manual_seed(count)
+
+    def drawn():
+        """Sums of four: the error when they are added up in order, and in the opposite order."""
+        parts = torch.rand(4, count, generator=generator).to(torch.bfloat16)
+        oracle = parts.double().sum(dim=0)
+        return [errors(((p[0] + p[1]) + p[2]) + p[3], oracle) for p in (parts, parts.flip(0))]
+
+    example = torch.empty(count, dtype=torch.bfloat16)
+    usual = UsualError.of([drawn()[0] for _ in range(24 if count < 64 else 8)])
+    for _ in range(500):
+        own, turned = drawn()
+        held = limits(example, torch.bfloat16, usual, own, 0.0, 0.0, False)
+        assert turned.rms <= held.rms
+        assert turned.max <= held.max

@@ -1,4 +1,4 @@
-"""What keeps the app from opening is said in the terminal it was asked for, with exit code 3."""
+"""Errors that keep the app from opening are printed to the terminal, with exit code 3."""
 
 import os
 import sys
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pexpect
 
-from arena.workspace_lock import WorkspaceLock
+from arena.workspace.workspace_lock import WorkspaceLock
 
 
-def open_app(**environment: str) -> tuple[int, str]:
+def open_app(*command: str, **environment: str) -> tuple[int, str]:
     """The app in a pseudo-terminal: its exit code, and all that it wrote."""
     app = pexpect.spawn(
         sys.executable,
-        ["-P", "-m", "arena.cli"],
+        ["-P", "-m", *command],
         env=os.environ | {"TERM": "xterm-256color"} | environment,
         encoding="utf-8",
         timeout=60,
@@ -25,7 +25,7 @@ def open_app(**environment: str) -> tuple[int, str]:
 
 def test_a_second_app_on_one_workspace_is_told_about_the_first(home: Path) -> None:
     lock = WorkspaceLock(home / "data" / "workspace")
-    code, text = open_app()
+    code, text = open_app("screens.main")
     lock.release()
     assert code == 3
     assert f"process {os.getpid()}" in text
@@ -34,7 +34,13 @@ def test_a_second_app_on_one_workspace_is_told_about_the_first(home: Path) -> No
 
 
 def test_a_data_folder_that_cannot_be_written_is_named() -> None:
-    code, text = open_app(PKB_ARENA_HOME="/dev/null/arena")
+    code, text = open_app("screens.main", PKB_ARENA_HOME="/dev/null/arena")
     assert code == 3
     assert "/dev/null/arena" in text
     assert "Traceback" not in text
+
+
+def test_the_command_line_alone_names_the_command_that_has_the_app() -> None:
+    code, text = open_app("arena.cli")
+    assert code == 2
+    assert "`pkb-arena`" in text

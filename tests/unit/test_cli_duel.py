@@ -26,6 +26,7 @@ def solution(tensor):
 """
 
 
+@pytest.mark.usefixtures("small_budget")
 def test_the_house_against_the_baseline(pkb_arena: CommandLine, tmp_path: Path) -> None:
     card = tmp_path / "card.svg"
     done = pkb_arena(
@@ -62,7 +63,8 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
 ) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text(
-        f'[models.m]\nprovider = "openai_chat"\nmodel = "m-1"\nbase_url = "{model_server.url}"\nkey_env = "MY_SECRET"\n'
+        'budget_s = 0.1\n[models.m]\nprovider = "openai_chat"\nmodel = "m-1"\n'
+        f'base_url = "{model_server.url}"\nkey_env = "MY_SECRET"\n'
     )
     monkeypatch.setenv("MY_SECRET", KEY)
     model_server.replies += [streamed(WRONG), streamed(RIGHT)]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -43,9 +44,11 @@ FIELDS = {
         "jail",
         "sealed",
     ),
-    *("failure", "run_id", "sizes", "outcome", "rounds"),
+    *("failure", "run_id", "sizes", "outcome", "rounds", "clock", "told", "advice"),
 }
-SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "3")
+CHECKED = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
+"""Nothing is timed: for what a run shows or leaves before."""
+TIMED = (*CHECKED[:-1], "1")
 WAIT_S = 100.0
 
 
@@ -101,7 +104,7 @@ def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
 def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(
     pkb_arena: CommandLine, home: Path
 ) -> None:
-    done = pkb_arena("run", "13", "baseline", *SETTING, "--json")
+    done = pkb_arena("run", "13", "baseline", *TIMED, "--json")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     said = json.loads(line)
@@ -126,21 +129,13 @@ def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(
     assert not row["solved"]  # running the baseline solves nothing
 
 
-def test_an_honest_kernel_passes_and_is_remembered(pkb_arena: CommandLine, kernel: Path) -> None:
-    done = pkb_arena("run", "13", "kernel.py", *SETTING)
-    assert done.returncode == 0, done.stderr
-    assert "✓ PASS" in done.stdout
-    (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 13)
-    assert row["solved"]
-
-
 def test_a_wrong_kernel_fails_with_rank_index_and_values(
     pkb_arena: CommandLine, kernel: Path, source: str
 ) -> None:
     kernel.write_text(
         source.replace("return product", "product[3, 5] += dist.get_rank() * 9\n    return product")
     )
-    done = pkb_arena("run", "13", "kernel.py", *SETTING, "--json")
+    done = pkb_arena("run", "13", "kernel.py", *CHECKED, "--json")
     assert done.returncode == 1, done.stderr
     said = json.loads(done.stdout)
     assert said["verdict"] == "WRONG_RESULT"
@@ -150,33 +145,11 @@ def test_a_wrong_kernel_fails_with_rank_index_and_values(
         assert words in said["detail"]
 
 
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        ("", "LOAD_ERROR"),
-        ("def solution(:\n", "COMPILE_ERROR"),
-        ("x = 1\n", "LOAD_ERROR"),
-        ("def solution(only_one):\n    return only_one\n", "LOAD_ERROR"),
-    ],
-    ids=["empty", "syntax", "no solution", "signature"],
-)
-def test_a_file_that_is_no_kernel_is_judged(
-    pkb_arena: CommandLine, kernel: Path, text: str, verdict: str
-) -> None:
-    kernel.write_text(text)
-    done = pkb_arena("run", "13", "kernel.py", *SETTING, "--json")
-    assert done.returncode == 1, done.stderr
-    said = json.loads(done.stdout)
-    assert said["verdict"] == verdict
-    assert said["detail"]
-    assert said["failure"]["advice"]
-
-
 def test_ctrl_c_ends_everything_with_130(
     tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
 ) -> None:
     kernel.write_text(source.replace("return product", "while True: pass"))
-    process = start("run", "13", "kernel.py", *SETTING, "--json", cwd=tmp_path)
+    process = start("run", "13", "kernel.py", *CHECKED, "--json", cwd=tmp_path)
     until_it_runs(process)
     assert len(gone(psutil.Process(process.pid))) >= 4  # referee, two worlds, ranks
     process.send_signal(signal.SIGINT)
@@ -200,24 +173,38 @@ def test_a_killed_command_line_leaves_no_process(
     tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
 ) -> None:
     kernel.write_text(source.replace("return product", "while True: pass"))
-    process = start("run", "13", "kernel.py", *SETTING, cwd=tmp_path)
+    process = start("run", "13", "kernel.py", *CHECKED, cwd=tmp_path)
     until_it_runs(process)
     assert gone(psutil.Process(process.pid))
     process.kill()
     process.communicate(timeout=20)
 
 
-def test_watch_judges_every_save_and_ends_with_130(
-    tmp_path: Path, kernel: Path, source: str, gone: Callable[[psutil.Process], list[psutil.Process]]
+def test_watch_judges_every_save_remembers_it_and_ends_with_130(
+    tmp_path: Path,
+    pkb_arena: CommandLine,
+    kernel: Path,
+    source: str,
+    gone: Callable[[psutil.Process], list[psutil.Process]],
 ) -> None:
-    process = start("watch", "13", "kernel.py", *SETTING, "--json", cwd=tmp_path)
+    process = start("watch", "13", "kernel.py", *TIMED, "--json", cwd=tmp_path)
     assert process.stdout is not None
+
+    def judged(text: str) -> Any:
+        assert process.stdout is not None
+        other = kernel.with_name("other.py")
+        other.write_text(text)
+        os.replace(other, kernel)
+        return json.loads(process.stdout.readline())
+
     try:
         assert json.loads(process.stdout.readline())["verdict"] == "PASS"
-        other = kernel.with_name("other.py")
-        other.write_text("def solution(:\n")
-        os.replace(other, kernel)
-        assert json.loads(process.stdout.readline())["verdict"] == "COMPILE_ERROR"
+        # The attack suite judges files without a solution, and with another signature.
+        for text, verdict in (("", "LOAD_ERROR"), ("def solution(:\n", "COMPILE_ERROR")):
+            said = judged(text)
+            assert said["verdict"] == verdict
+            assert said["detail"]
+            assert said["failure"]["advice"]
         kernel.write_text(source + "\n# better\n")
         assert json.loads(process.stdout.readline())["verdict"] == "PASS"
         gone(psutil.Process(process.pid))
@@ -225,10 +212,12 @@ def test_watch_judges_every_save_and_ends_with_130(
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     assert process.returncode == 130
+    (row,) = (row for row in json.loads(pkb_arena("list", "--json").stdout) if row["id"] == 13)
+    assert row["solved"]
 
 
 def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
-    process = start("watch", "13", "kernel.py", *SETTING, "--json", cwd=tmp_path)
+    process = start("watch", "13", "kernel.py", *CHECKED, "--json", cwd=tmp_path)
     assert process.stdout is not None
     process.stdout.close()
     assert process.wait(timeout=WAIT_S) == 3
@@ -236,6 +225,7 @@ def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
     assert "Traceback" not in process.stderr.read()
 
 
+@pytest.mark.long
 def test_the_promise_of_a_quick_verdict_is_measured_for_real(pkb_arena: CommandLine, home: Path) -> None:
     done = pkb_arena("doctor", "--bench", "save", "--repetitions", "1", "--json")
     assert done.returncode == 0, done.stderr
@@ -247,7 +237,7 @@ def test_the_promise_of_a_quick_verdict_is_measured_for_real(pkb_arena: CommandL
     assert not home.exists()  # nothing of it is remembered
 
 
-def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path) -> None:
+def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Path) -> None:
     (home / "data").mkdir(parents=True)
     (home / "state").mkdir()
     script = (
@@ -256,10 +246,10 @@ def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path) -> None:
     probe = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(home / "data")]
     if subprocess.run([*probe, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this machine lets nobody mount a small disk")
-    command = [sys.executable, "-P", "-m", "arena.cli", "run", "13", "baseline", *SETTING, "--json"]
+    command = [sys.executable, "-P", "-m", "arena.cli", "run", "13", "kernel.py", *CHECKED]
     done = subprocess.run(
         [*probe, *command], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["verdict"] == "PASS"
+    assert "✓ PASS" in done.stdout
     assert "No space left on device" in done.stderr

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 import arena
-from arena.machine import visible_gpus
+from arena.machine.facts import visible_gpus
 from problems.catalogue import load_catalogue
+
+pytestmark = pytest.mark.slow
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -99,6 +101,13 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
     ("arguments", "words"),
     [
         (["run", "gemm_alreduce", "kernel.py"], ["gemm_alreduce", "gemm_allreduce"]),
+        (["run", "99", "kernel.py"], ["no problem '99'", "ids go from 1 to 87"]),
+        (["run", "gem", "kernel.py"], ["gemm_allgather", "gemm_allreduce"]),
+        (["gem"], ["no command and no problem 'gem'", "gemm_allreduce"]),
+        (["replya"], ["no problem 'replya'", "`pkb-arena replay`"]),
+        (["13"], ["needs a terminal"]),
+        (["replay", "nothing"], ["no run, duel or trace 'nothing'", "nothing was run yet"]),
+        (["replay", "kernel.py"], ["kernel.py", "must be the journal"]),
         (["run", "13", "nowhere.py"], ["nowhere.py"]),
         (["run", "13", "."], ["folder"]),
         (["run", "13", "kernel.py", "--dtype", "float3"], ["float3", "bfloat16"]),
@@ -116,6 +125,12 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["replay", "20200101-000000-00000000"], ["20200101-000000-00000000"]),
         (["config", "path", "attic"], ["attic"]),
         (["doctor", "--bench", "fun"], ["fun"]),
+        (["doctor", "--bench", "aa", "--device", "cuda"], ["--device", "--bench clock"]),
+        (["doctor", "--bench", "clock", "--loaded"], ["--loaded", "--bench aa"]),
+        (["doctor", "--bench", "save", "13"], ["PROBLEM", "--bench aa-gpu"]),
+        (["doctor", "--preset", "paper"], ["--preset", "--bench clock"]),
+        (["doctor", "--bench", "ab", "nonsense"], ["nonsense"]),
+        (["run", "13", "kernel.py", "--budget", "0"], ["--budget", "0.1"]),
     ],
 )
 def test_bad_usage_gets_one_message_and_exit_code_2(
@@ -125,6 +140,7 @@ def test_bad_usage_gets_one_message_and_exit_code_2(
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
+    assert "Errno" not in done.stderr
     assert done.stderr.startswith("pkb-arena: ")
     for word in words:
         assert word in done.stderr
@@ -239,17 +255,33 @@ def test_doctor_json_says_what_can_be_done(pkb_arena: CommandLine, home: Path) -
     assert {"python", "torch", "GPUs", "gcc", "/dev/shm", "sealed memory", "data folder"} <= names
     for finding in said["findings"]:
         assert finding["state"] == "ok" or finding["advice"]
+    assert said["clocks"] == []  # nothing was run here
+    assert "clocks" in names
     assert not home.exists()
 
 
 def test_light_commands_stay_light() -> None:
     code = (
-        "import sys; from arena.cli import main\n"
+        "import sys; from screens.main import main\n"
         "try: main(['list'])\n"
         "except SystemExit: pass\n"
-        "import arena.engine\n"
+        "import arena.runs.engine\n"
         "heavy = {'torch', 'cupy', 'httpx', 'textual', 'watchfiles', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_measurements_need_no_display_and_no_torch() -> None:
+    code = (
+        "import sys, importlib\n"
+        "for name in ('textual', 'rich', 'watchfiles', 'httpx', 'torch', 'cupy'): sys.modules[name] = None\n"
+        "import arena.bench, arena.cli, arena.cli.machine.doctor\n"
+        "for table in arena.bench.TABLES.values(): importlib.import_module(table.module)\n"
+        "for module in arena.bench.MEASUREMENTS.values(): importlib.import_module(module)\n"
+        "try: arena.cli.main(['doctor', '--bench', 'clock', 'nonsense'])\n"
+        "except SystemExit as end: assert end.code == 2, end.code\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

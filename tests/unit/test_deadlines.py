@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox.deadlines import LONGEST, SHORTEST, SHORTEST_BATCH, Limits, patience
+from sandbox.worlds.deadlines import LONGEST, SHORTEST, SHORTEST_BATCH, TimeLimits, patience
 
 
 @pytest.mark.parametrize(
@@ -15,18 +15,18 @@ def test_the_scale_is_bounded(monkeypatch: pytest.MonkeyPatch, text: str, scale:
 
 
 def test_every_deadline_of_a_kernel_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Limits.for_baseline(1e-4, 10)
-    assert usual == Limits()
+    usual = TimeLimits.for_baseline(1e-4, 10)
+    assert usual == TimeLimits()
     monkeypatch.setenv("PKB_DEADLINE_SCALE", "4")
-    assert Limits.for_baseline(1e-4, 10) == Limits(
+    assert TimeLimits.for_baseline(1e-4, 10) == TimeLimits(
         load=80.0, first_call=40.0, batch=8.0, time=120.0, own=240.0
     )
     monkeypatch.setenv("PKB_DEADLINE_SCALE", "0.5")
-    assert Limits.for_baseline(1e-4, 10) == Limits(load=10.0, first_call=5.0, batch=1.0)
+    assert TimeLimits.for_baseline(1e-4, 10) == TimeLimits(load=10.0, first_call=5.0, batch=1.0)
 
 
 def test_a_short_deadline_still_fits_the_baseline_and_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PKB_DEADLINE_SCALE", "0.05")
-    assert Limits.for_baseline(1e-4, 10).batch == SHORTEST_BATCH
-    slow = Limits.for_baseline(0.5, 1)
+    assert TimeLimits.for_baseline(1e-4, 10).batch == SHORTEST_BATCH
+    slow = TimeLimits.for_baseline(0.5, 1)
     assert (slow.first_call, slow.batch, slow.own) == (50.0, 10.0, 200.0)

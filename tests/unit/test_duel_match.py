@@ -9,31 +9,31 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from arena.attacks.jail_policy import NoJail
 from arena.duel.events import (
     SIDES,
     Abandoned,
     AnyDuelEvent,
     Contestant,
+    DuelEnded,
     DuelHeader,
-    Ended,
-    Judged,
+    KernelJudged,
     Left,
     Submitted,
 )
 from arena.duel.journal import duel_records, new_duel_id, read_duel
 from arena.duel.match import Match
-from arena.duel.sides import FileSide, FixedSide, Side, make_side
+from arena.duel.sides import DuelSide, FileSide, FixedSide, make_side
 from arena.duel.state import DuelState
-from arena.engine import Engine
 from arena.errors import PlayerFailed, UsageError
-from arena.jail_policy import NoJail
 from arena.paths import Paths
+from arena.runs.engine import Engine
+from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.store import Store
-from arena.yardsticks import GRAPH, yardstick_source
+from arena.workspace.yardsticks import GRAPH, yardstick_source
 from problems.catalogue import load_catalogue
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
 CATALOGUE = load_catalogue()
@@ -56,25 +56,29 @@ class Fails:
 
 
 @pytest.fixture
-async def make_match(paths: Paths) -> AsyncIterator[MakeMatch]:
+async def engine(paths: Paths) -> AsyncIterator[Engine]:
     async with Engine(paths, command=COMMAND) as engine:
+        yield engine
 
-        def make(left: Side, right: Side, minutes: float | None = None) -> Match:
-            header = DuelHeader(
-                duel_id=new_duel_id(),
-                created=time.time(),
-                problem_id=PROBLEM.id,
-                slug=PROBLEM.slug,
-                title=PROBLEM.title,
-                category=PROBLEM.category,
-                left=left.contestant,
-                right=right.contestant,
-                setting=SETTING,
-                minutes=minutes,
-            )
-            return Match(engine, paths, PROBLEM, header, (left, right))
 
-        yield make
+@pytest.fixture
+def make_match(engine: Engine, paths: Paths) -> MakeMatch:
+    def make(left: DuelSide, right: DuelSide, minutes: float | None = None) -> Match:
+        header = DuelHeader(
+            duel_id=new_duel_id(),
+            created=time.time(),
+            problem_id=PROBLEM.id,
+            slug=PROBLEM.slug,
+            title=PROBLEM.title,
+            category=PROBLEM.category,
+            left=left.contestant,
+            right=right.contestant,
+            setting=SETTING,
+            minutes=minutes,
+        )
+        return Match(engine, paths, PROBLEM, header, (left, right))
+
+    return make
 
 
 def told(match: Match, paths: Paths) -> list[AnyDuelEvent]:
@@ -91,7 +95,9 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, path
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     ended = await match.play()
     assert (ended.winner, ended.reason) == ("left", "faster in the final")
-    verdicts = [(event.side, event.verdict) for event in told(match, paths) if isinstance(event, Judged)]
+    verdicts = [
+        (event.side, event.verdict) for event in told(match, paths) if isinstance(event, KernelJudged)
+    ]
     assert sorted(verdicts) == [("left", Verdict.PASS), ("right", Verdict.PASS)]
     assert [record.ended for record in duel_records(paths.duels)] == [ended]
 
@@ -105,10 +111,12 @@ async def test_the_journal_folds_to_the_same_state(make_match: MakeMatch, paths:
     assert replayed == match.state
 
 
-async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, paths: Paths) -> None:
+async def test_runs_are_indexed_and_the_final_is_not(
+    make_match: MakeMatch, engine: Engine, paths: Paths
+) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     await match.play()
-    await match.engine.close()
+    await engine.close()
     store = Store(paths.database, paths.runs)
     assert [len(store.history(PROBLEM.id, player)) for player in ("a", "b")] == [1, 1]
     assert len(list(paths.runs.glob("*.jsonl"))) == 3
@@ -194,7 +202,9 @@ async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> No
         await make_match(model, fixed("pass", "b")).play()
 
 
-async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, paths: Paths) -> None:
+async def test_a_duel_that_is_left_counts_for_nobody(
+    make_match: MakeMatch, engine: Engine, paths: Paths
+) -> None:
     match = make_match(fixed("wait", "a"), fixed("pass", "b"))
     playing = asyncio.create_task(match.play())
     await until(lambda: match.state.left.last is not None)
@@ -203,7 +213,7 @@ async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, path
         await playing
     assert isinstance(told(match, paths)[-1], Abandoned)
     assert duel_records(paths.duels) == []
-    assert match.engine.running is None
+    assert engine.running is None
 
 
 async def test_a_setting_that_cannot_be_run_ends_the_duel(make_match: MakeMatch, paths: Paths) -> None:
@@ -218,10 +228,14 @@ async def test_events_are_in_order(make_match: MakeMatch, paths: Paths) -> None:
     await match.play()
     events = told(match, paths)
     assert [event.at for event in events] == sorted(event.at for event in events)
-    assert isinstance(events[-1], Ended)
+    assert isinstance(events[-1], DuelEnded)
     for name in SIDES:
         kinds = [type(event) for event in events if getattr(event, "side", None) == name]
-        assert [kind for kind in kinds if kind in (Submitted, Judged, Left)] == [Submitted, Judged, Left]
+        assert [kind for kind in kinds if kind in (Submitted, KernelJudged, Left)] == [
+            Submitted,
+            KernelJudged,
+            Left,
+        ]
 
 
 @pytest.mark.parametrize(

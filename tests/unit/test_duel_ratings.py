@@ -1,10 +1,10 @@
 """Ratings from stored duels, and the journals that they come from."""
 
-from arena.duel.events import Abandoned, Contestant, DuelHeader, Ended, Finalist, Winner
+from arena.duel.events import Abandoned, Contestant, DuelEnded, DuelHeader, Finalist, Winner
 from arena.duel.journal import DuelRecord, duel_records, open_duel_journal, read_duel
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.paths import Paths
-from sandbox.events import Setting
+from sandbox.protocol.events import Setting
 
 SETTING = Setting(problem_dir="", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16")
 NOBODY = Finalist(None, None, None, "", None, None)
@@ -22,7 +22,7 @@ def record(number: int, left: str, right: str, winner: Winner, category: str = "
         right=Contestant("file", right),
         setting=SETTING,
     )
-    ended = Ended(at=1.0, winner=winner, reason="", speedup=None, rounds=0, left=NOBODY, right=NOBODY)
+    ended = DuelEnded(at=1.0, winner=winner, reason="", speedup=None, rounds=0, left=NOBODY, right=NOBODY)
     return DuelRecord(header, ended)
 
 

@@ -7,20 +7,20 @@ from arena.duel.events import (
     Abandoned,
     AnyDuelEvent,
     Contestant,
+    DuelEnded,
     DuelHeader,
-    Ended,
     FinalBegan,
-    Judged,
+    KernelJudged,
     Left,
     Measured,
     Paused,
     Resumed,
+    SideWrote,
     Submitted,
-    Wrote,
 )
 from arena.duel.state import DuelState, after_final, decide, without_final
-from sandbox.events import Interval, Microseconds, Result, RivalResult, Seconds, Setting, Speedup
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting(problem_dir="", preset="tiny", sizes={"M": 1}, world=2, device="cpu", dtype="bfloat16")
 FAST, SLOW, EVEN = Interval(1.3, 1.2, 1.4), Interval(0.7, 0.6, 0.8), Interval(1.0, 0.95, 1.05)
@@ -46,7 +46,7 @@ def handed_in(
 ) -> list[AnyDuelEvent]:
     return [
         Submitted(at=at, side=side, attempt=attempt, sha256=f"{side}{attempt}", source="x"),
-        Judged(
+        KernelJudged(
             at=at + 1,
             side=side,
             attempt=attempt,
@@ -105,9 +105,9 @@ def test_who_gives_up_has_no_best_kernel() -> None:
 
 def test_a_new_attempt_starts_an_empty_text() -> None:
     duel = state(
-        Wrote(side="right", attempt=1, text="def "),
-        Wrote(side="right", attempt=1, text="solution"),
-        Wrote(side="right", attempt=2, text="again"),
+        SideWrote(side="right", attempt=1, text="def "),
+        SideWrote(side="right", attempt=1, text="solution"),
+        SideWrote(side="right", attempt=2, text="again"),
     )
     assert (duel.right.writing, duel.right.text) == (2, "again")
     duel.apply(Submitted(side="right", attempt=2, sha256="", source="again"))
@@ -206,7 +206,7 @@ def test_no_right_kernel_is_a_draw() -> None:
     assert without_final(state(*handed_in("left", 1, Verdict.CRASH)), 3.0).winner == "draw"
 
 
-def decided(call: Interval) -> tuple[DuelState, Ended]:
+def decided(call: Interval) -> tuple[DuelState, DuelEnded]:
     duel = state(
         *handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST)
     )

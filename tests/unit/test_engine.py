@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
-import arena.engine
-from arena.engine import Engine
-from arena.errors import FolderUnwritable, RefereeFailed
-from arena.journal import read_events, read_header
+import arena.runs.engine
+from arena.errors import FolderUnwritable, RefereeFailed, RunCancelled, RunRefused
 from arena.paths import Paths
-from arena.run_request import Notice, RunRequest
+from arena.runs.engine import Engine
+from arena.runs.journal import read_events, read_header
+from arena.runs.judge import judge_to_end
+from arena.runs.run_request import Notice, RunRequest
+from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.store import Store
 from problems.catalogue import load_catalogue
-from sandbox.events import AnyEvent, Cancelled, Finished, Refused
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, PhaseStarted, Refused, RunStarted
+from sandbox.protocol.verdict import Verdict
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
 PROBLEM = load_catalogue().find("13")
@@ -37,7 +38,7 @@ async def engine(paths: Paths) -> AsyncIterator[Engine]:
 
 
 async def verdict(engine: Engine, source: str) -> Verdict:
-    end = await engine.wait(await engine.run(request(source)))
+    end = await (await engine.judge(request(source))).end()
     assert isinstance(end, Finished)
     return end.result.verdict
 
@@ -53,39 +54,42 @@ def alive(pid: int) -> bool:
 async def test_a_run_is_judged_journalled_and_indexed(engine: Engine, paths: Paths) -> None:
     seen: list[AnyEvent] = []
     engine.subscribe(seen.append)
-    run_id = await engine.run(request("pass"))
-    end = await engine.wait(run_id)
-    assert isinstance(end, Finished)
+    run = await engine.judge(request("pass"))
+    assert isinstance(await run.end(), Finished)
+    run_id = run.run_id
     await engine.close()
     journal = paths.runs / f"{run_id}.jsonl"
     assert read_header(journal).source == "pass"
     assert list(read_events(journal)) == [event for event in seen if getattr(event, "run_id", None) == run_id]
+    assert [event async for event in run.events()] == list(read_events(journal))
     entry = Store(paths.database, paths.runs).entry(run_id)
     assert entry is not None
     assert (entry.verdict, entry.speedup, entry.outcome) == (Verdict.PASS, 1.5, "faster")
 
 
 async def test_a_newer_run_cancels_the_one_in_progress(engine: Engine) -> None:
-    older = await engine.run(request("wait"))
-    newer = await engine.run(request("pass"))
-    assert isinstance(await engine.wait(older), Cancelled)
-    assert isinstance(await engine.wait(newer), Finished)
+    older = await engine.judge(request("wait"))
+    newer = await engine.judge(request("pass"))
+    assert isinstance(await older.end(), Cancelled)
+    assert isinstance(await newer.end(), Finished)
 
 
 async def test_of_many_runs_at_once_the_newest_is_judged_and_every_one_ends_once(engine: Engine) -> None:
     ends: list[AnyEvent] = []
     engine.subscribe(lambda event: ends.append(event) if isinstance(event, Finished | Cancelled) else None)
-    runs = await asyncio.gather(*(engine.run(request("wait")) for _ in range(5)), engine.run(request("pass")))
-    assert isinstance(await engine.wait(runs[-1]), Finished)
-    for run_id in runs[:-1]:
-        assert isinstance(await engine.wait(run_id), Cancelled)
-    assert sorted(event.run_id for event in ends if isinstance(event, Finished | Cancelled)) == sorted(runs)
+    requests = [*(request("wait") for _ in range(5)), request("pass")]
+    runs = await asyncio.gather(*map(engine.judge, requests))
+    assert isinstance(await runs[-1].end(), Finished)
+    for run in runs[:-1]:
+        assert isinstance(await run.end(), Cancelled)
+    ids = sorted(run.run_id for run in runs)
+    assert sorted(event.run_id for event in ends if isinstance(event, Finished | Cancelled)) == ids
 
 
 async def test_cancel_ends_the_run_and_the_next_one_works(engine: Engine) -> None:
-    run_id = await engine.run(request("wait"))
+    run = await engine.judge(request("wait"))
     await engine.cancel()
-    assert isinstance(await engine.wait(run_id), Cancelled)
+    assert isinstance(await run.end(), Cancelled)
     assert engine.running is None
     assert await verdict(engine, "pass") is Verdict.PASS
 
@@ -102,14 +106,14 @@ async def test_a_referee_that_fails_ends_the_run_as_harness_error_and_is_replace
 
 
 async def test_what_a_dying_referee_said_last_is_in_the_result(engine: Engine) -> None:
-    end = await engine.wait(await engine.run(request("die")))
+    end = await (await engine.judge(request("die"))).end()
     assert isinstance(end, Finished)
     assert end.result.failure is not None
     assert end.result.failure.text == "last words"
 
 
 async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena.engine, "OVERDUE_S", 0.2)
+    monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.2)
     assert await verdict(engine, "hang") is Verdict.HARNESS_ERROR
     assert await verdict(engine, "pass") is Verdict.PASS
 
@@ -117,37 +121,106 @@ async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pyt
 async def test_a_referee_that_hangs_cannot_hold_up_a_cancel(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arena.engine, "CANCEL_S", 0.2)
-    run_id = await engine.run(request("hang"))
+    monkeypatch.setattr(arena.runs.engine, "CANCEL_S", 0.2)
+    run = await engine.judge(request("hang"))
     await engine.cancel()
-    assert isinstance(await engine.wait(run_id), Cancelled)
+    assert isinstance(await run.end(), Cancelled)
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
 async def test_a_fatal_fault_ends_the_run_with_its_words(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arena.engine, "FATAL_S", 0.1)
-    end = await engine.wait(await engine.run(request("fatal")))
+    monkeypatch.setattr(arena.runs.engine, "FATAL_S", 0.1)
+    end = await (await engine.judge(request("fatal"))).end()
     assert isinstance(end, Finished)
     assert end.result.verdict is Verdict.HARNESS_ERROR
     assert "baseline world is gone" in end.result.detail
 
 
 async def test_a_refused_setting_is_not_a_result(engine: Engine, paths: Paths) -> None:
-    run_id = await engine.run(request("refuse"))
-    assert isinstance(await engine.wait(run_id), Refused)
+    run = await engine.judge(request("refuse"))
+    assert isinstance(await run.end(), Refused)
     await engine.close()
-    assert Store(paths.database, paths.runs).entry(run_id) is None
+    assert Store(paths.database, paths.runs).entry(run.run_id) is None
+
+
+async def test_the_result_of_a_run_that_has_none_says_why(engine: Engine) -> None:
+    refused = await engine.judge(request("refuse"))
+    with pytest.raises(RunRefused, match="sizes do not fit"):
+        await refused.result()
+    overtaken = await engine.judge(request("wait"))
+    await engine.judge(request("pass"))
+    with pytest.raises(RunCancelled, match="phase check"):
+        await overtaken.result()
+
+
+async def test_events_come_while_the_run_goes_on_and_again_to_those_who_ask_late(engine: Engine) -> None:
+    run = await engine.judge(request("wait"))
+    seen: list[AnyEvent] = []
+    async with asyncio.timeout(10):
+        async for event in run.events():
+            seen.append(event)
+            if isinstance(event, PhaseStarted):
+                await run.cancel()
+    assert [type(event) for event in seen] == [RunStarted, PhaseStarted, Cancelled]
+    assert [event async for event in run.events()] == seen
+    await run.cancel()  # there is nothing left to cancel
+
+
+async def test_a_run_that_was_overtaken_cancels_nobody_else(engine: Engine) -> None:
+    overtaken = await engine.judge(request("wait"))
+    newer = await engine.judge(request("wait"))
+    await overtaken.cancel()
+    assert engine.running == newer.run_id
+    await newer.cancel()
+    assert engine.running is None
+
+
+async def test_who_is_cancelled_while_it_waits_cancels_the_run(engine: Engine) -> None:
+    began = asyncio.Event()
+    waiting = asyncio.create_task(judge_to_end(engine, request("wait"), lambda event: began.set()))
+    await began.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert engine.running is None
+    assert await verdict(engine, "pass") is Verdict.PASS
+
+
+async def test_a_request_that_is_cancelled_while_the_referee_starts_leaves_a_whole_journal(
+    paths: Paths,
+) -> None:
+    command = (sys.executable, "-c", "import time; time.sleep(60)")
+    async with Engine(paths, command=command) as engine:
+        ends: list[AnyEvent] = []
+        engine.subscribe(ends.append)
+        asking = asyncio.create_task(engine.judge(request("pass")))
+        async with asyncio.timeout(10):
+            while not list(paths.runs.glob("*.jsonl")):
+                await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    (journal,) = paths.runs.glob("*.jsonl")
+    assert [type(event) for event in read_events(journal)] == [Cancelled]
+    assert [type(event) for event in ends] == [Cancelled]
+
+
+async def test_variables_reach_the_referee_and_not_this_process(paths: Paths) -> None:
+    async with Engine(paths, command=COMMAND, environment={"SCRIPTED_OUTCOME": "slower"}) as engine:
+        judgement = await judge_to_end(engine, request("pass"))
+    assert judgement.report.outcome == "slower"
+    assert "SCRIPTED_OUTCOME" not in os.environ
 
 
 async def test_closing_ends_the_run_and_the_process(paths: Paths) -> None:
     engine = Engine(paths, command=COMMAND)
-    run_id = await engine.run(request("wait"))
+    run = await engine.judge(request("wait"))
     assert engine._referee is not None
     pid = engine._referee.pid
     await engine.close()
-    assert isinstance(await engine.wait(run_id), Cancelled)
+    assert isinstance(await run.end(), Cancelled)
     assert not alive(pid)
     await engine.close()
 

@@ -23,8 +23,8 @@ def distribution(name, anywhere=metadata.distribution):
     raise metadata.PackageNotFoundError(name)
 metadata.distribution = distribution
 
-import arena.machine
-arena.machine.device_files = lambda: 8
+import arena.machine.facts
+arena.machine.facts.device_files = lambda: 8
 from arena.cli import main
 main(['doctor', '--json'])
 """

@@ -13,7 +13,7 @@ def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
     """Prints an expression of the two modules in a process that has the fake driver."""
 
     def run(expression: str, visible: str | None = None, **knobs: object) -> str:
-        program = f"from sandbox.gpu_health import *; from sandbox.placement import *; print({expression})"
+        program = f"from sandbox.machine.gpu_health import *; from sandbox.machine.placement import *; print({expression})"
         environment = {"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {}
         done = with_driver(program, environment, **knobs)
         assert done.returncode == 0, done.stderr
@@ -23,27 +23,27 @@ def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
 
 
 def test_a_world_gets_the_first_gpus_that_are_left_to_it(ask):
-    assert ask("[seat.minor for seat in seats(2)]") == "[0, 1]"
-    assert ask("[seat.minor for seat in seats(2)]", visible="3,1,0") == "[3, 1]"
-    assert ask("[seat.minor for seat in seats(8)]", GPUS=3) == "[0, 1, 2]"
-    assert ask("gpu_device_files(seats(1))[0]", visible="1", MINOR_1=6) == "/dev/nvidia6"
+    assert ask("[gpu.minor for gpu in rank_gpus(2)]") == "[0, 1]"
+    assert ask("[gpu.minor for gpu in rank_gpus(2)]", visible="3,1,0") == "[3, 1]"
+    assert ask("[gpu.minor for gpu in rank_gpus(8)]", GPUS=3) == "[0, 1, 2]"
+    assert ask("gpu_device_files(rank_gpus(1))[0]", visible="1", MINOR_1=6) == "/dev/nvidia6"
 
 
 def test_inside_they_are_named_so_that_no_order_can_mix_them_up(ask):
-    inside = ask("cuda_environment(seats(2))['CUDA_VISIBLE_DEVICES']", visible="2,3")
+    inside = ask("cuda_environment(rank_gpus(2))['CUDA_VISIBLE_DEVICES']", visible="2,3")
     assert inside == ",".join(f"GPU-abcd000{n}-0000-1111-2222-333344445555" for n in (2, 3))
 
 
 def test_without_a_driver_to_ask_the_numbers_are_taken_as_they_are(ask):
     assert (
-        ask("[(seat.minor, seat.uuid) for seat in seats(2)]", visible="2,3", INIT=-9) == "[(2, ''), (3, '')]"
+        ask("[(gpu.minor, gpu.uuid) for gpu in rank_gpus(2)]", visible="2,3", INIT=-9) == "[(2, ''), (3, '')]"
     )
-    assert ask("'CUDA_VISIBLE_DEVICES' in cuda_environment(seats(1))", INIT=-9) == "False"
+    assert ask("'CUDA_VISIBLE_DEVICES' in cuda_environment(rank_gpus(1))", INIT=-9) == "False"
 
 
 def test_worlds_on_different_gpus_never_meet_on_a_core(ask):
     sixteen = (
-        "(setattr(os, 'sched_getaffinity', lambda _: set(range(16))), [seat.cores for seat in seats(4)])[1]"
+        "(setattr(os, 'sched_getaffinity', lambda _: set(range(16))), [gpu.cores for gpu in rank_gpus(4)])[1]"
     )
     assert ask(sixteen, visible="2,3", GPUS=4) == "[(8, 9, 10, 11), (12, 13, 14, 15)]"
     assert ask(sixteen, visible="1", GPUS=8) == "[(2, 3)]"
@@ -53,12 +53,12 @@ def test_worlds_on_different_gpus_never_meet_on_a_core(ask):
 
 
 def test_with_fewer_cores_than_gpus_the_ranks_share_what_there_is(ask):
-    one = "(setattr(os, 'sched_getaffinity', lambda _: {5}), [cores_of(r, 2, seats(2)) for r in range(2)])[1]"
+    one = "(setattr(os, 'sched_getaffinity', lambda _: {5}), [cores_of(r, 2, rank_gpus(2)) for r in range(2)])[1]"
     assert ask(one, GPUS=4) == "[[5], [5]]"
 
 
 def test_a_killed_world_must_be_gone_from_its_gpus(ask):
-    health = "ailment(seats(2), {4711}, 0.05)"
+    health = "ailment(rank_gpus(2), {4711}, 0.05)"
     assert ask(health) == ""
     assert ask(health, PID_1=4711) == "a killed kernel still holds GPU 1 after 0 s"
     assert ask(health, PID_1=4712) == ""
@@ -66,8 +66,8 @@ def test_a_killed_world_must_be_gone_from_its_gpus(ask):
 
 
 def test_a_gpu_that_is_not_sound_is_named(ask):
-    health = "ailment(seats(2), set(), 0.05)"
+    health = "ailment(rank_gpus(2), set(), 0.05)"
     assert ask(health, RECOVERY_1=1) == "GPU 1: the driver asks for a reset of the GPU"
     assert ask(health, ECC_0=3) == "GPU 0: uncorrectable memory errors: 3"
-    assert "GPU is lost" in ask("ailment([Seat(1)], set(), 0.05)", HANDLE_1=-15)
+    assert "GPU is lost" in ask("ailment([RankGpu(1)], set(), 0.05)", HANDLE_1=-15)
     assert ask(health, INIT=-9) == ""

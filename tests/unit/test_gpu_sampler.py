@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from arena import gpu_sampler
-from arena.gpu_sampler import KEPT, GpuReading, GpuSampler, slowed_by
-from sandbox.nvml import NvmlMissing
+from arena.machine import gpu_sampler
+from arena.machine.gpu_sampler import KEPT, GpuReading, GpuSampler, slowed_by
+from sandbox.machine.nvml import NvmlMissing
 
 READ = """
-import time, arena.machine
-arena.machine.device_files = lambda: 4
-from arena.gpu_sampler import WorldReader
+import time, arena.machine.facts
+arena.machine.facts.device_files = lambda: 4
+from arena.machine.gpu_sampler import WorldReader
 read = WorldReader(2)
 first = read()
 time.sleep(0.3)

@@ -6,47 +6,60 @@ import selectors
 import socket
 import struct
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.attack_suite import read_kernels
+from arena.attacks.attack_suite import read_kernels
 from arena.errors import SettingsError, UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.settings import load_settings
 from problems.specification import ProblemError, load_problem
-from sandbox import frames
-from sandbox.frames import Kind
-from sandbox.world import World, WorldFailed, _Line
+from sandbox.protocol import frames
+from sandbox.protocol.frames import Kind
+from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.rank_wire import RankWire
+from sandbox.worlds.wires import Wires
 from screens.themes import ThemeError, load_theme
 
 ALLREDUCE = Path(load_problem.__code__.co_filename).parent / "collective" / "allreduce"
 SMALL = settings(max_examples=60, deadline=None)
 
 
-class Report(bytearray):
-    """Stands where a rank's report page is mapped."""
+@contextlib.contextmanager
+def wires_of(ranks: int = 2) -> Iterator[tuple[Wires, list[socket.socket]]]:
+    """The wires of an untrusted world without processes, and the ranks' ends of their sockets."""
+    with contextlib.ExitStack() as stack:
+        wires, theirs = [], []
+        for rank in range(ranks):
+            wire, ends = RankWire.connect(rank, trusted=False)
+            os.close(ends.report)
+            stack.callback(os.close, ends.pipe)
+            theirs.append(stack.enter_context(socket.socket(fileno=ends.sock)))
+            wires.append(wire)
+        status, launcher = socket.socketpair()
+        stack.enter_context(launcher)
+        selector = stack.enter_context(selectors.DefaultSelector())
+        made = Wires(wires, status, selector, lambda rank, text: None)
+        stack.callback(made.close)
+        yield made, theirs
 
 
-def silent_world(ranks: int = 2) -> World:
-    """A world without processes: what its ranks say is put into its buffers."""
-    world = World.__new__(World)
-    world.ranks, world.trusted = ranks, False
-    world.failure, world.compiling, world.said = None, set(), ""
-    world.on_compiling = lambda active: None
-    world._compiled = 0.0
-    world.selector = selectors.DefaultSelector()
-    world.lines = [_Line(socket.socket(), -1, Report(4096)) for _ in range(ranks)]
-    return world
-
-
-def hear(world: World, chunks: list[bytes]) -> None:
+def hear(wires: Wires, chunks: list[bytes]) -> None:
+    """Rank 0 says this."""
     for chunk in chunks:
-        world.lines[0].buffer += chunk
-        world._split(0, world.lines[0])
+        try:
+            wires.ranks[0].take_in(chunk)
+        except WorldFailed as failure:
+            wires.fail(failure)
+
+
+def alive() -> str:
+    return ""
 
 
 FRAME = st.builds(
@@ -57,14 +70,11 @@ FRAME = st.builds(
 @given(st.lists(st.one_of(st.binary(max_size=64), FRAME), max_size=20))
 @settings(max_examples=300, deadline=None)
 def test_whatever_a_rank_sends_is_an_awaited_frame_or_its_own_failure(chunks):
-    world = silent_world()
-    hear(world, chunks)
-    with contextlib.suppress(WorldFailed):
-        waiting = world.missing(Kind.DONE)
-        assert 1 in waiting  # one rank cannot speak for another
-    for line in world.lines:
-        assert len(line.buffer) < frames.SIZE
-        line.sock.close()
+    with wires_of() as (wires, _):
+        hear(wires, chunks)
+        with contextlib.suppress(WorldFailed):
+            assert 1 in wires.missing(Kind.DONE, alive)  # one rank cannot speak for another
+        assert all(answer.reply is None for wire in wires.ranks for answer in wire.answers)
 
 
 @given(st.binary(min_size=16, max_size=16))
@@ -78,21 +88,32 @@ def test_sixteen_bytes_are_a_frame_or_bad(data):
 
 
 def test_frames_without_end_are_a_protocol_failure():
-    world = silent_world()
-    hear(world, [frames.encode(Kind.READY) * 5000])
-    with pytest.raises(WorldFailed) as failed:
-        world.missing(Kind.DONE)
-    assert failed.value.kind == "PROTOCOL"
+    with wires_of() as (wires, _):
+        hear(wires, [frames.encode(Kind.READY) * 5000])
+        with pytest.raises(WorldFailed) as failed:
+            wires.missing(Kind.DONE, alive)
+        assert failed.value.kind == "PROTOCOL"
+
+
+def test_what_was_said_unasked_is_seen_before_go():
+    with wires_of() as (wires, theirs):
+        wires.require_silence()
+        assert wires.failure is None
+        theirs[1].sendall(frames.encode(Kind.DONE))
+        wires.require_silence()
+        assert wires.failure is not None
+        assert (wires.failure.kind, wires.failure.rank) == ("PROTOCOL", 1)
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=4092))
 @SMALL
 def test_a_report_is_bounded_text(length, data):
-    world = silent_world(1)
-    world.lines[0].report[:4] = struct.pack("<I", length)
-    world.lines[0].report[4 : 4 + len(data)] = data
-    world.lines[0].report[4096:] = b""
-    assert len(world.report(0)) <= 4092
+    page = bytearray(4096)
+    page[:4] = struct.pack("<I", length)
+    page[4 : 4 + len(data)] = data
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        assert len(RankWire(0, False, mine, -1, page).report()) <= 4092
 
 
 @given(st.text())

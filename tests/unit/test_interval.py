@@ -1,53 +1,118 @@
-"""Speedups from rounds: identical code is even, a real difference is seen, noise is called noise."""
+"""Speedups from pairs: identical code is even, a real difference is seen, noise is called noise, few pairs claim nothing."""
 
+import math
 import random
+import subprocess
+import sys
 
 import pytest
 
-from sandbox.interval import MARGIN, device_margin, outcome, settled, speedup
+from sandbox.timing.interval import FEWEST, Pair, outcome, sees, speedup
 
 
-def rounds(mean, spread, count, seed):
+def pairs(count, spread=0.02, factor=1.0, worlds=3, offset=0.0, seed=0):
     generator = random.Random(seed)
-    return [mean * generator.lognormvariate(0, spread) for _ in range(count)]
-
-
-def test_identical_code_is_never_called_faster():
-    verdicts = [
-        outcome(speedup(rounds(100, 0.08, 25, 2 * i), rounds(100, 0.08, 25, 2 * i + 1), MARGIN["cpu"]))
-        for i in range(200)
+    offsets = [generator.gauss(0, offset) for _ in range(worlds)]
+    own = generator.gauss(0, offset)
+    return [
+        Pair(
+            reference=k % worlds,
+            baseline_us=100 * factor * math.exp(offsets[k % worlds] + generator.gauss(0, spread)),
+            contender_us=100 * math.exp(own + generator.gauss(0, spread)),
+            baseline_first=generator.random() < 0.5,
+            round=k // 4,
+        )
+        for k in range(count)
     ]
-    assert verdicts.count("faster") <= 2
-    assert verdicts.count("slower") <= 2
 
 
-@pytest.mark.parametrize(("factor", "expected"), [(1.5, "faster"), (0.6, "slower"), (1.01, "even")])
+@pytest.mark.parametrize(("factor", "expected"), [(1.5, "faster"), (0.6, "slower"), (1.0, "even")])
 def test_a_difference_beyond_the_noise_is_seen(factor, expected):
-    interval = speedup(rounds(100 * factor, 0.05, 25, 1), rounds(100, 0.05, 25, 2), MARGIN["cpu"])
+    interval = speedup(pairs(40, factor=factor, seed=3))
     assert outcome(interval) == expected
     assert interval.low <= interval.median <= interval.high
 
 
-def test_wild_rounds_are_too_noisy():
-    assert outcome(speedup(rounds(100, 1.5, 11, 1), rounds(100, 1.5, 11, 2), 0.03)) == "too noisy"
+def test_wild_pairs_are_too_noisy():
+    assert outcome(speedup(pairs(12, spread=1.5))) == "too noisy"
 
 
-def test_the_margin_is_part_of_the_interval():
-    steady = [100.0] * 15
-    assert outcome(speedup([102.0] * 15, steady, 0.03)) == "even"
-    assert outcome(speedup([104.0] * 15, steady, 0.03)) == "faster"
-    assert settled(speedup(steady, steady, 0.03), 0.03)
+@pytest.mark.parametrize("count", range(FEWEST))
+def test_few_pairs_claim_nothing(count):
+    interval = speedup(pairs(count, spread=0.0, factor=2.0))
+    assert outcome(interval) == "too noisy"
+    assert interval.low <= interval.median <= interval.high
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_few_rounds_say_so(count):
-    interval = speedup([200.0] * count, [100.0] * count, 0.03)
-    assert interval.low <= 1.0
-    assert interval.high >= 2.0
+@pytest.mark.parametrize("worlds", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [6, 7, 8, 12, 40])
+def test_equal_times_give_an_interval_with_1_inside(worlds, count):
+    interval = speedup(pairs(count, spread=0.0, worlds=worlds))
+    assert interval.low <= 1.0 <= interval.high
+    assert interval.median == pytest.approx(1.0)
 
 
-def test_device_time_of_many_small_kernels_allows_for_more():
-    assert device_margin(0.01, call_us=1310, device_us=1300) == pytest.approx(0.01, rel=0.01)
-    assert device_margin(0.01, call_us=120, device_us=40) == pytest.approx(0.03)
-    assert device_margin(0.01, call_us=500, device_us=1) == pytest.approx(0.05)
-    assert device_margin(0.01, call_us=30, device_us=40) == pytest.approx(0.01)
+def test_times_that_are_none_are_left_out():
+    sound = pairs(40, seed=5)
+    broken = [Pair(0, value, 100.0, True) for value in (0.0, -1.0, math.inf, math.nan)]
+    assert speedup([*sound, *broken]) == speedup(sound)
+
+
+def test_huge_outliers_do_not_move_it():
+    sound = pairs(40, spread=0.01)
+    wild = [
+        Pair(p.reference, p.baseline_us * (1e6 if k % 13 == 0 else 1), p.contender_us, p.baseline_first)
+        for k, p in enumerate(sound)
+    ]
+    interval = speedup(wild)
+    assert interval.median == pytest.approx(1.0, abs=0.03)
+    assert all(math.isfinite(end) for end in (interval.median, interval.low, interval.high))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_the_times_the_interval_is_finite_and_in_order(seed):
+    generator = random.Random(seed)
+    values = generator.choice([(1.0,), (1.0, 1.0, 2.0), (1e-9, 1.0, 1e12), (1.0, 1.001, 5e-324, 1e308)])
+    made = [
+        Pair(
+            generator.randrange(4),
+            generator.choice(values),
+            generator.choice(values),
+            generator.random() < 0.9,
+        )
+        for _ in range(generator.randrange(50))
+    ]
+    for clock in ("call", "device"):
+        interval = speedup(made, clock, harness=generator.choice([0.0, 0.01]), beside=made[:7])
+        assert all(math.isfinite(end) for end in (interval.median, interval.low, interval.high))
+        assert 0 < interval.low <= interval.median <= interval.high
+
+
+@pytest.mark.parametrize("count", [6, 7, 9, 12])
+@pytest.mark.parametrize("worlds", [1, 2, 3, 4])
+def test_few_pairs_of_identical_code_are_not_called(count, worlds):
+    said = [
+        outcome(speedup(pairs(count, spread=0.2, worlds=worlds, offset=0.005, seed=seed)))
+        for seed in range(40)
+    ]
+    assert said.count("faster") + said.count("slower") <= 2
+
+
+def test_reading_intervals_needs_no_numpy():
+    modules = "sandbox.timing.interval, sandbox.timing.settling, sandbox.timing.two_clocks"
+    code = f"import sys, {modules}; print('numpy' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "False"
+
+
+def test_it_is_deterministic():
+    assert speedup(pairs(40)) == speedup(pairs(40))
+
+
+def test_the_harness_uncertainty_is_part_of_the_interval():
+    assert sees(speedup(pairs(40), harness=0.05)) > 20 > sees(speedup(pairs(40)))
+
+
+def test_one_reference_allows_for_offsets_that_it_cannot_see():
+    alone, known = pairs(40, spread=0.001, worlds=1), pairs(160, spread=0.001, worlds=4, seed=9)
+    assert sees(speedup(alone, beside=known)) < sees(speedup(alone))

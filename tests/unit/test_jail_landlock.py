@@ -277,7 +277,9 @@ def test_the_exit_status_is_the_programs(inside: Inside):
 
 def test_it_sees_no_file_of_its_checkout(inside: Inside):
     root = Path(__file__).resolve().parents[2]
-    done = inside(f"import os\nopen({str(root / 'sandbox/world.py')!r}).close()\nos.listdir({str(root)!r})")
+    done = inside(
+        f"import os\nopen({str(root / 'sandbox/worlds/world.py')!r}).close()\nos.listdir({str(root)!r})"
+    )
     assert "PermissionError" in done.stderr
     assert "line 3" in done.stderr
 

@@ -1,7 +1,7 @@
 import pytest
 
-from arena.jail_policy import NoJail, is_jail, require_jail
-from sandbox.verdict import ExitCode
+from arena.attacks.jail_policy import NoJail, is_jail, require_jail
+from sandbox.protocol.verdict import ExitCode
 
 
 @pytest.mark.parametrize("name", ["full", "root", "nested", "landlock"])

@@ -69,6 +69,8 @@ def test_a_missing_system_call_filter_is_rejected(chosen, program):
     reason = why_not(holed(chosen, filtered=False), program)
     assert reason is not None
     assert "opens_vsock" in reason or "makes_user_namespace" in reason or "traces" in reason
+    for way in ("a_timer", "data", "an_end", "a_group", "a_terminal"):
+        assert f"continues_by_{way}" in reason
 
 
 def test_a_visible_home_is_rejected(chosen, program, monkeypatch):

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from arena.journal import Journal, RunHeader, read_events, read_header
-from sandbox.events import Finished, Log, PhaseStarted, Result, Seconds, Setting
-from sandbox.verdict import Verdict
+from arena.runs.journal import Journal, RunHeader, read_events, read_header
+from sandbox.protocol.events import Finished, Log, PhaseStarted, Result, Seconds, Setting
+from sandbox.protocol.verdict import Verdict
 
 SETTING = Setting(
     problem_dir="/problems/x", preset="tiny", sizes={"M": 2}, world=2, device="cpu", dtype="float32"

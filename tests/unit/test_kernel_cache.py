@@ -1,11 +1,15 @@
 """Collecting what a world has compiled: by kernel, regular files only, and not without end."""
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 
 from sandbox.jail import kernel_cache
+
+CODE = kernel_cache.ELF.ljust(18, b"\0") + kernel_cache.MACHINES[platform.machine()].to_bytes(2, "little")
+CODE = CODE.ljust(4096, b"\0")
 
 
 @pytest.fixture
@@ -19,7 +23,7 @@ def inside(tmp_path: Path) -> Path:
     """A world's $TMPDIR with one artefact; the world is this process."""
     built = tmp_path / "world" / "pkb-kernels-7"
     built.mkdir(parents=True)
-    (built / "0123456789.so").write_bytes(b"code")
+    (built / "0123456789.so").write_bytes(CODE)
     return tmp_path / "world"
 
 
@@ -32,9 +36,9 @@ def test_an_artefact_is_kept_for_its_kernel(cache: Path, inside: Path) -> None:
 
 def test_what_is_there_is_not_replaced(cache: Path, inside: Path) -> None:
     kernel_cache.harvest(os.getpid(), inside, "a" * 64)
-    (inside / "pkb-kernels-7" / "0123456789.so").write_bytes(b"other")
+    (inside / "pkb-kernels-7" / "0123456789.so").write_bytes(CODE + b"other")
     assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0
-    assert (cache / ("a" * 64) / "0123456789.so").read_bytes() == b"code"
+    assert (cache / ("a" * 64) / "0123456789.so").read_bytes() == CODE
 
 
 def test_links_pipes_and_other_names_are_left(cache: Path, inside: Path) -> None:
@@ -55,3 +59,51 @@ def test_only_so_many_kernels_are_kept(cache: Path, inside: Path, monkeypatch: p
         os.utime(cache / (name * 64), (1000 + age, 1000 + age))
     kernel_cache.harvest(os.getpid(), inside, "d" * 64)
     assert sorted(path.name[0] for path in cache.iterdir()) == ["c", "d"]
+
+
+def test_what_is_no_code_is_left(cache: Path, inside: Path) -> None:
+    built = inside / "pkb-kernels-7"
+    (built / "0123456789.so").unlink()
+    (built / "text-text.so").write_bytes(b"no code at all".ljust(4096))
+    (built / "for-the-gpu.so").write_bytes(CODE[:18] + kernel_cache.CUDA.to_bytes(2, "little") + CODE[20:])
+    (built / "for-the-cpu.cubin").write_bytes(CODE)
+    (built / "cut-off.so").write_bytes(CODE[:40])
+    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0
+    (built / "for-the-gpu.cubin").write_bytes(CODE[:18] + kernel_cache.CUDA.to_bytes(2, "little") + CODE[20:])
+    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 1
+
+
+def test_sparse_files_and_more_than_a_kernels_share_are_left(
+    cache: Path, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = inside / "pkb-kernels-7"
+    with (built / "0000000000.so").open("wb") as file:
+        file.write(CODE)
+        file.truncate(32 << 20)
+    monkeypatch.setattr(kernel_cache, "MAX_KERNEL_BYTES", 3 * len(CODE))
+    for number in range(1, 6):
+        (built / f"{number:010}.so").write_bytes(CODE)
+    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 3
+    assert kernel_cache.harvest(os.getpid(), inside, "a" * 64) == 0  # nor in another run
+    kept = [path.name for path in (cache / ("a" * 64)).iterdir()]
+    assert "0000000000.so" not in kept
+
+
+def test_all_of_it_together_is_bounded(cache: Path, inside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_cache, "MAX_TOTAL_BYTES", 2 * len(CODE))
+    for age, name in enumerate("abc"):
+        kernel_cache.harvest(os.getpid(), inside, name * 64)
+        os.utime(cache / (name * 64), (1000 + age, 1000 + age))
+    kernel_cache.harvest(os.getpid(), inside, "d" * 64)
+    assert sorted(path.name[0] for path in cache.iterdir()) == ["c", "d"]
+
+
+def test_a_world_is_shown_its_own_kernels_code_alone(cache: Path, inside: Path, tmp_path: Path) -> None:
+    for name in "ab":
+        kernel_cache.harvest(os.getpid(), inside, name * 64)
+    shown = tmp_path / "shown"
+    shown.mkdir()
+    kernel_cache.show("a" * 64, shown)
+    kernel_cache.show("c" * 64, shown)  # never compiled
+    kernel_cache.show("a" * 64, shown)
+    assert [str(path.relative_to(shown)) for path in shown.rglob("*.so")] == [f"{'a' * 64}/0123456789.so"]

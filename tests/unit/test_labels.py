@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.labels import BASELINE, FALLBACK, LIBRARY, labels
+from sandbox.referee.labels import BASELINE, FALLBACK, LIBRARY, labels
 
 KERNELS = Path(__file__).resolve().parents[1] / "attacks" / "kernels"
 

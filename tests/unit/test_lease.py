@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from arena.engine import Engine
 from arena.paths import Paths
-from arena.run_request import RunRequest
+from arena.runs.engine import Engine
+from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.events import AnyEvent, Cancelled, Finished, Log, Setting
-from sandbox.lease import Lease, devices_of
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Setting
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee.lease import Lease, devices_of
 
 
 def setting(world: int, device: str) -> Setting:
@@ -40,7 +40,7 @@ def test_what_is_not_wholly_free_is_not_held_in_part(tmp_path: Path) -> None:
 
 
 def test_a_lease_ends_with_its_process(tmp_path: Path) -> None:
-    holds = "import sys; from pathlib import Path; from sandbox.lease import Lease\n"
+    holds = "import sys; from pathlib import Path; from sandbox.referee.lease import Lease\n"
     holds += "lease = Lease(['cores'], Path(sys.argv[1])); print(lease.take(), flush=True); sys.stdin.read()"
     process = subprocess.Popen(
         [sys.executable, "-c", holds, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -86,15 +86,15 @@ async def test_a_run_waits_until_another_arena_has_measured(paths: Paths) -> Non
         await asyncio.sleep(0.05)
     async with Engine(paths) as engine:
         engine.subscribe(listen)
-        cancelled = await engine.run(asked)
+        cancelled = await engine.judge(asked)
         await waiting.wait()
         await engine.cancel()
-        assert isinstance(await engine.wait(cancelled), Cancelled)
+        assert isinstance(await cancelled.end(), Cancelled)
         waiting.clear()
-        run_id = await engine.run(asked)
+        run = await engine.judge(asked)
         await waiting.wait()
-        assert engine.running == run_id
+        assert engine.running == run.run_id
         other.close()
-        end = await engine.wait(run_id)
+        end = await run.end()
         assert isinstance(end, Finished)
         assert end.result.verdict is Verdict.PASS, end.result.detail

@@ -1,11 +1,11 @@
-"""What the log pane says about the events of a run."""
+"""Lines of the log pane for the events of a run."""
 
 from pathlib import Path
 
 import msgspec
 
-from sandbox.events import Finished, Log, decode_event
-from screens.log_lines import lines_of
+from sandbox.protocol.events import Finished, Log, decode_event
+from screens.kernel.log_lines import lines_of
 
 PASSED = Path(__file__).parent.parent / "ui" / "recordings" / "pass.jsonl"
 

@@ -1,4 +1,4 @@
-"""What NVML is asked, through the real pynvml, of a driver made for the test."""
+"""Queries of NVML through the real pynvml, answered by a driver made for the test."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sandbox.nvml import Gpu, visible
+from sandbox.machine.nvml import Gpu, visible
 
 GPUS = [
     Gpu(n, n, f"GPU-{name}-0000", "NVIDIA H200", 143771) for n, name in enumerate(("aa01", "aa02", "bb03"))
@@ -16,12 +16,10 @@ Ask = Callable[..., str]
 
 @pytest.fixture
 def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
-    """Prints an expression of sandbox.nvml in a process that has the fake driver."""
+    """Prints an expression of sandbox.machine.nvml in a process that has the fake driver."""
 
     def run(expression: str, **knobs: object) -> str:
-        program = (
-            f"from sandbox.nvml import *; import sys; print({expression}); print('torch' in sys.modules)"
-        )
+        program = f"from sandbox.machine.nvml import *; import sys; print({expression}); print('torch' in sys.modules)"
         done = with_driver(program, **knobs)
         if done.returncode:
             return done.stderr.strip().splitlines()[-1]
@@ -46,13 +44,16 @@ def test_what_a_container_may_not_use_is_left_out(ask: Ask) -> None:
 
 def test_a_lost_gpu_is_named(ask: Ask) -> None:
     assert ask("gpus()", HANDLE_2=-15) == (
-        "sandbox.nvml.NvmlMissing: nvmlDeviceGetHandleByIndex(2): GPU is lost"
+        "sandbox.machine.nvml.NvmlMissing: nvmlDeviceGetHandleByIndex(2): GPU is lost"
     )
     lost = "recovery(Gpu(2, 2, 'GPU-x', 'NVIDIA H200', 1))"
     assert ask(lost, HANDLE_2=-15) == "the driver has lost it"
     assert ask(lost, ECC_2=-15) == "the driver has lost it"
     assert ask(lost, ECC_2=-16) == "the driver asks for a reset of the GPU"
-    assert ask(lost, ECC_2=-999) == "sandbox.nvml.NvmlMissing: nvmlDeviceGetTotalEccErrors: Unknown Error"
+    assert (
+        ask(lost, ECC_2=-999)
+        == "sandbox.machine.nvml.NvmlMissing: nvmlDeviceGetTotalEccErrors: Unknown Error"
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,23 +88,23 @@ def test_field_values(ask: Ask) -> None:
 
 
 def test_a_driver_that_does_not_come_up(ask: Ask) -> None:
-    assert ask("gpus()", INIT=-9) == "sandbox.nvml.NvmlMissing: nvmlInit: Driver Not Loaded"
+    assert ask("gpus()", INIT=-9) == "sandbox.machine.nvml.NvmlMissing: nvmlInit: Driver Not Loaded"
     assert ask("gpus()", INIT=-18).startswith(
-        "sandbox.nvml.NvmlMissing: nvmlInit: RM has detected an NVML/RM"
+        "sandbox.machine.nvml.NvmlMissing: nvmlInit: RM has detected an NVML/RM"
     )
-    assert ask("gpus()", GPUS=-999) == "sandbox.nvml.NvmlMissing: nvmlDeviceGetCount: Unknown Error"
+    assert ask("gpus()", GPUS=-999) == "sandbox.machine.nvml.NvmlMissing: nvmlDeviceGetCount: Unknown Error"
 
 
 def test_an_old_package_is_named(ask: Ask) -> None:
     assert ask("call('nvmlDeviceGetTea')") == (
-        "sandbox.nvml.NvmlMissing: the package nvidia-ml-py has no nvmlDeviceGetTea "
+        "sandbox.machine.nvml.NvmlMissing: the package nvidia-ml-py has no nvmlDeviceGetTea "
         "(pip install --upgrade nvidia-ml-py)"
     )
 
 
 def test_no_library_and_no_package() -> None:
     program = (
-        "import ctypes, sys; from sandbox import nvml\n"
+        "import ctypes, sys; from sandbox.machine import nvml\n"
         "def refuse(name, *rest): raise OSError(name)\n"
         "{}\n"
         "try: nvml.gpus()\n"

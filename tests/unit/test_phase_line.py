@@ -1,6 +1,6 @@
-"""What of the phases is shown where not all of them fit."""
+"""The phase line where not all phases fit."""
 
-from screens.widgets.phase_line import fitting
+from screens.kernel.phase_line import fitting
 
 PHASES = [
     ("✓ load 0.08", ""),

@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 from model_server import KEY, ModelServer, dripping, events, status, streamed
 
-from arena.engine import Engine
+from arena.attacks.jail_policy import require_jail
 from arena.errors import MachineError, PlayerFailed, UsageError
-from arena.jail_policy import require_jail
-from arena.journal import Journal
 from arena.paths import Paths
 from arena.players import trace
 from arena.players.agent import Agent
 from arena.players.budget import Spent
-from arena.players.judge import EngineJudge
+from arena.players.judge import PlayerJudge
 from arena.players.player import Text, Usage
 from arena.players.trace import (
     Answered,
@@ -33,10 +31,12 @@ from arena.players.trace import (
     read_trace,
     read_trace_header,
 )
+from arena.runs.engine import Engine
+from arena.runs.journal import Journal
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 MakeAgent = Callable[..., Agent]
 
@@ -190,10 +190,10 @@ async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> 
     async with Engine(paths, command=command) as engine:
         for _ in range(2):  # also when the referee has been there for long
             with pytest.raises(MachineError, match="jail"):
-                await EngineJudge(engine, problem, setting, "model:m").start()
+                await PlayerJudge(engine, problem, setting, "model:m").start()
             with pytest.raises(MachineError, match="jail"):
-                await EngineJudge(engine, problem, setting, "model:m")("pass", "kernel.py")
-        judge = EngineJudge(engine, problem, setting, "model:m", unsafe=True)
+                await PlayerJudge(engine, problem, setting, "model:m")("pass", "kernel.py")
+        judge = PlayerJudge(engine, problem, setting, "model:m", unsafe=True)
         await judge.start()
         found = (await judge("pass", "kernel.py")).report
         assert (found.verdict, found.jail) == (Verdict.PASS, "none")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arena.players.answer import Answer, blocks_of, has_whole_kernel, join_continuation, kernel_source
+from arena.players.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_source
 from arena.players.budget import Spent
 from arena.players.player import Finish
 
@@ -14,7 +14,7 @@ def block(text: str, language: str = "python", fence: str = "```") -> str:
 
 
 def outcome(text: str, reason: str = "stop") -> str:
-    return Answer(text, Finish(reason), Spent()).outcome
+    return ModelAnswer(text, Finish(reason), Spent()).outcome
 
 
 @pytest.mark.parametrize("language", ["python", "py", "", "Python", "python title=kernel.py"])

@@ -16,7 +16,8 @@ from model_server import KEY, ModelServer, calling, dripping, status, streamed
 from problems.catalogue import load_catalogue
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
-SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "3")
+SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
+TIMED = (*SETTING[:-1], "1")
 WRONG = (
     "```python\nimport torch\n\n\ndef solution(tensor):\n    return tensor.clone()  # forgot the peers\n```\n"
 )
@@ -120,13 +121,13 @@ def test_a_provider_that_refuses_the_key_is_named(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("provider", ["openai_chat", "anthropic"])
+@pytest.mark.parametrize("provider", ["openai_chat", pytest.param("anthropic", marks=pytest.mark.long)])
 @pytest.mark.usefixtures("walls")
 def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path, provider: str
 ) -> None:
     models.replies = [streamed(WRONG), streamed(RIGHT + f"\nBy the way, the key is {KEY}.")]
-    done = pkb_arena("agent", "1", *SETTING, "--model", provider, "--steps", "2", "--budget", "1", "--json")
+    done = pkb_arena("agent", "1", *TIMED, "--model", provider, "--steps", "2", "--budget", "1", "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert [attempt["report"]["verdict"] for attempt in said["attempts"]] == ["WRONG_RESULT", "PASS"]

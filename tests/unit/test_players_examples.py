@@ -4,15 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from arena.engine import Engine
 from arena.paths import Paths
-from arena.players.examples import Example, load_examples
-from arena.players.judge import EngineJudge
+from arena.players.judge import PlayerJudge
+from arena.players.prompts.examples import Example, load_examples
 from arena.players.templates import TEMPLATES
+from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.verdict import Verdict
+from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -32,5 +32,5 @@ async def test_every_example_passes(engine: Engine) -> None:
 
 async def verdict(engine: Engine, example: Example, world: int) -> Verdict:
     setting = choose_setting(example.problem, Choice(device="cpu", world=world), Settings())
-    judge = EngineJudge(engine, example.problem, setting, "model:test", rounds=1, unsafe=True)
+    judge = PlayerJudge(engine, example.problem, setting, "model:test", rounds=0, unsafe=True)
     return (await judge(example.source, "example.py")).report.verdict

@@ -1,4 +1,4 @@
-"""What a model is told of the GPUs, by a driver made for the test."""
+"""The description of the GPUs in a model's prompt, with a driver made for the test."""
 
 import subprocess
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 PROGRAM = """
-import arena.machine
-arena.machine.device_files = lambda: 8
+import arena.machine.facts
+arena.machine.facts.device_files = lambda: 8
 from arena.paths import find_paths
-from arena.players.machine_card import machine_card
-from sandbox.events import Setting
+from arena.players.prompts.machine_card import machine_card
+from sandbox.protocol.events import Setting
 setting = Setting(problem_dir="", preset="tiny", sizes={{}}, world={world}, device="cuda", dtype="bfloat16")
 print(machine_card(setting, find_paths()))
 """

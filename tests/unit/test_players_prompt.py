@@ -9,29 +9,38 @@ import msgspec
 import pytest
 
 import sandbox.kit
-from arena.calibration import Calibration
 from arena.errors import UsageError
-from arena.kernel_run import Judgement
+from arena.machine.calibration import Calibration
 from arena.own_modules import module_environment
 from arena.paths import Paths
-from arena.players.answer import Answer
+from arena.players.answer import ModelAnswer
 from arena.players.attempts import Attempt, best_of, pass_at
 from arena.players.budget import Budget, Spent
-from arena.players.examples import choose_examples, load_examples, suits
-from arena.players.feedback import fenced, next_turn
-from arena.players.keys import HIDDEN, Hiding, Key, find_key
+from arena.players.connection.keys import HIDDEN, Hiding, Key, find_key
 from arena.players.model_player import find_model
 from arena.players.player import Conversation, Finish, Message, Text, Usage
-from arena.players.prompt import Prompt, build_prompt, shared_sources
+from arena.players.prompts.examples import choose_examples, load_examples, suits
+from arena.players.prompts.feedback import fenced, next_turn
+from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
 from arena.players.providers import find_provider, provider_names
 from arena.players.templates import TEMPLATES, read_template
-from arena.results import RunReport
+from arena.runs.journal import RunHeader
+from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings, load_settings, save_settings
-from arena.templates import signature
+from arena.workspace.templates import signature
 from problems.catalogue import load_catalogue
-from sandbox.events import Failure, Interval, Microseconds, Roofline, Seconds, Speedup
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import (
+    Failure,
+    Interval,
+    Microseconds,
+    Result,
+    Roofline,
+    Seconds,
+    Setting,
+    Speedup,
+)
+from sandbox.protocol.verdict import Verdict
 
 CATALOGUE = load_catalogue()
 EXAMPLES = load_examples(TEMPLATES, CATALOGUE)
@@ -162,15 +171,19 @@ def test_shared_modules_are_followed_through_each_other() -> None:
 # --- feedback ------------------------------------------------------------------------------------------------
 
 
-def report(verdict: Verdict, failure: Failure | None = None, speedup: float | None = None) -> RunReport:
+def judgement(
+    verdict: Verdict, printed: str = "", failure: Failure | None = None, speedup: float | None = None
+) -> Judgement:
     interval = Interval(median=speedup, low=speedup * 0.98, high=speedup * 1.02) if speedup else None
-    return RunReport(
+    header = RunHeader(
         **dict.fromkeys(
-            ("run_id", "problem", "category", "kernel", "sha256", "device", "dtype", "preset"), ""
+            ("run_id", "slug", "category", "player", "kernel_name", "kernel_path", "sha256", "source"), ""
         ),
-        id=1,
-        world=2,
-        sizes={},
+        created=0.0,
+        problem_id=1,
+        setting=Setting(problem_dir="", preset="", sizes={}, world=2, device="", dtype=""),
+    )
+    result = Result(
         verdict=verdict,
         outcome="" if speedup is None else "faster" if speedup > 1 else "slower",
         detail="",
@@ -186,12 +199,13 @@ def report(verdict: Verdict, failure: Failure | None = None, speedup: float | No
         jail="full",
         sealed=True,
     )
+    return Judgement(header, result, printed)
 
 
 def attempt(step: int, verdict: Verdict, source: str = "", printed: str = "", **fields: object) -> Attempt:
     source = source or f"def solution(x):\n    return {step}\n"
-    answer = Answer(f"```python\n{source}```\n", Finish("stop"), Spent())
-    return Attempt(step, answer, Judgement(report(verdict, **fields), printed))  # type: ignore[arg-type]
+    answer = ModelAnswer(f"```python\n{source}```\n", Finish("stop"), Spent())
+    return Attempt(step, answer, judgement(verdict, printed, **fields))  # type: ignore[arg-type]
 
 
 ASK = Conversation("system", (Message("user", "the task"),))

@@ -21,10 +21,10 @@ from model_server import (
 )
 
 from arena.errors import PlayerFailed, UsageError
-from arena.players import stream as streaming
-from arena.players.answer import Answer
+from arena.players.answer import ModelAnswer
 from arena.players.budget import Budget
-from arena.players.keys import HIDDEN
+from arena.players.connection import stream as streaming
+from arena.players.connection.keys import HIDDEN
 from arena.players.model_player import ModelPlayer, model_player
 from arena.players.player import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
 from arena.settings import ModelSettings, Settings
@@ -50,7 +50,7 @@ def player(
     return model_player("test", Settings(models={"test": model}), budget or Budget(model))
 
 
-async def ask(player: ModelPlayer) -> tuple[Answer, list[AnyPiece]]:
+async def ask(player: ModelPlayer) -> tuple[ModelAnswer, list[AnyPiece]]:
     pieces: list[AnyPiece] = []
     async with player:
         answer = await player.answer(ASK, pieces.append)

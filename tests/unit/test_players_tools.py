@@ -1,4 +1,4 @@
-"""What an agent may do with tools, and how far: over real sockets."""
+"""Tools of an agent and their limits, over real sockets."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from model_server import (
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.players.agent import Agent
-from arena.players.calls import ARGUMENT_CHARACTERS
+from arena.players.connection.calls import ARGUMENT_CHARACTERS
 from arena.players.toolbox import CALLS, RESULT_CHARACTERS
 from arena.players.trace import (
     Answered,

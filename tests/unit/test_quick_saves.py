@@ -5,16 +5,17 @@ import os
 
 import pytest
 
-from arena.engine import Engine
 from arena.paths import Paths
-from arena.run_request import RunRequest
+from arena.runs.engine import Engine
+from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.events import Cancelled, Finished
-from sandbox.frames import Kind
-from sandbox.referee import Referee
-from sandbox.verdict import Verdict
+from sandbox.protocol.events import Cancelled, Finished
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import CheckPoison, MakeArenas, Wake
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee.main import Referee
 
 pytestmark = pytest.mark.slow
 
@@ -25,31 +26,19 @@ async def test_a_run_is_not_blamed_for_those_that_were_cancelled_before_it(paths
 
     def request(number: int) -> RunRequest:
         source = f"{problem.baseline_source}\n# revision {number}\n"
-        return RunRequest(problem=problem, setting=setting, kernel_name="kernel.py", source=source, rounds=2)
+        return RunRequest(problem=problem, setting=setting, kernel_name="kernel.py", source=source, rounds=1)
 
     async with Engine(paths) as engine:
         older = []
-        pauses = [
-            0.5,
-            1.0,
-            2.0,
-            3.0,
-            3.0,
-            0.05,
-            0.1,
-            0.2,
-            0.5,
-            1.0,
-            1.5,
-        ]  # across starting, opening and checking
+        pauses = [0.5, 1.0, 2.0, 3.0, 0.05, 0.2, 0.5, 1.0]  # across starting, opening, checking and timing
         for number, pause in enumerate(pauses):
-            older.append(await engine.run(request(number)))
+            older.append(await engine.judge(request(number)))
             await asyncio.sleep(pause)
-        last = await engine.wait(await engine.run(request(99)))
+        last = await (await engine.judge(request(99))).end()
         assert isinstance(last, Finished)
         assert last.result.verdict is Verdict.PASS, last.result.detail
-        for run_id in older:
-            end = await engine.wait(run_id)
+        for run in older:
+            end = await run.end()
             assert isinstance(end, Cancelled) or (
                 isinstance(end, Finished) and end.result.verdict is Verdict.PASS
             )
@@ -63,14 +52,15 @@ def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_ne
     try:
         stage = referee.worlds.prepare_stage(setting)
         for turn in range(20):
-            layout = {**stage.layout, "own": not turn, "side": 0}
-            stage.world.tell(Kind.ARENAS, layout)
-            answers = referee.await_all(stage.world, Kind.REPLY, 10.0)
-            descriptors = [fd for _, fds in answers for fd in fds]
+            stage.world.tell(MakeArenas(stage.layout, own=not turn, side=0))
+            answers = referee.await_all(stage.world, Kind.ARENAS_MADE, 10.0)
+            descriptors = [fd for answer in answers for fd in answer.fds]
             for fd in descriptors:
                 os.close(fd)
             assert len(descriptors) == 2 * len(answers)
-            stage.world.tell(Kind.INTACT)  # the last question of a check, which is cancelled here
+            stage.world.tell(CheckPoison([]))  # the last question of a check, which is cancelled here
             referee.worlds.settle_baseline(referee.poll)
+        stage.world.tell(Wake())  # as after every killed contender on GPUs
+        referee.await_all(stage.world, Kind.AWAKE, 10.0)
     finally:
         referee.worlds.close()

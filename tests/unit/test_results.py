@@ -1,13 +1,13 @@
-"""What scripts get from a run: one line of detail that says where, what and what to do."""
+"""The result of a run for scripts: one line of detail with the place, the fault and the advice."""
 
 import json
 
 import msgspec
 
-from arena.journal import RunHeader
-from arena.results import detail, one_line, report
-from sandbox.events import Failure, Interval, Result, Seconds, Setting, Speedup
-from sandbox.verdict import Verdict
+from arena.runs.journal import RunHeader
+from arena.runs.results import detail, one_line, report
+from sandbox.protocol.events import Failure, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
 
 FAILURE = Failure(
     phase="check",

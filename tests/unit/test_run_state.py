@@ -1,9 +1,9 @@
 """The fold of events that every screen, the watcher and replay share."""
 
 from arena.foreign_text import printable
-from arena.run_state import LOG_LINES, RunState, fold
-from sandbox import events as ev
-from sandbox.verdict import Verdict
+from arena.runs.run_state import LOG_LINES, RunState, fold
+from sandbox.protocol import events as ev
+from sandbox.protocol.verdict import Verdict
 
 SETTING = ev.Setting(problem_dir="p", preset="tiny", sizes={"M": 8}, world=2, device="cpu", dtype="bfloat16")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from arena.engine import Engine
 from arena.paths import Paths
-from arena.run_request import RunRequest
+from arena.runs.engine import Engine
+from arena.runs.judge import judge_to_end
+from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.events import Finished
-from sandbox.scheduling import POLLING, polling_gives_way, sessions_are_groups
+from sandbox.machine.scheduling import POLLING, polling_gives_way, sessions_are_groups
 
 
 def machine(folder: Path, enabled: str, cgroup: str) -> Path:
@@ -76,12 +76,13 @@ def test_only_polling_threads_give_way(polling: int):
 
 
 @pytest.mark.skipif(not sessions_are_groups(), reason="this machine does not schedule sessions as groups")
+@pytest.mark.slow
 async def test_those_of_a_timed_world_do(paths: Paths):
     problem = load_catalogue().find("13")
     setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
     async with Engine(paths) as engine:
         run = RunRequest(problem=problem, setting=setting, kernel_name="baseline", source="", rounds=1)
-        assert isinstance(await engine.wait(await engine.run(run)), Finished)
+        await judge_to_end(engine, run)
         threads = [
             int(task.name)
             for process in psutil.Process().children(recursive=True)

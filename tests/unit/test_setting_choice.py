@@ -1,10 +1,10 @@
-"""What was asked wins, then the settings where they fit, then the problem's and the machine's own."""
+"""The choice of a setting: options first, then settings that fit, then defaults of the problem and the machine."""
 
 import msgspec
 import pytest
 
 from arena.errors import MachineError, UsageError
-from arena.machine import visible_gpus
+from arena.machine.facts import visible_gpus
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue

@@ -69,3 +69,24 @@ def test_an_unwritable_folder_names_the_way_out(paths: Paths) -> None:
     assert str(paths.config) in caught.value.message
     assert "PKB_ARENA_HOME" in caught.value.advice
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"world": "many"}, "world is 'many'; it must be a whole number from 0 to 64"),
+        ({"budget_s": "2"}, "budget_s is '2'; it must be a number from 0.1 to 600"),
+        ({"dtype": "int9"}, "dtype is 'int9'; it must be one of float64, float32, bfloat16"),
+        ({"keymap": {"run": 5}}, "keymap.run is 5; it must be a text in quotes"),
+        ({"models": {"mine": {"provider": "gemini"}}}, "models.mine: model is missing"),
+        (
+            {"models": {"mine": {"provider": "gemini", "model": "m", "price_in": -1}}},
+            "models.mine: price_in is -1; it must be a number, 0 or more",
+        ),
+    ],
+)
+def test_a_message_says_what_a_value_must_be(values: dict[str, object], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        check_settings(values, "here")
+    assert caught.value.message.startswith(f"here: {said}")
+    assert "`" not in caught.value.message

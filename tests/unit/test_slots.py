@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox import slots
-from sandbox.trees import NotATree, flatten, unflatten
+from sandbox.memory import slots
+from sandbox.memory.trees import NotATree, flatten, unflatten
 
 ROOM = 16
 SIZE = 64 << 10

@@ -1,16 +1,17 @@
 """The index of results: who stands how, rebuilt from journals when it is lost."""
 
+import sqlite3
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from arena.errors import StoreError
-from arena.journal import Journal, RunHeader
 from arena.paths import Paths
-from arena.store import Entry, Store, entry_of
-from sandbox.events import Finished, Interval, Result, Seconds, Setting, Speedup
-from sandbox.verdict import Verdict
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.store import Entry, Store, entry_of
+from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
 
 
 def header(
@@ -107,6 +108,42 @@ def test_standings_can_be_narrowed_to_a_device(store: Store) -> None:
     store.record(entry_of(header("a", device="cuda"), result(speedup=2.0, outcome="faster")))
     assert store.standings(device="cpu") == {}
     assert 13 in store.standings(device="cuda")
+
+
+def test_an_entry_has_the_clock_of_the_headline_and_what_both_would_have_seen(store: Store) -> None:
+    both = Speedup(call=Interval(1.1, 0.6, 2.0), device=Interval(1.2, 1.1, 1.3))
+    told = msgspec.structs.replace(result(speedup=1.0, outcome="faster"), speedup=both, clock="device")
+    store.record(entry_of(header("a"), told))
+    store.record(entry_of(header("b", 2.0), result(speedup=1.5, outcome="faster")))
+    entry, older = store.entry("a"), store.entry("b")
+    assert entry is not None
+    assert older is not None
+    assert (entry.clock, entry.speedup, entry.low) == ("device", 1.2, 1.1)
+    assert entry.call_sees is not None
+    assert entry.device_sees is not None
+    assert entry.device_sees < 20 < entry.call_sees
+    assert (older.clock, older.speedup, older.call_sees) == ("", 1.5, None)
+    assert [each.run_id for each in store.last_timed(9)] == ["a"]
+
+
+def test_an_index_of_version_1_is_kept_and_gets_the_new_columns(paths: Paths) -> None:
+    paths.database.parent.mkdir(parents=True, exist_ok=True)
+    Store(paths.database, paths.runs).close()
+    with sqlite3.connect(paths.database) as old:
+        for column in ("clock", "call_sees", "device_sees"):
+            old.execute(f"alter table result drop column {column}")
+        old.execute(
+            "insert into result values ('a', 1, 13, 's', 'you', '', 'k.py', 'ab', 'cpu', 2, 'float32', 'tiny', 1,"
+            " 'PASS', 'faster', 1.5, 1.4, 1.6, null)"
+        )
+        old.execute("pragma user_version = 1")
+    old.close()
+    one, two = Store(paths.database, paths.runs), Store(paths.database, paths.runs)
+    one.record(entry_of(header("b", 2.0), result(speedup=1.2, outcome="faster")))
+    assert [(entry.run_id, entry.clock, entry.speedup) for entry in two.history(13)] == [
+        ("b", "", 1.2),
+        ("a", "", 1.5),
+    ]
 
 
 def journal(paths: Paths, run_id: str) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from arena.templates import signature, starter, template_names
+from arena.workspace.templates import signature, starter, template_names
 from problems.catalogue import load_catalogue
 from problems.specification import Problem, find_solution
 
@@ -33,6 +33,14 @@ def test_a_starter_says_which_problem_it_is_for(problem: Problem, template: str)
     assert signature(problem) in words
 
 
+@pytest.mark.parametrize("template", template_names())
+def test_no_starter_imports_a_module_twice(template: str) -> None:
+    for problem in load_catalogue().problems:
+        body = ast.parse(starter(problem, template)).body
+        imports = [ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert len(imports) == len(set(imports)), (problem.slug, imports)
+
+
 def test_a_signature_shows_defaults() -> None:
     problems = [
         problem for problem in load_catalogue().problems if any(default for _, default in problem.parameters)
@@ -44,5 +52,5 @@ def test_a_signature_shows_defaults() -> None:
 
 
 def test_starters_are_made_without_torch() -> None:
-    code = "import sys, arena.templates; assert 'torch' not in sys.modules"
+    code = "import sys, arena.workspace.templates; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

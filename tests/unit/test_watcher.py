@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.watcher import KernelWatcher
-from arena.workspace import content_hash
+from arena.workspace.kernels import content_hash
+from arena.workspace.watcher import KernelWatcher
 
 WAIT_S = 10.0
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from arena.atomic_file import write_atomically
 from arena.errors import FolderUnwritable, UsageError, WorkspaceLocked
-from arena.workspace import Workspace, content_hash, read_kernel
-from arena.workspace_lock import WorkspaceLock
+from arena.workspace.atomic_file import write_atomically
+from arena.workspace.kernels import Workspace, content_hash, read_kernel
+from arena.workspace.workspace_lock import WorkspaceLock
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 
@@ -97,7 +97,9 @@ def test_an_atomic_write_keeps_permissions_and_symbolic_links(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(None, "no kernel file"), (b"\xff\xfe", "UTF-8"), (b"x" * (5 << 20), "MiB")]
+    ("content", "words"),
+    [(None, "no kernel file"), (b"\xff\xfe", "UTF-8"), (b"x" * (5 << 20), "MiB")],
+    ids=["missing", "no UTF-8", "too large"],
 )
 def test_an_unreadable_kernel_is_a_usage_error(tmp_path: Path, content: bytes | None, words: str) -> None:
     path = tmp_path / "kernel.py"
@@ -126,7 +128,7 @@ def test_an_unwritable_workspace_is_named(tmp_path: Path, problem: Problem) -> N
 HOLD = """
 import sys
 from pathlib import Path
-from arena.workspace_lock import WorkspaceLock
+from arena.workspace.workspace_lock import WorkspaceLock
 lock = WorkspaceLock(Path(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

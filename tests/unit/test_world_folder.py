@@ -1,8 +1,8 @@
 import os
 import time
 
-from sandbox import world_folder
-from sandbox.world_folder import PREFIX, WorldFolder, sweep
+from sandbox.worlds import world_folder
+from sandbox.worlds.world_folder import PREFIX, WorldFolder, sweep
 
 
 def test_folders_of_killed_referees_go_and_others_stay(tmp_path, monkeypatch):

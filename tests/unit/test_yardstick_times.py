@@ -1,14 +1,14 @@
-"""What yardsticks took is kept by setting, and stands beside the baseline wherever a verdict is shown."""
+"""Times of reference forms are kept by setting, and shown beside the baseline with every verdict."""
 
 import msgspec
 import pytest
 
-from arena import yardstick_times
-from arena.run_state import RunState
+from arena.runs.run_state import RunState
+from arena.workspace import yardstick_times
 from problems.catalogue import load_catalogue
-from sandbox.events import Interval, Microseconds, Result, Seconds, Setting, Speedup
-from sandbox.verdict import Verdict
-from screens.widgets.timing_table import TimingTable
+from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
+from screens.kernel.panes.timing_table import TimingTable
 
 SETTING = Setting(
     problem_dir=str(load_catalogue().find("1").folder),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from arena.errors import UsageError
-from arena.yardsticks import COPY_ENGINE, GRAPH, WINDOWS, WORDS, has, yardstick_source
+from arena.workspace.yardsticks import COPY_ENGINE, GRAPH, WINDOWS, WORDS, has, yardstick_source
 from problems.catalogue import load_catalogue
 from sandbox.yardsticks import graph_text
 

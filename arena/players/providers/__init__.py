@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 
 from arena.errors import UsageError
-from arena.players.provider import Provider
+from arena.players.connection.provider import Provider
 
 
 def provider_names() -> list[str]:

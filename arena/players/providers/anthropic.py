@@ -3,6 +3,16 @@
 import json
 from typing import Any
 
+from arena.players.connection.provider import (
+    ErrorEvent,
+    Reader,
+    Request,
+    count,
+    decode,
+    error_of,
+    object_of,
+    text_of,
+)
 from arena.players.player import (
     AnyPiece,
     CallPart,
@@ -14,7 +24,6 @@ from arena.players.player import (
     Thought,
     Usage,
 )
-from arena.players.provider import ErrorEvent, Reader, Request, count, decode, error_of, object_of, text_of
 from arena.settings import ModelSettings
 
 _VERSION = "2023-06-01"
@@ -49,7 +58,7 @@ class Anthropic:
 
     def reader(self) -> Reader:
         tokens = {"read": 0, "written": 0}
-        blocks: dict[int, _Block] = {}
+        blocks: dict[int, _ContentBlock] = {}
 
         def usage(value: Any) -> list[AnyPiece]:
             said = object_of(value)
@@ -65,7 +74,9 @@ class Anthropic:
                 case "message_start":
                     return usage(object_of(value.get("message")).get("usage"))
                 case "content_block_start":
-                    block = blocks[count(value.get("index"))] = _Block(object_of(value.get("content_block")))
+                    block = blocks[count(value.get("index"))] = _ContentBlock(
+                        object_of(value.get("content_block"))
+                    )
                     return block.begin(count(value.get("index")))
                 case "content_block_delta":
                     delta = object_of(value.get("delta"))
@@ -114,7 +125,7 @@ def _content(turn: Message) -> str | list[dict[str, Any]]:
     return [*turn.kept, *said, *calls]
 
 
-class _Block:
+class _ContentBlock:
     """A block of an answer that is being streamed."""
 
     def __init__(self, start: dict[str, Any]) -> None:

@@ -3,8 +3,17 @@
 import json
 from typing import Any
 
+from arena.players.connection.provider import (
+    Reader,
+    Request,
+    count,
+    decode,
+    error_of,
+    object_of,
+    objects_of,
+    text_of,
+)
 from arena.players.player import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Tool, Usage
-from arena.players.provider import Reader, Request, count, decode, error_of, object_of, objects_of, text_of
 from arena.settings import ModelSettings
 
 _REASONS = {"length": "length", "content_filter": "refusal", "model_length": "length"}

@@ -3,6 +3,16 @@
 import json
 from typing import Any
 
+from arena.players.connection.provider import (
+    ErrorEvent,
+    Reader,
+    Request,
+    count,
+    decode,
+    error_of,
+    object_of,
+    text_of,
+)
 from arena.players.player import (
     AnyPiece,
     CallPart,
@@ -14,16 +24,6 @@ from arena.players.player import (
     Thought,
     Tool,
     Usage,
-)
-from arena.players.provider import (
-    ErrorEvent,
-    Reader,
-    Request,
-    count,
-    decode,
-    error_of,
-    object_of,
-    text_of,
 )
 from arena.settings import ModelSettings
 
@@ -52,7 +52,7 @@ class OpenAIResponses:
 
     def reader(self) -> Reader:
         refused: list[str] = []
-        calls = _Calls()
+        calls = _OpenCalls()
 
         def read(event: str, data: str) -> list[AnyPiece]:
             if data.strip() == "[DONE]":
@@ -124,7 +124,7 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "strict": False, **told}
 
 
-class _Calls:
+class _OpenCalls:
     """Which call an event belongs to: they are told apart by their place in the output."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What models read, as text files. A folder is a version: once results depend on one, it is not edited any more."""
+"""Texts for models, as files. A folder is a version: a version that results depend on is not edited any more."""
 
 import functools
 from pathlib import Path
@@ -22,5 +22,5 @@ def fill_template(version: str, name: str, **values: object) -> str:
 
 
 def examples_folder(version: str) -> Path:
-    """Where a version's worked examples are."""
+    """The folder of a version's worked examples."""
     return _FOLDER / version / "examples"

@@ -2,11 +2,11 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.dense import finite_bits
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: random finite bit patterns; upstream's own distribution is the constant rank + 1."""
     m, n = setting.sizes.M, setting.sizes.N
     if setting.distribution == "upstream":
@@ -14,6 +14,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"tensor": finite_bits(setting, m, n)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor]:
     """solution(tensor)"""
     return (tensors["tensor"],)

@@ -17,7 +17,7 @@ def summed(tensor: torch.Tensor) -> torch.Tensor:
     peers = symm.peers(symm.stage(tensor))
     symm.barrier()
     if tensor.numel() <= ONE_SHOT:
-        total = peers[0].float()
+        total = peers[0].to(torch.float32, copy=True)
         for peer in peers[1:]:
             total += peer
         return total.to(tensor.dtype)

@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: independent N(0, 1); upstream's own distribution is the constant rank + 1."""
     m, n = setting.sizes.M, setting.sizes.N
     if setting.distribution == "upstream":
@@ -13,6 +13,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"tensor": setting.randn(m, n)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor]:
     """solution(tensor)"""
     return (tensors["tensor"],)

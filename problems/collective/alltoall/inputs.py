@@ -2,11 +2,11 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.dense import finite_bits
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [W, M, N]: random finite bit patterns; upstream's chunk d on rank r is the constant 10 r + d."""
     w, m, n = setting.world, setting.sizes.M, setting.sizes.N
     if setting.distribution == "upstream":
@@ -15,6 +15,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"tensor": finite_bits(setting, w, m, n)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor]:
     """solution(tensor)"""
     return (tensors["tensor"],)

@@ -2,11 +2,11 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.dense import finite_bits, root
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: random finite bit patterns (upstream: the constant rank + 1); dst [1] (upstream: 0)."""
     m, n = setting.sizes.M, setting.sizes.N
     if setting.distribution == "upstream":
@@ -16,11 +16,11 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"tensor": tensor, "dst": root(setting)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, int]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
     """solution(tensor, dst)"""
     return tensors["tensor"], int(tensors["dst"])
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """Bytes of [W, M, N]: any rank may be the root."""
     return int(setting.world * setting.sizes.S)

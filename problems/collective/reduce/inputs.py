@@ -2,11 +2,11 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.dense import root
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """tensor [M, N]: N(0, 1) (upstream: the constant rank + 1); dst [1] (upstream: 0)."""
     m, n = setting.sizes.M, setting.sizes.N
     if setting.distribution == "upstream":
@@ -16,6 +16,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"tensor": tensor, "dst": root(setting)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, int]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
     """solution(tensor, dst)"""
     return tensors["tensor"], int(tensors["dst"])

@@ -4,11 +4,11 @@ to call.
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.dense import finite_bits, root
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """On the root tensor [W, M, N] of random finite bit patterns, elsewhere [M, N] of NaN: reading it shows.
 
     Upstream: root 0, chunk i the constant i + 1, zeros elsewhere.
@@ -27,6 +27,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"tensor": tensor, "src": src}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, int]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
     """solution(tensor, src)"""
     return tensors["tensor"], int(tensors["src"])

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """q, k [B, S, heads, K], v [B, S, value_heads, V], gate, beta [B, S, value_heads]; a_log, dt_bias in
     bfloat16.
 
@@ -30,7 +30,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(q, k, v, gate, beta, a_log, dt_bias, group)"""
     given = (tensors[name] for name in ("q", "k", "v", "gate", "beta", "a_log", "dt_bias"))
     return *given, setting.groups["world"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
 def layout(world: int) -> dict[str, list[list[int]]]:
@@ -21,7 +21,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     }
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """q, k, g [B, S, H, K], v [B, S, H, V], beta [B, S, H], and a_log [H], dt_bias [H*K] in bfloat16.
 
     Upstream: all N(0, 1), under which a state is forgotten after two tokens. Otherwise g ~ N(-6, 1) (decays
@@ -39,7 +39,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(q, k, v, g, beta, a_log, dt_bias, cp_group, tp_group)"""
     given = (tensors[name] for name in ("q", "k", "v", "g", "beta", "a_log", "dt_bias"))
     return *given, setting.groups.get("cp", setting.groups["world"]), setting.groups.get("tp")

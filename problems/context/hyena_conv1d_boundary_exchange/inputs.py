@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, D, 2C] N(0, 1); weight [D, 1, K] N(0, 1/K), the same on all ranks; upstream N(0, 1) per rank."""
     s = setting.sizes
     if s.C < s.K - 1:
@@ -18,6 +18,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": x, "weight": setting.randn(s.D, 1, s.K, shared=True) * s.K**-0.5}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, weight, group)"""
     return tensors["x"], tensors["weight"], setting.groups["world"]

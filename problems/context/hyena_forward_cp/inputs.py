@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x1, x2, v [B, D, S] N(0, 1); filters h [G, taps] and bias [D], the same on all ranks.
 
     Upstream fills filters and bias with running numbers (rounded to bfloat16) divided by T and D. Otherwise
@@ -32,7 +32,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors | {"h": h.to(setting.dtype), "bias": setting.randn(s.D, shared=True)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x1_seq, x2_seq, v_seq, h, conv_bias, num_groups, group_dim, group, with_zigzag_splitting)"""
     s = setting.sizes
     gates = (tensors["x1"], tensors["x2"], tensors["v"])

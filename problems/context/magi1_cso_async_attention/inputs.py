@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """query [R*block, heads, Dh], key_value [R*block, kv_heads, 2*Dh], both N(0, 1), and k_ranges [R, 2]
     int64.
 
@@ -33,7 +33,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(query, key_value, k_ranges, cp_shuffle_num, clip_token_nums, group)"""
     s = setting.sizes
     given = (tensors["query"], tensors["key_value"], tensors["k_ranges"])

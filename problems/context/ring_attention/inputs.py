@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.ring import draw_mode, read_mode
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """q, k, v [B, S, H, d], own, N(0, 1), and the mode (causal, scale given).
 
     Meaningful: one query in eight times 4, so that single scores dominate and the merge must rescale; by trial also without
@@ -22,7 +22,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"q": q, "k": k, "v": v, "mode": draw_mode(setting)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(q, k, v, softmax_scale, causal, group)"""
     scale, causal = read_mode(tensors["mode"], setting.sizes.d)
     return tensors["q"], tensors["k"], tensors["v"], scale, causal, None

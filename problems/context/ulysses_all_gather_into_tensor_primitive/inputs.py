@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.dense import finite_bits
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [M, N], or [M, D, N] where D > 1. Meaningful: any finite values; upstream's: N(0, 1)."""
     s = setting.sizes
     shape = (s.M, s.N) if s.D == 1 else (s.M, s.D, s.N)
@@ -17,6 +17,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, group)"""
     return tensors["x"], None

@@ -4,14 +4,14 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.dense import finite_bits
 
 LONGEST = 2
 """No shard is longer than this many times M."""
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [L, N], or [N, L] where gather_dim is 1.
 
     Meaningful: L in [M/2, 3M/2], but 2M on one rank and, with three ranks or more, 0 on another; any finite values.
@@ -31,12 +31,12 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": finite_bits(setting, *shape), "gather_dim": torch.tensor(gather_dim)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, gather_dim, group)"""
     return tensors["x"], int(tensors["gather_dim"]), None
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """One longest shard, 3M/2 positions from each other rank."""
     positions = LONGEST * setting.sizes.M + (setting.world - 1) * (3 * setting.sizes.M // 2)
     return positions * setting.sizes.N * setting.dtype.itemsize

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.dense import finite_bits
 
 # (shape, scatter_dim, gather_dim): the scattered dimension always has M elements, the others N together.
@@ -18,7 +18,7 @@ LAYOUTS: tuple[tuple[tuple[str, ...], int, int], ...] = (
 )
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x of M·N elements. Meaningful: any finite values, and as many of LAYOUTS in turn as the size `layouts` says."""
     s = setting.sizes
     if s.M % setting.world or s.N % 4:
@@ -30,12 +30,12 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": x, "layout": torch.tensor(layout)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, scatter_dim, gather_dim, group)"""
     _, scatter_dim, gather_dim = LAYOUTS[int(tensors["layout"])]
     return tensors["x"], scatter_dim, gather_dim, None
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """The result has as many elements as the argument, in whatever shape."""
     return setting.sizes.M * setting.sizes.N * setting.dtype.itemsize

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """hidden_states [B, S, H], w_qkv [3·H, H], w_o [H, H].
 
     Meaningful: weights of variance 1/H, the same on all ranks. Upstream's: N(0, 1), other weights on every rank.
@@ -25,6 +25,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(hidden_states, w_qkv, w_o, group, num_heads, causal)"""
     return tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"], None, setting.sizes.A, False

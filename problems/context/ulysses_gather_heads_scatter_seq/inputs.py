@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 # (order of the dimensions, seq_dim, head_dim)
 _ORDERS = (("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, S, A, D], N(0, 1), with A heads on each rank; other orders of the dimensions by turns, as `layouts` allows."""
     s = setting.sizes
     layout = setting.trial % min(s.layouts, len(_ORDERS))
@@ -18,13 +18,13 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": x, "layout": torch.tensor(layout)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, seq_dim, head_dim, group)"""
     _, seq_dim, head_dim = _ORDERS[int(tensors["layout"])]
     return tensors["x"], seq_dim, head_dim, None
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """The argument padded to a multiple of W positions."""
     s = setting.sizes
     padded = -(-s.S // setting.world) * setting.world

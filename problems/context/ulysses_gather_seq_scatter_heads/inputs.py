@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 # (order of the dimensions, seq_dim, head_dim)
 _ORDERS = (("BSAD", 1, 2), ("BSAD", 1, 2), ("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, S, A, D], N(0, 1), S positions on each rank.
 
     By turns, where the size `layouts` allows: no trimming; one position too many; W - 1 too many; heads before sequence;
@@ -26,12 +26,12 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": x, "layout": torch.tensor(layout), "unpadded_dim_size": torch.tensor(unpadded)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, seq_dim, head_dim, group, unpadded_dim_size)"""
     _, seq_dim, head_dim = _ORDERS[int(tensors["layout"])]
     return tensors["x"], seq_dim, head_dim, None, int(tensors["unpadded_dim_size"])
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """As many elements as the argument, before trimming."""
     return setting.sizes.n * setting.dtype.itemsize

@@ -4,14 +4,14 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 _LAYOUTS = 5
 _SPLIT_SHAPE = (1, 3)
 _SEQUENCE_FIRST = 4
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """qkv_tensor [B, S, 3·P], N(0, 1), S positions on each rank.
 
     By turns, where the size `layouts` allows: as published; projections kept apart; one position trimmed; W - 1 trimmed and
@@ -28,13 +28,13 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"qkv_tensor": x, "layout": torch.tensor(layout), "unpadded_dim_size": torch.tensor(unpadded)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(qkv_tensor, seq_dim, group, unpadded_dim_size, restore_shape)"""
     layout, unpadded = int(tensors["layout"]), int(tensors["unpadded_dim_size"])
     seq_dim = 0 if layout == _SEQUENCE_FIRST else 1
     return tensors["qkv_tensor"], seq_dim, None, unpadded or None, layout not in _SPLIT_SHAPE
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """As many elements as the argument, before trimming."""
     return setting.sizes.n * setting.dtype.itemsize

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.mlp import (
     draw_batch,
     draw_moments,
@@ -19,7 +19,7 @@ from problems.shared.mlp import (
 NAMES = ("W1", "b1", "W2", "b2")
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """Batch slices X_local, y_local; per parameter its weight, `exp_avg_` and `exp_avg_sq_`; the step counter.
 
     Upstream: standard-normal weights on rank 0, zeros elsewhere, moments zero. Meaningful: weights scaled by fan-in and
@@ -43,7 +43,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(X_local, y_local, parameters, moments, lr, beta1, beta2, eps, step)"""
     return (
         tensors["X_local"],

@@ -6,19 +6,19 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
 def _unit(rows: torch.Tensor) -> torch.Tensor:
     return rows / rows.norm(dim=-1, keepdim=True)
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """test [Q, D], train_T [D, T] of the run dtype, labels [1, T] int64.
 
     Upstream: unit-normalised bfloat16 noise, labels (global column) mod 1000. Otherwise 64 clusters shared by
-    all ranks, and entries rounded to multiples of 1/256: products then add up exactly in float32, so that
-    every correct kernel sees the same similarities. Labels are mod 1000 in every second trial and the global
+    all ranks, and entries rounded to multiples of 1/256, in float32 of 1/4096: products then add up exactly in
+    float32, so that every correct kernel sees the same similarities. Labels are mod 1000 in every second trial and the global
     column (unique) in the others.
     """
     s = setting.sizes
@@ -32,10 +32,14 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     else:
         centres = _unit(setting.randn(64, s.D, shared=True, dtype=torch.float32))
 
+        # In float32 a bfloat16 is not enough for an entry. Vectors are a little shorter than 1 there, so that every sum of
+        # their products is a multiple of 2^-24 below 1.
+        steps, length = (4096, 0.98) if setting.dtype == torch.float32 else (256, 1.0)
+
         def clustered(rows: int) -> torch.Tensor:
             near = centres[setting.randint(0, 64, (rows,))]
             noise = setting.randn(rows, s.D, dtype=torch.float32) * s.D**-0.5
-            return (_unit(near + noise) * 256).round().clamp(-255, 255) / 256
+            return (_unit(near + noise) * length * steps).round().clamp(1 - steps, steps - 1) / steps
 
         test, train = clustered(s.Q), clustered(s.T)
         labels = column % 1000 if setting.trial % 2 else column
@@ -46,12 +50,12 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(test_features_rank, train_features_rank_T, train_labels_rank, max_k, group)"""
     return tensors["test"], tensors["train_T"], tensors["labels"], setting.sizes.k, setting.groups["world"]
 
 
-def canonical(outputs: Any, setting: Setting) -> Any:
+def canonical(outputs: Any, setting: RankSetting) -> Any:
     """Labels in an order that does not depend on ties; -1 stands for those that tie for the last place."""
     if type(outputs) is not tuple or len(outputs) != 2 or any(type(x) is not torch.Tensor for x in outputs):
         return outputs

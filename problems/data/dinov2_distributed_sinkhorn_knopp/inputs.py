@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 TEMPERATURE = 0.07
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """scores [b, K] float32 and count [1] int64 = b.
 
     Upstream: 0.01 N(0, 1), rows on every rank; the answer is then nearly constant. Otherwise 0.25 N(0, 1)
@@ -26,6 +26,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"scores": scores, "count": torch.tensor([rows], device=setting.device)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(teacher_output, teacher_temp, n_masked_patches_tensor, n_iterations, group)"""
     return tensors["scores"], TEMPERATURE, tensors["count"], setting.sizes.iterations, setting.groups["world"]

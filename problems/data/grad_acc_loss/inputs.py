@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """loss, grad_normalized_loss, grad_loss_sum [] of the run dtype; local and global token counts [] int64.
 
     Meaningful: losses in [0.5, 12], counts in [1, M·N] except on one rank of several, which has no tokens and a NaN for its
@@ -41,7 +41,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, grad_loss_sum)"""
     return (
         tensors["loss"],

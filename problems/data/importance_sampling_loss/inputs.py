@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 IGNORE = -100
 _ROWS = 256
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """hidden_states [M, N], weight [V, N], labels [M] int64, old_logprobs [M], advantages [M].
 
     Meaningful: one LM head for all ranks with logits of variance 1, labels sampled from the model's own softmax, a fifth of
@@ -51,7 +51,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def _sample(
-    hidden: torch.Tensor, weight: torch.Tensor, setting: Setting
+    hidden: torch.Tensor, weight: torch.Tensor, setting: RankSetting
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels [M] drawn from softmax(hidden · weightᵀ) and their log-probabilities in float32, a block of rows at a time."""
     labels, logprobs = [], []
@@ -64,13 +64,13 @@ def _sample(
     return torch.cat(labels), torch.cat(logprobs)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(hidden_states, weight, labels, old_logprobs, advantages, ignore_index)"""
     names = ("hidden_states", "weight", "labels", "old_logprobs", "advantages")
     return *(tensors[name] for name in names), IGNORE
 
 
-def canonical(outputs: Any, setting: Setting) -> Any:
+def canonical(outputs: Any, setting: RankSetting) -> Any:
     """The metrics as five outputs, so that the small ones are not judged by the size of the large ones."""
     if not isinstance(outputs, tuple | list) or not outputs:
         return outputs

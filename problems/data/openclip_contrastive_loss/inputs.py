@@ -5,10 +5,10 @@ import math
 import torch
 from torch.nn import functional
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """image_features and text_features [rows, D], own, of unit length; logit_scale and logit_bias, 0-dim float64.
 
     Upstream: independent features, scale 10, bias -10. Meaningful: every rank's texts lie at a cosine of its own between
@@ -35,7 +35,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def arguments(
-    tensors: dict[str, torch.Tensor], setting: Setting
+    tensors: dict[str, torch.Tensor], setting: RankSetting
 ) -> tuple[torch.Tensor, torch.Tensor, float, float, None]:
     """solution(image_features, text_features, logit_scale, logit_bias, group)"""
     features = tensors["image_features"], tensors["text_features"]

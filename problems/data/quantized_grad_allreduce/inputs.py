@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.int8_blocks import dequantize, quantize
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """flat_grad [n]: N(0, 1) as upstream has it.
 
     Meaningful: every block (of every rank) times its own exp(N(0, 1)), one block in 32 all zero, one in 32 with a single
@@ -31,12 +31,12 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"flat_grad": gradient}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, int]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
     """solution(flat_grad, block_size)"""
     return tensors["flat_grad"], int(setting.sizes.q)
 
 
-def oracle(tensors: dict[str, torch.Tensor], setting: Setting, solution: Callable) -> torch.Tensor:
+def oracle(tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable) -> torch.Tensor:
     """The same codes (they are float32 arithmetic by definition), averaged in float64."""
     flat_grad, block_size = arguments(tensors, setting)
     total = dequantize(*quantize(flat_grad, block_size), flat_grad.numel()).to(torch.float64)

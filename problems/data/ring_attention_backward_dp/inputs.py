@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.ring import attend, draw_mode, read_mode, widen
 
 
@@ -17,7 +17,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     }
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """dout, q, k, v, out [B, S, H, d], softmax_lse [B, H, S] float32 and the mode.
 
     Upstream computes out and softmax_lse from the local keys alone and never masks. Meaningful: both come from the whole
@@ -60,7 +60,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(dout, q, k, v, out, softmax_lse, softmax_scale, causal, cp_group, dp_group)"""
     scale, causal = read_mode(tensors["mode"], setting.sizes.d)
     saved = (tensors[name] for name in ("dout", "q", "k", "v", "out", "softmax_lse"))

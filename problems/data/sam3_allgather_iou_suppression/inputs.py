@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def _counts(setting: Setting) -> torch.Tensor:
+def _counts(setting: RankSetting) -> torch.Tensor:
     """Objects per rank, [W] int64, the same on all ranks."""
     n, world, trial = setting.sizes.n, setting.world, setting.trial
     if setting.distribution == "upstream":
@@ -19,7 +19,7 @@ def _counts(setting: Setting) -> torch.Tensor:
     return counts
 
 
-def _published(setting: Setting, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _published(setting: RankSetting, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Noise below zero with diagonal stripes above it, and evenly spaced scores."""
     s, device = setting.sizes, setting.device
     masks = setting.randn(s.n, s.H, s.V) - 1
@@ -30,7 +30,7 @@ def _published(setting: Setting, count: int) -> tuple[torch.Tensor, torch.Tensor
     return masks + 4 * stripes.to(masks.dtype), scores.to(setting.dtype)
 
 
-def _tracked(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def _tracked(setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """Ellipses: every object is one of a few shared ones, slightly moved; its logit falls with the distance
     from the centre.
     """
@@ -52,7 +52,10 @@ def _tracked(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
     return masks.to(setting.dtype), setting.randn(s.n)
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+READ_BY_ARGUMENTS = ("counts",)
+
+
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """masks [n, H, V], scores [n] (the first counts[rank] are used), counts [W], occluded [W*n], reverse [1].
 
     Upstream never suppresses anything. Otherwise several objects share a place (IoU between 0.5 and 0.95),
@@ -79,7 +82,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(low_res_masks_local, obj_scores_local, num_obj_per_gpu, last_occluded, iou_threshold, reverse,
     group)
 
@@ -99,7 +102,7 @@ def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, 
     )
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """All places taken on all ranks."""
     s = setting.sizes
     element = max(4, setting.dtype.itemsize)

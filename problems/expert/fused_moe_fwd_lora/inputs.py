@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.moe_inputs import draw_layer, layer_arguments
 
 _FACTORS = ("lora_gate_A", "lora_gate_B", "lora_up_A", "lora_up_B", "lora_down_A", "lora_down_B")
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """draw_layer with one hot and one empty expert, and per rank the LoRA factors A [R, in] and B [out, R].
 
     Meaningful: factors scaled by 1/√in and 1/√R, so that the branch is as large as the frozen path. Upstream's: N(0, 1).
@@ -28,7 +28,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(hidden_states, gate_weight, gate_bias, three projections, six factors, num_experts, top_k, group)"""
     factors = (tensors[name] for name in _FACTORS)
     return *layer_arguments(tensors), *factors, setting.sizes.E, setting.sizes.K, None

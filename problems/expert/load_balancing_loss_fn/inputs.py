@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """gate_logits [L, M, E] and attention_mask [B, M/B] int64.
 
     Meaningful: N(0, 1) plus a bias per rank, layer and expert, so that every rank has a loss of its own; a fifth of the
@@ -29,7 +29,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"gate_logits": logits, "attention_mask": mask, "masked": torch.tensor(masked)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(gate_logits, num_experts, top_k, attention_mask); one layer comes as a tensor, several as a tuple."""
     s = setting.sizes
     layers = tensors["gate_logits"].unbind(0)

@@ -4,14 +4,16 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.dense import finite_bits
 from problems.shared.routing import even_splits
 
 HOT = 4.0
 
+READ_BY_ARGUMENTS = ("counts",)
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_tensor [M, N]; counts [W, W] int64: rows from source (row) to destination (column), every row sums to M.
 
     Meaningful: Zipf-like shares in another order on every rank, one hot destination, one pair that exchanges nothing, any
@@ -37,12 +39,12 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"local_tensor": finite_bits(setting, m, setting.sizes.N), "counts": counts}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(local_tensor, input_split_sizes, output_split_sizes, group)"""
     counts = tensors["counts"].tolist()
     return tensors["local_tensor"], counts[setting.rank], [row[setting.rank] for row in counts], None
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """All rows of all ranks."""
     return setting.world * setting.sizes.M * setting.sizes.N * setting.dtype.itemsize

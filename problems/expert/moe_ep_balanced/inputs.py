@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.moe_inputs import draw_layer, layer_arguments
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """See draw_layer; no expert is favoured, so that the load is balanced up to chance."""
     s = setting.sizes
     if s.K > s.E:
@@ -16,6 +16,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return draw_layer(setting, skewed=False)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(hidden_states, gate_weight, gate_bias, gate_proj, up_proj, down_proj, num_experts, top_k, group)"""
     return *layer_arguments(tensors), setting.sizes.E, setting.sizes.K, None

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """grad_fc1_1_lora_A, grad_fc1_2_lora_A [R, N] and grad_fc2_lora_B [N, R]: N(0, 1), independent (also upstream's)."""
     s = setting.sizes
     return {
@@ -17,11 +17,11 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B, group)"""
     return tensors["grad_fc1_1_lora_A"], tensors["grad_fc1_2_lora_A"], tensors["grad_fc2_lora_B"], None
 
 
-def canonical(outputs: Any, setting: Setting) -> Any:
+def canonical(outputs: Any, setting: RankSetting) -> Any:
     """What was returned alone: a solution may sum in place or return new tensors."""
     return outputs["returned"] if isinstance(outputs, dict) and "returned" in outputs else outputs

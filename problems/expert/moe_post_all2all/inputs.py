@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.routing import (
     count_per_expert,
     even_chunks,
@@ -15,8 +15,10 @@ from problems.shared.routing import (
     uniform_choices,
 )
 
+READ_BY_ARGUMENTS = ("input_splits", "output_splits")
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """expert_outputs [R, N], routing_weights and selected_experts [M, K], and splits, map and permutation of the dispatch.
 
     Meaningful: skewed routing with an empty expert, splits counted from it, weights in (0, 1) that do not sum to 1.
@@ -50,7 +52,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(expert_outputs, routing_weights, selected_experts, num_experts, splits, tables, shape, group)"""
     s = setting.sizes
     return (

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.routing import (
     count_per_expert,
     even_chunks,
@@ -15,8 +15,10 @@ from problems.shared.routing import (
     uniform_choices,
 )
 
+READ_BY_ARGUMENTS = ("input_splits", "output_splits")
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """hidden_states [M, N]; expert_mask [E, K, M] float32; splits [W] and per_local_expert [W, E_l] int64.
 
     Meaningful: skewed routing with an empty expert, splits counted from it. Upstream's: uniform routing, and equal cuts that
@@ -44,7 +46,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(hidden_states, expert_mask, num_experts, input_splits, output_splits, num_global_tokens_.., group)"""
     return (
         tensors["hidden_states"],
@@ -57,7 +59,7 @@ def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, 
     )
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """Rows, the map, the permutation, the shape.
 
     Every rank favours experts of its own, so no rank comes near four times the mean number of rows.

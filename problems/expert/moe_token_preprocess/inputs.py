@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.routing import skewed_choices
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """mask [M, K, E]: slot k of token t chose expert e. float32.
 
     Meaningful: distinct experts per token, Zipf-like, one expert without tokens, one rank that sends nothing to another.
@@ -25,6 +25,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"mask": mask.scatter_(2, choices[..., None], 1)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(expert_mask, num_experts, group): the mask is a permuted view [E, K, M]."""
     return tensors["mask"].permute(2, 1, 0), setting.sizes.E, None

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
 def layout(world: int) -> dict[str, list[list[int]]]:
@@ -20,7 +20,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     }
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """dense, expert [T, M, N]: T gradients each, N(0, 1) times 2^u with u uniform in [-3, 3]; max_norm [1]
     float64.
 
@@ -37,7 +37,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors | {"max_norm": torch.tensor([limit], dtype=torch.float64, device=setting.device)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(non_ep_grad_tensors, ep_grad_tensors, max_norm, norm_type, ep_size, fsdp_group, ep_fsdp_group,
     ep_group)
     """

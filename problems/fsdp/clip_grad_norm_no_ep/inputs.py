@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """grad0..grad2 [M, N]: N(0, 1), each times its own 2^u with u uniform in [-6, 6] so that the norm cannot be guessed."""
     m, n = setting.sizes.M, setting.sizes.N
     tensors = {}
@@ -20,6 +20,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(grad_tensors, max_norm, norm_type, fsdp_group)"""
     return [tensors["grad0"], tensors["grad1"], tensors["grad2"]], 1.0, 2.0, setting.groups["world"]

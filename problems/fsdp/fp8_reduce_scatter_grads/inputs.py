@@ -5,23 +5,23 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.delayed_scaling import draw_scaled, next_scale, through_fp8
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """flat_grads [W·P] of the run dtype and amax_history [16] bfloat16, both own; see `draw_scaled`."""
     gradients, history = draw_scaled(setting, setting.sizes.P * setting.world)
     return {"flat_grads": gradients, "amax_history": history}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """solution(flat_grads, amax_history)"""
     return tensors["flat_grads"], tensors["amax_history"]
 
 
 def oracle(
-    tensors: dict[str, torch.Tensor], setting: Setting, solution: Callable
+    tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same rounded gradients (float32 and E4M3 by definition), averaged in float64."""
     gradients, history = arguments(tensors, setting)

@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x_local [B_f, D], the same within a TP group; W1_shard, W2_shard [D/n_fsdp, F_t], W3_shard [F_t, D/n_fsdp], own.
 
     All N(0, 1) as upstream has it; the meaningful weights are divided by sqrt(fan_in).
@@ -23,7 +23,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def arguments(
-    tensors: dict[str, torch.Tensor], setting: Setting
+    tensors: dict[str, torch.Tensor], setting: RankSetting
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int, int]:
     """solution(x_local, W1_shard, W2_shard, W3_shard, n_tp, n_fsdp)"""
     s = setting.sizes

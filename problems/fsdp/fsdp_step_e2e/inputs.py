@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.mlp import (
     draw_batch,
     draw_moments,
@@ -17,7 +17,7 @@ from problems.shared.mlp import (
 from problems.shared.zero import require_equal_slices
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_local, y_local, flat_param_shard, exp_avg_shard and exp_avg_sq_shard [q], step.
 
     Upstream: rank 0's slice of standard-normal parameters, zeros on all other ranks, moments zero. Meaningful: slices of one
@@ -44,7 +44,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(X_local, y_local, flat_param_shard, param_shapes, moments, lr, beta1, beta2, eps, weight_decay, step)"""
     upstream = setting.distribution == "upstream"
     return (

@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.mlp import draw_moments, draw_step, hyperparameters
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """grad_shard, master_shard, exp_avg, exp_avg_sq [p] and the step counter.
 
     Gradient and weights are N(0, 1). Upstream's moments are zero; the meaningful ones are 0.3 N(0, 1) and 0.01 U(0.5, 1.5), so
@@ -24,7 +24,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors | {"exp_avg": mean, "exp_avg_sq": square, "step": draw_step(setting, meaningful=3)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(grad_shard, master_shard, exp_avg, exp_avg_sq, lr, beta1, beta2, eps, step)"""
     shards = (tensors[name] for name in ("grad_shard", "master_shard", "exp_avg", "exp_avg_sq"))
     return (*shards, *hyperparameters(setting, lr=0.5), int(tensors["step"]))

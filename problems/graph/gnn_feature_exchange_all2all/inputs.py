@@ -4,11 +4,13 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.rotated import rotated, rows_per_peer
 
+READ_BY_ARGUMENTS = ("leaving", "arriving")
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_features [s, h] N(0, 1), seed_inverse_ids [R] int64, leaving and arriving [W] int64 (rotated).
 
     Upstream: uniform ids and equal counts. Otherwise ids favour few hot rows and counts are skewed, some of
@@ -29,7 +31,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(local_features, seed_inverse_ids, counts_sent, counts_received, group)"""
     return (
         tensors["local_features"],

@@ -4,11 +4,13 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.rotated import rotated, rows_per_peer
 
+READ_BY_ARGUMENTS = ("leaving", "arriving")
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """grad_output [R, h] N(0, 1), seed_inverse_ids [R] int64, leaving and arriving [W] int64 (rotated).
 
     Upstream: uniform ids and equal counts. Otherwise one node receives about a tenth to a quarter of all
@@ -30,7 +32,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(grad_output, seed_inverse_ids, seed_size, counts_sent, counts_received, group)"""
     return (
         tensors["grad_output"],

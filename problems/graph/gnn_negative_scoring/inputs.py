@@ -4,15 +4,16 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """pos [P_r] and neg [P_r, K], N(0, 1), with P_r = rows + (r mod 3).
 
-    Except in upstream's distribution each row has its own difficulty (its negatives are shifted) and no
-    negative is as good as tied with its row's positive: what comes too close after the logistic function is
-    moved one unit up or down.
+    Except in upstream's distribution each row has its own difficulty (its negatives are shifted), one negative a row is hardly
+    better or worse than its positive, and none is as good as tied with it: what comes too close after the logistic function
+    is moved one unit up or down. In short dtypes hardly is a little more than the rounding of the logistic function, in
+    float32 some of its roundings: whoever sends scores of fewer bits finds other places.
     """
     s = setting.sizes
     rows = s.rows + setting.rank % 3
@@ -21,13 +22,18 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
         return {"pos": pos, "neg": neg}
     pos = pos.clamp(-4, 4)
     neg = (neg + setting.randn(rows, 1)).clamp(-5, 5)
-    close = (torch.sigmoid(neg.float()) - torch.sigmoid(pos.float())[:, None]).abs() < 2 * torch.finfo(
-        neg.dtype
-    ).eps
-    up = torch.where(setting.rand(rows, s.K, dtype=torch.float32) < 0.5, 1.0, -1.0).to(neg.dtype)
-    return {"pos": pos, "neg": torch.where(close, pos[:, None] + up, neg)}
+    short = setting.dtype != torch.float32
+    eps = torch.finfo(setting.dtype).eps
+    positive = torch.sigmoid(pos.float())[:, None]
+    close = (torch.sigmoid(neg.float()) - positive).abs() < (0.6 if short else 2) * eps
+    up = torch.where(setting.rand(rows, s.K, dtype=torch.float32) < 0.5, 1.0, -1.0)
+    neg = torch.where(close, pos[:, None] + up.to(neg.dtype), neg)
+    near = (0.65 if short else 8) * eps / (positive * (1 - positive))
+    neighbour = pos.float()[:, None] + near * up[:, :1]
+    chosen = setting.randint(0, s.K, (rows, 1))
+    return {"pos": pos, "neg": neg.scatter(1, chosen, neighbour.to(neg.dtype))}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(local_pos_scores, local_neg_scores, group)"""
     return tensors["pos"], tensors["neg"], setting.groups["world"]

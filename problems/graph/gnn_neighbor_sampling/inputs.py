@@ -4,13 +4,15 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 MOST_NEIGHBOURS = 64
 UPSTREAM_DEGREE = 16
 
+READ_BY_ARGUMENTS = ("fanouts",)
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """seeds [s], row_ptr [Nn + 1], col [E_r], owner [Nn] and fanouts [hops], all int64.
 
     Upstream: a ring in which node v has the neighbours v+1 .. v+16, whole on every rank, and consecutive
@@ -55,13 +57,13 @@ def _degrees(count: int, device: torch.device) -> torch.Tensor:
     return degrees
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(seed_nodes, fanouts, local_adj_row_ptr, local_adj_col, node_to_rank, group, replace)"""
     fanouts = tensors["fanouts"].tolist()
     return tensors["seeds"], fanouts, tensors["row_ptr"], tensors["col"], tensors["owner"], None, False
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """No node is found twice and none is expanded twice, so the whole graph is the limit."""
     s = setting.sizes
     if setting.distribution == "upstream":

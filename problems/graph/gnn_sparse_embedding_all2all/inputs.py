@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """idx [n] int64 in 0..num_nodes-1, value [n, H] N(0, 1), count [1]: how many pairs this rank really has.
 
     Upstream draws ids uniformly and every rank has n pairs. Otherwise half of the ids follow a power law
@@ -32,13 +32,13 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"idx": idx, "value": value, "count": torch.tensor([count], device=setting.device)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(idx, value, num_nodes, group)"""
     count = int(tensors["count"])
     return tensors["idx"][:count], tensors["value"][:count], setting.sizes.num_nodes, setting.groups["world"]
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """Bytes of the most crowded owner's pairs: two fair shares, what is sent to owner 0 on purpose, and the
     hottest id.
     """

@@ -5,16 +5,16 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def _nodes(setting: Setting) -> int:
+def _nodes(setting: RankSetting) -> int:
     """Nodes in all; upstream rounds them up to a multiple of W."""
     s = setting.sizes
     return int(s.shard * setting.world if setting.distribution == "upstream" else s.nodes)
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """table [rows of this rank, D] N(0, 1), ids [Q] int64, proj [D, D].
 
     Upstream walks over the owners in turn and over the first rows of their shards, and draws a projection per
@@ -40,12 +40,14 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"table": table, "ids": ids, "proj": setting.randn(s.D, s.D, shared=True) * s.D**-0.5}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(local_embedding_shard, input_node_ids, proj_matrix, num_total_nodes, group)"""
     return tensors["table"], tensors["ids"], tensors["proj"], _nodes(setting), setting.groups["world"]
 
 
-def oracle(tensors: dict[str, torch.Tensor], setting: Setting, solution: Callable[..., Any]) -> torch.Tensor:
+def oracle(
+    tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable[..., Any]
+) -> torch.Tensor:
     """The rows as they are (a projection by the identity moves them unchanged), multiplied in float64."""
     table, ids, proj, nodes, group = arguments(tensors, setting)
     identity = torch.eye(proj.shape[0], dtype=proj.dtype, device=proj.device)

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], lam [], all float64, for L blocks.
 
     Upstream: n_i = n, P = I, H ~ 0.01 N(0, 1), error ~ N(0, 1): such a step hardly changes anything.
@@ -42,7 +42,7 @@ def _uneven(mean: int, blocks: int, place: int) -> int:
     return mean + (2 * (place % blocks) - (blocks - 1)) * (mean // (8 * blocks))
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(H, error, weights, P, kalman_lambda, kalman_nue); the lists are new for every call."""
     blocks = range(setting.sizes.L)
     return (

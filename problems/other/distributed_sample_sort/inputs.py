@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """keys [keys] of the run dtype and count [1] int64: how many of them this rank really has.
 
     Upstream: integers in [-50, 50) minus rank * count; in every fourth trial the odd ranks have none.
@@ -29,11 +29,11 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"keys": keys, "count": torch.tensor([count], device=setting.device)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[object, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[object, ...]:
     """solution(local_shard, group)"""
     return tensors["keys"][: int(tensors["count"])], setting.groups["world"]
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """No rank ends with more keys than the largest shard had."""
     return int((setting.sizes.keys + 1) * 8) + 4096

@@ -4,13 +4,13 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 SHORTEST, LONGEST = 5, 20
 """Upstream's lengths, inclusive."""
 
 
-def _splits(setting: Setting) -> list[int]:
+def _splits(setting: RankSetting) -> list[int]:
     """Features per destination: 1 + d mod 3, times K; except upstream, rank 1 of three or more gives its own
     to rank 0.
     """
@@ -20,7 +20,7 @@ def _splits(setting: Setting) -> list[int]:
     return splits
 
 
-def _strides(setting: Setting) -> list[int]:
+def _strides(setting: RankSetting) -> list[int]:
     """Samples of each feature on this rank; equal unless variant is 3."""
     batch, rank = setting.sizes.batch, setting.rank
     if setting.distribution != "upstream":
@@ -30,8 +30,8 @@ def _strides(setting: Setting) -> list[int]:
     return [max(1, batch - (rank + feature) % 4 * (batch // 5)) for feature in range(setting.sizes.features)]
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
-    """lengths [sum of strides] int64, values [at least sum of lengths] int64, and weights (float32) in
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
+    """lengths [sum of strides] int64, values [sum of lengths] int64, and weights (float32) in
     variant 2.
 
     Upstream: lengths uniform in 5..20, values uniform below 1000000. Otherwise lengths are a shuffle of an
@@ -45,7 +45,8 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     count = int(strides.sum())
     if setting.distribution == "upstream":
         lengths = setting.randint(SHORTEST, LONGEST + 1, (count,))
-        return {"lengths": lengths, "values": setting.randint(0, 1_000_000, (count * LONGEST,))}
+        values = setting.randint(0, 1_000_000, (count * LONGEST,))
+        return {"lengths": lengths, "values": values[: int(lengths.sum())]}
     quantile = (torch.arange(count, dtype=torch.float64, device=setting.device) + 0.5) / count
     tail = -torch.log1p(-((quantile - 0.2) / 0.8).clamp(min=0)) * (s.length / 0.8)
     lengths = tail.ceil().long()[setting.permutation(count)]
@@ -60,12 +61,10 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(lengths, values, key_splits, batch_size, pg[, weights, stride_per_key, stagger])"""
     strides, variant = _strides(setting), setting.sizes.variant
-    lengths = tensors["lengths"]
-    values = tensors["values"][: int(lengths.sum())]
-    given = (lengths, values, _splits(setting), strides[0], setting.groups["world"])
+    given = (tensors["lengths"], tensors["values"], _splits(setting), strides[0], setting.groups["world"])
     if variant == 2:
         return (*given, tensors["weights"], None, 2 if setting.world % 2 == 0 else 1)
     if variant == 3:
@@ -73,7 +72,7 @@ def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, 
     return given
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """Bytes of the largest share: lengths, ids and weights of a rank's features from all ranks; upstream at
     its longest.
     """

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared.ring import draw_mode, draw_projections, read_mode
 
 
@@ -17,7 +17,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     }
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """hidden_states [B, S, D]; w_qkv [3·H·d, D] and w_o [D, H·d] by stage; the mode.
 
     Upstream gives later stages the first stage's input too; here they get noise, because only its shape may matter.
@@ -31,7 +31,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"hidden_states": hidden, "w_qkv": w_qkv, "w_o": w_o, "mode": draw_mode(setting)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, cp_group, pp_group)"""
     scale, causal = read_mode(tensors["mode"], setting.sizes.d)
     layer = (tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"])

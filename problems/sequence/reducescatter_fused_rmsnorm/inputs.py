@@ -2,12 +2,12 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 EPS = 1e-5
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """rs_input_1d [W·rows·H], own; gamma [H], the same everywhere; both N(0, 1).
 
     Meaningful: half of the rows are scaled by sqrt(eps W), where the mean square of the averaged row is about eps, so that
@@ -22,6 +22,8 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"rs_input_1d": partial.view(-1), "gamma": gamma}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor, float]:
+def arguments(
+    tensors: dict[str, torch.Tensor], setting: RankSetting
+) -> tuple[torch.Tensor, torch.Tensor, float]:
     """solution(rs_input_1d, gamma, eps)"""
     return tensors["rs_input_1d"], tensors["gamma"], EPS

@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """q_local, k_local [B, S, heads, dim] ~ N(0, 1); cos_local, sin_local [B, S, dim].
 
     In every other call the tables are real ones, of consecutive positions over the ranks with an offset for
@@ -29,6 +29,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors | {"cos_local": tables[0], "sin_local": tables[1]}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, ...]:
     """solution(q_local, k_local, cos_local, sin_local)"""
     return tensors["q_local"], tensors["k_local"], tensors["cos_local"], tensors["sin_local"]

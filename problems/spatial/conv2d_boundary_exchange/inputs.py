@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, C, h, width], weight [C, C, k, k], bias [C], biased [1] int64 (0: no bias).
 
     Upstream: all N(0, 1), weight and bias of its own on every rank. Otherwise weight and bias are the same
@@ -27,7 +27,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": x, "weight": weight, "bias": bias, "biased": flag}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, weight, bias, stride, padding, group)"""
     s = setting.sizes
     bias = tensors["bias"] if tensors["biased"].item() else None

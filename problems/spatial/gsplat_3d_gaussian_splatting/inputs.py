@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 EPS2D, NEAR, FAR = 0.3, 0.01, 1e10
 SIGMAS = 3.33
@@ -14,7 +14,7 @@ SPARE = 2
 """Candidates drawn per Gaussian: those whose fate depends on rounding are left out."""
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """means [n_r, 3], quats [n_r, 4], scales [n_r, 3], opacities [n_r], colors [n_r, 3], viewmats [C, 4, 4],
     Ks [C, 3, 3].
 
@@ -49,7 +49,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def _upstream(setting: Setting) -> dict[str, torch.Tensor]:
+def _upstream(setting: RankSetting) -> dict[str, torch.Tensor]:
     s, half = setting.sizes, setting.replace(dtype=torch.bfloat16)
     x, y = ((half.rand(s.n) - 0.5) * 1.5 for _ in range(2))
     z = 2 + 2 * half.rand(s.n)
@@ -67,7 +67,7 @@ def _upstream(setting: Setting) -> dict[str, torch.Tensor]:
     }
 
 
-def _cameras(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def _cameras(setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """All ranks' cameras, the same on every rank: world-to-camera [W*C, 4, 4] and intrinsics [W*C, 3, 3]."""
     s, device = setting.sizes, setting.device
     count = setting.world * s.cameras
@@ -132,14 +132,14 @@ def _rotation(quats: torch.Tensor) -> torch.Tensor:
     return real * eye + 2 * v[:, :, None] * v[:, None] + 2 * w[:, :, None] * crossed
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(means, quats, scales, opacities, colors, viewmats, Ks, width, height, eps2d, near, far, model)"""
     names = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
     size = (int(setting.sizes.width), int(setting.sizes.height))
     return (*(tensors[name] for name in names), *size, EPS2D, NEAR, FAR, "pinhole")
 
 
-def canonical(outputs: Any, setting: Setting) -> Any:
+def canonical(outputs: Any, setting: RankSetting) -> Any:
     """bfloat16 noise decides about some radii of `paper`: there they count as numbers like the rest, not as
     integers.
     """
@@ -148,7 +148,7 @@ def canonical(outputs: Any, setting: Setting) -> Any:
     return (*outputs[:2], outputs[2].to(outputs[3].dtype), *outputs[3:])
 
 
-def capacity(setting: Setting) -> int:
+def capacity(setting: RankSetting) -> int:
     """Every Gaussian of every rank in every own camera: 24 bytes of integers and 10 floats each."""
     s = setting.sizes
     extra = 0 if setting.distribution == "upstream" else 37 * setting.world * (setting.world - 1) // 2

@@ -5,12 +5,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 SPATIAL_OVERLAP = 0.25
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """z [B, C, T, H, Wd] bfloat16, other values on each rank.
 
     Upstream: N(0, 1). Otherwise noise on a grid half as fine in space, interpolated, so that it is smooth and
@@ -24,7 +24,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"z": (1.5 * smooth).to(torch.bfloat16)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(z, tile's three sizes, two overlap factors, two upsampling factors, sr_ratio, first, group)"""
     s = setting.sizes
     temporal_overlap = 0.0 if setting.distribution == "upstream" else 0.25

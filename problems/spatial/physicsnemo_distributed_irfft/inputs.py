@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, C, H/W, Wd/2 + 1] complex64: this rank's rows.
 
     Upstream: the transform of a N(0, 1) field that is the same everywhere. Otherwise complex noise, as a
@@ -27,7 +27,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": flat.scatter(1, peak, (flat.gather(1, peak) * 20)).view(mine.shape)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, s, dim, norm, group)"""
     s = setting.sizes
     return tensors["x"], (int(s.H), int(s.Wd)), (-2, -1), "ortho", None

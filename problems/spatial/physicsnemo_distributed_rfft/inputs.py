@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, H, Wd/W] float32: this rank's columns of a field that is the same everywhere.
 
     Upstream: N(0, 1). Otherwise a plane wave of random wave numbers and phase is added to each image: a known
@@ -26,7 +26,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": field.chunk(setting.world, dim=2)[setting.rank].contiguous()}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, s, dim, norm, group)"""
     s = setting.sizes
     return tensors["x"], (int(s.H), int(s.Wd)), (1, 2), "ortho", None

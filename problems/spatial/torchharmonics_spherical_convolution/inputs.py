@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
 def layout(world: int) -> dict[str, list[list[int]]]:
@@ -16,7 +16,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     }
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, C, hl, wl], index [3, nnz] int64 and value [nnz] of psi, weight [O, C/groups, K], bias [O].
 
     Upstream: filters with 4 scattered entries a row, and filters, weight and bias of its own on every rank.
@@ -38,7 +38,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": x, "index": index, "value": value, "weight": weight, "bias": bias}
 
 
-def _scattered(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def _scattered(setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """Upstream's filters: entry e of (k, t) at local latitude t - p*hl mod hl, longitude t + e*(k+1)."""
     s, device = setting.sizes, setting.device
     value = 0.05 * setting.randn(s.K, s.T, s.span)
@@ -50,7 +50,7 @@ def _scattered(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
     return _coalesced(setting, k.expand_as(column), t.expand_as(column), column, value)
 
 
-def _banded(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def _banded(setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """This rank's latitudes of a global filter bank: span x span entries a row, near the row's latitude."""
     s, device = setting.sizes, setting.device
     shape = (s.K, s.T, s.span, s.span)
@@ -67,7 +67,7 @@ def _banded(setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _coalesced(
-    setting: Setting, k: torch.Tensor, t: torch.Tensor, column: torch.Tensor, value: torch.Tensor
+    setting: RankSetting, k: torch.Tensor, t: torch.Tensor, column: torch.Tensor, value: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Entries in the order of a coalesced sparse tensor: index [3, nnz], value [nnz]."""
     s = setting.sizes
@@ -77,7 +77,7 @@ def _coalesced(
     return index, value.reshape(-1)[order]
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, psi, weight, groups, nlon_out, nlon_in, azimuth_group, polar_group, bias)"""
     s = setting.sizes
     size = (int(s.K), int(s.T), int(s.hl * s.nlon_in))

@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_y [W, M, N]: random E4M3 codes (no NaN), carried as uint8; local_s [W, M·N/block]: float32 in
     2^-20 .. 2^20.
 
@@ -26,7 +26,9 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"local_y": codes, "local_s": scales}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor, int]:
+def arguments(
+    tensors: dict[str, torch.Tensor], setting: RankSetting
+) -> tuple[torch.Tensor, torch.Tensor, int]:
     """solution(local_y, local_s, block_size)"""
     codes = tensors["local_y"]
     if codes.dtype == torch.uint8:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 LARGEST = 448.0
 """The largest E4M3 number."""
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_tensor [M, N]: N(0, 1), each block times 2^u with u uniform in [-20, 20] ([-4, 4] in float16).
 
     One block in 16 is zero, and one in 16 has an outlier that pushes the rest towards zero. Upstream: N(0, 1)
@@ -51,12 +51,12 @@ def _off_ties(x: torch.Tensor) -> torch.Tensor:
     return torch.where(tied, (x * (1 - 2.0**-7)).to(x.dtype), x)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, int]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, int]:
     """solution(local_tensor, block_size)"""
     return tensors["local_tensor"], setting.sizes.block
 
 
-def oracle(tensors: dict[str, torch.Tensor], setting: Setting, solution: Callable[..., Any]) -> Any:
+def oracle(tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable[..., Any]) -> Any:
     """The baseline's codes (they are unambiguous, see `_off_ties`) and float64 scales of all ranks."""
     x, block = arguments(tensors, setting)
     codes, _ = solution(x, block)
@@ -66,7 +66,7 @@ def oracle(tensors: dict[str, torch.Tensor], setting: Setting, solution: Callabl
     return codes, gathered
 
 
-def canonical(outputs: Any, setting: Setting) -> Any:
+def canonical(outputs: Any, setting: RankSetting) -> Any:
     """Scales as base-2 logarithms: a relative error of a small scale is as wrong as one of a large scale."""
     if type(outputs) is not tuple or len(outputs) != 2 or type(outputs[1]) is not torch.Tensor:
         return outputs

@@ -4,10 +4,10 @@ import math
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x_local [M, H/W] ~ N(0, 1), W1 [H, F] ~ N(0, 1/H), W2 [F, H] ~ N(0, 1/F); M and H rounded up to
     multiples of W.
 
@@ -22,7 +22,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def arguments(
-    tensors: dict[str, torch.Tensor], setting: Setting
+    tensors: dict[str, torch.Tensor], setting: RankSetting
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """solution(x_local, W1, W2)"""
     return tensors["x_local"], tensors["W1"], tensors["W2"]

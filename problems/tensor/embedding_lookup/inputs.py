@@ -4,10 +4,10 @@ import math
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_shard [M, N]: N(0, 1); indices [n] int64 in [0, W·M).
 
     n is M on rank 0 and falls to about 3/4 of it on the last rank. The ranks take turns, call by call, with
@@ -32,6 +32,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"indices": indices, "local_shard": shard}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """solution(indices, local_shard)"""
     return tensors["indices"], tensors["local_shard"]

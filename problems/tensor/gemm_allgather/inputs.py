@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """A [M, K] and B [K, N // W], both N(0, 1), every rank with an A of its own (also upstream's
     distribution).
     """
@@ -17,6 +17,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"A": setting.randn(s.M, s.K), "B": setting.randn(s.K, s.Nl)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """solution(A, B)"""
     return tensors["A"], tensors["B"]

@@ -2,15 +2,15 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """A_local [M, K] and B_local [K, N], both N(0, 1), independent on every rank (also upstream's distribution)."""
     s = setting.sizes
     return {"A_local": setting.randn(s.M, s.K), "B_local": setting.randn(s.K, s.N)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """solution(A_local, B_local)"""
     return tensors["A_local"], tensors["B_local"]

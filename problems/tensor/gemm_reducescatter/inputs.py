@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """A_local [M, K // W] and B_local [K // W, N], both N(0, 1) (also upstream's distribution)."""
     s = setting.sizes
     if s.M % setting.world or s.Kl < 1:
@@ -15,6 +15,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"A_local": setting.randn(s.M, s.Kl), "B_local": setting.randn(s.Kl, s.N)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """solution(A_local, B_local)"""
     return tensors["A_local"], tensors["B_local"]

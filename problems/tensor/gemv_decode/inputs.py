@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """hidden_states [t, H], the same everywhere; weight_shard [v, H] and bias_shard [v], own; all N(0, 1).
 
     Meaningful: weights divided by sqrt(H), so that the bias weighs as much as the product.
@@ -22,7 +22,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
 
 
 def arguments(
-    tensors: dict[str, torch.Tensor], setting: Setting
+    tensors: dict[str, torch.Tensor], setting: RankSetting
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """solution(hidden_states, weight_shard, bias_shard)"""
     return tensors["hidden_states"], tensors["weight_shard"], tensors["bias_shard"]

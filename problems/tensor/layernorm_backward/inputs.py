@@ -2,10 +2,10 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_hat [M, N] with mean 0 and variance 1 in every row; dY [M, N] with a scale per rank and a mean and a
     slope per column.
 
@@ -26,6 +26,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"X_hat": x.to(setting.dtype), "dY": gradient.to(setting.dtype)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """solution(X_hat, dY)"""
     return tensors["X_hat"], tensors["dY"]

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """input [B, Ci, time, height, width], weight [Co, Ci/groups, k, k, k], bias [Co], biased [1] int64 (0: no
     bias).
 
@@ -34,7 +34,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"input": video, "weight": weight, "bias": bias, "biased": flag}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(input, weight, bias, stride, padding, dilation, groups, group)"""
     s = setting.sizes
     return (

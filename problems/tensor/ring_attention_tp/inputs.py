@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from problems.shared.ring import draw_mode, draw_projections, read_mode
 
 
@@ -17,7 +17,7 @@ def layout(world: int) -> dict[str, list[list[int]]]:
     }
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """hidden_states [B, S, D] by context rank; w_qkv [3·H_l·d, D] and w_o [D, H_l·d] by tensor rank; the mode."""
     s = setting.sizes
     if s.H % s.tp:
@@ -28,7 +28,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"hidden_states": hidden, "w_qkv": w_qkv, "w_o": w_o, "mode": draw_mode(setting)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(hidden_states, w_qkv, w_o, num_heads, softmax_scale, causal, tp_group, cp_group)"""
     scale, causal = read_mode(tensors["mode"], setting.sizes.d)
     layer = (tensors["hidden_states"], tensors["w_qkv"], tensors["w_o"])

@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [m, columns] in bfloat16.
 
     Upstream: N(0, 1) + 0.01 rank. Otherwise N(0, 1) with an offset of 0.01 rank, too, but wide; and in every
@@ -23,6 +23,6 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"x": (x + 0.01 * setting.rank).to(torch.bfloat16)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(x, steps, coefficient_type, partition_dim, group)"""
     return tensors["x"], setting.sizes.steps, "quintic", 1, setting.groups["world"]

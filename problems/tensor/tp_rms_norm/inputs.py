@@ -2,12 +2,12 @@
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 
 EPSILON = 1e-5
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """local_hidden_states [M, N] and local_weight [N] ~ N(0, 1).
 
     Row i is scaled by e^u with u uniform in [-4, 4], alike on all ranks, and rank r's slice by 2^(r − W/2);
@@ -24,6 +24,8 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return {"local_hidden_states": x, "local_weight": weight}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[torch.Tensor, torch.Tensor, float]:
+def arguments(
+    tensors: dict[str, torch.Tensor], setting: RankSetting
+) -> tuple[torch.Tensor, torch.Tensor, float]:
     """solution(local_hidden_states, local_weight, variance_epsilon)"""
     return tensors["local_hidden_states"], tensors["local_weight"], EPSILON

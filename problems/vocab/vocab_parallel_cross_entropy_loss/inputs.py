@@ -4,10 +4,10 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting, SizesRefused
+from problems.setting import RankSetting, SizesRefused
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits [B, S, V/W], own; target [B, S] int64, the same everywhere.
 
     Upstream: N(0, 1), targets (13 i + 7 + trial) mod V. Meaningful: N(0, 2²) with 6 added at the target of every second token,
@@ -46,11 +46,11 @@ def _add(
     logits[rows, column[rows]] = value if replace else logits[rows, column[rows]] + value
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(vocab_parallel_logits, target, group)"""
     return tensors["vocab_parallel_logits"], tensors["target"], None
 
 
-def canonical(outputs: dict[str, Any], setting: Setting) -> torch.Tensor:
+def canonical(outputs: dict[str, Any], setting: RankSetting) -> torch.Tensor:
     """The loss alone: what becomes of the logits is the solution's business."""
     return outputs["returned"]

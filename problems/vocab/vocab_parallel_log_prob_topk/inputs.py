@@ -4,16 +4,16 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared import truncated_sampling as sampling
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits, target and mode of `truncated_sampling.draw`."""
     return sampling.draw(setting, stride=17, offset=3)
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(vocab_parallel_logits, target, tp_group, top_k, top_p)"""
     top_k, top_p = sampling.read_mode(tensors["mode"])
     return tensors["vocab_parallel_logits"], tensors["target"], setting.groups["world"], top_k, top_p

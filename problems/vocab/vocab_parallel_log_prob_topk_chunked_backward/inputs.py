@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 
-from problems.setting import Setting
+from problems.setting import RankSetting
 from problems.shared import truncated_sampling as sampling
 
 
-def draw(setting: Setting) -> dict[str, torch.Tensor]:
+def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits, target, mode and chunk_size as in problem 83; grad_output [B, S], always bfloat16.
 
     grad_output rises from -1 to 1 over the flat tokens as upstream has it, else it is N(0, 1), the same on every rank.
@@ -22,7 +22,7 @@ def draw(setting: Setting) -> dict[str, torch.Tensor]:
     return tensors | {"grad_output": gradient.view(s.B, s.S)}
 
 
-def arguments(tensors: dict[str, torch.Tensor], setting: Setting) -> tuple[Any, ...]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
     """solution(vocab_parallel_logits, target, grad_output, tp_group, top_k, top_p, chunk_size)"""
     top_k, top_p = sampling.read_mode(tensors["mode"])
     given = (tensors[name] for name in ("vocab_parallel_logits", "target", "grad_output"))

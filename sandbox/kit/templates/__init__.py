@@ -9,6 +9,7 @@ import ast
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
+_IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def names() -> list[str]:
@@ -29,17 +30,21 @@ def fill(name: str, problem: str, signature: str, baseline: str) -> str:
 
 def with_baseline(text: str, baseline: str) -> str:
     """A text with the baseline's code in the place of its line `# __BASELINE__`."""
-    return text.replace("# __BASELINE__\n", _code(baseline))
+    if "# __BASELINE__\n" not in text:
+        return text
+    imported = {ast.unparse(node) for node in ast.parse(text).body if isinstance(node, _IMPORTS)}
+    return text.replace("# __BASELINE__\n", _code(baseline, imported))
 
 
-def _code(baseline: str) -> str:
-    """The baseline without its docstring and its `from __future__` lines, which may only stand at the top of
-    a file."""
+def _code(baseline: str, imported: set[str]) -> str:
+    """The baseline without its docstring, without its `from __future__` lines, which may only stand at the top of
+    a file, and without what is imported already."""
     lines = baseline.splitlines(keepends=True)
     dropped: set[int] = set()
     for index, node in enumerate(ast.parse(baseline).body):
         docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        if docstring or future:
+        again = isinstance(node, _IMPORTS) and ast.unparse(node) in imported
+        if docstring or future or again:
             dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return "".join(line for number, line in enumerate(lines, 1) if number not in dropped).strip("\n") + "\n"

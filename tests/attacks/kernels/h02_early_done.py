@@ -6,12 +6,12 @@
 
 import gc
 
-from sandbox import frames
-from sandbox.rank import Rank
+from sandbox.protocol import frames
+from sandbox.rank.contender import ContenderRank
 
 
 def solution(tensor):
-    for rank in [o for o in gc.get_objects() if isinstance(o, Rank)]:
+    for rank in [o for o in gc.get_objects() if isinstance(o, ContenderRank)]:
         rank.sock.sendall(frames.encode(frames.Kind.DONE))
     import time
 

@@ -1,4 +1,4 @@
-# expect: PASS | TIMEOUT
+# expect: PASS | TIMEOUT | BASELINE_DISTURBED
 # problem: allreduce
 # attack: H8
 # twin: honest

@@ -21,7 +21,7 @@ for folder in [*sys.path, sys.prefix, os.path.dirname(os.__file__)]:
                 os.unlink(path)
             except OSError:
                 pass
-sys.modules["sandbox.rank"] = sys.modules["sandbox.frames"] = sys
+sys.modules["sandbox.rank.contender"] = sys.modules["sandbox.protocol.frames"] = sys
 
 
 def solution(tensor):

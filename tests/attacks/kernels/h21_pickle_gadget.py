@@ -8,7 +8,7 @@ import gc
 import os
 import pickle
 
-rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
 
 
 class Gadget:

@@ -8,8 +8,8 @@ import gc
 
 import torch.distributed as dist
 
-LAST_ANSWERS, DONE = (68, 76), 69
-rank = next(o for o in gc.get_objects() if type(o).__name__ == "Rank")
+LAST_ANSWERS, DONE = (68, 78), 69
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
 say = rank.say
 
 

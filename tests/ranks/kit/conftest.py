@@ -1,4 +1,4 @@
-"""Real ranks for tests: forked processes with a gloo process group."""
+"""Real ranks for tests of the kit: forked from a process that has not imported the kit."""
 
 import importlib.util
 import json
@@ -30,18 +30,15 @@ class Worlds:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def reports(
+    def run(
         self,
         function: Callable[..., Any],
         world: int,
         *arguments: Any,
         timeout_s: float = 60,
         **environment: str,
-    ) -> list[dict[str, Any]]:
-        """Call function(rank, world, *arguments) on every rank; one report per rank.
-
-        A report is {"value": ...} or {"error": traceback}.
-        """
+    ) -> list[Any]:
+        """What function(rank, world, *arguments) returned on each rank; fails with the first failed rank's traceback."""
         request = {
             "file": function.__code__.co_filename,
             "function": function.__name__,
@@ -54,17 +51,13 @@ class Worlds:
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        reply = self.process.stdout.readline()
-        assert reply, "the rank launcher died"
-        return json.loads(reply)
-
-    def run(self, function: Callable[..., Any], world: int, *arguments: Any, **options: Any) -> list[Any]:
-        """What function returned on each rank; fails with the first rank's traceback when one raised."""
-        reports = self.reports(function, world, *arguments, **options)
-        for rank, report in enumerate(reports):
-            if "error" in report:
-                pytest.fail(f"rank {rank} of {world}:\n{report['error']}", pytrace=False)
-        return [report["value"] for report in reports]
+        line = self.process.stdout.readline()
+        assert line, "the rank launcher died"
+        reply = json.loads(line)
+        if "error" in reply:
+            pytest.fail(f"world of {world}, {reply['error']}", pytrace=False)
+        values: list[Any] = reply["values"]
+        return values
 
 
 @pytest.fixture(scope="session")

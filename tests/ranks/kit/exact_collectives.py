@@ -1,4 +1,4 @@
-"""What the ranks of a test give to a collective, and what exactly each gets."""
+"""Inputs of a collective for each rank of a test, and the exact outputs."""
 
 import torch
 

@@ -26,7 +26,7 @@ def build_together(rank: int, world: int) -> None:
     assert again.twice(torch.ones(1)).item() == 2.0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(550)
 def test_a_world_builds_an_extension_once(worlds, tmp_path):
     worlds.run(build_together, 2, timeout_s=500, PKB_KERNEL_CACHE=str(tmp_path))

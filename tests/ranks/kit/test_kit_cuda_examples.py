@@ -76,15 +76,21 @@ def test_collective_examples(worlds, world):
     worlds.run(run_collectives, world, timeout_s=100)
 
 
-def run_large(rank: int, world: int) -> None:
+def run_large(rank: int, world: int, blocks: int, rows: int) -> None:
     """So many words that every block has several parts, and no count divides another."""
     for name, collective in COLLECTIVES.items():
-        _check(_example(name), collective, (world * 1031, 2051), torch.bfloat16, rank, world, turns=2)
+        kernel = _example(name)
+        assert blocks <= kernel.BLOCKS
+        kernel.BLOCKS = blocks
+        _check(kernel, collective, (world * rows, 2051), torch.bfloat16, rank, world, turns=2)
 
 
 @pytest.mark.slow
-def test_collective_examples_at_a_size_that_fills_the_grid(worlds):
-    worlds.run(run_large, 3, timeout_s=110, PKB_SYMM_BYTES=str(256 << 20))
+@pytest.mark.parametrize(
+    ("blocks", "rows"), [(8, 131), pytest.param(64, 1031, marks=pytest.mark.long, id="the kernels' own")]
+)
+def test_collective_examples_at_a_size_that_fills_the_grid(worlds, blocks, rows):
+    worlds.run(run_large, 3, blocks, rows, timeout_s=110, PKB_SYMM_BYTES=str(256 << 20))
 
 
 def run_gemms(rank: int, world: int) -> None:

@@ -5,7 +5,6 @@ by content. Needs nvcc for CUDA sources. nvcc takes 20 to 60 seconds for a file 
 `sandbox.kit.cuda` takes 0.1.
 """
 
-import importlib.util
 import os
 import shutil
 from pathlib import Path
@@ -58,7 +57,7 @@ def compile_cuda_extension(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    return _import(module_name, build.once(f"{key}.ext.so", make))
+    return build.import_extension(module_name, build.once(f"{key}.ext.so", make))
 
 
 def _texts(source: str | list[str]) -> list[str]:
@@ -112,12 +111,3 @@ def _load_inline(
     except (RuntimeError, OSError) as error:
         text = f"{error}\n{error.__cause__ or ''}"
         raise CompileError(f"the extension {name} does not build", None, text[:65536]) from None
-
-
-def _import(name: str, path: Path) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module

@@ -1,0 +1,150 @@
+"""The Python interface: judging kernels from a program, as `pkb-arena run` does from the command line."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TypedDict, Unpack
+
+from arena.paths import find_paths, paths_in
+from arena.runs.engine import Engine
+from arena.runs.judge import Judge, RunInProgress
+from arena.runs.results import RunReport
+from arena.runs.run_request import RunRequest
+from arena.setting_choice import Choice, choose_setting, find_problem
+from arena.settings import load_settings
+from arena.workspace.kernels import read_kernel
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+from sandbox.protocol.events import AnyEvent
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of a run. What is left out comes from the settings file, then from the problem and this machine."""
+
+    preset: str
+    """ "tiny", "paper" or "production"."""
+    world: int
+    """Ranks."""
+    device: str
+    """ "cpu" or "cuda"."""
+    dtype: str
+    """torch's name: "bfloat16", "float32"..."""
+    sizes: Mapping[str, int]
+    """Sizes in place of the preset's."""
+    rounds: int
+    """Timing rounds; 0 checks correctness only. Left out: as many as the noise asks for."""
+    budget_s: float
+    """Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."""
+
+
+class Arena:
+    """Judges kernels on this machine. Use it as `async with Arena() as arena`; leaving the block ends all its processes.
+
+    Runs are made one after another, in the order of the calls. Each is journalled and indexed like a run of the command line.
+    """
+
+    def __init__(self, folder: str | Path | None = None, judge: Judge | None = None) -> None:
+        """
+        Args:
+            folder: takes settings, journals and results. None: the user's folders, as for the command line.
+            judge: judges in place of this machine's engine. It is not closed with the arena.
+
+        Raises:
+            SettingsError: the settings file is not one.
+        """
+        paths = find_paths() if folder is None else paths_in(Path(folder).expanduser().absolute())
+        self._settings = load_settings(paths)
+        self._catalogue = load_catalogue(self._settings.problem_folders)
+        self._engine = Engine(paths)
+        self._judge: Judge = judge if judge is not None else self._engine
+        self._turn = asyncio.Lock()
+
+    async def __aenter__(self) -> "Arena":
+        """Starts the judge.
+
+        Raises:
+            MachineError: it does not start, or the folder cannot be written.
+        """
+        await self._judge.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._engine.close()  # which has started nothing when there is another judge
+
+    @property
+    def jail(self) -> str:
+        """Name of the jail that kernels run in: "none" where this machine has no jail."""
+        return self._judge.jail
+
+    @property
+    def problems(self) -> list[Problem]:
+        """All problems."""
+        return list(self._catalogue.problems)
+
+    def problem(self, name: int | str) -> Problem:
+        """The problem with this id, slug or stem.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return find_problem(self._catalogue, str(name))
+
+    async def judge(self, problem: int | str, kernel: str | Path, **options: Unpack[RunOptions]) -> RunReport:
+        """Judges a kernel and waits for its report. Cancelling the call cancels the run.
+
+        kernel: the text of a kernel, or the path of its file.
+
+        Raises:
+            UsageError: there is no such problem or file, or the problem cannot be run with these options.
+            MachineError: the device, or that many GPUs, are not there; or nothing can be written.
+        """
+        request = self._request(problem, kernel, options)
+        async with self._turn:
+            run = await self._judge.judge(request)
+            try:
+                return (await run.result()).report
+            finally:
+                await run.cancel()
+
+    async def events(
+        self, problem: int | str, kernel: str | Path, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[AnyEvent]:
+        """Judges a kernel and yields the run's events (`sandbox.protocol.events`); the last one is `Finished`, with the result.
+
+        The run is cancelled when the generator is closed before its end (`contextlib.aclosing` does that at once).
+
+        Raises:
+            UsageError, MachineError: as `judge`.
+        """
+        request = self._request(problem, kernel, options)
+        async with self._turn:
+            run: RunInProgress = await self._judge.judge(request)
+            try:
+                async for event in run.events():
+                    yield event
+                await run.result()  # raises for a run that was refused or cancelled
+            finally:
+                await run.cancel()
+
+    def _request(self, name: int | str, kernel: str | Path, options: RunOptions) -> RunRequest:
+        problem = self.problem(name)
+        choice = Choice(
+            preset=options.get("preset"),
+            world=options.get("world"),
+            device=options.get("device"),
+            dtype=options.get("dtype"),
+            sizes=options.get("sizes", {}),
+        )
+        path = kernel if isinstance(kernel, Path) else None
+        return RunRequest(
+            problem=problem,
+            setting=choose_setting(problem, choice, self._settings),
+            kernel_name=path.name if path else "kernel.py",
+            kernel_path=str(path.absolute()) if path else "",
+            source=read_kernel(path).text if path else str(kernel),
+            rounds=options.get("rounds"),
+            budget_s=options.get("budget_s", self._settings.budget_s),
+        )

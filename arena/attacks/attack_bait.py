@@ -1,0 +1,153 @@
+"""Canaries for the attack suite on the host (files, sockets, processes), and the check whether an attack touched one."""
+
+import hashlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from sandbox.machine.devices import kind_of
+from sandbox.worlds.pool import SPARES
+
+TOKEN_VARIABLE = "PKB_CANARY_TOKEN"
+MARK_VARIABLE = "NCCL_PKB_MARK"
+"""NCCL_ variables are passed on to every world: by this one their processes are found."""
+LEFT_BEHIND = "pkb-attack-"
+"""Attacks name their files so, wherever they manage to write."""
+LEAVE_SECONDS = 10.0
+WORLD_BYTES = 1 << 30
+"""Memory limit of a world while the suite runs, so that an attack on memory does not need all of the machine's."""
+
+
+class Bait:
+    """Canaries for a suite. `environment` is for the referee's; `fill` puts the facts into a kernel's text."""
+
+    def __init__(self, watched: tuple[Path, ...] = ()) -> None:
+        """watched: files that must stay as they are."""
+        self.secret = secrets.token_hex(16)
+        self.mark = secrets.token_hex(8)
+        self._folder = tempfile.TemporaryDirectory(prefix=".pkb-bait-", dir=Path.home())
+        self.canary = Path(self._folder.name) / "canary.h"
+        self.canary.write_text(f"PKBCANARYCONTENT {self.secret}\n")
+        self._cache = tempfile.TemporaryDirectory(prefix=".pkb-bait-cache-", dir=Path.home())
+        Path(self._cache.name).chmod(0o755)
+        self._tcp = socket.create_server(("127.0.0.1", 0))
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._udp.bind(("127.0.0.1", 0))
+        self._abstract = socket.socket(socket.AF_UNIX)
+        self._abstract_name = f"pkb-bait-{self.mark}"
+        self._abstract.bind("\0" + self._abstract_name)
+        self._abstract.listen()
+        for sock in (self._tcp, self._udp, self._abstract):
+            sock.setblocking(False)
+        self._bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(36000)"])
+        self._digests = {path: _digest(path) for path in (self.canary, *watched)}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that the referee's environment needs beside its own."""
+        return {
+            TOKEN_VARIABLE: self.secret,
+            MARK_VARIABLE: self.mark,
+            "PKB_KERNEL_CACHE": self._cache.name,
+            "PKB_DEADLINE_SCALE": "0.3",
+            "PKB_WORLD_MEMORY": str(WORLD_BYTES),
+        }
+
+    def fill(self, source: str, referee: int) -> str:
+        """A kernel's text with the places filled in where it finds the bait. referee: its process id."""
+        facts = {
+            "HOME_CANARY": str(self.canary),
+            "REFEREE_PID": str(referee),
+            "BYSTANDER_PID": str(self._bystander.pid),
+            "TCP_PORT": str(self._tcp.getsockname()[1]),
+            "UDP_PORT": str(self._udp.getsockname()[1]),
+            "ABSTRACT": self._abstract_name,
+        }
+        for name, value in facts.items():
+            source = source.replace(f"@{name}@", value)
+        return source
+
+    def harm(self, said: str = "", walled: bool = True, device: str = "cpu") -> tuple[str, ...]:
+        """Harm done since the last call, in words. said: the referee's output since then; device: the last run's."""
+        found = []
+        for what, sock in (("TCP", self._tcp), ("an abstract socket", self._abstract)):
+            try:
+                sock.accept()[0].close()
+                found.append(f"a connection over {what}")
+            except BlockingIOError:
+                pass
+        try:
+            self._udp.recv(64)
+            found.append("a datagram")
+        except BlockingIOError:
+            pass
+        if self.secret in said:
+            found.append("the canary in what the referee said")
+        if self._bystander.poll() is not None:
+            found.append("a process outside was killed")
+        for path, digest in self._digests.items():
+            if _digest(path) != digest:
+                found.append(f"{path} was changed")
+        for folder in ("/tmp", "/dev/shm", "/var/tmp", str(Path.home())):
+            found += [
+                f"{folder}/{name} was left" for name in os.listdir(folder) if name.startswith(LEFT_BEHIND)
+            ]
+        cached = list(Path(self._cache.name).rglob("*"))
+        found += [f"{entry} was left" for entry in cached if entry.name.startswith(LEFT_BEHIND)]
+        for file in filter(Path.is_file, cached):
+            if self.secret.encode() in file.read_bytes():
+                found.append(f"the canary in the kernel cache, as {file.name}")
+        if walled and not self._worlds_end(1 + SPARES + kind_of(device).pace.references):
+            found.append(f"processes of an ended world are left: {self.processes()}")
+        return tuple(found)
+
+    def processes(self) -> dict[int, str]:
+        """Every process of any world of this suite's referee: pid -> its PID namespace."""
+        alive = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{MARK_VARIABLE}={self.mark}".encode() in (entry / "environ").read_bytes():
+                    alive[int(entry.name)] = os.readlink(entry / "ns/pid")
+            except OSError:
+                continue
+        return alive
+
+    def _worlds_end(self, others: int) -> bool:
+        """Whether at most `others` jailed worlds are there, within LEAVE_SECONDS."""
+        until = time.monotonic() + LEAVE_SECONDS
+        own = os.readlink("/proc/self/ns/pid")
+        while len(set(self.processes().values()) - {own}) > others:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def all_gone(self) -> bool:
+        """Whether, the referee being gone, so is every process that it started, within LEAVE_SECONDS."""
+        until = time.monotonic() + LEAVE_SECONDS
+        while self.processes():
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def close(self) -> None:
+        """Removes the canaries."""
+        for sock in (self._tcp, self._udp, self._abstract):
+            sock.close()
+        self._bystander.kill()
+        self._bystander.wait()
+        self._folder.cleanup()
+        self._cache.cleanup()
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return "gone"

@@ -1,0 +1,192 @@
+"""The attack suite: kernels that cheat the judge or harm this machine, with the verdict that each must get.
+
+A kernel file says in comments at its top:
+
+    # attack: A3                  id in the catalogue, `twin` for an honest kernel, `-` for a plain mistake
+    # expect: WRONG_RESULT        the verdict; several with ` | ` between them where either is right
+    # problem: allreduce          in its tiny preset
+    # twin: honest                the honest kernel that does the same thing rightly; it must pass
+    # device: cuda                only where it needs a GPU
+    # runs: 2                     judged this often in a row, each with this verdict [1]
+    # at_least_us: 3000           its time per call, as the referee must see it
+    # label: calls the baseline   what stands beside its verdict
+    # open: why                   the judge does not catch it yet; what it says is shown, and counted as not as expected
+
+An attack that expects PASS is harmless: it raises, or returns something wrong, where it gets anywhere.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import UsageError
+from sandbox.protocol.events import Result
+from sandbox.protocol.verdict import Verdict
+
+TWIN = "twin"
+WALLS = "walls"
+_FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
+_FIELDS = {"attack", "expect", "problem", "twin", "device", "runs", "at_least_us", "label", "open"}
+
+
+class Attack(msgspec.Struct, frozen=True):
+    """A row of the catalogue."""
+
+    id: str
+    what: str
+    stopped_by: str
+    needs: str = ""
+    """A requirement that not every machine meets: a GPU, or a jail because it would do harm without one; empty otherwise."""
+
+
+class AttackKernel(msgspec.Struct, frozen=True):
+    """One kernel file of the suite."""
+
+    name: str
+    attack: str
+    expect: tuple[Verdict, ...]
+    problem: str
+    source: str
+    twin: str = ""
+    device: str = "cpu"
+    runs: int = 1
+    at_least_us: float = 0.0
+    label: str = ""
+    open: str = ""
+
+    def surprise(self, result: Result) -> str:
+        """The difference between a result and what is expected, in a line; empty when there is none."""
+        if result.verdict not in self.expect:
+            if self.open:
+                return f"not caught: {self.open}"
+            return f"{result.verdict.value}: {result.detail}" if result.detail else result.verdict.value
+        if self.at_least_us and result.verdict is Verdict.PASS:
+            seen = result.contender_us.call if result.contender_us else None
+            if seen is None or seen < self.at_least_us:
+                return f"timed at {seen} us a call, which cannot be less than {self.at_least_us:.0f}"
+        if self.label and self.label not in result.labels:
+            return f"not labelled {self.label!r}"
+        return ""
+
+
+def read_catalogue(folder: Path) -> list[Attack]:
+    """catalogue.toml of a suite.
+
+    Raises:
+        UsageError: it is not there.
+    """
+    path = folder / "catalogue.toml"
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise UsageError(
+            f"there is no attack suite at {folder}",
+            "run this in a checkout of pkb-arena: the suite is part of its tests",
+        ) from None
+    return [msgspec.convert({"id": name, **row}, Attack) for name, row in rows.items()]
+
+
+def harmful(catalogue: Iterable[Attack]) -> set[str]:
+    """Ids of the attacks that are not run without walls."""
+    return {attack.id for attack in catalogue if attack.needs == WALLS}
+
+
+def read_kernels(folder: Path) -> list[AttackKernel]:
+    """The kernels of a suite, by name.
+
+    Raises:
+        UsageError: a kernel's header lacks something or says something unknown.
+    """
+    return [read_kernel(path) for path in sorted((folder / "kernels").glob("*.py"))]
+
+
+def read_kernel(path: Path) -> AttackKernel:
+    """One kernel file. Raises UsageError."""
+    source = path.read_text(encoding="utf-8")
+    fields = dict(_FIELD.findall(source.partition('"""')[0]))
+    if unknown := fields.keys() - _FIELDS:
+        raise UsageError(f"{path}: unknown `# {min(unknown)}:`", f"there are {', '.join(sorted(_FIELDS))}")
+    try:
+        return AttackKernel(
+            name=path.stem,
+            attack=fields["attack"],
+            expect=tuple(Verdict(each.strip()) for each in fields["expect"].split("|")),
+            problem=fields["problem"],
+            source=source,
+            twin=fields.get("twin", ""),
+            device=fields.get("device", "cpu"),
+            runs=int(fields.get("runs", "1")),
+            at_least_us=float(fields.get("at_least_us", "0")),
+            label=fields.get("label", ""),
+            open=fields.get("open", ""),
+        )
+    except KeyError as missing:
+        raise UsageError(f"{path}: no `# {missing.args[0]}: ...` at its top") from None
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The outcome of one kernel."""
+
+    kernel: str
+    attack: str
+    expected: str
+    verdict: str
+    """The verdict, or `not applicable`."""
+    surprise: str = ""
+    """Why it is not as expected; empty when it is."""
+    harm: tuple[str, ...] = ()
+    """Traces of it found outside the jail afterwards."""
+
+    @property
+    def as_expected(self) -> bool:
+        return not self.surprise and not self.harm
+
+
+def expected_text(kernel: AttackKernel) -> str:
+    """The verdicts that a kernel may get, for a table."""
+    return " or ".join(verdict.value for verdict in kernel.expect)
+
+
+def table(catalogue: list[Attack], outcomes: Iterable[Outcome]) -> list[str]:
+    """Attacks x verdicts as Markdown lines, one row a kernel; the twins in a row of their own."""
+    outcomes = list(outcomes)
+    lines = ["| id | attack | kernel | expected | verdict | |", "|---|---|---|---|---|---|"]
+    for attack in catalogue:
+        for outcome in (each for each in outcomes if each.attack == attack.id):
+            lines.append(
+                f"| {attack.id} | {attack.what} | `{outcome.kernel}` | {outcome.expected} | "
+                f"{outcome.verdict} | {_sign(outcome)} |"
+            )
+    lines += ["", "| honest twin | verdict | |", "|---|---|---|"]
+    for outcome in (each for each in outcomes if each.attack == TWIN):
+        lines.append(f"| `{outcome.kernel}` | {outcome.verdict} | {_sign(outcome)} |")
+    return lines
+
+
+def _sign(outcome: Outcome) -> str:
+    if outcome.as_expected:
+        return "–" if outcome.verdict == "not applicable" else "✓"
+    return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("|", "/").replace(
+        "\n", " "
+    )
+
+
+def summary(catalogue: list[Attack], outcomes: Iterable[Outcome]) -> str:
+    """One line: how many attacks ended as expected, and how many honest kernels were rejected."""
+    outcomes = list(outcomes)
+    by_id = {attack.id: [each for each in outcomes if each.attack == attack.id] for attack in catalogue}
+    held = sum(bool(found) and all(each.as_expected for each in found) for found in by_id.values())
+    absent = sum(
+        bool(found) and all(each.verdict == "not applicable" for each in found) for found in by_id.values()
+    )
+    twins = [each for each in outcomes if each.attack == TWIN]
+    rejected = sum(not each.as_expected for each in twins)
+    return (
+        f"{held} of {len(catalogue)} attacks as expected ({absent} of them not applicable on this machine); "
+        f"{rejected} of {len(twins)} honest twins rejected"
+    )

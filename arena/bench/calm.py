@@ -1,0 +1,33 @@
+"""Waiting until the processes of an engine are idle: a world that is starting keeps a core busy for seconds."""
+
+import asyncio
+import os
+import time
+
+from sandbox.machine.processes import cpu_seconds, tree
+
+LOOK_S = 0.5
+CALM = 0.2
+"""Cores that all processes below this one may use together."""
+LOOKS = 2
+"""In a row."""
+
+
+async def until_calm(limit_s: float = 30.0) -> bool:
+    """Waits until all processes below this one use next to no CPU time. False when they still did after `limit_s`."""
+    ends = time.monotonic() + limit_s
+    calm = 0
+    before, since = _used(), time.monotonic()
+    while calm < LOOKS:
+        if time.monotonic() > ends:
+            return False
+        await asyncio.sleep(LOOK_S)
+        used, now = _used(), time.monotonic()
+        calm = calm + 1 if used - before <= CALM * (now - since) else 0
+        before, since = used, now
+    return True
+
+
+def _used() -> float:
+    own = os.getpid()
+    return cpu_seconds(pid for pid in tree(own) if pid != own)

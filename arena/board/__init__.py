@@ -1,0 +1,1 @@
+"""Results side by side: of every player here, and the published ones."""

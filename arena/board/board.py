@@ -1,0 +1,86 @@
+"""The board: every player's best results by problem, counted by category and by how much faster they are."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from arena.runs.store import Standing
+from problems.specification import Problem
+
+FACTORS = (0.0, 0.5, 1.0, 2.0, 3.0)
+"""The p of fast_p: right, and at least p times as fast as the baseline. 0: right at any speed."""
+FIRST = ("you", "house")
+_PUBLISHED = Path(__file__).with_name("published.toml")
+
+Standings = dict[int, Standing]
+"""Of one player, by problem id."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of one player in some problems."""
+
+    solved: int
+    faster: int
+    problems: int
+
+
+class PublishedModel(msgspec.Struct, frozen=True):
+    """A model's published results."""
+
+    name: str
+    solved: list[int]
+    """By category, in the order of `Published.problems`."""
+    faster: list[int]
+    curve: list[float]
+    """Share of all problems at each of FACTORS."""
+
+
+class Published(msgspec.Struct, frozen=True):
+    """Results that others have published for the same problems, on a machine of theirs."""
+
+    source: str
+    problems: dict[str, int]
+    """Number of problems by category, as they were counted there."""
+    model: list[PublishedModel]
+
+    def tally(self, model: PublishedModel, category: str) -> Tally:
+        """A model's counts in one category; the empty category is all of them."""
+        if not category:
+            return Tally(sum(model.solved), sum(model.faster), sum(self.problems.values()))
+        at = list(self.problems).index(category)
+        return Tally(model.solved[at], model.faster[at], self.problems[category])
+
+
+def read_published() -> Published:
+    """The results that come with the arena."""
+    return msgspec.convert(tomllib.loads(_PUBLISHED.read_text(encoding="utf-8")), Published)
+
+
+def order_of(players: Sequence[str]) -> list[str]:
+    """The person and the house first, then the others by name."""
+    return [*(name for name in FIRST if name in players), *sorted(set(players) - set(FIRST))]
+
+
+def tally(standings: Standings, problems: Sequence[Problem]) -> Tally:
+    """How many of the problems a player has solved, and how many of these faster than the baseline by the whole interval."""
+    held = [standings[problem.id] for problem in problems if problem.id in standings]
+    return Tally(sum(each.solved for each in held), sum(each.faster for each in held), len(problems))
+
+
+def fast_p(standings: Standings, problems: Sequence[Problem], p: float) -> float:
+    """Share of the problems with a right kernel that is at least p times as fast as the baseline, by its median.
+
+    p = 0: share of those that are right.
+    """
+    held = [standings[problem.id] for problem in problems if problem.id in standings]
+    if p <= 0:
+        good = sum(each.solved for each in held)
+    else:
+        good = sum(each.best is not None and (each.best.speedup or 0.0) >= p for each in held)
+    return good / len(problems) if problems else 0.0

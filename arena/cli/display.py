@@ -1,0 +1,31 @@
+"""Types that the display passes to the command line. The engine does not import its display."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from arena.bench.figure import Figure
+    from arena.paths import Paths
+
+    Measure = Callable[[Paths, int | None], Coroutine[Any, Any, list[Figure]]]
+    """As `arena.bench.measure`, without the name."""
+
+
+@dataclass(frozen=True)
+class Display:
+    """Passed to `arena.cli.main` by a program that can draw. Without one, commands work and the app does not open."""
+
+    open_app: Callable[[str], int] | None = None
+    """Runs the app until it is left, opened at a problem (its slug) or, for "", at the list. Returns the exit code."""
+    measurements: Mapping[str, Measure] = field(default_factory=dict)
+    """More names for `doctor --bench`."""
+
+
+def display_of(ctx: click.Context) -> Display:
+    """The display that this command line was started with."""
+    return ctx.find_object(Display) or Display()

@@ -1,0 +1,60 @@
+"""`pkb-arena duels`: the duel board."""
+
+import time
+
+import click
+import msgspec
+
+from arena.cli.options import json_option
+from arena.cli.output import print_json, print_line
+from arena.cli.session import open_session
+from arena.duel.card import winner_words
+from arena.duel.journal import duel_records
+from arena.duel.ratings import ALL, Rating, ratings
+
+SHOWN = 20
+
+
+class DuelResults(msgspec.Struct, frozen=True):
+    """`duels --json`."""
+
+    ratings: list[Rating]
+    duels: list[dict[str, object]]
+
+
+@click.command()
+@click.option(
+    "--category", metavar="C", default=ALL, show_default=True, help="Ratings from duels of one category."
+)
+@json_option
+def command(category: str, as_json: bool) -> None:
+    """Show ratings from all duels (Bradley-Terry, 95 % intervals), and the last duels."""
+    records = duel_records(open_session().paths.duels)
+    found = ratings(records)
+    if as_json:
+        print_json(DuelResults(found, [_duel(record.header, record.ended) for record in records]))
+        return
+    if not records:
+        print_line("No duel was played yet: `pkb-arena duel 1 --left house --right baseline` is a first one.")
+        return
+    shown = [rating for rating in found if rating.category == category]
+    if not shown:
+        print_line(f"No duel in the category {category} yet.")
+    for place, rating in enumerate(shown, 1):
+        tally = f"{rating.won} won, {rating.drawn} drawn, {rating.lost} lost"
+        print_line(
+            f"{place:>3}  {rating.player:<28} {rating.rating:6.0f} ± {rating.plus_minus:<4.0f} {tally}"
+        )
+    print_line()
+    for record in reversed(records[-SHOWN:]):
+        header = record.header
+        when = time.strftime("%d %b %H:%M", time.localtime(header.created))
+        names = f"{header.left.player} vs {header.right.player}"
+        print_line(
+            f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {winner_words(header, record.ended)}"
+        )
+        print_line(f"              `pkb-arena replay {header.duel_id}`")
+
+
+def _duel(header: object, ended: object) -> dict[str, object]:
+    return {"header": header, "ended": ended}

@@ -1,0 +1,255 @@
+"""The work that `generate` and `agent` share: a model writes kernels, they are judged, and the best one is written to a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from arena.cli.diagnostics import complain, say
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.output import compact, print_json, print_line
+from arena.cli.players.writing_progress import WritingProgress, spent_text
+from arena.cli.runs.progress import RunProgress
+from arena.cli.session import Session
+from arena.errors import UsageError
+from arena.paths import make_folder, unwritable
+from arena.players.agent import Agent
+from arena.players.attempts import Attempt, pass_at
+from arena.players.budget import Budget, Spent
+from arena.players.judge import PlayerJudge
+from arena.players.kept_kernels import keep_revisions, save_best
+from arena.players.model_player import ModelPlayer, find_model, model_player
+from arena.players.prompts.prompt import Prompt, build_prompt
+from arena.players.trace import AnyTraceEvent, TraceRecorder, trace_header
+from arena.runs.engine import Engine
+from arena.runs.results import RunReport
+from arena.setting_choice import Choice, choose_setting
+from arena.workspace.atomic_file import write_atomically
+from arena.workspace.kernels import Workspace, content_hash
+from problems.specification import Problem
+from sandbox.machine.processes import hide_from_ptrace
+from sandbox.protocol.events import Setting
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The work that was asked for."""
+
+    session: Session
+    problem: Problem
+    setting: Setting
+    model: str
+    shots: int
+    steps: int
+    feedback: bool
+    patience: int | None
+    rounds: int | None
+    budget_usd: float | None
+    budget_tokens: int | None
+    output: Path | None
+    force: bool
+    unsafe: bool
+    run: bool = True
+
+
+class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer."""
+
+    step: int
+    outcome: str
+    """ "kernel", "refusal", "empty", "prose", "truncated" or "budget"."""
+    complaint: str
+    sha256: str | None
+    continued: int
+    spent: Spent
+    report: RunReport | None
+    """As `run --json`; null without a kernel, or when nothing was run."""
+
+
+class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The one JSON object of `generate --json` and `agent --json`."""
+
+    trace_id: str
+    problem: str
+    id: int
+    category: str
+    model: str
+    player: str
+    prompt: dict[str, str | int]
+    attempts: list[AttemptReport]
+    best: int | None
+    """Step of the best attempt that was run."""
+    passed: bool
+    kernel: str | None
+    """The file with the best kernel."""
+    reason: str
+    """The reason of its end: "steps", "budget", "no gain", "refused", "harness"."""
+    spent: Spent
+    pass_at: dict[str, float] | None
+    """k -> chance that one of k independent attempts passes; null for an agent."""
+    faster_at: dict[str, float] | None
+    """The same for passing and being faster than the baseline."""
+
+
+def make_prompt(session: Session, problem: Problem, choice: Choice, shots: int) -> tuple[Setting, Prompt]:
+    """The setting to run in and the prompt for it.
+
+    Raises:
+        ArenaError: the setting is not one that can be run.
+    """
+    setting = choose_setting(problem, choice, session.settings)
+    return setting, build_prompt(problem, setting, session.catalogue, session.paths, shots)
+
+
+def player_of(plan: Plan) -> ModelPlayer:
+    """The model as a player, checked as far as can be without asking it.
+
+    Raises:
+        UsageError: no such model, no key, dollars without prices, or the output file exists.
+    """
+    if plan.output is not None and plan.output.exists() and not plan.force:
+        raise UsageError(f"{plan.output} exists", "choose another file with -o, or --force to overwrite it")
+    settings = plan.session.settings
+    budget = Budget(find_model(plan.model, settings), plan.budget_usd, plan.budget_tokens)
+    player = model_player(plan.model, settings, budget)
+    hide_from_ptrace()  # this process now holds a key
+    return player
+
+
+def write_and_print(plan: Plan, prompt: Prompt, as_json: bool) -> WritingReport:
+    """Lets the model write, and prints what came of it.
+
+    Raises:
+        ArenaError: the provider, the judge or the machine failed.
+        UsageError: as `player_of`.
+    """
+    report = run_interruptibly(write_kernels(plan, player_of(plan), prompt))
+    if as_json:
+        print_json(report)
+    else:
+        print_writing(report)
+    return report
+
+
+async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> WritingReport:
+    """Has the model write, and its kernels judged. Whatever happens, the best kernel so far is kept.
+
+    Raises:
+        ArenaError: the provider, the judge or the machine failed.
+    """
+    run_progress, progress = RunProgress(), WritingProgress(player.name)
+    header = trace_header(plan.problem, plan.setting, player, prompt, plan.steps, plan.budget_usd)
+
+    def hear(event: AnyTraceEvent) -> None:
+        run_progress.clear()
+        progress.event(event)
+
+    recorder = TraceRecorder(
+        header, plan.session.paths, lambda error: complain(f"the trace is incomplete: {error}"), [hear]
+    )
+    say(f"trace {header.trace_id}")
+    try:
+        async with player:
+            if not plan.run:
+                return await _work(plan, player, prompt, recorder, None)
+            async with Engine(plan.session.paths) as engine:
+                # Worlds that warm up while the model writes must not draw over its line.
+                engine.subscribe(lambda event: run_progress.event(event) if engine.running else None)
+                engine.subscribe_notices(run_progress.notice)
+                judge = PlayerJudge(
+                    engine,
+                    plan.problem,
+                    plan.setting,
+                    player.name,
+                    plan.rounds,
+                    plan.session.settings.budget_s,
+                    plan.unsafe,
+                )
+                await judge.start()
+                await engine.warm(plan.setting)  # while the model writes
+                return await _work(plan, player, prompt, recorder, judge)
+    finally:
+        progress.clear()
+
+
+async def _work(
+    plan: Plan, player: ModelPlayer, prompt: Prompt, recorder: TraceRecorder, judge: PlayerJudge | None
+) -> WritingReport:
+    build = judge.build if judge is not None else None
+    agent = Agent(player, judge, prompt, recorder, plan.steps, plan.patience, plan.feedback, build)
+    path: Path | None = None
+    try:
+        await agent.run()
+    finally:
+        path = _keep(plan, player, agent)
+    return _report(plan, player, prompt, agent, recorder.path.stem, path)
+
+
+def _keep(plan: Plan, player: ModelPlayer, agent: Agent) -> Path | None:
+    """Writes the best kernel to its file; every other one is a revision in the workspace."""
+    workspace = Workspace(plan.session.paths.workspace)
+    best = keep_revisions(workspace, agent)
+    if best is None:
+        return None
+    if plan.output is None:
+        return save_best(workspace, plan.problem, player.name, best)
+    make_folder(plan.output.absolute().parent)
+    try:
+        write_atomically(plan.output, best.answer.source.encode(), mode=0o644)
+    except OSError as error:
+        raise unwritable(plan.output.absolute().parent, error) from None
+    return plan.output
+
+
+def _report(
+    plan: Plan, player: ModelPlayer, prompt: Prompt, agent: Agent, trace_id: str, path: Path | None
+) -> WritingReport:
+    best = agent.best
+    count = len(agent.attempts)
+    sampled = range(1, count + 1) if plan.run and not plan.feedback else None
+    passed = sum(attempt.passed for attempt in agent.attempts)
+    faster = sum(attempt.faster for attempt in agent.attempts)
+    return WritingReport(
+        trace_id=trace_id,
+        problem=plan.problem.slug,
+        id=plan.problem.id,
+        category=plan.problem.category,
+        model=player.model.model,
+        player=player.name,
+        prompt={"version": prompt.version, "shots": prompt.shots, "sha256": prompt.sha256},
+        attempts=[_attempt(attempt) for attempt in agent.attempts],
+        best=best.step if best is not None else None,
+        passed=best is not None and best.passed,
+        kernel=str(path) if path is not None else None,
+        reason=agent.reason,
+        spent=player.budget.spent,
+        pass_at={str(k): pass_at(k, count, passed) for k in sampled} if sampled else None,
+        faster_at={str(k): pass_at(k, count, faster) for k in sampled} if sampled else None,
+    )
+
+
+def _attempt(attempt: Attempt) -> AttemptReport:
+    kernel = attempt.answer.source if attempt.answer.outcome == "kernel" else ""
+    return AttemptReport(
+        step=attempt.step,
+        outcome=attempt.answer.outcome,
+        complaint=attempt.answer.complaint,
+        sha256=content_hash(kernel) if kernel else None,
+        continued=attempt.answer.continued,
+        spent=attempt.answer.spent,
+        report=attempt.report,
+    )
+
+
+def print_writing(report: WritingReport) -> None:
+    """A model's work for a person."""
+    for attempt in report.attempts:
+        what = compact(attempt.report) if attempt.report is not None else attempt.complaint or "not run"
+        mark = "*" if attempt.step == report.best else " "
+        print_line(f"{mark} {attempt.step}  {what}")
+    if report.pass_at:
+        k = str(len(report.attempts))
+        print_line(f"pass@1 {report.pass_at['1']:.2f}   pass@{k} {report.pass_at[k]:.2f}")
+    print_line(f"{report.player}: {spent_text(report.spent)}; ended: {report.reason}")
+    if report.kernel is not None:
+        print_line(report.kernel)

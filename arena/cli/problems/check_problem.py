@@ -1,0 +1,172 @@
+"""`pkb-arena check-problem`: the admission test of a problem folder."""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from arena.cli.diagnostics import say
+from arena.cli.options import json_option
+from arena.cli.output import print_json, print_line
+from arena.errors import MachineError, UsageError
+from arena.own_modules import ROOT, module_command, module_environment
+from arena.workspace.templates import signature
+from problems.specification import Problem, ProblemError, WorldRefused, load_problem
+from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
+from sandbox.protocol.verdict import ExitCode, Verdict
+
+TABLE = ROOT / "problems" / "ADMISSION.md"
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), required=False)
+@click.option("--all", "everything", is_flag=True, help="All problems of the benchmark.")
+@click.option(
+    "--world",
+    default="1,2,3,4,8",
+    show_default=True,
+    help="World sizes to try, where the problem allows them.",
+)
+@click.option("--write", is_flag=True, help="With --all: write the table to problems/ADMISSION.md.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, folder: Path | None, everything: bool, world: str, write: bool, as_json: bool
+) -> None:
+    """Put a problem folder through the admission test, on CPU ranks.
+
+    Its baseline must pass its own rules in every world and dtype, and so must what is right in another way; zeros, a constant,
+    the input, another trial's answer, eight bits, a wrong dtype, one wrong or stale output, coarse messages and inputs, and a
+    world in which nobody communicates must not.
+    """
+    if everything == (folder is not None):
+        raise UsageError("name one problem folder, or say --all", "pkb-arena check-problem my_problems/halo")
+    worlds = _worlds(world)
+    if folder is not None:
+        problem = _read(folder, quiet=as_json)
+        if not set(worlds) & set(problem.worlds):
+            try:
+                problem.check_world(worlds[0])
+            except WorldRefused as error:
+                raise UsageError(str(error)) from None
+    rows = []
+    for row in _examined(["all"] if folder is None else [str(folder)], worlds):
+        rows.append(row)
+        say(f"{row.stem} W={row.world} {row.dtype}: {'; '.join(row.against) or 'ok'}")
+    if not rows:
+        raise UsageError(f"no problem runs on {world} ranks", "name other world sizes with --world")
+    if as_json:
+        print_json(rows)
+    if write and everything:
+        TABLE.write_text(table(rows), encoding="utf-8")
+        say(f"wrote {TABLE}")
+    ctx.exit(ExitCode.KERNEL_FAILED if any(row.against for row in rows) else ExitCode.PASS)
+
+
+def _worlds(text: str) -> list[int]:
+    try:
+        worlds = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(
+            f"--world {text!r}: world sizes are numbers with commas between them", "such as --world 1,2,4"
+        ) from None
+    return worlds
+
+
+def _read(folder: Path, quiet: bool) -> Problem:
+    try:
+        problem = load_problem(folder)
+        text = signature(problem)
+    except ProblemError as error:
+        raise UsageError(str(error)) from None
+    except SyntaxError as error:
+        raise UsageError(
+            f"{folder / 'baseline.py'}:{error.lineno}: {error.msg}", "correct that line"
+        ) from None
+    if not quiet:
+        print_line(f"{problem.stem}: {problem.title}")
+        print_line(text)
+    return problem
+
+
+def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
+    """Rows of the admission test, which imports torch and so runs in a process of its own."""
+    sizes = ",".join(map(str, worlds))
+    command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes, "--json"]
+    admitted = True
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=module_environment(),
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            row = msgspec.convert(json.loads(line), AdmissionRow)
+            admitted &= not row.against
+            yield row
+        code = process.wait()
+        said.seek(0)
+        last = (said.read().strip().splitlines() or ["it said nothing"])[-1]
+    if code == ExitCode.USAGE:
+        raise UsageError(last)
+    if code != (ExitCode.PASS if admitted else ExitCode.KERNEL_FAILED):
+        raise MachineError(f"the admission test failed: {last}", "run `pkb-arena doctor`")
+
+
+def table(rows: list[AdmissionRow]) -> str:
+    """The admission table: one row per problem, over the worlds and dtypes that were tried."""
+    worlds = ",".join(map(str, sorted({row.world for row in rows})))
+    lines = [
+        "# Admission of the problems",
+        "",
+        f"Written by `pkb-arena check-problem --all --write --world {worlds}`. Per problem, over these worlds: whether",
+        "the baseline passes its own rules, its largest relative RMS error against the oracle, and for each cheat the",
+        "number of trials in which it was rejected; for outputs that are right in another way than the baseline's, the number",
+        "in which they passed. A cheat that changes nothing, or loses no more than the baseline's own rounding, is not counted.",
+        "What is excused, and why, stands in the problem's problem.toml.",
+        "",
+        "Cheats: `one_stale` one output of another iteration; `bits6` inputs of six significant bits; `drop_small` the smallest",
+        "tenth of every input left out; `int8_wire`, `int16_wire` messages in integers of so many bits, 32 to a scale (the",
+        "latter in float32); `silent` no messages. Right in another way: `rounded_once` the oracle, rounded; `float32` the",
+        "baseline in float32; `other_order` sums and products added up backwards.",
+        "",
+        "| problem | worlds | dtypes | baseline | own rms | "
+        + " | ".join((*CHEATS, *HONEST))
+        + " | MiB, all ranks' RSS added (torch alone: 215 a rank) | objections |",
+        "|---|---|---|---|---|" + "---|" * len(CHEATS + HONEST) + "---|---|",
+    ]
+    for stem in dict.fromkeys(row.stem for row in rows):
+        mine = [row for row in rows if row.stem == stem]
+        tried = ", ".join(str(world) for world in dict.fromkeys(row.world for row in mine))
+        dtypes = ", ".join(dict.fromkeys(row.dtype for row in mine))
+        passed = sum(row.tried("baseline") == Verdict.PASS for row in mine)
+        against = "; ".join(dict.fromkeys(text for row in mine for text in row.against))
+        own = max((row.own_rms or 0.0 for row in mine), default=0.0)
+        peak = max(((row.peak_mib or 0) * row.world for row in mine), default=0)
+        cells = [_tally(mine, cheat) for cheat in CHEATS] + [_passes(mine, honest) for honest in HONEST]
+        first = [stem, tried, dtypes, f"{passed}/{len(mine)}", f"{own:.1e}"]
+        lines.append(f"| {' | '.join([*first, *cells, str(peak), against or '–'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _tally(rows: list[AdmissionRow], cheat: str) -> str:
+    judged = [verdict for row in rows if (verdict := row.tried(cheat)) is not None]
+    if not judged:
+        return "none"
+    rejected = sum(verdict != Verdict.PASS for verdict in judged)
+    return str(rejected) if rejected == len(judged) else f"{rejected} of {len(judged)} (excused)"
+
+
+def _passes(rows: list[AdmissionRow], honest: str) -> str:
+    judged = [verdict for row in rows if (verdict := row.tried(honest)) is not None]
+    return f"{sum(verdict == Verdict.PASS for verdict in judged)}/{len(judged)}" if judged else "none"

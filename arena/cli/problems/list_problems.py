@@ -1,0 +1,77 @@
+"""`pkb-arena list`: the problems with the user's best results."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from arena.cli.diagnostics import complain
+from arena.cli.options import json_option
+from arena.cli.output import outcome_sign, print_json, print_line
+from arena.cli.problems.problem_facts import problem_facts
+from arena.cli.session import open_session
+from arena.errors import ArenaError, UsageError
+from problems.specification import CATEGORIES, Problem
+
+if TYPE_CHECKING:
+    from arena.runs.store import Entry, Standing
+
+
+@click.command()
+@click.option("--category", metavar="C", help=f"Only one category: {', '.join(CATEGORIES)}.")
+@json_option
+def command(category: str | None, as_json: bool) -> None:
+    """List the problems by category, with your best result for each."""
+    session = open_session(warn=True)
+    categories = session.catalogue.categories
+    if category is not None and category not in categories:
+        raise UsageError(f"no category {category!r}", f"there are {', '.join(categories)}")
+    try:
+        standings = session.standings()
+    except ArenaError as error:
+        complain(f"results are not shown: {error.message}", error.advice)
+        standings = {}
+    shown = {name: found for name, found in categories.items() if category in (None, name)}
+    if as_json:
+        print_json(
+            [_row(problem, standings.get(problem.id)) for found in shown.values() for problem in found]
+        )
+        return
+    for heading, found in shown.items():
+        solved = sum(1 for problem in found if problem.id in standings and standings[problem.id].solved)
+        print_line(f"{heading}  {solved} of {len(found)} solved")
+        for problem in found:
+            standing = standings.get(problem.id)
+            name = f"{problem.id:>3}  {problem.slug:<42} {problem.class_}"
+            print_line(f"  {name}  {_words(standing):<14}  {problem.title}")
+
+
+def _words(standing: "Standing | None") -> str:
+    if standing is None:
+        return "–"
+    if standing.best is not None:
+        on_device = " device" if standing.best.clock == "device" else ""
+        return f"{outcome_sign(standing.best.outcome)} {standing.best.speedup:.2f}×{on_device}"
+    return "✓ right" if standing.solved else "✗ " + standing.last.verdict.lower().split("_")[0]
+
+
+def _row(problem: Problem, standing: "Standing | None") -> dict[str, Any]:
+    return {
+        **problem_facts(problem),
+        "house": (problem.folder / "house.py").exists(),
+        "runs": standing.runs if standing else 0,
+        "solved": standing.solved if standing else False,
+        "best": _best(standing.best) if standing and standing.best else None,
+    }
+
+
+def _best(entry: "Entry") -> dict[str, Any]:
+    return {
+        "run_id": entry.run_id,
+        "speedup": {"median": entry.speedup, "low": entry.low, "high": entry.high},
+        "outcome": entry.outcome,
+        "clock": entry.clock,
+        "device": entry.device,
+        "world": entry.world,
+        "dtype": entry.dtype,
+        "preset": entry.preset,
+    }

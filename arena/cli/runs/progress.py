@@ -1,0 +1,79 @@
+"""A run's progress on stderr: one line that is redrawn on a terminal, a line a phase elsewhere."""
+
+import shutil
+import sys
+import time
+
+from arena.cli.diagnostics import complain, say
+from arena.cli.output import speedup_text
+from arena.runs.headline import headline_so_far
+from arena.runs.run_request import Notice
+from arena.runs.run_state import RunState
+from sandbox.protocol.events import PHASES, AnyEvent, Log, PhaseEnded, PhaseStarted, RunStarted
+
+REDRAW_S = 0.1
+
+
+class RunProgress:
+    """Listens to the engine's events."""
+
+    def __init__(self, most_s: float | None = None) -> None:
+        """most_s: seconds that timing may take; None: not known, or a number of rounds is given."""
+        self._most_s = most_s
+        self._state = RunState()
+        self._live = sys.stderr.isatty()
+        self._drawn_at = 0.0
+        self._width = 0
+
+    def event(self, event: AnyEvent) -> None:
+        """Shows what an event changed."""
+        self._state.apply(event)
+        if isinstance(event, Log) and event.rank < 0:
+            self.clear()
+            say(event.text.rstrip())
+        elif self._live:
+            now = time.monotonic()
+            if now - self._drawn_at >= REDRAW_S or isinstance(event, PhaseStarted | PhaseEnded):
+                self._drawn_at = now
+                self._draw(self._line())
+        elif isinstance(event, PhaseEnded):
+            say(f"{event.phase} {event.seconds:.2f} s")
+        elif isinstance(event, RunStarted):
+            setting = event.setting
+            where = f"world {setting.world} {setting.device}"
+            say(f"{event.kernel_name}: {setting.preset} {setting.dtype} {where}")
+
+    def notice(self, notice: Notice) -> None:
+        """Shows a notice on a line of its own."""
+        self.clear()
+        complain(notice.message, notice.advice)
+
+    def clear(self) -> None:
+        """Leaves nothing of the redrawn line."""
+        if self._width:
+            self._draw("")
+
+    def _line(self) -> str:
+        parts = []
+        for name in PHASES:
+            phase = self._state.phases.get(name)
+            if phase is None:
+                continue
+            parts.append(f"✓{name} {phase.seconds:.2f}" if phase.seconds is not None else f"▸{name}")
+        if self._state.samples:
+            sample = self._state.samples[-1]
+            parts.append(f"{sample.round}/{sample.rounds}")
+            parts.append(speedup_text(headline_so_far(sample)))
+            if self._state.phase == "time" and self._most_s is not None:
+                parts.append(f"goes on up to {self._most_s:g} s")
+        return "  ".join(parts)
+
+    def _draw(self, line: str) -> None:
+        columns = max(20, shutil.get_terminal_size().columns - 1)
+        line = line[:columns]
+        try:
+            sys.stderr.write("\r" + line.ljust(self._width) + ("" if line else "\r"))
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self._live = False
+        self._width = len(line)

@@ -1,0 +1,70 @@
+"""`pkb-arena run`: judges one kernel once."""
+
+from pathlib import Path
+
+import click
+
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.options import (
+    budget_option,
+    json_option,
+    kernel_argument,
+    problem_argument,
+    rounds_option,
+    setting_options,
+)
+from arena.cli.output import print_json, print_report
+from arena.cli.runs.progress import RunProgress
+from arena.cli.runs.request import make_request
+from arena.cli.session import Session, open_session
+from arena.runs.engine import Engine
+from arena.runs.judge import judge_to_end
+from arena.runs.results import RunReport
+from arena.runs.run_request import RunRequest
+from arena.setting_choice import Choice
+from sandbox.protocol.verdict import exit_code
+
+
+@click.command()
+@problem_argument
+@kernel_argument
+@setting_options
+@rounds_option
+@budget_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    problem: str,
+    kernel: Path,
+    choice: Choice,
+    rounds: int | None,
+    budget: float | None,
+    as_json: bool,
+) -> None:
+    """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`.
+
+    On GPUs also `baseline-graph`, the baseline in a CUDA graph, and for plain collectives `baseline-windows` and
+    `baseline-copy-engine`, NCCL on registered memory by its own kernels and by copy engines.
+    """
+    session = open_session()
+    request = make_request(session, problem, kernel, choice, rounds, budget)
+    judged = run_interruptibly(_judge(session, request))
+    if as_json:
+        print_json(judged)
+    else:
+        print_report(judged)
+    ctx.exit(exit_code(judged.verdict))
+
+
+async def _judge(session: Session, request: RunRequest) -> RunReport:
+    progress = RunProgress(request.most_s)
+    async with Engine(session.paths) as engine:
+        unsubscribe = engine.subscribe(progress.event)
+        engine.subscribe_notices(progress.notice)
+        try:
+            await engine.start()
+            return (await judge_to_end(engine, request)).report
+        finally:
+            unsubscribe()
+            progress.clear()

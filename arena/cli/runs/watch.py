@@ -1,0 +1,83 @@
+"""`pkb-arena watch`: judges a kernel on every save, whichever editor it is written in."""
+
+import asyncio
+import dataclasses
+import time
+from pathlib import Path
+
+import click
+
+from arena.cli.diagnostics import say
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.options import (
+    budget_option,
+    json_option,
+    kernel_argument,
+    problem_argument,
+    rounds_option,
+    setting_options,
+)
+from arena.cli.output import compact, print_json, print_line
+from arena.cli.runs.progress import RunProgress
+from arena.cli.runs.request import make_request
+from arena.cli.session import Session, open_session
+from arena.errors import RunCancelled, UsageError
+from arena.runs.engine import Engine
+from arena.runs.judge import RunInProgress
+from arena.runs.run_request import RunRequest
+from arena.setting_choice import Choice
+from arena.workspace.kernels import content_hash
+from arena.workspace.watcher import KernelWatcher
+
+
+@click.command()
+@problem_argument
+@kernel_argument
+@setting_options
+@rounds_option
+@budget_option
+@json_option
+def command(
+    problem: str, kernel: Path, choice: Choice, rounds: int | None, budget: float | None, as_json: bool
+) -> None:
+    """Judge KERNEL now and on every save, until ctrl+c. With --json each result is one line."""
+    session = open_session()
+    request = make_request(session, problem, kernel, choice, rounds, budget)
+    if not request.kernel_path:
+        raise UsageError(f"the {kernel} does not change, so there is nothing to watch", "name a kernel file")
+    run_interruptibly(_watch(session, request, kernel, as_json))
+
+
+async def _watch(session: Session, request: RunRequest, kernel: Path, as_json: bool) -> None:
+    progress = RunProgress(request.most_s)
+    async with Engine(session.paths) as engine:
+        unsubscribe = engine.subscribe(progress.event)
+        engine.subscribe_notices(progress.notice)
+        await engine.start()
+        say(f"watching {kernel}; save it to judge it, ctrl+c ends")
+        watcher = KernelWatcher(kernel, content_hash(request.source))
+        try:
+            async with asyncio.TaskGroup() as waiting:
+                run = await engine.judge(request)
+                waiting.create_task(_print_result(run, progress, as_json))
+                async for save in watcher:
+                    run = await engine.judge(dataclasses.replace(request, source=save.text))
+                    waiting.create_task(_print_result(run, progress, as_json))
+        except BaseExceptionGroup as group:  # a setting that no save can mend, or a closed stdout
+            raise group.exceptions[0] from None
+        finally:
+            unsubscribe()
+            progress.clear()
+
+
+async def _print_result(run: RunInProgress, progress: RunProgress, as_json: bool) -> None:
+    """Prints the result; nothing for a run that a newer save cancelled."""
+    try:
+        report = (await run.result()).report
+    except RunCancelled:
+        return
+    progress.clear()
+    if as_json:
+        print_json(report)
+    else:
+        print_line(f"{time.strftime('%H:%M:%S')}  {compact(report)}")

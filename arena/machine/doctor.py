@@ -1,0 +1,196 @@
+"""The doctor's findings about this machine, with advice. Imports neither torch nor CUDA."""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from arena.attacks.jail_policy import is_jail
+from arena.errors import ArenaError
+from arena.machine.clock_findings import clock_finding
+from arena.machine.facts import installed_version, torch_is_cpu_only
+from arena.machine.finding import MachineFinding
+from arena.machine.gpu_findings import gpu_findings
+from arena.paths import Paths, find_paths, unwritable
+from arena.settings import load_settings
+from problems.catalogue import load_catalogue
+from sandbox.jail.choice import choose
+from sandbox.jail.memory import described
+
+SHARED_MEMORY_MIB = 512
+"""Below this in /dev/shm, larger problems do not fit (containers default to 64 MiB)."""
+FREE_MEMORY_GIB = 4
+FREE_DISK_MIB = 200
+
+
+def examine() -> list[MachineFinding]:
+    """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
+    return [
+        *_software(),
+        _jail(),
+        *_world_memory(),
+        *gpu_findings(),
+        *_hardware(),
+        clock_finding(find_paths()),
+        *_terminal(),
+        *_files(find_paths()),
+    ]
+
+
+def can_run(findings: list[MachineFinding]) -> bool:
+    """Nothing is missing that every run needs."""
+    return all(finding.state != "missing" for finding in findings)
+
+
+def _software() -> Iterator[MachineFinding]:
+    yield MachineFinding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    torch = installed_version("torch")
+    if torch is None:
+        yield MachineFinding(
+            "torch", "missing", "not installed", "pip install torch (2.9 or newer); no kernel runs without it"
+        )
+    else:
+        yield MachineFinding("torch", "ok", torch + (", CPU only" if torch_is_cpu_only() else ""))
+    gcc = shutil.which("gcc")
+    if gcc:
+        yield MachineFinding("gcc", "ok", gcc)
+    else:
+        yield MachineFinding(
+            "gcc", "limited", "not found", "install gcc and g++ to write C++ kernels for CPU ranks"
+        )
+
+
+def _jail() -> MachineFinding:
+    """The walls that a referee started now would put around a kernel: tested, not guessed. A tenth of a second a profile."""
+    jail = choose()
+    profile = jail.profile
+    why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())
+    found = f"profile {profile.name}" + (f" ({why})" if why else "")
+    if profile.name == "full":
+        return MachineFinding("jail", "ok", found)
+    loses = f"{found}: {profile.loses}" if profile.loses else found
+    refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
+    return MachineFinding("jail", "limited", loses, f"{profile.advice}{refused}")
+
+
+def _world_memory() -> Iterator[MachineFinding]:
+    """The limit of a world's memory: a control group where one can be made, else one from outside."""
+    if sys.platform == "linux":
+        yield MachineFinding("world memory", "ok", described())
+
+
+def _hardware() -> Iterator[MachineFinding]:
+    cores = len(os.sched_getaffinity(0))
+    if cores >= 2:
+        yield MachineFinding("cores", "ok", str(cores))
+    else:
+        yield MachineFinding(
+            "cores", "limited", str(cores), "two ranks on one core take turns: timings mean little"
+        )
+    memory = _available_memory_gib()
+    if memory is None or memory >= FREE_MEMORY_GIB:
+        yield MachineFinding("memory", "ok", "unknown" if memory is None else f"{memory:.1f} GiB free")
+    else:
+        yield MachineFinding(
+            "memory", "limited", f"{memory:.1f} GiB free", "keep to small worlds: a rank takes about 0.3 GiB"
+        )
+    yield _shared_memory()
+    yield _seals()
+
+
+def _available_memory_gib() -> float | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) / 2**20
+    except (OSError, ValueError, IndexError):
+        pass
+    return None
+
+
+def _shared_memory() -> MachineFinding:
+    try:
+        room = shutil.disk_usage("/dev/shm").free >> 20
+    except OSError:
+        return MachineFinding(
+            "/dev/shm", "missing", "not there", "mount a tmpfs at /dev/shm: ranks share memory through it"
+        )
+    if room >= SHARED_MEMORY_MIB:
+        return MachineFinding("/dev/shm", "ok", f"{room} MiB free")
+    return MachineFinding(
+        "/dev/shm", "limited", f"{room} MiB free", "in a container: docker run --shm-size=8g"
+    )
+
+
+def _seals() -> MachineFinding:
+    """Whether inputs can be sealed against writing (memfd_create with F_SEAL_WRITE)."""
+    import fcntl
+
+    try:
+        file = os.memfd_create("doctor", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    except (OSError, AttributeError):
+        return MachineFinding("sealed memory", "missing", "no memfd", "run on Linux 3.17 or newer")
+    try:
+        os.ftruncate(file, 4096)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
+    except OSError as error:
+        return MachineFinding(
+            "sealed memory", "missing", error.strerror or str(error), "allow memfd seals in this container"
+        )
+    finally:
+        os.close(file)
+    return MachineFinding("sealed memory", "ok", "memfd seals work")
+
+
+def _terminal() -> Iterator[MachineFinding]:
+    if not sys.stdout.isatty():
+        yield MachineFinding(
+            "terminal", "limited", "stdout is not a terminal", "the app needs one; every command works"
+        )
+        return
+    columns, lines = shutil.get_terminal_size()
+    colours = os.environ.get("COLORTERM", "")
+    term = os.environ.get("TERM", "")
+    depth = "16 million" if colours in {"truecolor", "24bit"} else "256" if "256" in term else "16"
+    found = f"{columns} x {lines}, {depth} colours ({term or 'TERM is not set'})"
+    if os.environ.get("NO_COLOR"):
+        yield MachineFinding("terminal", "limited", f"{found}, NO_COLOR set", "unset NO_COLOR to see colours")
+    elif columns < 60:
+        yield MachineFinding(
+            "terminal", "limited", found, "widen it to 60 columns or more: below that one pane is shown"
+        )
+    elif depth == "16":
+        yield MachineFinding(
+            "terminal", "limited", found, "choose the theme `ansi`, or a terminal with more colours"
+        )
+    else:
+        yield MachineFinding("terminal", "ok", found)
+
+
+def _files(paths: Paths) -> Iterator[MachineFinding]:
+    for name, folder in (("settings", paths.config), ("data", paths.data), ("state", paths.state)):
+        yield _folder(name, folder)
+    try:
+        settings = load_settings(paths)
+        broken = load_catalogue(settings.problem_folders).broken
+    except ArenaError as error:
+        yield MachineFinding("settings file", "missing", error.message, error.advice)
+        return
+    for problem in broken:
+        yield MachineFinding("problem", "limited", str(problem), "correct it, or take it out of problem_dirs")
+
+
+def _folder(name: str, folder: Path) -> MachineFinding:
+    name = f"{name} folder"
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        fault = unwritable(folder, PermissionError(f"{there} is not a folder that can be written"))
+        return MachineFinding(name, "missing", fault.message, fault.advice)
+    room = shutil.disk_usage(there).free >> 20
+    if room < FREE_DISK_MIB:
+        return MachineFinding(
+            name, "limited", f"{folder}, {room} MiB free", "free some space: journals grow with every run"
+        )
+    return MachineFinding(name, "ok", str(folder))

@@ -1,0 +1,14 @@
+"""One finding of the doctor."""
+
+import msgspec
+
+
+class MachineFinding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    state: str
+    """ "ok"; "limited": works, with less; "missing": something does not work."""
+    found: str
+    advice: str = ""
+    """Advice; empty when it is ok."""

@@ -1,0 +1,296 @@
+"""The doctor's findings about GPUs: the GPUs, their connections, and the software for kernels."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from arena.machine.facts import gpu_details, installed_version, torch_is_cpu_only, visible_gpus
+from arena.machine.finding import MachineFinding
+from arena.machine.gpu_software import CUPY, NCCL, cuda_major, nvcc, torch_cuda
+from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
+from sandbox.machine import nvml
+from sandbox.machine.nvml import Gpu, NvmlMissing
+from sandbox.machine.processes import tree
+
+UNSEEN_MIB = 2048
+"""More than a driver takes for itself: so much memory in use without a process is somebody out of sight."""
+_NAMED = 6
+"""Pairs, processes or GPUs that a line lists; of more it says how many."""
+_MULTICAST_OFF = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
+
+
+def gpu_findings() -> Iterator[MachineFinding]:
+    """Milliseconds without GPUs; up to seconds with them. GPUs are counted as nvidia-smi counts them."""
+    visible = visible_gpus()
+    if not visible:
+        yield MachineFinding(
+            "GPUs", "limited", "none visible", "kernels run on CPU ranks; everything else is the same"
+        )
+        return
+    gpus = gpu_details()
+    yield _gpus(visible, gpus)
+    try:
+        yield from _driver_says(gpus)
+    except NvmlMissing as missing:
+        yield MachineFinding("NVML", "limited", str(missing), _nvml_advice(missing))
+    yield from _software()
+
+
+def _gpus(visible: int, gpus: Sequence[Gpu]) -> MachineFinding:
+    names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in gpus})) or "unknown"
+    if torch_is_cpu_only():
+        return MachineFinding(
+            "GPUs", "limited", f"{visible} x {names}", "install torch with CUDA to use them"
+        )
+    return MachineFinding("GPUs", "ok", f"{visible} x {names}")
+
+
+def _nvml_advice(missing: NvmlMissing) -> str:
+    if isinstance(missing.__cause__, ImportError):
+        return "pip install nvidia-ml-py: without it the state of the GPUs and their links is not known"
+    return "see whether nvidia-smi works here; if it does not, the driver needs whoever runs this machine"
+
+
+# --- what the driver says ----------------------------------------------------------------------------------
+
+
+def _driver_says(gpus: Sequence[Gpu]) -> Iterator[MachineFinding]:
+    nvml.gpus()  # says why, where `gpu_details` says nothing
+    yield _driver()
+    if len(gpus) > 1:
+        found = topology(gpus)
+        yield _nvlink(found)
+        yield _p2p(found)
+    yield _multicast(gpus)
+    yield _health(gpus)
+    yield _others(gpus)
+    yield _persistence(gpus)
+
+
+def _driver() -> MachineFinding:
+    version = nvml.ask("nvmlSystemGetDriverVersion") or "of unknown version"
+    cuda = nvml.ask("nvmlSystemGetCudaDriverVersion")
+    if cuda is None:
+        return MachineFinding("driver", "ok", str(version))
+    newest = (cuda // 1000, cuda % 1000 // 10)
+    found = f"{version}, up to CUDA {_dotted(newest)}"
+    torch = torch_cuda()
+    if torch is None:
+        return MachineFinding("driver", "ok", found)
+    found += f"; torch is for CUDA {_dotted(torch)}"
+    if torch[0] > newest[0]:
+        advice = f"install torch for CUDA {newest[0]}, or a newer driver: this torch finds no GPU here"
+        return MachineFinding("driver", "limited", found, advice)
+    return MachineFinding("driver", "ok", found)
+
+
+def _nvlink(found: Topology) -> MachineFinding:
+    up = [links.up for links in found.links]
+    pairs = found.by_links()
+    apart = pairs.pop(0, [])
+    ways = sorted(f"NV{links}" for links in pairs)
+    if not pairs:
+        return MachineFinding(
+            "NVLink",
+            "limited",
+            f"none between the {len(up)} GPUs; links up on each: {_each(up)}",
+            "ranks talk over PCIe or the host's memory: speedups differ from those of machines with NVLink",
+        )
+    if apart:
+        return MachineFinding(
+            "NVLink",
+            "limited",
+            f"{', '.join(ways)}, but none between {_between(apart)}",
+            "choose GPUs that are linked with CUDA_VISIBLE_DEVICES, or expect these pairs to be slow",
+        )
+    if len(ways) > 1 or len(set(up)) > 1:
+        return MachineFinding(
+            "NVLink",
+            "limited",
+            f"between all pairs, but not alike: {', '.join(ways)}; links up on each: {_each(up)}",
+            "the GPU with the fewest links sets the pace; nvidia-smi nvlink --status says which are down",
+        )
+    through = " through switches" if found.switched else ""
+    return MachineFinding("NVLink", "ok", f"all to all, {ways[0]}{through}; {up[0]} links up on each GPU")
+
+
+def _p2p(found: Topology) -> MachineFinding:
+    reasons = found.without_p2p()
+    if not reasons:
+        return MachineFinding("P2P", "ok", "every GPU reads and writes every other's memory")
+    return MachineFinding(
+        "P2P",
+        "limited",
+        "; ".join(f"not between {_between(pairs)} ({why})" for why, pairs in reasons.items()),
+        "kernels with symmetric memory fail between these; virtual machines and IOMMUs can turn it off",
+    )
+
+
+def _multicast(gpus: Sequence[Gpu]) -> MachineFinding:
+    off = [f"{name}={value}" for name, value in _MULTICAST_OFF.items() if os.environ.get(name) == value]
+    if off:
+        return MachineFinding(
+            "multicast",
+            "limited",
+            f"turned off: {', '.join(off)}",
+            "multimem instructions and NCCL's NVLS are not used; leave it so where a machine's owner set it",
+        )
+    states = {fabric_is_up(gpu) for gpu in gpus}
+    if states == {True}:
+        return MachineFinding("multicast", "ok", "the GPUs are part of an NVLink fabric that is up")
+    if None in states:
+        words = "the driver does not say whether the GPUs are part of an NVLink fabric"
+    else:
+        words = "the GPUs are part of no NVLink fabric that is up"
+    return MachineFinding(
+        "multicast",
+        "limited",
+        words,
+        "multimem instructions may not work: it takes NVSwitches and a running nvidia-fabricmanager",
+    )
+
+
+def _health(gpus: Sequence[Gpu]) -> MachineFinding:
+    ill = [f"GPU {gpu.index}: {words}" for gpu in gpus if (words := nvml.recovery(gpu))]
+    if not ill:
+        return MachineFinding(
+            "GPU health", "ok", "no uncorrectable memory error, and the driver asks for nothing"
+        )
+    return MachineFinding(
+        "GPU health",
+        "limited",
+        _some(ill),
+        "leave these out with CUDA_VISIBLE_DEVICES, and tell whoever runs this machine",
+    )
+
+
+def _others(gpus: Sequence[Gpu]) -> MachineFinding:
+    ours = set(tree(os.getpid()))  # the app's own worlds, where it is the app that looks
+    words = []
+    for gpu in gpus:
+        there = nvml.compute_pids(gpu)
+        pids = there - ours
+        used = nvml.memory_used_mib(gpu)
+        if pids:
+            words.append(f"GPU {gpu.index}: {_some([_process(pid) for pid in sorted(pids)])}")
+        elif not there and used > UNSEEN_MIB:
+            words.append(f"GPU {gpu.index}: {used} MiB are taken by processes out of sight")
+    if not words:
+        return MachineFinding("GPU processes", "ok", "none but our own: the GPUs are free")
+    return MachineFinding(
+        "GPU processes", "limited", "; ".join(words), "timings are disturbed while these compute"
+    )
+
+
+def _process(pid: int) -> str:
+    try:
+        return f"{Path(f'/proc/{pid}/comm').read_text().strip()} ({pid})"
+    except OSError:  # it ended, or is hidden
+        return str(pid)
+
+
+def _persistence(gpus: Sequence[Gpu]) -> MachineFinding:
+    off = [
+        str(gpu.index)
+        for gpu in gpus
+        if nvml.ask("nvmlDeviceGetPersistenceMode", nvml.handle(gpu.index)) == 0
+    ]
+    if not off:
+        return MachineFinding("persistence", "ok", "the driver stays loaded")
+    return MachineFinding(
+        "persistence",
+        "limited",
+        f"off on GPU {_some(off)}",
+        "where it is your machine, start nvidia-persistenced: the first world after a pause starts sooner",
+    )
+
+
+# --- what kernels are written with -------------------------------------------------------------------------
+
+
+def _software() -> Iterator[MachineFinding]:
+    torch = torch_cuda()
+    major = torch[0] if torch else None
+    yield _nccl(major)
+    yield _cupy(major)
+    yield _nvcc(major)
+    triton = installed_version("triton")
+    if triton:
+        yield MachineFinding("Triton", "ok", triton)
+    else:
+        yield MachineFinding(
+            "Triton", "limited", "not installed", "pip install triton to write Triton kernels"
+        )
+
+
+def _nccl(major: int | None) -> MachineFinding:
+    found = _installed(NCCL)
+    if not found:
+        return MachineFinding(
+            "NCCL",
+            "limited",
+            "no nvidia-nccl package: its version is not known",
+            "nothing to do where torch was built with an NCCL of its own; else install torch from PyPI",
+        )
+    return _fitting("NCCL", found, major, "it comes with torch: install torch again")
+
+
+def _cupy(major: int | None) -> MachineFinding:
+    found = _installed(CUPY)
+    extra = f"pip install 'pkb-arena[cuda{major or 13}]'"
+    if not found:
+        return MachineFinding("CuPy", "limited", "not installed", f"{extra} to write CUDA C++ kernels")
+    return _fitting("CuPy", found, major, f"pip uninstall {found[0][0]}, then {extra}")
+
+
+def _installed(packages: Sequence[str]) -> list[tuple[str, str]]:
+    return [(name, version) for name in packages if (version := installed_version(name))]
+
+
+def _fitting(name: str, found: Sequence[tuple[str, str]], major: int | None, advice: str) -> MachineFinding:
+    """ok when one of the packages is for torch's CUDA, or does not say which it is for."""
+    words = ", ".join(f"{package} {version}" for package, version in found)
+    if major is None or any(cuda_major(package) in (major, None) for package, _ in found):
+        return MachineFinding(name, "ok", words)
+    return MachineFinding(name, "limited", f"{words}, but torch is for CUDA {major}", advice)
+
+
+def _nvcc(major: int | None) -> MachineFinding:
+    found = nvcc()
+    if found is None:
+        return MachineFinding(
+            "nvcc",
+            "limited",
+            "not found",
+            "install the CUDA toolkit, or set CUDA_HOME, to write load_inline kernels; those of the kit need none",
+        )
+    path, version = found
+    if version is None:
+        return MachineFinding(
+            "nvcc", "limited", f"{path} does not say its version", f"see what {path} --version says"
+        )
+    words = f"{_dotted(version)} at {path}"
+    if major is not None and version[0] != major:
+        advice = f"set CUDA_HOME to a toolkit for CUDA {major}: torch's load_inline refuses another"
+        return MachineFinding("nvcc", "limited", f"{words}, but torch is for CUDA {major}", advice)
+    return MachineFinding("nvcc", "ok", words)
+
+
+# --- words -------------------------------------------------------------------------------------------------
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return ", ".join(words[:_NAMED]) + more
+
+
+def _between(pairs: Sequence[GpuPair]) -> str:
+    return _some([f"{pair.first.index}-{pair.second.index}" for pair in pairs])
+
+
+def _each(numbers: Sequence[int]) -> str:
+    return " ".join(map(str, numbers))

@@ -1,0 +1,174 @@
+"""A verdict in words for the model that wrote the kernel. Text printed by the kernel or its compiler is fenced as data."""
+
+import re
+from collections.abc import Sequence
+
+from arena.foreign_text import printable
+from arena.players.attempts import RETURNS, Attempt, best_of
+from arena.players.player import Conversation, Message
+from arena.players.templates import fill_template, read_template
+from arena.runs.headline import WHERE
+from arena.runs.judge import Judgement
+from arena.runs.results import RunReport, one_line
+from sandbox.protocol.verdict import ADVICE, Verdict
+
+FOREIGN_CHARACTERS = 8000
+"""Of a compiler's or interpreter's text: its beginning and its end."""
+_REPLY_CHARACTERS = 4000
+"""Of an answer without a kernel, when it is shown to its author again."""
+_AROUND = 3
+"""Lines before and after the one that a failure names."""
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """`text` in a fence that nothing in it can close."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def foreign(text: str) -> str:
+    """Text from a kernel's processes: printable, bounded, fenced."""
+    text = printable(text).strip("\n")
+    if len(text) > FOREIGN_CHARACTERS:
+        half = FOREIGN_CHARACTERS // 2
+        text = (
+            f"{text[:half]}\n[... {len(text) - FOREIGN_CHARACTERS} characters left out ...]\n{text[-half:]}"
+        )
+    return fenced(text)
+
+
+def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: str) -> Conversation:
+    """The conversation for the next step: the task, the last answer, and what became of it and those before it."""
+    last = attempts[-1]
+    best = best_of(attempts)
+    if last.report is not None:
+        answer = fenced(last.answer.source, "python")
+        told = verdict_words(last, version)
+    else:
+        answer = last.answer.text.strip()[:_REPLY_CHARACTERS] or "(nothing)"
+        told = fill_template(version, "no_kernel", complaint=one_line(last.answer.complaint))
+    parts = [told]
+    if len(attempts) > 1:
+        parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
+    if best is not None and best.step != last.step and best.score > last.score:
+        parts.append(
+            f"# Your best kernel so far (attempt {best.step})\n\n" + fenced(best.answer.source, "python")
+        )
+    parts.append(fill_template(version, _task(last)))
+    return conversation.then(Message("assistant", answer), Message("user", "\n\n".join(parts)))
+
+
+def _task(last: Attempt) -> str:
+    if last.passed:
+        return "next_faster"
+    return "next_right"
+
+
+def _row(attempt: Attempt) -> str:
+    report = attempt.report
+    if report is None:
+        return f"- {attempt.step}: no kernel ({one_line(attempt.answer.complaint)})"
+    if attempt.passed:
+        where = WHERE.get(report.clock, "")
+        speed = (
+            f"{attempt.speedup:.2f}x, {report.outcome} {where}"
+            if attempt.speedup is not None
+            else "not timed"
+        )
+        return f"- {attempt.step}: PASS, {speed.rstrip()}"
+    failure = report.failure
+    why = f": {one_line(failure.message)[:160]}" if failure is not None else ""
+    return f"- {attempt.step}: {report.verdict}{why}"
+
+
+def verdict_words(attempt: Attempt, version: str) -> str:
+    """The verdict in words, for an attempt that was judged."""
+    assert attempt.judgement is not None
+    return _found(attempt.judgement, attempt.answer.source, version)
+
+
+def build_words(judgement: Judgement, source: str, version: str) -> str:
+    """Whether a kernel compiles and its calls return; nothing about what they return."""
+    if judgement.report.verdict in RETURNS:
+        return read_template(version, "built")
+    return _found(judgement, source, version)
+
+
+def _found(judgement: Judgement, source: str, version: str) -> str:
+    report = judgement.report
+    parts = [fill_template(version, "verdict", verdict=report.verdict, facts="\n".join(_facts(report)))]
+    failure = report.failure
+    if failure is not None and failure.line is not None:
+        parts.append("Around that line:\n\n" + fenced(_around(source, failure.line), "python"))
+    if failure is not None and failure.text.strip():
+        parts.append(fill_template(version, "foreign", text=foreign(failure.text)))
+    if judgement.printed.strip():
+        parts.append(fill_template(version, "printed", text=foreign(judgement.printed)))
+    return "\n\n".join(parts)
+
+
+def _facts(report: RunReport) -> list[str]:
+    lines = []
+    failure = report.failure
+    if failure is not None:
+        lines.append(
+            f"- Phase {failure.phase}" + (f", rank {failure.rank}" if failure.rank is not None else "")
+        )
+        lines.append(f"- What happened: {one_line(failure.message)[:500]}")
+        if failure.line is not None:
+            lines.append(f"- Line {failure.line} of your file")
+        if failure.index is not None:
+            where = f"output {failure.output}, index {failure.index}"
+            lines.append(
+                f"- First wrong element: {one_line(where)}: {_values(failure.expected, failure.got)}"
+            )
+        if failure.wrong_share is not None:
+            lines.append(f"- Wrong elements: {failure.wrong_share:.3%}")
+        lines.append(f"- Advice: {failure.advice or ADVICE[report.verdict]}")
+    elif report.verdict is not Verdict.PASS:
+        lines.append(f"- {one_line(report.detail)[:500]}")
+    if report.error is not None:
+        error = report.error
+        lines.append(
+            f"- Error against the float64 oracle: rms {error.rms:.2e} (the baseline's {error.baseline_rms:.2e}), "
+            f"largest {error.max:.2e} (the baseline's {error.baseline_max:.2e})"
+        )
+    return lines + _timings(report)
+
+
+def _timings(report: RunReport) -> list[str]:
+    lines = []
+    for clock in ("call", "device"):
+        speedup = getattr(report.speedup, clock, None)
+        if speedup is None:
+            continue
+        baseline, kernel = getattr(report.baseline_us, clock, None), getattr(report.contender_us, clock, None)
+        times = (
+            f": baseline {baseline:.1f} us, your kernel {kernel:.1f} us a call" if baseline and kernel else ""
+        )
+        lines.append(
+            f"- Speedup by {clock} time {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}"
+        )
+    if report.outcome:
+        lines.append(f"- What the clocks say: {report.told or report.outcome}")
+    if report.roofline is not None:
+        roofline = report.roofline
+        lines.append(
+            f"- Roofline: this machine's bound is {roofline.bound_us:.1f} us, set by {roofline.limiter}; "
+            f"you reach {roofline.percent:.0f} % of it"
+        )
+    return lines
+
+
+def _values(expected: str | None, got: str | None) -> str:
+    return f"expected {one_line(expected or '?')[:100]}, got {one_line(got or '?')[:100]}"
+
+
+def _around(source: str, line: int) -> str:
+    lines = source.splitlines()
+    first = max(1, line - _AROUND)
+    shown = lines[first - 1 : line + _AROUND]
+    return "\n".join(
+        f"{'>' if number == line else ' '}{number:4} {text}" for number, text in enumerate(shown, first)
+    )

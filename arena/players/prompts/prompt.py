@@ -1,0 +1,110 @@
+"""The prompt: the problem, this machine, the kit and the judge, described for a model."""
+
+import ast
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from arena.paths import Paths
+from arena.players.player import Conversation, Message
+from arena.players.prompts.examples import choose_examples, load_examples
+from arena.players.prompts.machine_card import least_work, machine_card
+from arena.players.templates import TEMPLATES, fill_template, read_template
+from arena.workspace.templates import signature
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import Setting
+
+SHOTS = 1
+"""Worked examples unless asked otherwise; 0 is zero-shot."""
+_SHARED_CHARACTERS = 60_000
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The conversation that a model is given, and the version of its texts."""
+
+    conversation: Conversation
+    version: str
+    shots: int
+    """Examples that are in it: fewer than asked where not enough of them suit."""
+
+    @property
+    def sha256(self) -> str:
+        """Of all its text."""
+        texts = [self.conversation.system, *(turn.content for turn in self.conversation.messages)]
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        turns = [("system", self.conversation.system)]
+        turns += [(turn.role, turn.content) for turn in self.conversation.messages]
+        return "\n\n".join(f"<<< {role} >>>\n\n{text}" for role, text in turns)
+
+
+def build_prompt(
+    problem: Problem,
+    setting: Setting,
+    catalogue: Catalogue,
+    paths: Paths,
+    shots: int = SHOTS,
+    version: str = TEMPLATES,
+) -> Prompt:
+    """The prompt for one problem in one setting. May take seconds on GPUs, where the machine is asked."""
+    examples = choose_examples(problem, setting.device, shots, load_examples(version, catalogue))
+    mutates = (
+        f", except to {', '.join(problem.mutates)}, which the card says to update" if problem.mutates else ""
+    )
+    kit = ["kit_symm", f"kit_{kind_of(setting.device).kit_language}"]
+    text = fill_template(
+        version,
+        "task",
+        id=problem.id,
+        title=problem.title,
+        card=problem.card.strip(),
+        signature=signature(problem),
+        world=setting.world,
+        baseline=problem.baseline_source.strip(),
+        shared="".join(
+            fill_template(version, "shared", module=module, source=source.strip()) + "\n"
+            for module, source in shared_sources(problem).items()
+        ),
+        machine=machine_card(setting, paths),
+        work=least_work(problem, setting, paths),
+        dtype=setting.dtype,
+        sizes=", ".join(f"{name}={value}" for name, value in setting.sizes.items()),
+        kit="\n\n".join(read_template(version, name) for name in kit),
+        examples="".join(f"\n{example.text(version)}\n" for example in examples),
+        judge=fill_template(version, "judge", mutates=mutates),
+        output=fill_template(version, "output", signature=signature(problem)),
+    )
+    system = read_template(version, "system")
+    return Prompt(Conversation(system, (Message("user", text),)), version, len(examples))
+
+
+def shared_sources(problem: Problem) -> dict[str, str]:
+    """The `problems.*` modules that a baseline imports, directly or through one another: name -> source."""
+    root = Path(__file__).resolve().parents[3]
+    found: dict[str, str] = {}
+    waiting = _imports(problem.baseline_source)
+    while waiting:
+        module = waiting.pop(0)
+        path = root.joinpath(*module.split(".")).with_suffix(".py")
+        if module in found or not path.is_file():
+            continue
+        source = path.read_text(encoding="utf-8")
+        if sum(map(len, found.values())) + len(source) > _SHARED_CHARACTERS:
+            break
+        found[module] = source
+        waiting += _imports(source)
+    return found
+
+
+def _imports(source: str) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return [name for name in names if name.startswith("problems.")]

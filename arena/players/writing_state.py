@@ -1,0 +1,132 @@
+"""The state of a model at work, a fold of its trace: a live one and one that is read from disk show the same."""
+
+from dataclasses import dataclass, field
+
+from arena.players.budget import CHARACTERS_PER_TOKEN, Spent
+from arena.players.player import Message
+from arena.players.toolbox import RUN
+from arena.players.trace import (
+    Answered,
+    AnyTraceEvent,
+    Asked,
+    Called,
+    Counted,
+    Drafted,
+    Ended,
+    Judged,
+    Mused,
+    Retried,
+    Returned,
+    Wrote,
+)
+from arena.runs.results import RunReport
+
+PREPARING, WAITING, THINKING, WRITING, JUDGING = "preparing", "waiting", "thinking", "writing", "judging"
+
+
+@dataclass
+class KernelState:
+    """One kernel, or an answer that has none."""
+
+    number: int
+    text: str
+    """All that the model wrote for it."""
+    source: str
+    complaint: str
+    """The reason why there is no kernel; empty when there is one."""
+    spent: Spent
+    report: RunReport | None = None
+    printed: str = ""
+    gain: bool = False
+    """Better than all before it."""
+    judged_at: float = 0.0
+    """When its verdict came, in seconds of the trace."""
+
+
+@dataclass
+class WritingState:
+    """The work so far. `apply` is the only way to change it."""
+
+    kernels: list[KernelState] = field(default_factory=list)
+    doing: str = PREPARING
+    """PREPARING, WAITING for the model, THINKING, WRITING, JUDGING, or "calls compile"."""
+    since: float = 0.0
+    """When that began, in seconds of the trace."""
+    writing: int = 1
+    """Number of the kernel that is worked on."""
+    text: str = ""
+    """Of the answer that is being written."""
+    thought: str = ""
+    """The reasoning before it, where the provider shows that."""
+    system: str = ""
+    asked: tuple[Message, ...] = ()
+    """The conversation that the model answers."""
+    trouble: str = ""
+    """The request that failed last, until the model goes on."""
+    spent: Spent = field(default_factory=Spent)
+    ended: Ended | None = None
+    at: float = 0.0
+    """Of the last event."""
+
+    @property
+    def best(self) -> KernelState | None:
+        """The best kernel that was judged: the last one that was a gain."""
+        return next((kernel for kernel in reversed(self.kernels) if kernel.gain), None)
+
+    @property
+    def tokens_written(self) -> int:
+        """Of the answer that is being written, estimated from its length."""
+        return round((len(self.text) + len(self.thought)) / CHARACTERS_PER_TOKEN)
+
+    def kernel(self, number: int) -> KernelState | None:
+        """The kernel of this number."""
+        return next((kernel for kernel in self.kernels if kernel.number == number), None)
+
+    def apply(self, event: AnyTraceEvent) -> None:
+        """Folds one event in."""
+        self.at = event.at
+        match event:
+            case Asked():
+                self.system, self.asked = event.system, tuple(event.messages)
+                self.writing, self.text, self.thought = event.step, "", ""
+                self._do(WAITING)
+            case Mused():
+                self.thought += event.text
+                self._do(THINKING)
+            case Wrote() | Drafted():
+                self.text += event.text
+                self._do(WRITING)
+            case Counted():
+                self.spent = event.spent
+            case Retried():
+                self.trouble = f"{event.reason}; again in {event.wait_s:.0f} s"
+            case Called():
+                self._do(JUDGING if event.tool == RUN else f"calls {event.tool}")
+            case Returned():
+                self._do(WAITING)
+            case Answered():
+                self._answered(event)
+            case Judged():
+                self._judged(event)
+            case Ended():
+                self.ended, self.spent = event, event.spent
+
+    def _do(self, doing: str) -> None:
+        if doing != self.doing:
+            self.doing, self.since = doing, self.at
+        if doing != WAITING:
+            self.trouble = ""
+
+    def _answered(self, event: Answered) -> None:
+        if self.kernel(event.step) is None:  # else it only told what it had run already
+            kernel = KernelState(event.step, self.text, event.source, event.complaint, event.spent)
+            self.kernels.append(kernel)
+        self.writing, self.text, self.thought = event.step + 1, "", ""
+        self._do(JUDGING if event.source else WAITING)
+
+    def _judged(self, event: Judged) -> None:
+        kernel = self.kernel(event.step)
+        if kernel is not None:
+            kernel.report, kernel.printed, kernel.gain = event.report, event.printed, event.gain
+            kernel.judged_at = event.at
+        self._do(WAITING)

@@ -1,0 +1,389 @@
+"""The engine: has the referee judge runs on this machine, and publishes every event.
+
+One run at a time; a newer one cancels the one in progress. Whatever happens, every run ends with exactly one
+of `Finished`, `Cancelled` and `Refused`.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from arena.errors import ArenaError, RefereeFailed
+from arena.machine.calibration import peaks_for
+from arena.paths import Paths, make_folder, unwritable
+from arena.runs.engine_run import EngineRun, Terminal
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.referee_process import COMMAND, RefereeProcess
+from arena.runs.results import harness_error
+from arena.runs.run_request import Notice, RunRequest, header_of
+from arena.runs.store import BASELINE, Store, entry_of
+from arena.workspace import yardstick_times
+from arena.workspace.kernels import Workspace
+from arena.workspace.yardsticks import WORDS
+from sandbox.protocol.events import (
+    AnyEvent,
+    Calibrate,
+    Calibrated,
+    Cancel,
+    Cancelled,
+    Fatal,
+    Finished,
+    PhaseEnded,
+    PhaseStarted,
+    Ready,
+    Refused,
+    Result,
+    Run,
+    Setting,
+    Warm,
+)
+
+CANCEL_S = 5.0
+"""A cancelled run that has not ended by then takes the referee with it."""
+OVERDUE_S = 90.0
+"""Beyond a phase's own deadline, which the referee enforces: only when the referee itself hangs."""
+BETWEEN_PHASES_S = 300.0
+"""Until the next phase starts: worlds import torch meanwhile, on a machine that may be busy."""
+FATAL_S = 2.0
+"""After a Fatal, the run's own end should follow at once."""
+
+CALIBRATION_S = 180.0
+"""Starting the ranks included."""
+
+
+class Engine:
+    """Lives in one event loop. `start` before, `close` after; both may be left out when nothing is run."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        store: Store | None = None,
+        command: Sequence[str] = COMMAND,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """
+        Args:
+            paths: where journals, results and caches lie.
+            store: takes the results; when None, the index in `paths` is opened with the first result.
+            command: starts the referee.
+            environment: variables of the referee and its worlds, beside those of this process.
+        """
+        self._paths = paths
+        self._store = store
+        self._own_store = store is None
+        self._command = command
+        cache = os.environ.get("PKB_KERNEL_CACHE", str(paths.kernel_cache))
+        self._environment = {"PKB_KERNEL_CACHE": cache, **(environment or {})}
+        self._referee: RefereeProcess | None = None
+        self._listeners: list[Callable[[AnyEvent], None]] = []
+        self._notice_listeners: list[Callable[[Notice], None]] = []
+        self._current: EngineRun | None = None
+        self._newest: EngineRun | None = None
+        self._asked = 0
+        self._turn = asyncio.Lock()
+        self._starting = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
+        self._recording: dict[str, asyncio.Task[None]] = {}
+        """By run, while its result is on its way to the store."""
+        self._closing = False
+        self.jail = ""
+        """Name of the jail that kernels run in; empty before `start`."""
+
+    # --- life ----------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Starts the referee. Needless before `run` or `warm`, which do it themselves.
+
+        Raises:
+            RefereeFailed: it did not come up.
+            FolderUnwritable: the folder of the journals cannot be written.
+        """
+        await asyncio.to_thread(make_folder, self._paths.runs)
+        await self._living_referee()
+
+    async def close(self) -> None:
+        """Ends the run in progress, the referee and all its worlds. Bounded; may be called twice."""
+        self._closing = True
+        if self._current is not None:
+            self._end(self._current, _cancelled(self._current))
+        if self._referee is not None:
+            await self._referee.stop()
+            self._referee = None
+        if self._background:
+            await asyncio.wait(self._background, timeout=CANCEL_S)
+        if self._own_store and self._store is not None:
+            await asyncio.to_thread(self._store.close)
+            self._store = None
+
+    async def __aenter__(self) -> "Engine":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- what it says --------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
+        """Calls `listener` in the event loop with every event. Returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def subscribe_notices(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
+        """The same for notices."""
+        self._notice_listeners.append(listener)
+        return lambda: self._notice_listeners.remove(listener) if listener in self._notice_listeners else None
+
+    # --- what it does --------------------------------------------------------------------------------------
+
+    async def warm(self, setting: Setting) -> None:
+        """Has worlds made ready for a setting, so that the first run in it starts at once.
+
+        Raises:
+            RefereeFailed: the referee did not come up.
+        """
+        referee = await self._living_referee()
+        await referee.send(Warm(setting=setting))
+
+    async def calibrate(self, setting: Setting) -> Calibrated:
+        """Measures this machine's peaks with this device and world size; nothing else may be running.
+
+        Raises:
+            RefereeFailed: it could not be measured.
+        """
+        ended: asyncio.Future[Calibrated | Fatal] = asyncio.get_running_loop().create_future()
+
+        def listen(event: AnyEvent) -> None:
+            if isinstance(event, Calibrated | Fatal) and not ended.done():
+                ended.set_result(event)
+
+        unsubscribe = self.subscribe(listen)
+        try:
+            referee = await self._living_referee()
+            await referee.send(Calibrate(setting=setting))
+            event = await asyncio.wait_for(ended, CALIBRATION_S)
+        except TimeoutError:
+            raise RefereeFailed(
+                f"no calibration within {CALIBRATION_S:.0f} s", "run `pkb-arena doctor`"
+            ) from None
+        finally:
+            unsubscribe()
+        if isinstance(event, Fatal):
+            raise RefereeFailed(event.message, "run `pkb-arena doctor`")
+        return event
+
+    async def judge(self, request: RunRequest) -> EngineRun:
+        """Starts judging a kernel; the run in progress is cancelled first.
+
+        Every run ends with one terminal event, also one that a newer run overtook before it began.
+
+        Raises:
+            FolderUnwritable: the journal's folder cannot be created; nothing was started.
+        """
+        self._asked += 1
+        asked = self._asked  # threads may finish in another order than they were started
+        await asyncio.to_thread(make_folder, self._paths.runs)
+        header = header_of(request)
+        journal = Journal(self._paths.runs / f"{header.run_id}.jsonl", header, self._journal_trouble)
+        run = EngineRun(header, journal, self._cancel)
+        if asked == self._asked:
+            self._newest = run
+        try:
+            async with self._turn:
+                await self._begin(run, request)
+        except BaseException:  # cancelled while it waited for its turn or for the referee
+            self._spawn(self._cancel(run))
+            raise
+        return run
+
+    async def cancel(self) -> None:
+        """Ends the run in progress, if there is one, and waits until it has ended."""
+        self._newest = None
+        await self._stop_current()
+
+    async def recorded(self, run_id: str) -> None:
+        """Returns once the result of a run that has finished is in the store; at once for a run without one."""
+        if (recording := self._recording.get(run_id)) is not None:
+            await asyncio.wait([recording])
+
+    @property
+    def running(self) -> str | None:
+        """Id of the run in progress."""
+        return self._current.run_id if self._current is not None else None
+
+    # --- inside --------------------------------------------------------------------------------------------
+
+    async def _begin(self, run: EngineRun, request: RunRequest) -> None:
+        """Hands a run to the referee, unless a newer one was asked for meanwhile."""
+        if self._newest is run:
+            await self._stop_current()
+        referee = None
+        if self._newest is run and not self._closing:
+            try:
+                referee = await self._living_referee()
+            except RefereeFailed as error:
+                self._end(run, harness_error(run.header, run.phase, error.message))
+                return
+        if referee is None or self._newest is not run or self._closing or run.ended:
+            self._end(run, _cancelled(run))
+            return
+        self._current = run
+        self._watch(run, BETWEEN_PHASES_S)
+        await referee.send(
+            Run(
+                run_id=run.run_id,
+                setting=request.setting,
+                kernel_name=request.kernel_name,
+                source=request.source,
+                rounds=request.rounds,
+                budget_s=request.budget_s,
+                peaks=peaks_for(self._paths.calibrations, request.setting),
+                beside=yardstick_times.times_for(self._paths.calibrations, request.setting),
+                versus=request.versus,
+            )
+        )
+
+    async def _cancel(self, run: EngineRun) -> None:
+        if self._newest is run:
+            self._newest = None
+        if self._current is run:
+            await self._stop_current()
+        else:
+            self._end(run, _cancelled(run))
+
+    async def _living_referee(self) -> RefereeProcess:
+        async with self._starting:
+            if self._referee is None or not self._referee.alive:
+                self._referee = await RefereeProcess.start(
+                    self._on_event, self._on_exit, self._command, self._environment
+                )
+            return self._referee
+
+    async def _stop_current(self) -> None:
+        run = self._current
+        if run is None:
+            return
+        if self._referee is not None:
+            await self._referee.send(Cancel(run_id=run.run_id))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CANCEL_S):
+                await run.end()
+        if not run.ended:
+            self._end(run, _cancelled(run))
+            await self._kill_referee()
+
+    async def _kill_referee(self) -> None:
+        referee, self._referee = self._referee, None
+        if referee is not None:
+            await referee.kill()
+
+    def _on_event(self, event: AnyEvent) -> None:
+        if isinstance(event, Ready):
+            self.jail = event.jail
+        run = self._current
+        run_id = getattr(event, "run_id", None)
+        if run is None or (run_id is not None and run_id != run.run_id):
+            if run_id is None:
+                self._tell(event)
+            return  # the late end of a run that was given up
+        match event:
+            case Finished() | Cancelled() | Refused():
+                self._end(run, event)
+                return
+            case PhaseStarted():
+                run.phase = event.phase
+                self._watch(run, event.limit_s + OVERDUE_S)
+            case PhaseEnded():
+                self._watch(run, BETWEEN_PHASES_S)
+            case Fatal():
+                self._watch(run, FATAL_S, event.message, event.text)
+        run.record(event)
+        self._tell(event)
+
+    def _on_exit(self, why: str) -> None:
+        run = self._current
+        words = self._referee.last_words if self._referee is not None else ""
+        if run is not None:
+            self._end(run, harness_error(run.header, run.phase, f"the referee {why}", words))
+        if not self._closing:
+            self._notify(
+                Notice(
+                    f"the referee {why}; the next run starts a new one",
+                    "see `pkb-arena doctor` if it repeats",
+                )
+            )
+
+    def _watch(
+        self, run: EngineRun, seconds: float, message: str = "the referee does not answer", text: str = ""
+    ) -> None:
+        """Gives the run up when nothing that is due has come within `seconds`."""
+
+        def overdue() -> None:
+            if not run.ended:
+                self._end(run, harness_error(run.header, run.phase, message, text))
+                self._spawn(self._kill_referee())
+
+        run.watch(seconds, overdue)
+
+    def _end(self, run: EngineRun, event: Terminal) -> None:
+        if run.ended:
+            return
+        if self._current is run:
+            self._current = None
+        if isinstance(event, Finished) and not run.header.versus:
+            recording = self._spawn(self._record(run.header, event.result))
+            self._recording[run.run_id] = recording
+            recording.add_done_callback(lambda _: self._recording.pop(run.run_id, None))
+        run.finish(event)
+        self._tell(event)
+
+    async def _record(self, header: RunHeader, result: Result) -> None:
+        def write() -> None:
+            if self._store is None:
+                self._store = Store(self._paths.database, self._paths.runs)
+            self._store.record(entry_of(header, result))
+            if header.player in WORDS and result.speedup and result.contender_us:
+                yardstick_times.keep(
+                    self._paths.calibrations, header.setting, header.player, result.contender_us
+                )
+            elif header.kernel_name != BASELINE:
+                Workspace(self._paths.workspace).keep_revision(header.source)
+
+        try:
+            await asyncio.to_thread(write)
+        except ArenaError as error:
+            self._notify(Notice(error.message, error.advice))
+        except OSError as error:
+            self._notify(Notice(f"cannot store the times of a reference form of the baseline: {error}"))
+
+    def _journal_trouble(self, error: OSError) -> None:
+        fault = unwritable(self._paths.runs, error)
+        self._notify(
+            Notice(f"this run's journal is incomplete: {fault.message}", "free some space; the run goes on")
+        )
+
+    def _notify(self, notice: Notice) -> None:
+        for listener in list(self._notice_listeners):
+            listener(notice)
+
+    def _tell(self, event: AnyEvent) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(event)
+            except (
+                Exception
+            ) as error:  # a listener's fault must not end the run: the loop's handler reports it
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "event listener failed", "exception": error}
+                )
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+
+def _cancelled(run: EngineRun) -> Cancelled:
+    return Cancelled(run_id=run.run_id, phase=run.phase)

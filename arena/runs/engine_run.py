@@ -1,0 +1,100 @@
+"""A run of the engine: its journal, its events so far, and how it ended."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from arena.errors import RunCancelled, RunRefused
+from arena.foreign_text import printable
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.judge import Judgement
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Refused
+
+PRINTED_CHARACTERS = 4000
+
+Terminal = Finished | Cancelled | Refused
+
+
+class EngineRun:
+    """Implements `arena.runs.judge.RunInProgress`. The engine calls `record` and `end`."""
+
+    def __init__(
+        self, header: RunHeader, journal: Journal, cancel: Callable[["EngineRun"], Awaitable[None]]
+    ) -> None:
+        """cancel: ends the run, and returns when it has ended."""
+        self.header = header
+        self.phase = "prepare"
+        """The phase in progress, or the last one."""
+        self.watchdog: asyncio.TimerHandle | None = None
+        self._journal = journal
+        self._cancel = cancel
+        self._events: list[AnyEvent] = []
+        self._more = asyncio.Event()
+        self._end: asyncio.Future[Terminal] = asyncio.get_running_loop().create_future()
+
+    @property
+    def run_id(self) -> str:
+        return self.header.run_id
+
+    @property
+    def ended(self) -> bool:
+        """The last event has come."""
+        return self._end.done()
+
+    async def events(self) -> AsyncIterator[AnyEvent]:
+        """The run's events from the first one, whenever it is called."""
+        told = 0
+        while True:
+            more, ended = self._more, self.ended
+            for event in self._events[told:]:
+                yield event
+                told += 1
+            if ended and told == len(self._events):
+                return
+            await more.wait()
+
+    async def end(self) -> Terminal:
+        """Waits for the run's last event."""
+        return await asyncio.shield(self._end)
+
+    async def result(self) -> Judgement:
+        """As `RunInProgress.result`."""
+        end = await self.end()
+        if isinstance(end, Refused):
+            raise RunRefused(end.message, end.advice)
+        if isinstance(end, Cancelled):
+            raise RunCancelled(f"the run was cancelled in its phase {end.phase}", "start it again")
+        printed = (f"[rank {log.rank}] {printable(log.text)}" for log in self._events if isinstance(log, Log))
+        return Judgement(self.header, end.result, "".join(printed)[:PRINTED_CHARACTERS])
+
+    async def cancel(self) -> None:
+        """As `RunInProgress.cancel`."""
+        if not self.ended:
+            await self._cancel(self)
+
+    # --- for the engine --------------------------------------------------------------------------------------
+
+    def watch(self, seconds: float, overdue: Callable[[], None]) -> None:
+        """Calls `overdue` in `seconds` unless the run has ended by then, or `watch` is called again."""
+        if self.watchdog is not None:
+            self.watchdog.cancel()
+        self.watchdog = asyncio.get_running_loop().call_later(seconds, overdue)
+
+    def record(self, event: AnyEvent) -> None:
+        """Keeps an event, and writes it to the journal."""
+        self._journal.append(event)
+        self._events.append(event)
+        self._wake()
+
+    def finish(self, event: Terminal) -> None:
+        """Keeps the last event; closes the journal."""
+        if self.watchdog is not None:
+            self.watchdog.cancel()
+        self._journal.append(event)
+        self._journal.close()
+        self._events.append(event)
+        self._end.set_result(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._more.set()
+        self._more = asyncio.Event()

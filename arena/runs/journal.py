@@ -1,0 +1,126 @@
+"""The journal of a run: the kernel's source, then one JSON line an event. A replay needs nothing else."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from sandbox.protocol.events import AnyEvent, Setting, decode_event, encode
+
+Line = TypeVar("Line")
+
+VERSION = 1
+PENDING_BYTES = 16 << 20
+"""Held back while the disk is full; beyond it events are missing in the journal (never in the run)."""
+
+
+class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="run"):
+    """First line of a journal: what was run."""
+
+    run_id: str
+    created: float
+    """Seconds since the epoch."""
+    problem_id: int
+    slug: str
+    category: str
+    player: str
+    kernel_name: str
+    kernel_path: str
+    """Empty when the kernel was not read from a file."""
+    sha256: str
+    source: str
+    setting: Setting
+    preset_sizes: bool = True
+    """False when a size of the preset was overridden."""
+    versus: str = ""
+    """Name of the kernel in the baseline's place; empty: the baseline itself."""
+    version: int = VERSION
+
+
+_decode_header = msgspec.json.Decoder(RunHeader).decode
+
+
+class Journal:
+    """A file of events, written as they come: of a run, a duel, or a model's trace.
+
+    Never stops anything: a full disk is reported once.
+    """
+
+    def __init__(self, path: Path, header: msgspec.Struct, on_trouble: Callable[[OSError], None]) -> None:
+        self.path = path
+        self._on_trouble = on_trouble
+        self._reported = False
+        self._pending = bytearray()
+        self._file = -1
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            self._report(error)
+        self._write(encode(header))
+
+    def append(self, event: msgspec.Struct) -> None:
+        """Adds an event."""
+        self._write(encode(event))
+
+    def close(self) -> bool:
+        """Closes the file. True when every event is in it."""
+        if self._file >= 0:
+            self._flush()
+            with suppress(OSError):
+                os.close(self._file)
+            self._file = -1
+        return not self._pending and not self._reported
+
+    def _write(self, line: bytes) -> None:
+        if len(self._pending) + len(line) <= PENDING_BYTES:
+            self._pending += line + b"\n"
+        self._flush()
+
+    def _flush(self) -> None:
+        try:
+            while self._pending and self._file >= 0:
+                written = os.write(self._file, self._pending)
+                del self._pending[
+                    :written
+                ]  # a full disk may take half a line: the rest follows when there is room
+        except OSError as error:
+            self._report(error)
+
+    def _report(self, error: OSError) -> None:
+        if not self._reported:
+            self._reported = True
+            self._on_trouble(error)
+
+
+def read_header(path: Path) -> RunHeader:
+    """The first line of a journal.
+
+    Raises:
+        OSError, ValueError: no file, or not a journal.
+    """
+    return _decode_header(first_line(path))
+
+
+def read_events(path: Path) -> Iterator[AnyEvent]:
+    """A journal's events in order. A last line that a crash cut short is left out."""
+    return later_lines(path, decode_event)
+
+
+def first_line(path: Path) -> bytes:
+    """The line that says what a file of lines is about: a run's, a duel's or a trace's."""
+    with path.open("rb") as file:
+        return file.readline()
+
+
+def later_lines(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
+    """Everything after the first line, decoded. A last line that a crash cut short is left out."""
+    with path.open("rb") as file:
+        file.readline()
+        for line in file:
+            try:
+                yield decode(line)
+            except msgspec.DecodeError:
+                return

@@ -1,0 +1,178 @@
+"""The referee as the engine sees it: a child process with commands on stdin and events on stdout."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from arena.errors import RefereeFailed
+from arena.own_modules import ROOT, module_command, module_environment
+from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdown, decode_event, encode
+
+COMMAND = module_command("sandbox.referee.main")
+START_S = 30.0
+"""Until `Ready`. The referee imports no torch, so this is far more than a loaded machine needs."""
+SHUTDOWN_S = 3.0
+"""For an orderly end; then it is killed."""
+KILL_S = 2.0
+"""Bounded wait after SIGKILL: a process stuck in a device call may not go, and must not hang the app."""
+LINE_BYTES = 64 << 20
+STDERR_BYTES = 64 << 10
+
+
+class RefereeProcess:
+    """One running referee. `on_event` gets every event; `on_exit` is called once when it is gone, if it was ever ready."""
+
+    def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: Callable[[str], None]) -> None:
+        self._on_event = on_event
+        self._on_exit = on_exit
+        self._process: asyncio.subprocess.Process
+        self._ready: asyncio.Future[Ready]
+        self._stderr = bytearray()
+        self._reader: asyncio.Task[None]
+        self.alive = False
+
+    @classmethod
+    async def start(
+        cls,
+        on_event: Callable[[AnyEvent], None],
+        on_exit: Callable[[str], None],
+        command: Sequence[str] = COMMAND,
+        environment: Mapping[str, str] | None = None,
+    ) -> "RefereeProcess":
+        """Starts a referee and waits until it is ready.
+
+        Raises:
+            RefereeFailed: it did not come up; the message has its last words.
+        """
+        self = cls(on_event, on_exit)
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=ROOT,
+                env={**module_environment(), **(environment or {})},
+                start_new_session=True,  # ctrl+c reaches the engine alone, which ends runs in order
+            )
+        except OSError as error:
+            raise RefereeFailed(f"cannot start the referee: {error}", "run `pkb-arena doctor`") from None
+        self.alive = True
+        self._reader = asyncio.create_task(self._read())
+        try:
+            async with asyncio.timeout(START_S):
+                ready = await asyncio.shield(self._ready)
+        except TimeoutError:
+            await self.kill()
+            raise RefereeFailed(
+                f"the referee was not ready after {START_S:.0f} s", "run `pkb-arena doctor`"
+            ) from None
+        except asyncio.CancelledError:
+            await self.kill()
+            raise
+        if ready.version != VERSION:
+            await self.kill()
+            raise RefereeFailed(
+                f"the referee speaks version {ready.version}, the engine {VERSION}", "reinstall pkb-arena"
+            )
+        return self
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self._stderr.decode(errors="replace")
+
+    async def send(self, command: AnyCommand) -> None:
+        """Sends a command. A referee that is gone is noticed by `on_exit`, not here."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        with suppress(ConnectionError, RuntimeError):
+            stdin.write(encode(command) + b"\n")
+            await stdin.drain()
+
+    async def stop(self) -> None:
+        """An orderly end within SHUTDOWN_S, or a kill."""
+        await self.send(Shutdown())
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            async with asyncio.timeout(SHUTDOWN_S):
+                await asyncio.shield(self._reader)
+        except TimeoutError:
+            await self.kill()
+
+    async def kill(self) -> None:
+        """SIGKILL for the referee and its session; its worlds die with it."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KILL_S):
+                await asyncio.shield(self._reader)
+
+    async def _read(self) -> None:
+        stdout, stderr = self._process.stdout, self._process.stderr
+        assert stdout is not None
+        assert stderr is not None
+        drain = asyncio.create_task(self._drain(stderr))
+        why = ""
+        try:
+            why = await self._lines(stdout)
+        finally:
+            self.alive = False
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # a referee without its pipe is of no use
+            status = await self._process.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(KILL_S):
+                    await drain
+            drain.cancel()
+            why = why or _status(status)
+            if not self._ready.done():
+                text = self.last_words.strip().splitlines()
+                self._ready.set_exception(
+                    RefereeFailed(
+                        f"the referee {why}: {text[-1] if text else 'it said nothing'}",
+                        "run `pkb-arena doctor`",
+                    )
+                )
+            else:
+                self._on_exit(why)
+
+    async def _lines(self, stdout: asyncio.StreamReader) -> str:
+        """Hands on events until the pipe closes. Returns what was wrong with them, if anything was."""
+        rest = b""
+        while chunk := await stdout.read(1 << 18):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                try:
+                    event = decode_event(line)
+                except msgspec.DecodeError as error:
+                    return f"said something that is no event ({error})"
+                if isinstance(event, Ready) and not self._ready.done():
+                    self._ready.set_result(event)
+                self._on_event(event)
+            if len(rest) > LINE_BYTES:
+                return "said an endless line"
+        return ""
+
+    async def _drain(self, stderr: asyncio.StreamReader) -> None:
+        while chunk := await stderr.read(1 << 16):
+            self._stderr += chunk
+            del self._stderr[:-STDERR_BYTES]
+
+
+def _status(status: int) -> str:
+    if status < 0:
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-status).name}"
+        return f"was killed by signal {-status}"
+    return f"ended with status {status}"

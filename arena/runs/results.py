@@ -1,0 +1,124 @@
+"""The report of a run, the JSON object of `run --json`. Fields are added, never renamed."""
+
+import msgspec
+
+from arena.foreign_text import printable
+from arena.runs.journal import RunHeader
+from sandbox.protocol.events import (
+    Errors,
+    Failure,
+    Finished,
+    Microseconds,
+    Result,
+    Roofline,
+    Seconds,
+    Speedup,
+)
+from sandbox.protocol.harness_error import harness_error_result
+from sandbox.protocol.verdict import Verdict
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Units: microseconds in `*_us`, seconds in `seconds`; errors are relative to the float64 oracle."""
+
+    run_id: str
+    problem: str
+    id: int
+    category: str
+    kernel: str
+    sha256: str
+    device: str
+    world: int
+    dtype: str
+    preset: str
+    sizes: dict[str, int]
+    verdict: Verdict
+    outcome: str
+    """ "faster", "slower", "even" or "too noisy", by the clock of the headline; empty when nothing was timed."""
+    detail: str
+    failure: Failure | None
+    paper_rule: str | None
+    error: Errors | None
+    speedup: Speedup | None
+    baseline_us: Microseconds | None
+    contender_us: Microseconds | None
+    rounds: int
+    roofline: Roofline | None
+    seconds: Seconds
+    jail: str
+    sealed: bool
+    labels: list[str] = []
+    beside: dict[str, Microseconds] = {}
+    clock: str = ""
+    """The clock of the headline: "call", or "device" where calls are too noisy to tell; empty when nothing was timed."""
+    told: str = ""
+    """What both clocks say, in a sentence."""
+    advice: str = ""
+    """What would let the clocks tell more; empty when they tell enough."""
+
+
+def report(header: RunHeader, result: Result) -> RunReport:
+    """The report of a finished run."""
+    setting = header.setting
+    return RunReport(
+        run_id=header.run_id,
+        problem=header.slug,
+        id=header.problem_id,
+        category=header.category,
+        kernel=header.kernel_path or header.kernel_name,
+        sha256=header.sha256,
+        device=setting.device,
+        world=setting.world,
+        dtype=setting.dtype,
+        preset=setting.preset,
+        sizes=setting.sizes,
+        verdict=result.verdict,
+        outcome=result.outcome,
+        detail=one_line(detail(result)),
+        failure=result.failure,
+        paper_rule=result.paper_rule,
+        error=result.error,
+        speedup=result.speedup,
+        baseline_us=result.baseline_us,
+        contender_us=result.contender_us,
+        rounds=result.rounds,
+        roofline=result.roofline,
+        seconds=result.seconds,
+        jail=result.jail,
+        sealed=result.sealed,
+        labels=result.labels,
+        beside=result.beside,
+        clock=result.clock,
+        told=result.told,
+        advice=result.advice,
+    )
+
+
+def detail(result: Result) -> str:
+    """The failure, its place and the advice, in one sentence or two."""
+    failure = result.failure
+    if failure is None:
+        return result.detail
+    where = failure.phase if failure.rank is None else f"{failure.phase}, rank {failure.rank}"
+    parts = [f"{where}: {failure.message.rstrip('.')}"]
+    if failure.line is not None and f"line {failure.line}" not in failure.message:
+        parts.append(f"line {failure.line}")
+    if failure.index is not None:
+        index = ", ".join(map(str, failure.index))
+        parts.append(f"first wrong {failure.output or 'output'}[{index}]")
+    if failure.expected is not None or failure.got is not None:
+        parts.append(f"expected {failure.expected}, got {failure.got}")
+    if failure.wrong_share is not None:
+        parts.append(f"{failure.wrong_share:.2%} wrong")
+    return "; ".join(parts) + (f". {failure.advice}" if failure.advice else "")
+
+
+def one_line(text: str) -> str:
+    """Text without control characters and line breaks."""
+    return " ".join(printable(text).split())
+
+
+def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> Finished:
+    """The end of a run whose referee failed."""
+    result = harness_error_result(phase, message, text)
+    return Finished(run_id=header.run_id, sha256=header.sha256, result=result)

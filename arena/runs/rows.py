@@ -1,0 +1,203 @@
+"""Rows of a table of runs: what is to be judged, and the result of each run."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+import sandbox
+from arena.errors import UsageError
+from arena.runs.judge import Judge, Judgement, judge_to_end
+from arena.runs.run_request import RunRequest
+from arena.runs.store import BASELINE
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.workspace.named_kernels import named_kernel
+from arena.workspace.yardsticks import WORDS
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+from sandbox.protocol.events import Microseconds, Result, Roofline, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
+
+REFUSED = "REFUSED"
+"""In the place of a verdict: the setting cannot be run."""
+EXAMPLES = Path(sandbox.__path__[0]) / "kit" / "examples"
+LOST = 3
+"""Harness errors in a row after which a table ends."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run to make: of a kernel that has a word, as for `run`, or of one of the kit's examples by its name."""
+
+    problem: Problem
+    kernel: str
+    choice: Choice
+    size: str = ""
+    """The size in words; empty: the preset's name."""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """Numbers by clock."""
+
+    call: int = 0
+    device: int = 0
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. Microseconds in `*_us`; speedups over the baseline as called. world 0: no setting could be chosen."""
+
+    id: int
+    problem: str
+    size: str
+    sizes: dict[str, int]
+    world: int
+    dtype: str
+    kernel: str
+    verdict: str
+    outcome: str = ""
+    clock: str = ""
+    """Of the headline: "call" or "device"; the outcome is by this clock."""
+    told: str = ""
+    detail: str = ""
+    rounds: int = 0
+    baseline_us: Microseconds | None = None
+    kernel_us: Microseconds | None = None
+    speedup: Speedup | None = None
+    roofline: Roofline | None = None
+    text: str = ""
+    """The end of the traceback or compiler output of a kernel that failed."""
+    seconds: float = 0.0
+    preset: str = ""
+    device: str = ""
+    pairs: Counts = Counts()
+    """Pairs of batches that the intervals are made of."""
+    calls: Counts = Counts()
+    """Calls of a batch."""
+    harness_us: Microseconds | None = None
+    """What the harness itself takes a call; taken off already."""
+    phases: Seconds | None = None
+    """Where the time of the run went."""
+
+    @property
+    def fault(self) -> bool:
+        """The run should have passed, or the baseline was called faster than itself.
+
+        A reference form of the baseline may fail: not every baseline can be captured in a graph. So may a problem that
+        does not run in every world.
+        """
+        if self.kernel == BASELINE and self.outcome == "faster":
+            return True
+        if self.kernel in WORDS:
+            return self.verdict == Verdict.HARNESS_ERROR
+        return self.verdict not in (Verdict.PASS, REFUSED)
+
+    @property
+    def differs_from_itself(self) -> bool:
+        """The baseline was called faster or slower than itself."""
+        return self.kernel == BASELINE and self.outcome in ("faster", "slower")
+
+
+async def judged_row(
+    judge: Judge, planned: PlannedRun, settings: Settings, catalogue: Catalogue, rounds: int | None
+) -> RunRow:
+    """Makes one run. A setting that cannot be run is a row with `REFUSED`. rounds: None for the default budget.
+
+    Raises:
+        MachineError: the device, or that many GPUs, are not there; or the run was cancelled.
+    """
+    started = time.monotonic()
+    setting = None
+    try:
+        setting = choose_setting(planned.problem, planned.choice, settings)
+        named = named_kernel(planned.kernel, planned.problem, catalogue, setting.device)
+        name, source = named or _example(planned.kernel)
+        judgement = await judge_source(judge, planned.problem, setting, name, source, rounds)
+    except UsageError as error:
+        return unfinished_row(planned, REFUSED, error.message, setting, started)
+    return finished_row(planned, judgement, started)
+
+
+async def judge_source(
+    judge: Judge, problem: Problem, setting: Setting, name: str, source: str, rounds: int | None
+) -> Judgement:
+    """Judges a kernel's text to its end.
+
+    Raises:
+        RunRefused: the setting cannot be run.
+        MachineError: the run was cancelled, or could not be made.
+    """
+    request = RunRequest(problem=problem, setting=setting, kernel_name=name, source=source, rounds=rounds)
+    return await judge_to_end(judge, request)
+
+
+def finished_row(planned: PlannedRun, judgement: Judgement, started: float) -> RunRow:
+    """The row of a run with a result. started: on the monotonic clock."""
+    result, setting = judgement.result, judgement.header.setting
+    pairs, calls = counts(result)
+    return msgspec.structs.replace(
+        unfinished_row(planned, result.verdict.value, result.detail, setting, started),
+        outcome=result.outcome,
+        clock=result.clock,
+        told=result.told,
+        rounds=result.rounds,
+        baseline_us=result.baseline_us,
+        kernel_us=result.contender_us,
+        speedup=result.speedup,
+        roofline=result.roofline,
+        text=result.failure.text[-2000:] if result.failure else "",
+        pairs=pairs,
+        calls=calls,
+        harness_us=harness(result),
+        phases=result.seconds,
+    )
+
+
+def counts(result: Result) -> tuple[Counts, Counts]:
+    """(pairs, calls of a batch) by clock."""
+    call, device = result.samples.call, result.samples.device
+    return (
+        Counts(call=len(call), device=len(device)),
+        Counts(call=call[0].calls if call else 0, device=device[0].calls if device else 0),
+    )
+
+
+def harness(result: Result) -> Microseconds | None:
+    """What the harness takes a call; None when nothing was timed."""
+    samples = result.samples
+    if not samples.call:
+        return None
+    device = samples.empty_gate_us / samples.device[0].calls if samples.device else None
+    return Microseconds(call=samples.harness_us, device=device)
+
+
+def unfinished_row(
+    planned: PlannedRun, verdict: str, detail: str, setting: Setting | None = None, started: float = 0.0
+) -> RunRow:
+    """The row of a run without a result. started: on the monotonic clock; 0 when it never started."""
+    return RunRow(
+        id=planned.problem.id,
+        problem=planned.problem.slug,
+        size=planned.size or planned.choice.preset or "",
+        sizes=setting.sizes if setting else dict(planned.choice.sizes),
+        world=setting.world if setting else 0,
+        dtype=setting.dtype if setting else "",
+        preset=setting.preset if setting else planned.choice.preset or "",
+        device=setting.device if setting else planned.choice.device or "",
+        kernel=planned.kernel,
+        verdict=verdict,
+        detail=detail,
+        seconds=round(time.monotonic() - started, 2) if started else 0.0,
+    )
+
+
+def harness_lost(rows: Sequence[RunRow]) -> bool:
+    """The last `LOST` runs ended in harness errors: further runs would, too."""
+    return [row.verdict for row in rows[-LOST:]] == [Verdict.HARNESS_ERROR] * LOST
+
+
+def _example(name: str) -> tuple[str, str]:
+    path = EXAMPLES / f"{name}.py"
+    return path.name, path.read_text(encoding="utf-8")

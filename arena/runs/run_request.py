@@ -1,0 +1,66 @@
+"""A request to judge a kernel, and the notices of an engine beside the events of a run."""
+
+import secrets
+import time
+from dataclasses import dataclass
+
+from arena.runs.journal import RunHeader
+from arena.runs.store import BASELINE
+from arena.workspace.kernels import content_hash
+from problems.specification import Problem
+from sandbox.protocol.events import Rival, Setting
+from sandbox.timing.settling import LOOKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """One kernel to judge in one setting."""
+
+    problem: Problem
+    setting: Setting
+    kernel_name: str
+    """Shown in tracebacks; the word `baseline` with an empty source runs the baseline against itself."""
+    source: str
+    kernel_path: str = ""
+    player: str = "you"
+    rounds: int | None = None
+    """None = as many as fit the budget; 0 = correctness only."""
+    budget_s: float = 1.0
+    """Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."""
+    versus: Rival | None = None
+    """Another kernel in the baseline's place, as in the final of a duel. Such a run is journalled and in no index."""
+
+    @property
+    def most_s(self) -> float | None:
+        """Seconds that timing may take; None where the number of rounds is given."""
+        return LOOKS[-1] * self.budget_s if self.rounds is None else None
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that a person should know and that is no event of a run: a full disk, a referee that died."""
+
+    message: str
+    advice: str = ""
+
+
+def header_of(request: RunRequest) -> RunHeader:
+    """The first line of a run's journal, with an id made of this moment and chance."""
+    created = time.time()
+    problem = request.problem
+    source = request.source if request.source or request.kernel_name != BASELINE else problem.baseline_source
+    return RunHeader(
+        run_id=f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(created))}-{secrets.token_hex(4)}",
+        created=created,
+        problem_id=problem.id,
+        slug=problem.slug,
+        category=problem.category,
+        player=request.player,
+        kernel_name=request.kernel_name,
+        kernel_path=request.kernel_path,
+        sha256=content_hash(source),
+        source=source,
+        setting=request.setting,
+        preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
+        versus=request.versus.kernel_name if request.versus is not None else "",
+    )

@@ -1,0 +1,187 @@
+"""The state of a run, a fold of the referee's events.
+
+Screens, `watch` and replay all read the same state, so a recorded run looks exactly like a live one.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from arena.runs.headline import Headline, headline_of, headline_so_far
+from sandbox.protocol.events import (
+    PHASES,
+    AnyEvent,
+    Calibrated,
+    Cancelled,
+    Checked,
+    Failure,
+    Fatal,
+    Finished,
+    Interval,
+    Log,
+    PhaseEnded,
+    PhaseStarted,
+    RankChecked,
+    Ready,
+    Refused,
+    Result,
+    RunStarted,
+    Setting,
+    Timed,
+    WorldChanged,
+)
+from sandbox.protocol.verdict import Verdict
+
+LOG_LINES = 2_000
+"""Events kept for the log pane; the journal on disk keeps all of them."""
+
+
+@dataclass(slots=True)
+class PhaseState:
+    """One phase of the run."""
+
+    started_at: float
+    """Seconds on the referee's monotonic clock."""
+    limit_s: float
+    seconds: float | None = None
+    """Its duration; None while it runs, or when it did not end well."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """The run in progress, or the last one. `apply` is the only way to change it."""
+
+    run_id: str = ""
+    """Empty before the first run."""
+    setting: Setting | None = None
+    kernel_name: str = ""
+    sha256: str = ""
+    phase: str = ""
+    """The phase in progress; empty between runs."""
+    phases: dict[str, PhaseState] = field(default_factory=dict)
+    ranks: dict[int, RankChecked] = field(default_factory=dict)
+    checked: Checked | None = None
+    samples: list[Timed] = field(default_factory=list)
+    result: Result | None = None
+    log: deque[Log] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    log_total: int = 0
+    """Log events of this run, kept or not."""
+    cancelled_in: str | None = None
+    refused: Refused | None = None
+    fatal: Fatal | None = None
+    """The harness itself failed; cleared by the next run."""
+    jail: str = ""
+    worlds: dict[str, WorldChanged] = field(default_factory=dict)
+    """Last word about each world, by role. Survives from run to run."""
+
+    def apply(self, event: AnyEvent) -> None:
+        """Fold one event in. Events of a run that is no longer shown are ignored."""
+        match event:
+            case Ready():
+                self.jail = event.jail
+            case WorldChanged():
+                self.worlds[event.role] = event
+            case Calibrated():
+                return
+            case Fatal():
+                self.fatal = event
+                self.phase = ""
+            case RunStarted():
+                self._begin(event)
+            case Refused() | Finished() | Cancelled() if not self.running and event.run_id != self.run_id:
+                self._end_unstarted(event)
+            case _ if event.run_id != self.run_id:
+                return
+            case PhaseStarted():
+                self.phase = event.phase
+                self.phases[event.phase] = PhaseState(started_at=event.at, limit_s=event.limit_s)
+            case PhaseEnded():
+                self._end_phase(event)
+            case RankChecked():
+                self.ranks[event.rank] = event
+            case Checked():
+                self.checked = event
+            case Timed():
+                self.samples.append(event)
+            case Log():
+                self.log.append(event)
+                self.log_total += 1
+            case Finished():
+                self.result = event.result
+                self.sha256 = event.sha256
+                self.phase = ""
+            case Refused():
+                self.refused = event
+                self.phase = ""
+            case Cancelled():
+                self.cancelled_in = event.phase
+                self.phase = ""
+
+    def _begin(self, event: RunStarted) -> None:
+        self._forget(event.run_id)
+        self.setting = event.setting
+        self.kernel_name = event.kernel_name
+        self.sha256 = event.sha256
+
+    def _end_unstarted(self, event: Refused | Finished | Cancelled) -> None:
+        """A run that ended before it began: refused, cancelled while it waited, or without a referee."""
+        self._forget(event.run_id)
+        self.apply(event)
+
+    def _forget(self, run_id: str) -> None:
+        fresh = RunState(run_id=run_id, jail=self.jail, worlds=self.worlds)
+        for name in RunState.__slots__:
+            setattr(self, name, getattr(fresh, name))
+
+    def _end_phase(self, event: PhaseEnded) -> None:
+        phase = self.phases.get(event.phase)
+        if phase is None:
+            phase = self.phases[event.phase] = PhaseState(started_at=event.at - event.seconds, limit_s=0.0)
+        phase.seconds = event.seconds
+        if self.phase == event.phase:
+            self.phase = ""
+
+    @property
+    def running(self) -> bool:
+        """A run has started and has neither ended, been cancelled nor been refused."""
+        ended = self.result is not None or self.cancelled_in is not None or self.refused is not None
+        return bool(self.run_id) and not ended and self.fatal is None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict, as soon as one is known: correctness first, then the final word."""
+        if self.result is not None:
+            return self.result.verdict
+        return self.checked.verdict if self.checked is not None else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure of the kernel, if it failed."""
+        if self.result is not None and self.result.failure is not None:
+            return self.result.failure
+        return self.checked.failure if self.checked is not None else None
+
+    @property
+    def speedup(self) -> Interval | None:
+        """The headline's speedup with its interval."""
+        headline = self.headline
+        return headline.speedup if headline is not None else None
+
+    @property
+    def headline(self) -> Headline | None:
+        """The speedup with its clock and outcome: final if there is a result, else so far."""
+        if self.result is not None and (headline := headline_of(self.result)) is not None:
+            return headline
+        return headline_so_far(self.samples[-1]) if self.samples else None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in phases that ended, over the phases in order."""
+        return sum(self.phases[name].seconds or 0.0 for name in PHASES if name in self.phases)
+
+
+def fold(events: list[AnyEvent]) -> RunState:
+    """The state after all of `events`."""
+    state = RunState()
+    for event in events:
+        state.apply(event)
+    return state

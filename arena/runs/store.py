@@ -1,0 +1,308 @@
+"""The index of results: every finished run, and the best of them. It is rebuilt from the journals if it is lost."""
+
+import sqlite3
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import StoreError
+from arena.paths import make_folder
+from arena.runs.headline import by_clock
+from arena.runs.journal import RunHeader, read_events, read_header
+from sandbox.protocol.events import Finished, Result
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import sees
+
+_SCHEMA = """
+create table if not exists result (
+    run_id text primary key,
+    created real not null,
+    problem_id integer not null,
+    slug text not null,
+    player text not null,
+    kernel_path text not null,
+    kernel_name text not null,
+    sha256 text not null,
+    device text not null,
+    world integer not null,
+    dtype text not null,
+    preset text not null,
+    preset_sizes integer not null,
+    verdict text not null,
+    outcome text not null,
+    speedup real,
+    low real,
+    high real,
+    percent real,
+    clock text not null default '',
+    call_sees real,
+    device_sees real
+);
+create index if not exists result_by_problem on result (problem_id, player, created);
+pragma user_version = 2;
+"""
+_ADDED = {"clock": "text not null default ''", "call_sees": "real", "device_sees": "real"}
+"""Columns that an index of version 1 lacks."""
+_BUSY_S = 5.0
+_OPEN_ADVICE = "see to its permissions and the space left; deleted, it is rebuilt from the runs"
+BASELINE = "baseline"
+"""The kernel name of a baseline that is run against itself: recorded, but in no player's history."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One finished run."""
+
+    run_id: str
+    created: float
+    problem_id: int
+    slug: str
+    player: str
+    kernel_path: str
+    kernel_name: str
+    sha256: str
+    device: str
+    world: int
+    dtype: str
+    preset: str
+    preset_sizes: bool
+    verdict: Verdict
+    outcome: str
+    """ "faster", "slower", "even", "too noisy", or empty when nothing was timed."""
+    speedup: float | None
+    """By the clock of the headline: median, then its interval."""
+    low: float | None
+    high: float | None
+    percent: float | None
+    """Of the roofline's bound."""
+    clock: str = ""
+    """The clock of the headline: "call" or "device"; empty when nothing was timed, and for results of older versions."""
+    call_sees: float | None = None
+    """The smallest difference, in percent, that call time would have shown; None where that is not known."""
+    device_sees: float | None = None
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A player's standing in one problem."""
+
+    problem_id: int
+    runs: int
+    solved: bool
+    """At least one PASS."""
+    best: Entry | None
+    """The PASS with the highest speedup at a preset's own sizes."""
+    last: Entry
+
+    @property
+    def faster(self) -> bool:
+        """The best run's interval lies above 1."""
+        return self.best is not None and self.best.outcome == "faster"
+
+
+def entry_of(header: RunHeader, result: Result) -> Entry:
+    """The row of a finished run."""
+    speed = by_clock(result.speedup, result.clock)
+    call, device = (_sees(result, clock) for clock in ("call", "device"))
+    return Entry(
+        run_id=header.run_id,
+        created=header.created,
+        problem_id=header.problem_id,
+        slug=header.slug,
+        player=header.player,
+        kernel_path=header.kernel_path,
+        kernel_name=header.kernel_name,
+        sha256=header.sha256,
+        device=header.setting.device,
+        world=header.setting.world,
+        dtype=header.setting.dtype,
+        preset=header.setting.preset,
+        preset_sizes=header.preset_sizes,
+        verdict=result.verdict,
+        outcome=result.outcome,
+        speedup=speed.median if speed else None,
+        low=speed.low if speed else None,
+        high=speed.high if speed else None,
+        percent=result.roofline.percent if result.roofline else None,
+        clock=result.clock,
+        call_sees=call,
+        device_sees=device,
+    )
+
+
+def _sees(result: Result, clock: str) -> float | None:
+    """Results that name no clock are of older versions, whose intervals mean something else."""
+    interval = by_clock(result.speedup, clock) if result.clock else None
+    return sees(interval) if interval is not None else None
+
+
+_COLUMNS = Entry.__struct_fields__
+_SELECT = f"select {', '.join(_COLUMNS)} from result"
+_INSERT = f"insert or replace into result ({', '.join(_COLUMNS)}) values ({', '.join('?' * len(_COLUMNS))})"
+
+
+class Store:
+    """An open index. Methods block for milliseconds: from an event loop use `asyncio.to_thread`."""
+
+    def __init__(self, path: Path, runs: Path) -> None:
+        """Opens or creates the index; a damaged one is put aside and rebuilt from the journals in `runs`.
+
+        Raises:
+            StoreError: it can be neither opened nor created.
+            FolderUnwritable: its folder cannot be created.
+        """
+        make_folder(path.parent)
+        self.path = path
+        self._lock = threading.Lock()
+        try:
+            try:
+                self._connection, fresh = _connect(path)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
+                for suffix in ("-wal", "-shm"):
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+                self._connection, fresh = _connect(path)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"cannot open {path}: {error}", _OPEN_ADVICE) from None
+        if fresh and runs.is_dir():
+            self.rebuild(runs)
+
+    def close(self) -> None:
+        """Closes the index. May be called twice."""
+        with self._lock:
+            self._connection.close()
+
+    def record(self, entry: Entry) -> None:
+        """Adds a finished run.
+
+        Raises:
+            StoreError: it could not be written; the journal still has it.
+        """
+        try:
+            with self._lock, self._connection:
+                self._connection.execute(_INSERT, _row(entry))
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"cannot write to {self.path}: {error}", "free some space; the run's journal has it all"
+            ) from None
+
+    def rebuild(self, runs: Path) -> int:
+        """Adds every finished run that has a journal. Returns how many."""
+        rows = []
+        for path in sorted(runs.glob("*.jsonl")):
+            with suppress(OSError, ValueError):
+                header = read_header(path)
+                rows += [
+                    _row(entry_of(header, event.result))
+                    for event in read_events(path)
+                    if isinstance(event, Finished) and not header.versus
+                ]
+        with self._lock, self._connection:
+            self._connection.executemany(_INSERT, rows)
+        return len(rows)
+
+    def history(self, problem_id: int, player: str = "you", limit: int = 200) -> list[Entry]:
+        """A player's runs of a problem, newest first; the baseline's own are left out."""
+        return self._query(
+            f"{_SELECT} where problem_id = ? and player = ? and kernel_name != ?"
+            " order by created desc, run_id desc limit ?",
+            (problem_id, player, BASELINE, limit),
+        )
+
+    def entry(self, run_id: str) -> Entry | None:
+        """One run, or None."""
+        found = self._query(f"{_SELECT} where run_id = ?", (run_id,))
+        return found[0] if found else None
+
+    def standings(self, player: str = "you", device: str | None = None) -> dict[int, Standing]:
+        """A player's standing in every problem that was run (on one device, or on any), by problem id."""
+        clause, values = ("", ()) if device is None else (" and device = ?", (device,))
+        entries = self._query(
+            f"{_SELECT} where player = ? and kernel_name != ?{clause} order by created, run_id",
+            (player, BASELINE, *values),
+        )
+        by_problem: dict[int, list[Entry]] = {}
+        for entry in entries:
+            by_problem.setdefault(entry.problem_id, []).append(entry)
+        return {problem_id: _standing(problem_id, found) for problem_id, found in by_problem.items()}
+
+    def players(self) -> list[str]:
+        """Names of all players with a kernel of their own in the store."""
+        entries = self._query(
+            f"{_SELECT} where kernel_name != ? group by player order by player", (BASELINE,)
+        )
+        return [entry.player for entry in entries]
+
+    def best(self) -> dict[int, Entry]:
+        """The highest speedup of any player at a preset's own sizes, by problem id; the baseline's own runs are left out."""
+        entries = self._query(
+            f"{_SELECT} where kernel_name != ? and verdict = ? and preset_sizes and outcome != 'too noisy'"
+            " and speedup is not null order by speedup, created, run_id",
+            (BASELINE, Verdict.PASS.value),
+        )
+        return {entry.problem_id: entry for entry in entries}
+
+    def last_timed(self, limit: int) -> list[Entry]:
+        """The newest runs, of any player and problem, whose clocks say what they would have seen."""
+        return self._query(
+            f"{_SELECT} where call_sees is not null or device_sees is not null"
+            " order by created desc, run_id desc limit ?",
+            (limit,),
+        )
+
+    def _query(self, sql: str, values: tuple[object, ...]) -> list[Entry]:
+        try:
+            with self._lock:
+                rows = self._connection.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot read {self.path}: {error}", _OPEN_ADVICE) from None
+        return [_entry(row) for row in rows]
+
+
+def _standing(problem_id: int, entries: list[Entry]) -> Standing:
+    passed = [entry for entry in entries if entry.verdict is Verdict.PASS]
+    timed = [
+        entry
+        for entry in passed
+        if entry.speedup is not None and entry.preset_sizes and entry.outcome != "too noisy"
+    ]
+    best = max(timed, key=lambda entry: entry.speedup or 0.0, default=None)
+    return Standing(problem_id, len(entries), bool(passed), best, entries[-1])
+
+
+def _connect(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """The connection, and whether the index is new."""
+    connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
+    fresh = connection.execute("pragma user_version").fetchone()[0] == 0
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = normal")
+    if not fresh:
+        _add_columns(connection)
+    connection.executescript(_SCHEMA)
+    return connection, fresh
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Brings an index of an older version up to this one. Two processes may do so at once."""
+    if not _missing(connection):
+        return
+    with connection:
+        connection.execute("begin immediate")
+        for name in _missing(connection):
+            connection.execute(f"alter table result add column {name} {_ADDED[name]}")
+
+
+def _missing(connection: sqlite3.Connection) -> list[str]:
+    there = {row[1] for row in connection.execute("pragma table_info(result)")}
+    return [name for name in _ADDED if there and name not in there]
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    return tuple(msgspec.structs.astuple(entry))
+
+
+def _entry(row: tuple[object, ...]) -> Entry:
+    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Entry, strict=False)

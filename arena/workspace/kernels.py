@@ -1,0 +1,168 @@
+"""Kernel files: one per problem and player, with every revision and draft kept.
+
+<root>/<problem's stem>/<player>/kernel.py      the kernel
+<root>/.drafts/0123….py                         what was typed into a kernel file and not saved
+<root>/.revisions/ab/abcdef….py                 every text that ever was a kernel, by SHA-256
+"""
+
+import hashlib
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from arena.errors import UsageError
+from arena.paths import make_folder, unwritable
+from arena.workspace.atomic_file import write_atomically
+from problems.specification import Problem
+
+KERNEL_BYTES = 4 << 20
+"""A larger kernel file is refused: it is something else."""
+
+
+def content_hash(text: str) -> str:
+    """SHA-256 of a kernel's text, as hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """A kernel file as it was read."""
+
+    path: Path
+    text: str
+    sha256: str
+
+
+def read_kernel(path: Path) -> KernelFile:
+    """Reads a kernel file. An empty file is a kernel file; what it lacks is for the judge to say.
+
+    Raises:
+        UsageError: there is no such file, it cannot be read, is not UTF-8 text, or is larger than 4 MiB.
+    """
+    try:
+        size = path.stat().st_size
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder", "name the kernel's Python file")
+        if size > KERNEL_BYTES:
+            raise UsageError(f"{path} has {size >> 20} MiB", "a kernel is one Python file of at most 4 MiB")
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"there is no kernel file {path}", f"`pkb-arena new PROBLEM -o {path}` writes a starter"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
+    return KernelFile(path, text, content_hash(text))
+
+
+class Workspace:
+    """The kernel files below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def kernel_path(self, problem: Problem, player: str = "you") -> Path:
+        """The path of this player's kernel for the problem, which may not exist."""
+        return self.root / problem.stem / _folder_name(player) / "kernel.py"
+
+    def create(self, problem: Problem, text: str, player: str = "you") -> Path:
+        """Writes a first kernel file from a starter text; an existing file is left as it is.
+
+        Raises:
+            FolderUnwritable: the file could not be written.
+        """
+        path = self.kernel_path(problem, player)
+        if not path.exists():
+            self.save(path, text)
+        return path
+
+    def save(self, path: Path, text: str) -> str:
+        """Writes a kernel file atomically and keeps both it and what it replaces as revisions.
+
+        Returns:
+            The SHA-256 of the text.
+
+        Raises:
+            FolderUnwritable: the file is as it was.
+        """
+        make_folder(path.parent)
+        try:
+            with suppress(UsageError, FileNotFoundError):
+                self.keep_revision(read_kernel(path).text)  # someone else may have written it meanwhile
+            sha256 = self.keep_revision(text)
+            write_atomically(path, text.encode())
+        except OSError as error:
+            raise unwritable(path.parent, error) from None
+        self.discard_draft(path)
+        return sha256
+
+    # --- revisions -----------------------------------------------------------------------------------------
+
+    def keep_revision(self, text: str) -> str:
+        """Stores a text under its SHA-256 and returns that. The same text is stored once."""
+        sha256 = content_hash(text)
+        path = self._revision_path(sha256)
+        if not path.exists():
+            make_folder(path.parent)
+            try:
+                write_atomically(path, text.encode(), mode=0o400)
+            except OSError as error:
+                raise unwritable(path.parent, error) from None
+        return sha256
+
+    def revision(self, sha256: str) -> str | None:
+        """The text of a revision, or None when it is not here (or its file was damaged)."""
+        try:
+            text = self._revision_path(sha256).read_bytes().decode()
+        except (OSError, UnicodeDecodeError):
+            return None
+        return text if content_hash(text) == sha256 else None
+
+    def _revision_path(self, sha256: str) -> Path:
+        return self.root / ".revisions" / sha256[:2] / f"{sha256}.py"
+
+    # --- drafts --------------------------------------------------------------------------------------------
+
+    def save_draft(self, path: Path, text: str) -> None:
+        """Keeps what was typed but not saved, so that a crash loses nothing.
+
+        Raises:
+            FolderUnwritable: the previous draft is as it was.
+        """
+        draft = self._draft_path(path)
+        make_folder(draft.parent)
+        try:
+            write_atomically(draft, text.encode())
+        except OSError as error:
+            raise unwritable(draft.parent, error) from None
+
+    def draft(self, path: Path) -> str | None:
+        """Text that was typed and never saved; None when there is none beyond the file itself."""
+        try:
+            text = self._draft_path(path).read_bytes().decode()
+        except (OSError, UnicodeDecodeError):
+            return None
+        with suppress(UsageError):
+            if read_kernel(path).text == text:
+                return None
+        return text
+
+    def discard_draft(self, path: Path) -> None:
+        """Forgets the draft of a kernel file, if there is one."""
+        with suppress(OSError):
+            self._draft_path(path).unlink()
+
+    def _draft_path(self, path: Path) -> Path:
+        return self.root / ".drafts" / f"{content_hash(os.path.abspath(path))[:32]}.py"
+
+
+def _folder_name(player: str) -> str:
+    """A player's name (`you`, `model:gpt-5`) as one folder name that cannot leave the workspace."""
+    name = quote(player, safe="").replace(".", "%2E" if set(player) == {"."} else ".")
+    if not name or len(os.fsencode(name)) > 200:
+        raise UsageError(f"{player!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
+    return name

@@ -1,0 +1,24 @@
+"""Kernels with a word instead of a file: the baseline, its reference forms, the house's."""
+
+from arena.runs.store import BASELINE
+from arena.workspace.house import HOUSE, house_source
+from arena.workspace.yardsticks import WORDS, yardstick_source
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+
+NAMED = (BASELINE, *WORDS, HOUSE)
+
+
+def named_kernel(word: str, problem: Problem, catalogue: Catalogue, device: str) -> tuple[str, str] | None:
+    """(kernel_name, source) as a `RunRequest` takes them; None: the word is none of `NAMED`. device: where it is to run.
+
+    Raises:
+        UsageError: the house has no kernel for this problem, there is no such reference form for it, or it needs GPU ranks.
+    """
+    if word == BASELINE:
+        return BASELINE, ""
+    if word == HOUSE:
+        return "house.py", house_source(problem, catalogue)
+    if word in WORDS:
+        return f"{word}.py", yardstick_source(problem, word, device)
+    return None

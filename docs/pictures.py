@@ -1,0 +1,146 @@
+"""Draws the README's pictures of the app, each in its dark and its light theme, with 160 and with 100 columns.
+
+    python docs/pictures.py                     all of them, into docs/pictures; minutes
+    python docs/pictures.py arena duel          some
+    python docs/pictures.py arena-gpu           on a machine with GPUs
+
+The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
+(duel.jsonl), `model` has a stand-in for a model write (stand_in.py).
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from stand_in import FORGETS_THE_BARRIER, HALVES, NAME, RIGHT, StandIn, serve
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent / "sandbox" / "kit" / "examples"
+TARGET = HERE / "pictures"
+SIZES = ((160, 42), (100, 34))
+THEMES = ("dark", "light")
+BUDGET_S = 3.0
+PATIENCE_S = 240.0
+
+
+@asynccontextmanager
+async def opened(
+    settings: Any, problem: str = "", kernel: Path | None = None
+) -> AsyncIterator[tuple[Any, Any]]:
+    """The app over folders of its own, and its pilot."""
+    from arena.paths import find_paths
+    from arena.settings import save_settings
+    from screens.app import ArenaApp
+    from screens.services import Services
+
+    os.environ["PKB_ARENA_HOME"] = tempfile.mkdtemp()
+    save_settings(settings, find_paths())
+    services = Services(find_paths())
+    app = ArenaApp(services, problem, kernel)
+    try:
+        async with app.run_test(size=SIZES[0]) as pilot:
+            await app.opened.wait()
+            await pilot.pause(1.0)
+            yield app, pilot
+    finally:
+        await services.close()
+
+
+async def until(pilot: Any, condition: Callable[[], bool]) -> None:
+    """Lets the app go on until something is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await pilot.pause(0.1)
+
+
+async def draw(app: Any, pilot: Any, name: str) -> None:
+    """What is on the screen, in every size and theme."""
+    TARGET.mkdir(exist_ok=True)
+    for columns, lines in SIZES:
+        await pilot.resize_terminal(columns, lines)
+        for theme in THEMES:
+            app.theme = theme
+            app.clear_notifications()
+            await pilot.pause(1.0)
+            text = app.export_screenshot(title="pkb-arena")
+            # The folders of whoever draws are nobody's business.
+            text = text.replace(os.environ["PKB_ARENA_HOME"], "~")
+            (TARGET / f"{name}-{theme}-{columns}.svg").write_text(text, encoding="utf-8")
+
+
+async def arena(name: str = "arena", problem: str = "13", example: str = "gemm_allreduce_cpp") -> None:
+    """A kernel with its verdict."""
+    from arena.settings import Settings
+
+    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"  # its path is in the picture
+    kernel.parent.mkdir(exist_ok=True)
+    kernel.write_text((EXAMPLES / f"{example}.py").read_text(encoding="utf-8"), encoding="utf-8")
+    async with opened(Settings(budget_s=BUDGET_S), problem, kernel) as (app, pilot):
+        for _ in range(3):  # the first runs compile the kernel and warm the worlds
+            await pilot.press("f5")
+            await pilot.pause(0.5)
+            await until(pilot, lambda: not app.screen.session.busy)
+            await pilot.pause(2.5)
+        await draw(app, pilot, name)
+
+
+async def duel() -> None:
+    """The end of the recorded duel."""
+    from arena.duel.journal import read_duel_header
+    from arena.settings import Settings
+    from screens.duel.replay import ReplayDuelScreen
+
+    path = HERE / "duel.jsonl"
+    async with opened(Settings()) as (app, pilot):
+        app.push_screen(ReplayDuelScreen(app, path, read_duel_header(path)))
+        await pilot.pause(1.0)
+        await pilot.press("end")
+        await until(pilot, lambda: app.screen.state.ended is not None)
+        await draw(app, pilot, "duel")
+
+
+async def model() -> None:
+    """A stand-in for a model that writes its third kernel."""
+    from arena.settings import ModelSettings, Settings
+    from screens.model.screen import ModelScreen
+
+    StandIn.hold, StandIn.pause_s = Event(), 0.03
+    address = serve([FORGETS_THE_BARRIER, RIGHT, HALVES])
+    asked = ModelSettings(
+        provider="openai_chat", model=NAME, base_url=address, tools=False, price_in=5.0, price_out=25.0
+    )
+    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked}), "1") as (
+        app,
+        pilot,
+    ):
+        await pilot.press("f7")
+        await until(pilot, lambda: bool(app.screen.query("#start")))
+        await pilot.pause(1.0)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+        screen = app.screen
+        state = screen.session.state
+        # Its last words are shown with the next ones that come.
+        await until(pilot, lambda: len(state.kernels) == 2 and len(state.text) > 0.8 * len(HALVES))
+        await draw(app, pilot, "model")
+        StandIn.hold.set()
+        await pilot.press("s")
+        await until(pilot, lambda: screen.session.over)
+
+
+PICTURES = {
+    "arena": arena,
+    "duel": duel,
+    "model": model,
+    "arena-gpu": lambda: arena("arena-gpu", "13", "gemm_allreduce_overlap_cuda"),
+}
+
+if __name__ == "__main__":
+    for picture in sys.argv[1:] or ["arena", "duel", "model"]:
+        asyncio.run(PICTURES[picture]())

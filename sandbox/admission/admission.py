@@ -1,0 +1,141 @@
+"""The admission test of a problem: its baseline passes, and what must not pass does not.
+
+    python -m sandbox.admission.admission 13 --world 2 --dtype bfloat16        one row
+    python -m sandbox.admission.admission DIR --world 1,2,4
+
+It asks whether the problem can tell right from wrong, not how fast anything is: W ranks over gloo, without the judge's
+clock and arenas. `pkb-arena check-problem` runs it in a process of its own.
+"""
+
+import argparse
+import json
+import os
+import resource
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+import torch
+
+from problems.catalogue import load_catalogue
+from problems.setting import SizesRefused
+from problems.specification import Problem, ProblemError, load_problem
+from sandbox.admission.examination import Examination
+from sandbox.admission.ranks import RankFailed, in_gloo_ranks
+from sandbox.admission.row import AdmissionRow, objections
+from sandbox.protocol.verdict import ExitCode
+from sandbox.rank.problem_code import ProblemCode
+
+
+def admit(
+    problem: Problem,
+    world: int,
+    dtype: str,
+    preset: str = "tiny",
+    sizes: dict[str, int] | None = None,
+    timeout: float = 120,
+) -> AdmissionRow:
+    """Examines a problem on W forked ranks. What ends a rank early stands in the row. timeout: seconds."""
+    chosen = problem.sizes(preset, sizes)
+
+    def examined(rank: int, world: int) -> AdmissionRow:
+        code = ProblemCode(problem)
+        try:
+            setting = code.setting(chosen, preset, getattr(torch, dtype), torch.device("cpu"))
+            row = Examination(code, setting).run()
+        except SizesRefused as error:
+            return AdmissionRow(refused=str(error))
+        row.peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        return row
+
+    try:
+        row = in_gloo_ranks(world, examined, timeout)[0]
+    except RankFailed as failed:
+        row = AdmissionRow(error=str(failed))
+    row.id, row.stem, row.world, row.dtype = problem.id, problem.stem, world, dtype
+    row.against = objections(problem, row)
+    return row
+
+
+def require_code(problem: Problem) -> None:
+    """Imports inputs.py and baseline.py once, so that a file that cannot be used is named before any rank runs.
+
+    Raises:
+        ProblemError: with the file, the line, and what is wrong.
+    """
+    try:
+        code = ProblemCode(problem)
+        missing = [name for name in ("draw", "arguments") if not hasattr(code.inputs, name)]
+        if missing:
+            raise ProblemError(f"{problem.folder / 'inputs.py'} defines no {missing[0]}(...)")
+        if not callable(code.baseline):
+            raise ProblemError(f"{problem.folder / 'baseline.py'} defines no solution(...)")
+    except ProblemError:
+        raise
+    except SyntaxError as error:
+        raise ProblemError(f"{error.filename}:{error.lineno}: {error.msg}") from None
+    except Exception as error:
+        places = [
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if Path(frame.filename).parent == problem.folder
+        ]
+        where = f"{places[-1].filename}:{places[-1].lineno}" if places else str(problem.folder)
+        raise ProblemError(f"{where}: {type(error).__name__}: {error}") from None
+
+
+def main() -> None:
+    """One line per (world, dtype), or one JSON object with --json.
+
+    Exit codes: 1 when something speaks against admission; 2 with one line on stderr for a folder that cannot be used.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("problems", nargs="+", help="ids, names or folders; `all` for the whole catalogue")
+    parser.add_argument("--world", default="1,2,3,4,8")
+    parser.add_argument("--dtype", default="")
+    parser.add_argument("--preset", default="tiny")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the problem's code prints must not mix with the rows
+    bad = False
+    try:
+        problems = _named(options.problems)
+        for problem in problems:
+            require_code(problem)
+    except ProblemError as error:
+        print(error, file=sys.stderr)
+        sys.exit(ExitCode.USAGE)
+    for problem in problems:
+        for world in map(int, options.world.split(",")):
+            if world not in problem.worlds:
+                continue
+            for dtype in options.dtype.split(",") if options.dtype else problem.dtypes[:2]:
+                row = admit(problem, world, dtype, options.preset)
+                bad |= bool(row.against)
+                print(_text(row, options.json, options.verbose), file=rows, flush=True)
+    sys.exit(ExitCode.KERNEL_FAILED if bad else ExitCode.PASS)
+
+
+def _text(row: AdmissionRow, as_json: bool, verbose: bool) -> str:
+    found = msgspec.to_builtins(row)
+    if as_json:
+        return json.dumps(found)
+    line = f"{row.stem} W={row.world} {row.dtype}: {'; '.join(row.against) or 'ok'}"
+    if verbose or "error" in found:
+        return f"{line}\n{found.get('error') or json.dumps(found, indent=1)}"
+    return line
+
+
+def _named(names: list[str]) -> list[Problem]:
+    if names == ["all"]:
+        return load_catalogue().problems
+    return [
+        load_problem(Path(name)) if Path(name).is_dir() else load_catalogue().find(name) for name in names
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Outputs that must not pass: what the admission test puts before a problem's rules. Rank side (imports torch)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.memory.trees import Output
+from sandbox.rank.problem_code import Leaves
+
+
+def changed(output: Output, change: Callable[[torch.Tensor], torch.Tensor]) -> Output:
+    """The output with every tensor changed."""
+    return output[0], [(name, change(tensor)) for name, tensor in output[1]]
+
+
+def one_wrong(output: Output, counts: Callable[[Output], bool]) -> Output:
+    """On the last rank one element of one output is replaced by a clearly different value.
+
+    It is the last element of the largest output for which `counts` says that the change makes a difference: a problem may
+    leave some of what is returned out of the comparison.
+    """
+    if dist.get_rank() == dist.get_world_size() - 1:
+        for position in sorted(range(len(output[1])), key=lambda i: -output[1][i][1].numel()):
+            tensors = list(output[1])
+            name, tensor = tensors[position]
+            tensors[position] = (name, last_changed(tensor))
+            if tensor.numel() and counts((output[0], tensors)):
+                return output[0], tensors
+    return output
+
+
+def last_changed(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy whose last element is clearly different."""
+    flat = tensor.clone().reshape(-1)
+    if not flat.numel():
+        return flat.view(tensor.shape)
+    if tensor.dtype == torch.bool:
+        flat[-1] = ~flat[-1]
+    elif tensor.dtype.is_floating_point and tensor.element_size() == 1:
+        flat[-1] = -1.0 if float(flat[-1]) > 0 else 1.0
+    elif tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        real = flat.abs().to(torch.float32) if not tensor.dtype.is_complex else flat.abs()
+        scale = float(real[torch.isfinite(real)].max()) if bool(torch.isfinite(real).any()) else 1.0
+        flat[-1] = flat[-1] + (scale or 1.0) if bool(torch.isfinite(flat[-1].abs().float())) else 0.0
+    else:
+        flat[-1] += 1
+    return flat.view(tensor.shape)
+
+
+def other_dtype(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in another floating or complex dtype."""
+    if tensor.dtype.is_complex:
+        return tensor.to(torch.complex128 if tensor.dtype != torch.complex128 else torch.complex64)
+    return tensor.to(torch.float64 if tensor.dtype != torch.float64 else torch.float32)
+
+
+def eight_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Floating and complex values rounded to float8_e4m3fn with one scale for the tensor; others as they are."""
+    if tensor.dtype.is_complex:
+        return torch.view_as_complex(eight_bits(torch.view_as_real(tensor)))
+    if not tensor.dtype.is_floating_point:
+        return tensor
+    scale = tensor.float().abs().amax().clamp(min=1e-30) / 448 if tensor.numel() else 1.0
+    return ((tensor.float() / scale).to(torch.float8_e4m3fn).float() * scale).to(tensor.dtype)
+
+
+def without_variance(output: Output) -> list[str]:
+    """Floating outputs (more than one element) whose values are all the same: nothing could be judged by them."""
+    dead = []
+    for name, tensor in output[1]:
+        if tensor.numel() > 1 and tensor.dtype.is_floating_point:
+            values = tensor.float()
+            values = values[torch.isfinite(values)]
+            if values.numel() > 1 and float(values.std()) == 0.0:
+                dead.append(name)
+    return dead
+
+
+class NoCommunication:
+    """While active, collectives return at once and leave their outputs as they were."""
+
+    NAMES = (
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "all_to_all",
+        "all_to_all_single",
+        "broadcast",
+        "reduce",
+        "scatter",
+        "gather",
+        "send",
+        "recv",
+        "isend",
+        "irecv",
+        "P2POp",
+        "batch_isend_irecv",
+        "all_gather_object",
+        "broadcast_object_list",
+        "barrier",
+    )
+
+    def __enter__(self) -> None:
+        self.saved = {name: getattr(dist, name) for name in self.NAMES}
+        for name in self.NAMES:
+            setattr(dist, name, self._fake(name))
+
+    def __exit__(self, *_: object) -> None:
+        for name, original in self.saved.items():
+            setattr(dist, name, original)
+
+    @staticmethod
+    def _fake(name: str) -> Callable[..., Any]:
+        class Done:
+            def wait(self, *_: object) -> bool:
+                return True
+
+        def local(*args: Any, **kwargs: Any) -> Any:
+            # The rank's own share still moves: a fake process group is a world in which the peers send zeros.
+            def copy(target: Any, source: Any) -> None:
+                if isinstance(target, torch.Tensor) and isinstance(source, torch.Tensor) and target.numel():
+                    count = min(target.numel(), source.numel())
+                    target.zero_()
+                    target.view(-1)[:count].copy_(source.reshape(-1)[:count].to(target.dtype))
+
+            if name == "P2POp":
+                return args[:2]
+            if name == "batch_isend_irecv":
+                return [operation(tensor) for operation, tensor in args[0]]
+            if (
+                name in {"all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor"}
+                and len(args) > 1
+            ):
+                copy(args[0], args[1])
+            elif name in {"all_gather", "all_to_all"} and len(args) > 1:
+                for i, target in enumerate(args[0]):
+                    copy(target, args[1][i] if isinstance(args[1], list) else args[1])
+            elif name == "reduce_scatter" and len(args) > 1:
+                copy(args[0], args[1][0])
+            elif name in {"recv", "irecv"} or (
+                name == "broadcast" and _given(args, kwargs, "src") not in (None, dist.get_rank())
+            ):
+                args[0].zero_()
+            elif name == "gather":
+                for i, target in enumerate(_given(args, kwargs, "gather_list") or []):
+                    copy(target, args[0] if i == dist.get_rank() else torch.zeros_like(target))
+            elif name == "scatter":
+                parts = _given(args, kwargs, "scatter_list")
+                copy(args[0], parts[dist.get_rank()] if parts else torch.zeros_like(args[0]))
+            return Done()
+
+        return local
+
+
+def _given(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
+    return kwargs.get(name, args[1] if len(args) > 1 else None)
+
+
+def returns_input(baseline: Output, tensors: Leaves) -> Output | None:
+    """Each output replaced by a drawn tensor of its shape and dtype, where there is one."""
+    leaves = []
+    for name, tensor in baseline[1]:
+        same = [t for t in tensors.values() if t.shape == tensor.shape and t.dtype == tensor.dtype]
+        leaves.append((name, same[0] if same else torch.zeros_like(tensor)))
+    return baseline[0], leaves

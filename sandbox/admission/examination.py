@@ -1,0 +1,329 @@
+"""The examination of a problem on the ranks of one world: the baseline is right, and what must not pass does not.
+
+Outputs are packed into slots and compared by the code that judges kernels (`sandbox.rank.comparison`).
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+from problems.setting import RankSetting
+from sandbox.admission.cheats import (
+    NoCommunication,
+    changed,
+    eight_bits,
+    one_wrong,
+    other_dtype,
+    returns_input,
+    without_variance,
+)
+from sandbox.admission.coarse import CoarseMessages, changed_inputs, in_blocks, significant, without_small
+from sandbox.admission.honest import SHORT, OtherOrder, as_returned, widened
+from sandbox.admission.row import NOT_APPLICABLE, AdmissionRow, Tried
+from sandbox.memory import slots
+from sandbox.memory.bits import same_bits
+from sandbox.memory.trees import NotATree, Output, flatten
+from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.verdict import Verdict
+from sandbox.rank.comparison import Comparison, OracleDiffers, Reference
+from sandbox.rank.problem_code import Leaves, ProblemCode
+
+SEED, OTHER_SEED = 12345, 67890
+MORE_SEEDS = range(101, 104)
+"""Of the iterations in which nearly right outputs are tried beside the first one: a run compares more than these."""
+CALIBRATION = range(1001, 1025)
+
+Value = TypeVar("Value")
+Variant = Callable[[Leaves, Reference], Output | None]
+"""Computes an output from the inputs of an iteration."""
+
+
+def everyone(value: Value) -> list[Value]:
+    """This value of every rank, by rank (collective)."""
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+def anyone(text: str | None) -> str | None:
+    """The first text that a rank has to say, the same on every rank (collective)."""
+    return next((said for said in everyone(text) if said), None)
+
+
+class Examination:
+    """One problem in one setting, on one rank; every rank of the world takes the same steps."""
+
+    def __init__(self, code: ProblemCode, setting: RankSetting) -> None:
+        self.code = code
+        self.setting = setting
+        self.check = code.problem.check
+        self.comparison = Comparison(code, setting)
+        self.row = AdmissionRow()
+
+    def run(self) -> AdmissionRow:
+        """The row, the same on every rank but for times and `dead` (collective)."""
+        tensors = self.draw()
+        plain = self.run_baseline(tensors)
+        reference = self.reference(tensors, plain)
+        if reference is None:
+            return self.row
+        self.row.baseline = self.judged(plain, reference)
+        for name, tried in self.tried(tensors, reference).items():
+            setattr(self.row, name, tried)
+        for name, tried in self.nearly_right(tensors, reference).items():
+            setattr(self.row, name, tried)
+        return self.row
+
+    def draw(self) -> Leaves:
+        """The inputs. The same seed must give the same again."""
+        tensors = self.code.draw(self.setting, SEED)
+        again = self.code.draw(self.setting, SEED)
+        if anyone("differs" if any(not same_bits(tensors[k], again[k]) for k in tensors) else None):
+            self.row.problem = "draw() gives different tensors for the same seed"
+        return tensors
+
+    def run_baseline(self, tensors: Leaves) -> Output:
+        """The baseline's outputs; notes its time, what it writes to, and which outputs are arguments."""
+        before = {name: t.clone() for name, t in tensors.items()}
+        seconds = []
+        for _ in range(2):
+            started = time.perf_counter()
+            returned = self.code.call(self.code.baseline, tensors, self.setting)
+            seconds.append(time.perf_counter() - started)
+        self.row.first_ms, self.row.call_ms = (round(each * 1e3, 2) for each in seconds)
+        written = [name for name in tensors if not same_bits(tensors[name], before[name])]
+        self.row.mutated = _united(everyone(written))
+        if not self.check.may_alias:
+            result = returned["returned"] if self.code.problem.mutates else returned
+            alias = anyone(_aliased(flatten(result), tensors))
+            if alias is not None:
+                self.row.alias = alias
+        return flatten(returned)
+
+    def reference(self, tensors: Leaves, plain: Output) -> Reference | None:
+        """The baseline and the oracle, with the limits found; None when they do not go together."""
+        reference = differs = None
+        try:
+            reference = self.comparison.reference(tensors, plain)
+        except OracleDiffers as error:
+            differs = str(error)
+        differs = anyone(differs)
+        if differs is not None:
+            self.row.problem = differs
+        if differs is not None or reference is None:
+            return None
+        self.row.structure = reference.baseline[0]
+        if self.check.oracle == "float64":
+            narrow = anyone(_narrow(reference))
+            if narrow is not None:
+                self.row.narrow = narrow
+        self.comparison.calibrate(
+            self.comparison.reference(self.code.draw(self.setting, s)) for s in CALIBRATION
+        )
+        self.comparison.note({0: reference})
+        self.row.own_rms = max((own.rms for own in self.comparison.own[0]), default=0.0)
+        self.row.own_max = max((own.max for own in self.comparison.own[0]), default=0.0)
+        # Of this rank alone, as rank 0's row is kept: with many ranks and tiny sizes one rank may rightly have zeros.
+        self.row.dead = without_variance(reference.baseline)
+        return reference
+
+    def tried(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
+        """Every cheat with what the judge says about it."""
+        plain = reference.plain
+        other = self.code.draw(self.setting, OTHER_SEED)
+        another_answer = flatten(self.code.call(self.code.baseline, other, self.setting))
+        cheats: dict[str, Callable[[], Output | None]] = {
+            "zeros": lambda: changed(plain, torch.zeros_like),
+            "constant": lambda: changed(plain, torch.ones_like),
+            "input": lambda: returns_input(plain, tensors),
+            "other_trial": lambda: another_answer,
+            "fp8": lambda: changed(plain, eight_bits),
+            "wrong_dtype": lambda: changed(plain, other_dtype),
+            "one_wrong": lambda: one_wrong(plain, lambda changed: self.counts(changed, reference)),
+        }
+        if self.setting.world > 1:
+            cheats["silent"] = lambda: self.alone(tensors)
+        found: dict[str, Tried] = {}
+        for name, cheat in cheats.items():
+            cheated = cheat()
+            found[name] = self.judged(cheated, reference)
+            if name == "fp8" and cheated is not None and not any(everyone(_differ(cheated, plain))):
+                found[name] = (NOT_APPLICABLE, "rounding to fp8 changes nothing: no output is floating-point")
+        return found
+
+    def nearly_right(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
+        """What is computed with less than was asked for, and what is right in another way, in several iterations."""
+        iterations = [(tensors, reference)]
+        for seed in MORE_SEEDS:
+            drawn = self.code.draw(self.setting, seed)
+            iterations.append((drawn, self.comparison.reference(drawn)))
+        self.comparison.note({slot: each for slot, (_, each) in enumerate(iterations)})
+        cheats: dict[str, Variant] = {
+            "bits6": lambda given, _: self.computed(changed_inputs(given, significant(6))),
+            "drop_small": lambda given, _: self.computed(changed_inputs(given, without_small)),
+        }
+        honest: dict[str, Variant] = {
+            "rounded_once": self.exact,
+            "other_order": lambda given, _: self.computed(given, OtherOrder()),  # type: ignore[no-untyped-call]
+        }
+        if self.setting.world > 1:
+            cheats["int8_wire"] = lambda given, _: self.computed(given, CoarseMessages(in_blocks(8)))
+            if self.setting.dtype == torch.float32:
+                cheats["int16_wire"] = lambda given, _: self.computed(given, CoarseMessages(in_blocks(16)))
+        if self.setting.dtype in SHORT:
+            honest["float32"] = self.wider
+        return {
+            "one_stale": self.one_stale([reference for _, reference in iterations]),
+            **{name: self.cheated(cheat, iterations) for name, cheat in cheats.items()},
+            **{name: self.passes(variant, iterations) for name, variant in honest.items()},
+        }
+
+    def one_stale(self, references: list[Reference]) -> Tried:
+        """Each output for itself replaced by that of the iteration before: some iteration must show it (collective)."""
+        names = [name for name, _ in references[0].baseline[1]]
+        count = min(everyone(len(names)))
+        seen: Tried = NOT_APPLICABLE, "no output differs between iterations"
+        for place in range(count):
+            found = [self.stale(place, references, slot) for slot in range(len(references))]
+            judged = [verdict for rank in everyone(found) for verdict in rank if verdict]
+            if not judged:
+                continue
+            failed = [verdict for verdict in judged if verdict != Verdict.PASS]
+            if not failed:
+                return Verdict.PASS.value, f"output {names[place]} of another iteration"
+            seen = failed[0], f"output {names[place]} of another iteration"
+        return seen
+
+    def stale(self, place: int, references: list[Reference], slot: int) -> str:
+        """The verdict on an iteration's outputs with one of the iteration before; empty where they are alike, or have other
+        shapes.
+        """
+        reference = references[slot]
+        tensors = list(reference.baseline[1])
+        other = references[slot - 1].baseline[1]
+        if place >= len(other) or other[place][1].shape != tensors[place][1].shape:
+            return ""
+        if same_bits(other[place][1], tensors[place][1]):
+            return ""
+        tensors[place] = (tensors[place][0], other[place][1])
+        return self.comparison.in_detail((reference.baseline[0], tensors), reference, slot).verdict.value
+
+    def cheated(self, cheat: Variant, iterations: list[tuple[Leaves, Reference]]) -> Tried:
+        """The first rejection of a cheat; else how near it came. Not applicable where it loses nothing (collective)."""
+        worst, differs, loses = 0.0, False, False
+        for slot, (given, reference) in enumerate(iterations):
+            output = cheat(given, reference)
+            verdict, seen = self.judged(output, reference, slot)
+            if verdict != Verdict.PASS:
+                return verdict, seen
+            assert output is not None
+            figures = self.finding(output, reference, slot).outputs
+            worst = max([worst, *(f.rms / f.rms_limit for f in figures if f.rms_limit)])
+            differs |= _differ(output, reference.plain)
+            loses |= any(f.rms > f.baseline_rms for f in figures)
+        if not any(everyone(differs)):
+            return NOT_APPLICABLE, "it changes no output"
+        if not any(everyone(loses)):
+            return NOT_APPLICABLE, "it loses no more than the baseline's own rounding"
+        return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
+
+    def passes(self, variant: Variant, iterations: list[tuple[Leaves, Reference]]) -> Tried:
+        """The first objection to what is right, or PASS with how near it came to a limit (collective)."""
+        worst = 0.0
+        for slot, (given, reference) in enumerate(iterations):
+            output = variant(given, reference)
+            verdict, seen = self.judged(output, reference, slot)
+            if verdict != Verdict.PASS:
+                return verdict, seen
+            figures = self.finding(output, reference, slot).outputs
+            worst = max([worst, *(f.rms / f.rms_limit for f in figures if f.rms_limit)])
+        return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
+
+    def computed(
+        self, tensors: Leaves, while_active: AbstractContextManager[Any] | None = None, wider: bool = False
+    ) -> Output | None:
+        """The baseline's output on these inputs, or None where it fails (collective)."""
+        setting = self.setting.replace(dtype=torch.float32) if wider else self.setting
+        found: Output | None = None
+        with while_active or nullcontext(), suppress(Exception):
+            found = flatten(self.code.call(self.code.baseline, tensors, setting))
+        dist.barrier()
+        return found
+
+    def exact(self, tensors: Leaves, reference: Reference) -> Output | None:
+        """The oracle's output, rounded once."""
+        return as_returned(flatten(self.code.oracle(tensors, self.setting)), reference.plain)
+
+    def wider(self, tensors: Leaves, reference: Reference) -> Output | None:
+        """The baseline in float32, its outputs rounded at the end."""
+        found = self.computed(widened(tensors), wider=True)
+        return None if found is None else as_returned(found, reference.plain)
+
+    def alone(self, tensors: Leaves) -> Output | None:
+        """The baseline in a world in which nobody communicates, or None where it fails."""
+        with NoCommunication():
+            try:
+                found: Output | None = flatten(self.code.call(self.code.baseline, tensors, self.setting))
+            except Exception:
+                found = None
+        dist.barrier()
+        return found
+
+    def counts(self, output: Output, reference: Reference) -> bool:
+        """Whether an output differs from the baseline's where it is compared: in canonical order, on this rank."""
+        try:
+            ordered = self.comparison.in_order(output)
+        except Exception:
+            return True
+        return ordered[0] != reference.baseline[0] or _differ(ordered, reference.baseline)
+
+    def judged(self, output: Output | None, reference: Reference, slot: int = 0) -> Tried:
+        """(verdict, what was seen) of the first rank that has something against an output (collective)."""
+        finding = self.finding(output, reference, slot)
+        seen = everyone((finding.verdict.value, _in_words(finding)))
+        failed = [(v, f"rank {r}: {words}") for r, (v, words) in enumerate(seen) if v != Verdict.PASS]
+        return failed[0] if failed else (Verdict.PASS.value, "")
+
+    def finding(self, output: Output | None, reference: Reference, slot: int = 0) -> OutputFinding:
+        """What the comparison says about an output on this rank."""
+        if output is None:
+            return OutputFinding(Verdict.WRONG_STRUCTURE, "nothing was returned")
+        try:
+            return self.comparison.finding(slots.packed(*output), reference, slot)
+        except (slots.DoesNotFit, NotATree) as error:
+            return OutputFinding(Verdict.WRONG_STRUCTURE, str(error))
+
+
+def _differ(a: Output, b: Output) -> bool:
+    return any(not same_bits(x, y) for (_, x), (_, y) in zip(a[1], b[1], strict=True))
+
+
+def _united(lists: list[list[str]]) -> list[str]:
+    return list(dict.fromkeys(name for each in lists for name in each))
+
+
+def _aliased(output: Output, tensors: Leaves) -> str | None:
+    spans = [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in tensors.values()]
+    for name, t in output[1]:
+        if t.numel() and any(low <= t.data_ptr() < high for low, high in spans):
+            return name
+    return None
+
+
+def _narrow(reference: Reference) -> str | None:
+    for (name, b), (_, o) in zip(reference.baseline[1], reference.oracle[1], strict=True):
+        if b.dtype.is_floating_point and o.dtype != torch.float64:
+            return f"output {name}: the oracle ran in {o.dtype}"
+    return None
+
+
+def _in_words(finding: OutputFinding) -> str:
+    bad = next((figures for figures in finding.outputs if not figures.ok), None)
+    if bad is None:
+        return finding.message
+    rms = f"rms {bad.rms:.2e} of {bad.rms_limit:.2e}"
+    return f"{bad.output}: {rms}, max {bad.max:.2e} of {bad.max_limit:.2e}"

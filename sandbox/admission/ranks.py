@@ -1,0 +1,98 @@
+"""A function run on W forked ranks with a gloo process group: no jail, no arenas, no clock. Not for judging kernels."""
+
+import io
+import multiprocessing
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+import torch
+
+from sandbox.rank.devices.cpu import CpuDevice
+
+Found = TypeVar("Found")
+
+
+class RankFailed(Exception):
+    """A rank raised, died or did not finish in time. `rank` is the first one, `text` its traceback or one sentence."""
+
+    def __init__(self, rank: int, text: str) -> None:
+        super().__init__(f"rank {rank}: {text}")
+        self.rank = rank
+        self.text = text
+
+
+def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float) -> list[Found]:
+    """work(rank, world) on W forked ranks; returns what each of them returned, by rank. No rank is left behind.
+
+    timeout: seconds for all of it. What a rank returns must be something that `torch.save` takes.
+
+    Raises:
+        RankFailed: of the first rank that raised or died; or the time was over.
+    """
+    context = multiprocessing.get_context("fork")
+    ranks = []
+    found: dict[int, Found] = {}
+    waiting: dict[Connection, int] = {}
+    deadline = time.monotonic() + timeout
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        try:
+            for rank in range(world):
+                receiving, sending = context.Pipe(duplex=False)
+                process = context.Process(
+                    target=_rank, args=(rank, world, folder, work, sending), daemon=True
+                )
+                process.start()
+                sending.close()  # the rank's copy is the only one: the pipe ends with the rank
+                ranks.append(process)
+                waiting[receiving] = rank
+            while waiting:
+                ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise RankFailed(min(waiting.values()), f"did not finish within {timeout:g} s")
+                for pipe in ready:
+                    assert isinstance(pipe, Connection)
+                    rank = waiting.pop(pipe)
+                    with pipe:
+                        found[rank] = _received(pipe, rank, ranks[rank])
+        finally:
+            for process in ranks:
+                process.kill()
+                process.join()
+            for pipe in waiting:
+                pipe.close()
+    return [found[rank] for rank in range(world)]
+
+
+def _received(pipe: Connection, rank: int, process: BaseProcess) -> Any:
+    try:
+        error: str = pipe.recv()
+        result = b"" if error else pipe.recv_bytes()
+    except EOFError:
+        process.join(1.0)
+        code = process.exitcode or 0
+        raise RankFailed(rank, f"died of signal {-code}" if code < 0 else "ended early") from None
+    if error:
+        raise RankFailed(rank, error)
+    return torch.load(io.BytesIO(result), weights_only=False)
+
+
+def _rank(
+    rank: int, world: int, folder: str, work: Callable[[int, int], object], sending: Connection
+) -> None:
+    try:
+        torch.set_num_threads(1)
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # as in sandbox.rank.launcher
+        CpuDevice().join(rank, world, folder)
+        result = io.BytesIO()
+        torch.save(work(rank, world), result)
+        sending.send("")
+        sending.send_bytes(result.getbuffer())
+    except BaseException:
+        sending.send(traceback.format_exc())
+    os._exit(0)  # no clean-up of what the fork copied

@@ -1,0 +1,61 @@
+"""CPU ranks: gloo, memory files, no device beside the cores."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from sandbox.machine import scheduling
+from sandbox.machine.devices.kind import Throughput
+from sandbox.machine.devices.pace import Pace
+from sandbox.machine.placement import RankGpu
+
+
+class Cpu:
+    """See DeviceKind."""
+
+    name = "cpu"
+    rank_module = "sandbox.rank.devices.cpu"
+    default_preset = "tiny"
+    on_gpus = False
+    ranks_name = "CPU ranks"
+    backend = "gloo"
+    kit_language = "cpp"
+    has_reference_forms = False
+    loop_input_bytes = 1 << 30
+
+    arena_bytes = 32 << 20
+    unsealed_arena_bytes = 32 << 20
+
+    pace = Pace(
+        batch_s=0.006, long_s=0.006, slower_s=0.030, calls=32, slots=128, pairs=4, gated_pairs=0, references=2
+    )
+    has_gate = False
+    sees_foreign_work = False
+    stops_batches = True
+    out_of_reach = Throughput(flops=2e13, local=4e12, link=4e12)
+
+    outlives_kernels = False
+    host_bytes = 0
+
+    def gpus(self, world: int) -> tuple[RankGpu, ...]:
+        """None."""
+        return ()
+
+    def lease_names(self, world: int) -> list[str]:
+        """All the cores: every world of CPU ranks meets every other on them."""
+        return ["cores"]
+
+    def environment(self, gpus: Sequence[RankGpu]) -> dict[str, str]:
+        """Nothing to hide."""
+        return {}
+
+    def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def ailment(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
+        """A core is free when its process is gone."""
+        return ""
+
+    def settle_threads(self, ranks: Iterable[int]) -> None:
+        """gloo's polling threads give way to those that they wait for."""
+        if scheduling.sessions_are_groups():
+            scheduling.polling_gives_way(ranks)

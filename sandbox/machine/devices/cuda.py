@@ -1,0 +1,66 @@
+"""NVIDIA GPUs: NCCL, one rank a GPU, memory of the CUDA driver."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from sandbox.machine import gpu_health
+from sandbox.machine.devices.kind import Throughput
+from sandbox.machine.devices.pace import Pace
+from sandbox.machine.placement import RankGpu, cuda_environment, gpu_device_files, rank_gpus
+
+
+class Cuda:
+    """See DeviceKind."""
+
+    name = "cuda"
+    rank_module = "sandbox.rank.devices.cuda.device"
+    default_preset = "production"
+    on_gpus = True
+    ranks_name = "GPUs"
+    backend = "NCCL"
+    kit_language = "cuda"
+    has_reference_forms = True
+    loop_input_bytes = 12 << 30
+
+    arena_bytes = 8 << 30
+    unsealed_arena_bytes = 1 << 30  # in host memory, and copied for every batch
+
+    pace = Pace(
+        batch_s=0.006,
+        long_s=0.025,
+        slower_s=0.030,
+        calls=256,
+        slots=768,
+        pairs=6,
+        gated_pairs=2,
+        references=4,
+    )
+    has_gate = True
+    sees_foreign_work = True
+    stops_batches = False  # what is queued runs on
+    out_of_reach = Throughput(flops=5e15, local=2e13, link=2e12)
+
+    outlives_kernels = True
+    host_bytes = 6 << 30  # the CUDA context and the code loaded into it (seen: 3.5 GiB)
+
+    def gpus(self, world: int) -> tuple[RankGpu, ...]:
+        """The first ones that CUDA_VISIBLE_DEVICES leaves; fewer where there are fewer."""
+        return rank_gpus(world)
+
+    def lease_names(self, world: int) -> list[str]:
+        """Its GPUs as the driver counts them."""
+        return [f"gpu-{gpu.minor}" for gpu in rank_gpus(world)]
+
+    def environment(self, gpus: Sequence[RankGpu]) -> dict[str, str]:
+        """CUDA sees these GPUs alone, as 0, 1, 2..."""
+        return cuda_environment(gpus)
+
+    def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
+        """Those of these GPUs, and what all GPUs share."""
+        return gpu_device_files(gpus)
+
+    def ailment(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
+        """By NVML: contexts that are still held, and GPUs that ask for a reset."""
+        return gpu_health.ailment(gpus, killed)
+
+    def settle_threads(self, ranks: Iterable[int]) -> None:
+        """NCCL has no threads that poll on the ranks' cores."""

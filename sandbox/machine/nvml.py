@@ -1,0 +1,259 @@
+"""The machine's GPUs as its driver sees them, through NVML. Host side: no torch, no CUDA context.
+
+It only reads. A value that the driver does not support is None or "". A call takes microseconds to milliseconds.
+"""
+
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+ALL_LINKS = 0xFFFFFFFF
+"""The scope of a field value that sums up all NVLinks of a GPU."""
+
+_CORE_WORDS = 16
+"""Of 64 cores each."""
+_RECOVERY_ACTION = 230
+"""NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older packages do not name."""
+_VOLATILE_UNCORRECTED = (1, 0)
+"""nvmlMemoryErrorType_t and nvmlEccCounterType_t: uncorrected, since the driver was loaded."""
+
+
+class NvmlMissing(Exception):
+    """NVML cannot be asked, or did not answer: no package, no library, no driver, or a call that failed."""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU. index: the driver's order; minor: N of /dev/nvidiaN; uuid: "GPU-..."."""
+
+    index: int
+    minor: int
+    uuid: str
+    name: str
+    memory_mib: int
+
+
+_lock = threading.Lock()
+_started = False
+
+
+def gpus() -> list[Gpu]:
+    """All GPUs that this process may use, whatever CUDA_VISIBLE_DEVICES says, in the driver's order.
+
+    Raises:
+        NvmlMissing: as said there; also when one of the GPUs is lost, which it names.
+    """
+    found = []
+    for index in range(int(call("nvmlDeviceGetCount"))):
+        # The driver counts what a container may not use, too.
+        if ask("nvmlDeviceGetHandleByIndex", index) is None:
+            continue
+        device = handle(index)
+        found.append(
+            Gpu(
+                index=index,
+                minor=int(call("nvmlDeviceGetMinorNumber", device)),
+                uuid=str(call("nvmlDeviceGetUUID", device)),
+                name=str(call("nvmlDeviceGetName", device)),
+                memory_mib=int(call("nvmlDeviceGetMemoryInfo", device).total) >> 20,
+            )
+        )
+    return found
+
+
+def visible(gpus: Sequence[Gpu], allowed: str | None) -> list[Gpu]:
+    """What CUDA sees of `gpus` with CUDA_VISIBLE_DEVICES set to `allowed`, in CUDA's order; None: not set, all.
+
+    The list is of indices or of prefixes of UUIDs, as its first entry is. It ends at the first entry that names no GPU
+    (or several); a GPU named twice leaves none, as CUDA has it. A slice of a GPU (MIG) counts as none.
+    """
+    if allowed is None:
+        return list(gpus)
+    by_uuid = allowed.startswith("GPU-")
+    seen: list[Gpu] = []
+    for entry in allowed.split(","):
+        gpu = _by_uuid(gpus, entry.strip()) if by_uuid else _by_place(gpus, entry.strip())
+        if gpu is None:
+            break
+        if gpu in seen:
+            return []
+        seen.append(gpu)
+    return seen
+
+
+def _by_uuid(gpus: Sequence[Gpu], prefix: str) -> Gpu | None:
+    matches = [gpu for gpu in gpus if prefix.startswith("GPU-") and gpu.uuid.startswith(prefix)]
+    return matches[0] if len(matches) == 1 else None
+
+
+def _by_place(gpus: Sequence[Gpu], number: str) -> Gpu | None:
+    # CUDA takes the digits that an entry starts with: "1st" is 1.
+    digits = re.match(r"\+?([0-9]{1,9})", number)
+    return gpus[int(digits[1])] if digits and int(digits[1]) < len(gpus) else None
+
+
+def compute_pids(gpu: Gpu) -> set[int]:
+    """Processes with a CUDA context on it; in a container only the container's own, or none.
+
+    Raises:
+        NvmlMissing: the driver did not answer.
+    """
+    processes = ask("nvmlDeviceGetComputeRunningProcesses", handle(gpu.index))
+    return {int(process.pid) for process in processes or ()}
+
+
+def memory_used_mib(gpu: Gpu) -> int:
+    """MiB of its memory that are in use, by any process.
+
+    Raises:
+        NvmlMissing: the driver did not answer.
+    """
+    return int(call("nvmlDeviceGetMemoryInfo", handle(gpu.index)).used) >> 20
+
+
+def near_cores(gpu: Gpu) -> set[int]:
+    """Cores on the GPU's side of the machine; empty where the driver does not say.
+
+    Raises:
+        NvmlMissing: the driver did not answer.
+    """
+    words = ask("nvmlDeviceGetCpuAffinity", handle(gpu.index), _CORE_WORDS) or ()
+    return {64 * at + bit for at, word in enumerate(words) for bit in range(64) if int(word) >> bit & 1}
+
+
+def recovery(gpu: Gpu) -> str:
+    """What is wrong with it and what the driver asks for; "" when it is healthy.
+
+    Raises:
+        NvmlMissing: the driver did not answer, other than by calling the GPU lost.
+    """
+    pynvml = _package()
+    try:
+        device = handle(gpu.index)
+        wanted = field(gpu, _RECOVERY_ACTION)
+        uncorrected = ask("nvmlDeviceGetTotalEccErrors", device, *_VOLATILE_UNCORRECTED)
+        rows = ask("nvmlDeviceGetRemappedRows", device)
+    except NvmlMissing as missing:
+        match _code(missing):
+            case pynvml.NVML_ERROR_GPU_IS_LOST:
+                return "the driver has lost it"
+            case pynvml.NVML_ERROR_RESET_REQUIRED:
+                return "the driver asks for a reset of the GPU"
+        raise
+    _, _, pending, failed = rows or (0, 0, 0, 0)
+    complaints = [
+        _action(wanted) if wanted else "",
+        f"uncorrectable memory errors: {uncorrected}" if uncorrected else "",
+        "memory rows wait for a reset to be remapped" if pending else "",
+        "memory rows could not be remapped" if failed else "",
+    ]
+    return "; ".join(complaint for complaint in complaints if complaint)
+
+
+def _action(wanted: int) -> str:
+    words = {
+        1: "a reset of the GPU",
+        2: "a reboot of the machine",
+        3: "its peer traffic to be drained",
+        4: "its work to be drained and a reset",
+        5: "the IMEX domain to be recovered",
+        6: "a reset of its bus",
+        7: "a reboot of the whole system",
+    }
+    return f"the driver asks for {words.get(wanted, f'recovery action {wanted}')}"
+
+
+def says_lost(missing: NvmlMissing) -> bool:
+    """Whether the reason is a GPU that the driver has lost, or that has to be reset: not that nobody can be asked."""
+    if isinstance(missing.__cause__, ImportError):
+        return False
+    pynvml = _package()
+    return _code(missing) in {pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED}
+
+
+def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
+    """A whole-numbered field value (NVML_FI_...); None where this driver or GPU has none. scope: a link, or ALL_LINKS.
+
+    Raises:
+        NvmlMissing: the driver did not answer.
+    """
+    values = ask("nvmlDeviceGetFieldValues", handle(gpu.index), [(number, scope)])
+    if not values or values[0].nvmlReturn != 0:
+        return None
+    members = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+    kind = int(values[0].valueType)
+    return int(getattr(values[0].value, members[kind])) if kind < len(members) else None
+
+
+def handle(index: int) -> Any:
+    """NVML's own handle of the GPU with this driver index; it stays valid for as long as the process runs.
+
+    Raises:
+        NvmlMissing: there is no such GPU, or it is lost.
+    """
+    return call("nvmlDeviceGetHandleByIndex", index)
+
+
+def ask(name: str, *arguments: Any) -> Any:
+    """As `call`; None where this driver, this GPU or this user does not have it."""
+    pynvml = _package()
+    try:
+        return call(name, *arguments)
+    except NvmlMissing as missing:
+        if _code(missing) in {
+            pynvml.NVML_ERROR_NOT_SUPPORTED,
+            pynvml.NVML_ERROR_NO_PERMISSION,
+            pynvml.NVML_ERROR_INVALID_ARGUMENT,  # what an older driver says to a newer field
+            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+            pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+            pynvml.NVML_ERROR_DEPRECATED,
+        }:
+            return None
+        raise
+
+
+def call(name: str, *arguments: Any) -> Any:
+    """pynvml's function of this name; starts NVML if that is still to do. For any thread.
+
+    Raises:
+        NvmlMissing: with what failed, and why; its cause is pynvml's own error.
+    """
+    pynvml = _package()
+    function = getattr(pynvml, name, None)
+    if function is None:
+        raise NvmlMissing(f"the package nvidia-ml-py has no {name} (pip install --upgrade nvidia-ml-py)")
+    try:
+        _start(pynvml)
+        return function(*arguments)
+    except pynvml.NVMLError as error:
+        raise NvmlMissing(f"{_named(name, arguments)}: {error}") from error
+
+
+def _package() -> Any:
+    try:
+        import pynvml
+    except ImportError as error:
+        raise NvmlMissing("the package nvidia-ml-py is not installed (pip install nvidia-ml-py)") from error
+    return pynvml
+
+
+def _code(missing: NvmlMissing) -> int | None:
+    """NVML's number for what went wrong."""
+    return getattr(missing.__cause__, "value", None)
+
+
+def _start(pynvml: Any) -> None:
+    global _started
+    with _lock:
+        if not _started:
+            pynvml.nvmlInit()
+            _started = True
+
+
+def _named(name: str, arguments: tuple[Any, ...]) -> str:
+    """ "nvmlInit" for what fails before NVML is up; the GPU where its number is known."""
+    if not _started:
+        return "nvmlInit"
+    return f"{name}({arguments[0]})" if arguments and isinstance(arguments[0], int) else name

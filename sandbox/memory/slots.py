@@ -1,0 +1,261 @@
+"""The layout of input and output slots: one slot holds the tensors of one iteration. Rank side (imports torch).
+
+An arena is divided into equal slots, one per iteration of a batch. An input slot holds the drawn tensors one after another.
+An output slot starts with a header in which the shim notes what was returned; tensors follow it, contiguous.
+"""
+
+import struct
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from sandbox.memory.host import up
+from sandbox.memory.places import TensorPlace
+from sandbox.memory.trees import flatten
+
+DTYPES = (
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+)
+_CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
+MAX_DIMS = 8
+TEXT = 1024
+_HEAD = struct.Struct("<QII")  # written, leaves, length of the structure text
+_LEAF = struct.Struct("<BBH4xq" + "q" * 2 * MAX_DIMS)  # dtype, dims, device, bytes, shape, strides
+WRITTEN = 0x5045_4E5F_444F_4E45
+POISON = 0xA5
+FIRST_LEAF = up(_HEAD.size + TEXT)
+
+
+Leaves = list[tuple[str, torch.Tensor]]
+"""The tensors of an output with their names, as `flatten` gives them."""
+
+
+class DoesNotFit(ValueError):
+    """An output that no slot can hold: too many tensors, too many dimensions, an unknown dtype or too many bytes."""
+
+
+def bytes_of(mapping: Any) -> torch.Tensor:
+    """A flat uint8 tensor over a memory mapping (no copy)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a read-only buffer is exactly what is wanted here
+        return torch.frombuffer(mapping, dtype=torch.uint8)
+
+
+def view(memory: torch.Tensor, offset: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A contiguous tensor at a byte offset of flat uint8 memory."""
+    count = 1
+    for n in shape:
+        count *= n
+    size = count * dtype.itemsize
+    return memory[offset : offset + size].view(dtype).view(shape)
+
+
+def lay_out(tensors: dict[str, torch.Tensor]) -> tuple[list[TensorPlace], int]:
+    """Where the tensors of an input slot lie, and the slot's bytes."""
+    offset = 0
+    table = []
+    for name, tensor in tensors.items():
+        table.append(TensorPlace(name, _CODE[tensor.dtype], tuple(tensor.shape), offset))
+        offset = up(offset + tensor.numel() * tensor.element_size())
+    return table, max(offset, 64)
+
+
+def read_inputs(memory: torch.Tensor, base: int, table: list[TensorPlace]) -> dict[str, torch.Tensor]:
+    """The tensors of an input slot as views of its memory."""
+    return {
+        place.name: view(memory, base + place.offset, place.shape, DTYPES[place.dtype]) for place in table
+    }
+
+
+WITHHELD_FROM = 64
+"""Bytes from which on a tensor is withheld: a smaller one is no work worth doing early."""
+
+
+def header_bytes(leaves: int) -> int:
+    """Bytes of the header of an output slot that may hold this many tensors."""
+    return up(FIRST_LEAF + leaves * _LEAF.size)
+
+
+class Outline:
+    """How outputs of one shape lie in a slot: the header that describes them, and where each tensor goes."""
+
+    def __init__(self, structure: str, leaves: Leaves, room: int, size: int, device: torch.device) -> None:
+        """room: tensors that a header can describe; size: bytes of a slot; device: of the arena.
+
+        Raises:
+            DoesNotFit: no slot can hold such outputs.
+        """
+        self.key = _key(structure, leaves)
+        only = leaves[0][1] if structure == "T" else None
+        self.tensor = None if only is None else _Expected(only.shape, only.dtype, only.stride(), only.device)
+        """What a solution that returns one tensor returns; None for any other structure."""
+        text = structure.encode("ascii", "replace")
+        if len(leaves) > room or len(text) > TEXT:
+            raise DoesNotFit(f"{len(leaves)} tensors in {structure[:200]}")
+        header = bytearray(header_bytes(room))
+        _HEAD.pack_into(header, 0, WRITTEN, len(leaves), len(text))
+        header[_HEAD.size : _HEAD.size + len(text)] = text
+        offset = header_bytes(room)
+        self._places: list[tuple[int, torch.Size, torch.dtype]] = []
+        for index, (name, tensor) in enumerate(leaves):
+            if tensor.dtype not in _CODE or tensor.layout is not torch.strided or tensor.dim() > MAX_DIMS:
+                raise DoesNotFit(f"output {name}: {tensor.dtype}, {tensor.layout}, {tensor.dim()} dimensions")
+            bytes_ = tensor.numel() * tensor.element_size()
+            if offset + bytes_ > size:
+                raise DoesNotFit(
+                    f"output {name} has shape {list(tensor.shape)}: larger than anything the baseline returns"
+                )
+            shape = list(tensor.shape) + [0] * (MAX_DIMS - tensor.dim())
+            strides = list(tensor.stride()) + [0] * (MAX_DIMS - tensor.dim())
+            _LEAF.pack_into(
+                header,
+                FIRST_LEAF + index * _LEAF.size,
+                _CODE[tensor.dtype],
+                tensor.dim(),
+                0 if tensor.device.type == "cpu" else 1,
+                bytes_,
+                *shape,
+                *strides,
+            )
+            self._places.append((offset, tensor.shape, tensor.dtype))
+            offset = up(offset + bytes_)
+        self.header = torch.frombuffer(header, dtype=torch.uint8).to(device)
+
+    def targets(self, memory: torch.Tensor) -> list[torch.Tensor]:
+        """The tensors of a slot, as views of its memory."""
+        return [view(memory, offset, shape, dtype) for offset, shape, dtype in self._places]
+
+
+class _Expected(NamedTuple):
+    shape: torch.Size
+    dtype: torch.dtype
+    stride: tuple[int, ...]
+    device: torch.device
+
+
+def _key(structure: str, leaves: Leaves) -> tuple[Any, ...]:
+    return (structure, [(t.shape, t.dtype, t.stride(), t.device.type) for _, t in leaves])
+
+
+class Slot:
+    """One output slot."""
+
+    def __init__(self, memory: torch.Tensor, room: int) -> None:
+        """memory: flat uint8 [slot bytes]; room: how many tensors the header can describe."""
+        self.memory = memory
+        self.room = room
+        self.outline: Outline | None = None
+        """What `put` and `pack` expect."""
+        self._targets: list[torch.Tensor] = []
+
+    def put(self, result: Any) -> None:
+        """Copies what a call returned into the slot: one launch where it is what the slot was laid out for. On the clock.
+
+        Raises:
+            NotATree, DoesNotFit: no slot can hold it.
+        """
+        expected = self.outline.tensor if self.outline is not None else None
+        if (
+            expected is not None
+            and type(result) is torch.Tensor
+            and result.shape == expected.shape
+            and result.dtype is expected.dtype
+            and result.stride() == expected.stride
+            and result.device == expected.device
+        ):
+            self._targets[0].copy_(result.detach() if result.requires_grad else result)
+        else:
+            self.pack(*flatten(result))
+
+    def pack(self, structure: str, leaves: Leaves) -> None:
+        """Copies an output into the slot; the header, too, where the slot was laid out for other shapes. Raises DoesNotFit."""
+        if self.outline is None or self.outline.key != _key(structure, leaves):
+            outline = Outline(structure, leaves, self.room, self.memory.numel(), self.memory.device)
+            self.lay_out(outline)
+            self.memory[: outline.header.numel()].copy_(outline.header)
+        if len(leaves) == 1:
+            self._targets[0].copy_(leaves[0][1])
+        elif leaves:
+            torch._foreach_copy_(self._targets, [tensor for _, tensor in leaves])
+
+    def lay_out(self, outline: Outline) -> None:
+        """Makes `put` and `pack` expect outputs like these. The header has still to be written: see `write_headers`."""
+        self.outline = outline
+        self._targets = outline.targets(self.memory)
+
+
+def write_headers(arena: torch.Tensor, slot_bytes: int, first: int, count: int, outline: Outline) -> None:
+    """Writes the headers of neighbouring slots in one go. arena: flat uint8, slots from its start on."""
+    slots = arena[first * slot_bytes : (first + count) * slot_bytes].view(count, slot_bytes)
+    slots[:, : outline.header.numel()].copy_(outline.header)
+
+
+def packed(structure: str, leaves: Leaves) -> "Unpacked":
+    """An output as the trusted side reads it: from a slot in host memory that has just room for it. Raises DoesNotFit."""
+    sizes = (up(tensor.numel() * tensor.element_size()) for _, tensor in leaves)
+    memory = torch.zeros(header_bytes(len(leaves)) + sum(sizes), dtype=torch.uint8)
+    Slot(memory, len(leaves)).pack(structure, leaves)
+    return Unpacked(memory, len(leaves))
+
+
+class Unpacked:
+    """What a slot says was returned, read by the trusted side: every number in it may be a lie, so all are bounded."""
+
+    def __init__(self, memory: torch.Tensor, room: int) -> None:
+        """memory: flat uint8 [slot bytes], the trusted side's own copy."""
+        raw = memory[: header_bytes(room)].cpu().numpy().tobytes()
+        written, count, length = _HEAD.unpack_from(raw, 0)
+        self.written = written == WRITTEN
+        self.structure = ""
+        self.tensors: list[torch.Tensor] = []
+        self.strides: list[list[int]] = []
+        self.devices: list[int] = []
+        self.offsets: list[int] = []
+        """Where each tensor starts, in bytes of the slot."""
+        self.sound = self.written and count <= room and length <= TEXT
+        if not self.sound:
+            return
+        self.structure = raw[_HEAD.size : _HEAD.size + length].decode("ascii", "replace")
+        offset = header_bytes(room)
+        for index in range(count):
+            code, dims, device, size, *numbers = _LEAF.unpack_from(raw, FIRST_LEAF + index * _LEAF.size)
+            shape = numbers[: min(dims, MAX_DIMS)]
+            elements = 1
+            for n in shape:
+                elements *= max(n, 0)
+            fits = code < len(DTYPES) and dims <= MAX_DIMS and all(0 <= n < 1 << 40 for n in shape)
+            if not fits or elements * DTYPES[code].itemsize != size or offset + size > memory.numel():
+                self.sound = False
+                return
+            self.tensors.append(view(memory, offset, shape, DTYPES[code]))
+            self.strides.append(numbers[MAX_DIMS : MAX_DIMS + dims])
+            self.devices.append(device)
+            self.offsets.append(offset)
+            offset = up(offset + size)
+
+    def is_dense(self, index: int) -> bool:
+        """Whether an output was returned contiguous, by the strides that were noted."""
+        shape = self.tensors[index].shape
+        if 0 in shape:
+            return True
+        step = 1
+        for n, stride in zip(reversed(shape), reversed(self.strides[index]), strict=True):
+            if n != 1 and stride != step:
+                return False
+            step *= n
+        return True

@@ -1,0 +1,97 @@
+"""Trees of outputs: a solution's result as tensors in a fixed order and a text that describes the containers."""
+
+from typing import Any
+
+import torch
+
+Output = tuple[str, list[tuple[str, torch.Tensor]]]
+"""What `flatten` makes of an output: the structure text, and the tensors with their names."""
+
+
+class NotATree(TypeError):
+    """The value holds something that is neither a tensor, a number, None nor a plain container."""
+
+
+def flatten(value: Any) -> Output:
+    """Structure text and (name, tensor) leaves of an output.
+
+    Names are paths such as "0" or "1.depth"; a single tensor is named "out". Numbers become 0-dim tensors, so that their
+    type is part of the comparison. Only exact types count: a subclass of Tensor could do its work after the clock stopped.
+
+    Raises:
+        NotATree: anything else is inside.
+    """
+    leaves: list[tuple[str, torch.Tensor]] = []
+
+    def walk(node: Any, path: str) -> str:
+        kind = type(node)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            leaves.append((path or "out", torch.Tensor.detach(node)))
+            return "T"
+        if node is None:
+            return "None"
+        if kind is bool:
+            leaves.append((path or "out", torch.tensor(node)))
+            return "bool"
+        if kind is int:
+            leaves.append((path or "out", torch.tensor(node, dtype=torch.int64)))
+            return "int"
+        if kind is float:
+            leaves.append((path or "out", torch.tensor(node, dtype=torch.float64)))
+            return "float"
+        if kind is torch.Size:  # a tuple of ints, and equal to one
+            node, kind = tuple(node), tuple
+        if kind is tuple or kind is list:
+            inner = ",".join(
+                walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node)
+            )
+            return f"({inner})" if kind is tuple else f"[{inner}]"
+        if kind is dict and all(type(key) is str for key in node):
+            inner = ",".join(
+                f"{key}:{walk(node[key], f'{path}.{key}' if path else key)}" for key in sorted(node)
+            )
+            return f"{{{inner}}}"
+        if isinstance(node, tuple) and hasattr(node, "_fields"):  # a named tuple counts as a tuple
+            inner = ",".join(
+                walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node)
+            )
+            return f"({inner})"
+        place = f" as element {path}" if path else ""
+        raise NotATree(
+            f"a {kind.__qualname__}{place}; a result is made of tensors, numbers, None, tuples, lists and dicts"
+        )
+
+    structure = walk(value, "")
+    return structure, leaves
+
+
+def unflatten(structure: str, tensors: list[torch.Tensor]) -> Any:
+    """The containers that a structure text describes, filled with these tensors (numbers stay 0-dim tensors)."""
+    remaining = iter(tensors)
+    position = 0
+
+    def node() -> Any:
+        nonlocal position
+        for word in ("T", "None", "bool", "int", "float"):
+            if structure.startswith(word, position):
+                position += len(word)
+                return None if word == "None" else next(remaining)
+        opening = structure[position]
+        closing = {"(": ")", "[": "]", "{": "}"}[opening]
+        position += 1
+        items: list[Any] = []
+        keys: list[str] = []
+        while structure[position] != closing:
+            if structure[position] == ",":
+                position += 1
+            if opening == "{":
+                end = structure.index(":", position)
+                keys.append(structure[position:end])
+                position = end + 1
+            items.append(node())
+        position += 1
+        if opening == "{":
+            return dict(zip(keys, items, strict=True))
+        return tuple(items) if opening == "(" else items
+
+    return node()

@@ -1,0 +1,65 @@
+"""The closed set of verdicts, what each one means, and what to do about it."""
+
+from enum import IntEnum, StrEnum
+
+
+class Verdict(StrEnum):
+    """How a run ended. Every run ends in exactly one of these."""
+
+    PASS = "PASS"
+    WRONG_RESULT = "WRONG_RESULT"
+    WRONG_STRUCTURE = "WRONG_STRUCTURE"
+    NONFINITE = "NONFINITE"
+    MUTATED_INPUT = "MUTATED_INPUT"
+    LATE_OUTPUT = "LATE_OUTPUT"
+    COMPILE_ERROR = "COMPILE_ERROR"
+    LOAD_ERROR = "LOAD_ERROR"
+    TIMEOUT = "TIMEOUT"
+    CRASH = "CRASH"
+    DEVICE_ERROR = "DEVICE_ERROR"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    OUTPUT_FLOOD = "OUTPUT_FLOOD"
+    PROTOCOL = "PROTOCOL"
+    IMPOSSIBLE_SPEED = "IMPOSSIBLE_SPEED"
+    BASELINE_DISTURBED = "BASELINE_DISTURBED"
+    HARNESS_ERROR = "HARNESS_ERROR"
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the command line; scripts rely on them."""
+
+    PASS = 0
+    KERNEL_FAILED = 1
+    USAGE = 2
+    ENVIRONMENT = 3
+    INTERRUPTED = 130
+
+
+ADVICE: dict[Verdict, str] = {
+    Verdict.PASS: "",
+    Verdict.WRONG_RESULT: "Compare with the baseline on this rank; a barrier that is missing shows up as stale values.",
+    Verdict.WRONG_STRUCTURE: "Return exactly what the baseline returns: same containers, shapes and dtypes, on the same device.",
+    Verdict.NONFINITE: "Look for a division by zero, an overflow in the run dtype, or memory that was never written.",
+    Verdict.MUTATED_INPUT: "Clone an argument before writing to it; inputs are read-only.",
+    Verdict.LATE_OUTPUT: "Finish all work before solution() returns: join threads, synchronise streams.",
+    Verdict.COMPILE_ERROR: "Fix the source at the line shown.",
+    Verdict.LOAD_ERROR: "The file must define solution(...) with the baseline's parameters and import without errors.",
+    Verdict.TIMEOUT: "A rank is waiting for a peer that never comes, or loops; check that all ranks make the same calls.",
+    Verdict.CRASH: "A segmentation fault is usually an index outside a buffer; the log has what the rank printed.",
+    Verdict.DEVICE_ERROR: "The GPU reported an error; run compute-sanitizer on a small size.",
+    Verdict.OUT_OF_MEMORY: "Allocate less, or reuse buffers between calls.",
+    Verdict.OUTPUT_FLOOD: "Print less: a kernel's output is kept up to 256 KiB and the run ends at 64 MiB.",
+    Verdict.PROTOCOL: "The rank sent something that the harness never sends; do not touch its file descriptors.",
+    Verdict.IMPOSSIBLE_SPEED: "Faster than the hardware can move the bytes: some work was skipped.",
+    Verdict.BASELINE_DISTURBED: "Leave nothing running between calls: the baseline must be timed on a quiet machine.",
+    Verdict.HARNESS_ERROR: "Not the kernel's fault; run `pkb-arena doctor`.",
+}
+
+
+def exit_code(verdict: Verdict) -> ExitCode:
+    """The exit code that `pkb-arena run` ends with for this verdict."""
+    if verdict is Verdict.PASS:
+        return ExitCode.PASS
+    if verdict is Verdict.HARNESS_ERROR:
+        return ExitCode.ENVIRONMENT
+    return ExitCode.KERNEL_FAILED

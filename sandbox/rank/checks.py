@@ -1,0 +1,261 @@
+"""The distance of an output from the oracle, and its limits.
+
+An output is right when its error against a float64 oracle is not larger than what the baseline's own error usually is, with
+room for chance and for another order of summation. What is usual comes from a calibration: iterations that are drawn before
+any kernel is judged. Integers, booleans and pure data movement (the baseline's error is zero) must match exactly. Absolute
+tolerances are wrong in both directions: they reject kernels that accumulate in float32 and accept constants when values are
+small.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from sandbox.memory.bits import raw_bytes
+from sandbox.protocol.events import OutputError
+from sandbox.protocol.verdict import Verdict
+
+RMS_FACTOR = 1.2
+"""Over the usual error. In bfloat16 rounding makes the error: an honest kernel rounds where the baseline does, or less often.
+Messages of 8 bits, and inputs of 6, are at 1.5 times the usual error and more in nearly all problems (ADMISSION.md)."""
+ORDER_FACTOR = 2.5
+"""The same in run dtypes whose errors come from the order of summation, which is free; up to CAP_ULPS."""
+MAX_FACTOR = 4.0
+CAP_ULPS = 32.0
+FLOOR_ULPS = 4.0
+"""Of float32 and finer dtypes: another order of summation, where the baseline's happens to be exact."""
+DEVIATIONS = 5.0
+"""Standard deviations of the error between iterations that chance may take."""
+SPREAD_OF_ONE, SPREAD = 0.75, 1.4
+"""Standard deviation of the error between iterations, relative to its mean: of one element (normal errors), and of n elements
+with errors of their own times the square root of n."""
+COARSE_EPS = 4e-3
+"""Run dtypes that are no finer (bfloat16) are near 8-bit messages, and are held to RMS_FACTOR alone."""
+PAPER_TOLERANCE = 1e-2
+MAP_PARTS = 32
+
+
+@dataclass(frozen=True)
+class OwnError:
+    """The error of one output in one iteration."""
+
+    rms: float = 0.0
+    max: float = 0.0
+
+
+@dataclass(frozen=True)
+class UsualError:
+    """The baseline's error on one output, over the iterations of the calibration; of each the largest of all ranks."""
+
+    rms: float = 0.0
+    """Root of the mean square of the iterations' relative RMS errors."""
+    spread: float = 0.0
+    """Standard deviation of these errors, relative to their mean."""
+    max: float = 0.0
+    """The largest elementwise error."""
+
+    @classmethod
+    def of(cls, errors: list[OwnError]) -> "UsualError":
+        """What these iterations show. Those whose oracle is zero (their relative error is infinite) show nothing."""
+        rms = [error.rms for error in errors if math.isfinite(error.rms)]
+        if not rms:
+            return cls()
+        mean = sum(rms) / len(rms)
+        square = sum(each * each for each in rms) / len(rms)
+        variance = sum((each - mean) ** 2 for each in rms) / max(1, len(rms) - 1)
+        largest = max(error.max for error in errors if math.isfinite(error.max))
+        return cls(math.sqrt(square), math.sqrt(variance) / mean if mean else 0.0, largest)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one output is held to. Both zero: bit-exact."""
+
+    rms: float
+    max: float
+    exact: bool
+    along: int = -1
+    """The dimension each of whose indices is held to `slice_rms`, relative to the RMS of the whole output; -1: none."""
+    slice_rms: float = 0.0
+
+    def beside(self, own: OwnError) -> "Limits":
+        """What an output within these limits and a baseline's may differ by: each has its error against the oracle.
+
+        own: the baseline's usual error; on other iterations it may be twice as large.
+        """
+        return Limits(self.rms + 2 * own.rms, self.max + 2 * own.max, self.exact)
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    """float64 or complex128 copy for arithmetic; real and imaginary parts stay apart as a last dimension of 2."""
+    if tensor.is_complex():
+        return torch.view_as_real(tensor.to(torch.complex128))
+    return tensor.to(torch.float64)
+
+
+def errors(got: torch.Tensor, oracle: torch.Tensor) -> OwnError:
+    """Relative RMS and largest elementwise error, over elements where both are finite.
+
+    Shapes equal; any floating or complex dtypes. rms: ‖y − y*‖ / ‖y*‖ (0/0 is 0). max: max |y − y*| / (|y*| + rms(y*)).
+    """
+    y, o = wide(got), wide(oracle)
+    finite = torch.isfinite(y) & torch.isfinite(o)
+    if not bool(finite.any()):
+        return OwnError()
+    y, o = y[finite], o[finite]
+    difference = (y - o).abs()
+    scale = float(o.square().mean().sqrt())
+    off = float(difference.square().mean().sqrt())
+    if scale == 0.0:
+        largest = float(difference.max())
+        return OwnError(float("inf") if off else 0.0, float("inf") if largest else 0.0)
+    return OwnError(off / scale, float((difference / (o.abs() + scale)).max()))
+
+
+def limits(
+    tensor: torch.Tensor,
+    run_dtype: torch.dtype,
+    usual: UsualError,
+    own: OwnError,
+    rms_floor: float,
+    max_floor: float,
+    exact: bool,
+) -> Limits:
+    """What an output like this tensor is held to.
+
+    usual: the baseline's error in the calibration. own: its error in this iteration, so that whoever computes what the
+    baseline computes always passes. The floors are the problem's.
+    """
+    dtype = tensor.dtype
+    if exact or not (dtype.is_floating_point or dtype.is_complex):
+        return Limits(0.0, 0.0, True)
+    if not any((usual.rms, usual.max, own.rms, own.max, rms_floor, max_floor)):
+        return Limits(0.0, 0.0, True)
+    ulp = torch.finfo(dtype).eps
+    by_chance = min(SPREAD_OF_ONE, SPREAD / math.sqrt(max(1, tensor.numel())))
+    room = 1 + DEVIATIONS * max(usual.spread, by_chance)
+    rms = RMS_FACTOR * room * usual.rms
+    if torch.finfo(run_dtype).eps < COARSE_EPS:
+        rms = min(ORDER_FACTOR * room * usual.rms, max(CAP_ULPS * ulp, rms))
+    floor = ulp / 4 if ulp > 1e-4 else FLOOR_ULPS * ulp
+    rms = max(rms, RMS_FACTOR * own.rms, floor, rms_floor)
+    largest = max(usual.max, own.max)
+    largest = min(max(MAX_FACTOR * largest, ulp), max(CAP_ULPS * ulp, 1.5 * largest))
+    return Limits(rms, max(largest, rms, max_floor), False)
+
+
+def _show(tensor: torch.Tensor, index: tuple[int, ...]) -> str:
+    value = tensor[index].item()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def compare(
+    name: str,
+    got: torch.Tensor,
+    baseline: torch.Tensor,
+    oracle: torch.Tensor,
+    own: OwnError,
+    held: Limits,
+) -> tuple[OutputError, Verdict]:
+    """One output against the oracle (all three have the same shape; got and baseline the same dtype).
+
+    Returns the figures for a screen, and PASS, WRONG_RESULT or NONFINITE.
+    """
+    total = got.numel()
+    floating = got.dtype.is_floating_point or got.dtype.is_complex
+    verdict = Verdict.PASS
+    error = OwnError()
+    if total == 0:
+        wrong = torch.zeros_like(got, dtype=torch.bool)
+    elif held.exact:
+        element = got.element_size()
+        differs = raw_bytes(got).view(-1, element) != raw_bytes(baseline).view(-1, element)
+        wrong = differs.any(dim=1).view(got.shape)
+        if floating:
+            # -0.0 and 0.0 are the same number; NaN must be NaN.
+            wrong &= ~((got == baseline) | ((got != got) & (baseline != baseline)))
+            error = errors(got, oracle)
+            if bool(_nonfinite_differs(wide(got), wide(baseline)).any()):
+                verdict = Verdict.NONFINITE
+        if bool(wrong.any()) and verdict is Verdict.PASS:
+            verdict = Verdict.WRONG_RESULT
+    else:
+        y, o = wide(got), wide(oracle)
+        rounded = wide(oracle.to(got.dtype))
+        strange = _nonfinite_differs(y, wide(baseline)) & _nonfinite_differs(y, rounded)
+        scale = float(o[torch.isfinite(o)].square().mean().sqrt()) if bool(torch.isfinite(o).any()) else 0.0
+        beyond = (y - o).abs() > held.max * (o.abs() + scale)
+        beyond &= torch.isfinite(y) & torch.isfinite(o)
+        if held.along >= 0:
+            beyond |= _slices_beyond((y - o).nan_to_num(0.0), held, scale)
+        wrong = strange | beyond
+        if got.dtype.is_complex:
+            wrong = wrong.any(dim=-1)
+        error = errors(got, oracle)
+        if bool(strange.any()):
+            verdict = Verdict.NONFINITE
+        elif bool(beyond.any()) or not error.rms <= held.rms:
+            verdict = Verdict.WRONG_RESULT
+    count = int(wrong.sum())
+    first: list[int] | None = None
+    expected = shown = ""
+    if verdict is not Verdict.PASS and total:
+        flat = int(wrong.reshape(-1).to(torch.uint8).argmax()) if count else _worst(got, oracle)
+        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape)) if got.dim() else ()
+        first = list(index)
+        expected = _show(baseline if held.exact else oracle, index)
+        shown = _show(got, index)
+    figures = OutputError(
+        output=name,
+        ok=verdict is Verdict.PASS,
+        exact=held.exact,
+        rms=error.rms,
+        max=error.max,
+        baseline_rms=own.rms,
+        baseline_max=own.max,
+        rms_limit=held.rms,
+        max_limit=held.max,
+        wrong=count,
+        total=total,
+        shape=list(got.shape),
+        first_wrong=first,
+        expected=expected,
+        got=shown,
+        where=_map(wrong) if count else [],
+    )
+    return figures, verdict
+
+
+def _slices_beyond(difference: torch.Tensor, held: Limits, scale: float) -> torch.Tensor:
+    """The elements of slices whose RMS error is too large."""
+    others = [dimension for dimension in range(difference.dim()) if dimension != held.along]
+    off = difference.square().mean(dim=others, keepdim=True).sqrt()
+    return (off > held.slice_rms * scale).expand(difference.shape)
+
+
+def _nonfinite_differs(y: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    nan = torch.isnan(y) != torch.isnan(reference)
+    infinite = (torch.isinf(y) | torch.isinf(reference)) & (y != reference)
+    return nan | (infinite & ~torch.isnan(y) & ~torch.isnan(reference))
+
+
+def _worst(got: torch.Tensor, oracle: torch.Tensor) -> int:
+    difference = (wide(got) - wide(oracle)).abs()
+    if got.dtype.is_complex:
+        difference = difference.amax(dim=-1)
+    return int(difference.nan_to_num(0.0, 0.0, 0.0).reshape(-1).argmax())
+
+
+def _map(wrong: torch.Tensor) -> list[float]:
+    flat = wrong.reshape(-1).to(torch.float32)
+    return [round(float(part.mean()), 4) for part in flat.tensor_split(min(MAP_PARTS, flat.numel()))]
+
+
+def paper_rule(got: torch.Tensor, baseline: torch.Tensor) -> bool:
+    """Upstream's own rule, shown beside ours: allclose in float32 with atol = rtol = 1e-2, dtype and imaginary part ignored."""
+    if got.shape != baseline.shape:
+        return False
+    y = (got.real if got.is_complex() else got).to(torch.float32)
+    o = (baseline.real if baseline.is_complex() else baseline).to(torch.float32)
+    return bool(torch.allclose(y, o, rtol=PAPER_TOLERANCE, atol=PAPER_TOLERANCE))

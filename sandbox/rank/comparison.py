@@ -1,0 +1,315 @@
+"""The comparison of a solution's outputs with the baseline's and the oracle's, on one rank.
+
+The judge (`sandbox.rank.trusted`) and the admission test of problems (`sandbox.admission`) use this code and no other.
+`calibrate` finds out how large the baseline's error usually is, once, before anything is compared: limits depend on it and on
+the iteration that is compared, never on what was compared before. Then a comparison has three steps: `reference` runs the
+baseline and the oracle on the inputs of an iteration, `note` finds the baseline's own error there, and `finding` compares the
+outputs of a solution with the reference.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.distributed as dist
+
+from problems.setting import RankSetting
+from sandbox.memory import slots
+from sandbox.memory.trees import Output, flatten, unflatten
+from sandbox.protocol.events import OutputError
+from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.verdict import Verdict
+from sandbox.rank.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
+from sandbox.rank.nearness import FAR, farness, farness_of_slots
+from sandbox.rank.problem_code import Leaves, ProblemCode
+
+CALIBRATED = 8
+"""Iterations that tell the baseline's usual errors."""
+FEW = 64
+"""Elements of an output whose error is so much a matter of chance that more iterations are taken."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What the outputs of one iteration are compared with."""
+
+    plain: Output
+    """The baseline's outputs as it returned them: the structure, shapes, dtypes and strides that are expected."""
+    baseline: Output
+    """The baseline's outputs in canonical order."""
+    oracle: Output
+    """The exact outputs in canonical order, on the devices of the baseline's."""
+
+
+class OracleDiffers(ValueError):
+    """The oracle's outputs have another structure or other shapes than the baseline's."""
+
+
+def largest_of_all_ranks(figures: torch.Tensor) -> None:
+    """Replaces each figure by the largest of all ranks (collective)."""
+    dist.all_reduce(figures, op=dist.ReduceOp.MAX)
+
+
+class Comparison:
+    """Compares outputs of one problem in one setting."""
+
+    def __init__(
+        self,
+        code: ProblemCode,
+        setting: RankSetting,
+        reduce: Callable[[torch.Tensor], None] = largest_of_all_ranks,
+    ) -> None:
+        """reduce: replaces the numbers of a tensor by the largest of all ranks, in place."""
+        self.code = code
+        self.setting = setting
+        self.reduce = reduce
+        self.usual: list[UsualError] = []
+        """The baseline's error per output, as the calibration found it."""
+        self.own: dict[int, list[OwnError]] = {}
+        """By slot: the baseline's error per output in its present iteration, the largest of all ranks."""
+
+    def reference(self, tensors: Leaves, plain: Output | None = None) -> Reference:
+        """The baseline's and the oracle's outputs on these inputs (collective).
+
+        plain: what the baseline returned, where it has run already.
+
+        Raises:
+            OracleDiffers: a fault of the problem. Other ranks may not see it.
+        """
+        if plain is None:
+            plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
+        baseline = self.in_order(plain)
+        structure, exact = flatten(self.code.canonical(self.code.oracle(tensors, self.setting), self.setting))
+        if structure != baseline[0]:
+            raise OracleDiffers(f"baseline returns {baseline[0]}, the oracle {structure}")
+        for (name, b), (_, o) in zip(baseline[1], exact, strict=True):
+            if b.shape != o.shape:
+                raise OracleDiffers(f"output {name}: baseline {tuple(b.shape)}, oracle {tuple(o.shape)}")
+        placed = [(name, o.to(b.device)) for (name, o), (_, b) in zip(exact, baseline[1], strict=True)]
+        return Reference(plain, baseline, (structure, placed))
+
+    def calibrate(self, references: Iterable[Reference]) -> None:
+        """Finds the baseline's usual errors (collective).
+
+        references: of fresh iterations, the same ones on every rank; the first CALIBRATED are taken, or all of them where
+        an output has less than FEW elements.
+        """
+        found: list[list[OwnError]] = []
+        for reference in references:
+            found.append(_own_errors(reference))
+            if len(found) == CALIBRATED:
+                few = any(_has_error(b) and b.numel() < FEW for _, b in reference.baseline[1])
+                said = torch.tensor([int(few)], device=self.setting.device)
+                self.reduce(said)
+                if not int(said):
+                    break
+        by_iteration = self.largest(found)
+        self.usual = [UsualError.of(list(each)) for each in zip(*by_iteration, strict=True)]
+
+    def new_iterations(self) -> None:
+        """The slots hold other iterations from now on."""
+        self.own.clear()
+
+    def note(self, references: Mapping[int, Reference]) -> None:
+        """Finds the baseline's errors in these iterations (collective).
+
+        references: by slot, the same slots on every rank. A slot that was noted before keeps its errors until
+        `new_iterations`: when its outputs are compared a second time, the limits are the same.
+        """
+        fresh = {slot: reference for slot, reference in references.items() if slot not in self.own}
+        found = self.largest([_own_errors(reference) for reference in fresh.values()])
+        self.own.update(zip(fresh, found, strict=True))
+
+    def largest(self, found: list[list[OwnError]]) -> list[list[OwnError]]:
+        """Errors by iteration and output: the largest of all ranks, which may have different numbers of outputs."""
+        if not found:
+            return []
+        count = torch.tensor([max(map(len, found))], device=self.setting.device)
+        self.reduce(count)
+        figures = torch.zeros((len(found), int(count), 2), dtype=torch.float64, device=self.setting.device)
+        for i, iteration in enumerate(found):
+            for j, error in enumerate(iteration):
+                figures[i, j, 0], figures[i, j, 1] = error.rms, error.max
+        self.reduce(figures)
+        return [[OwnError(rms, largest) for rms, largest in iteration] for iteration in figures.tolist()]
+
+    def finding(self, got: slots.Unpacked, reference: Reference, slot: int = 0) -> OutputFinding:
+        """What is wrong with a solution's outputs, with figures per output. Calls no collectives.
+
+        slot: the number under which the reference was noted.
+        """
+        wrong = structure_fault(got, reference.plain)
+        if wrong is not None:
+            return wrong
+        try:
+            ordered = self.in_order((got.structure, named(got.structure, got.tensors)))
+        except Exception as error:
+            return OutputFinding(Verdict.WRONG_RESULT, f"the outputs do not belong together: {error}")
+        expected = reference.baseline[0]
+        if ordered[0] != expected:
+            return OutputFinding(
+                Verdict.WRONG_STRUCTURE, f"{ordered[0][:200]} after ordering, not {expected[:200]}"
+            )
+        return self.in_detail(ordered, reference, slot)
+
+    def in_detail(self, ordered: Output, reference: Reference, slot: int = 0) -> OutputFinding:
+        """What is wrong with outputs in canonical order whose structure is right. Calls no collectives."""
+        baseline, oracle = reference.baseline, reference.oracle
+        figures: list[OutputError] = []
+        worst = Verdict.PASS
+        paper = True
+        own_errors = self.own[slot]
+        for i, ((name, y), (_, b), (_, o)) in enumerate(zip(ordered[1], baseline[1], oracle[1], strict=True)):
+            if y.shape != b.shape:
+                return OutputFinding(
+                    Verdict.WRONG_STRUCTURE,
+                    f"output {name} has {list(y.shape)} after ordering, not {list(b.shape)}",
+                    name,
+                )
+            here = y.to(b.device)
+            own = own_errors[i]
+            usual = self.usual[i] if i < len(self.usual) else UsualError()
+            figure, verdict = compare(name, here, b, o, own, self.held(name, b, usual, own))
+            figures.append(figure)
+            paper &= paper_rule(here, b)
+            if worst is Verdict.PASS:
+                worst = verdict
+        return OutputFinding(worst, outputs=figures, paper=paper)
+
+    def farness(
+        self, theirs: torch.Tensor, baseline: torch.Tensor, chosen: Sequence[int], size: int, room: int
+    ) -> torch.Tensor:
+        """How far outputs are from the baseline's in the same slots, float64 [slots], the same on all ranks (collective).
+
+        Above 1 an output may be wrong: `finding` tells. Arguments as `sandbox.rank.nearness.farness_of_slots`.
+        """
+        if self.free_order:
+            pairs = ([arena[n * size : (n + 1) * size] for arena in (theirs, baseline)] for n in chosen)
+            each = [self._farness_in_order(*(slots.Unpacked(slot, room) for slot in pair)) for pair in pairs]
+            found = torch.tensor(each, dtype=torch.float64, device=self.setting.device)
+        else:
+            found = farness_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(
+                self.setting.device
+            )
+        self.reduce(found)
+        return found
+
+    def farness_of(self, got: slots.Unpacked, plain: Output) -> float:
+        """The same of one iteration, given what the baseline returned; this rank's alone."""
+        return self._farness_in_order(got, slots.packed(*plain))
+
+    def _farness_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked) -> float:
+        if not got.sound or got.structure != baseline.structure:
+            return FAR
+        try:
+            (y, mine), (b, its) = (
+                self.in_order((each.structure, named(each.structure, each.tensors)))
+                for each in (got, baseline)
+            )
+        except Exception:
+            return FAR  # outputs that do not belong together
+        held = self.beside(its)
+        if y != b or len(held) < len(its):
+            return FAR
+        worst = 0.0
+        for (_, one), (_, other), limit in zip(mine, its, held, strict=False):
+            if one.dtype != other.dtype or one.shape != other.shape:
+                return FAR
+            if one.numel():
+                here = one.to(other.device).reshape(1, -1)
+                worst = max(worst, float(farness(here, other.reshape(1, -1), limit)))
+        return worst
+
+    @property
+    def free_order(self) -> bool:
+        """Whether the problem leaves the order of its outputs free."""
+        return getattr(self.code.inputs, "canonical", None) is not None
+
+    def _beside_slot(self, baseline: slots.Unpacked) -> list[Limits]:
+        return self.beside(named(baseline.structure, baseline.tensors))
+
+    def beside(self, baseline: list[tuple[str, torch.Tensor]]) -> list[Limits]:
+        """What outputs may differ from these of the baseline by, as far as its errors are known."""
+        found = []
+        for (name, tensor), usual in zip(baseline, self.usual, strict=False):
+            own = OwnError(usual.rms, usual.max)
+            found.append(self.held(name, tensor, usual, own).beside(own))
+        return found
+
+    def in_order(self, output: Output) -> Output:
+        """Outputs in canonical order, where the problem leaves the order free."""
+        if not self.free_order:
+            return output
+        tree = unflatten(output[0], [tensor for _, tensor in output[1]])
+        return flatten(self.code.canonical(tree, self.setting))
+
+    def held(self, name: str, tensor: torch.Tensor, usual: UsualError, own: OwnError) -> Limits:
+        """The limits of one output."""
+        check = self.code.problem.check
+        exact = "*" in check.exact or name in check.exact
+        floors = check.floor(_plain(self.setting.dtype))
+        if check.by_iteration:
+            usual = UsualError(own.rms, 0.0, own.max)
+        held = limits(tensor, self.setting.dtype, usual, own, *floors, exact)
+        if held.exact or not 0 <= check.along < tensor.dim() or not tensor.numel():
+            return held
+        one = limits(tensor.select(check.along, 0), self.setting.dtype, usual, own, *floors, exact)
+        return replace(held, along=check.along, slice_rms=one.rms)
+
+
+def named(structure: str, tensors: list[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+    """Tensors with their paths in the structure."""
+    return [
+        (name, t) for (name, _), t in zip(flatten(unflatten(structure, tensors))[1], tensors, strict=True)
+    ]
+
+
+def structure_words(structure: str) -> str:
+    """A structure text as people say it: "a tensor", "(tensor, None)"."""
+    if structure == "T":
+        return "a tensor"
+    return re.sub(r"(?<![^(\[{,:])T(?![^)\]},])", "tensor", structure[:200]).replace(",", ", ")
+
+
+def structure_fault(got: slots.Unpacked, plain: Output) -> OutputFinding | None:
+    """What is wrong with the containers, shapes, dtypes, devices and strides; None when nothing is."""
+    if not got.written:
+        return OutputFinding(Verdict.PROTOCOL, "an iteration's output never arrived")
+    if not got.sound:
+        return OutputFinding(Verdict.PROTOCOL, "an output slot holds what the harness never writes")
+    if got.structure != plain[0]:
+        returned, expected = structure_words(got.structure), structure_words(plain[0])
+        if plain[0] == "T":
+            (_, tensor), *_ = plain[1]
+            expected = f"a {_plain(tensor.dtype)} tensor of shape {list(tensor.shape)}"
+        return OutputFinding(Verdict.WRONG_STRUCTURE, f"returned {returned}, expected {expected}")
+    for i, (name, b) in enumerate(plain[1]):
+        y = got.tensors[i]
+        fault = None
+        if y.dtype != b.dtype:
+            fault = f"is {_plain(y.dtype)}, expected {_plain(b.dtype)}"
+        elif y.shape != b.shape:
+            fault = f"has shape {list(y.shape)}, expected {list(b.shape)}"
+        elif got.devices[i] != (0 if b.device.type == "cpu" else 1):
+            fault = "is on the wrong device"
+        elif not got.is_dense(i) and got.strides[i] != list(b.stride()):
+            fault = f"has strides {got.strides[i]}: return it contiguous"
+        if fault:
+            return OutputFinding(Verdict.WRONG_STRUCTURE, f"output {name} {fault}", name)
+    return None
+
+
+def _own_errors(reference: Reference) -> list[OwnError]:
+    return [
+        errors(b, o) if _has_error(b) else OwnError()
+        for (_, b), (_, o) in zip(reference.baseline[1], reference.oracle[1], strict=True)
+    ]
+
+
+def _has_error(tensor: torch.Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def _plain(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,264 @@
+"""A rank that runs kernels or the baseline: maps its arenas, loads a solution, runs batches when told. Imports torch.
+
+Nothing here is trusted: a kernel shares this process and can change anything in it. It cannot reach the clock, the seeds, the
+oracle and the verdict, which are in other processes.
+"""
+
+import gc
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sandbox.kit import compiling
+from sandbox.kit.errors import BarrierTimeout, CompileError
+from sandbox.memory import slots
+from sandbox.memory.trees import NotATree, flatten
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import (
+    Arm,
+    ChooseBatch,
+    FinishBatch,
+    Go,
+    LoadKernel,
+    MapArenas,
+    MapGate,
+    OpenProblem,
+    Recopy,
+)
+from sandbox.rank.checked_calls import CallRefused, run_checked
+from sandbox.rank.devices.device import RankGate
+from sandbox.rank.iterations import Iterations
+from sandbox.rank.kernel_module import KernelRefused, load_solution
+from sandbox.rank.kernel_traceback import describe, kernel_line
+from sandbox.rank.problem_code import with_mutated
+from sandbox.rank.rank import Rank
+from sandbox.rank.serving import Reported
+
+
+class ContenderRank(Rank):
+    """A rank of a contender world, or of a reference world. It answers with bare frames."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.kernel_path = ""
+        self.inputs = torch.empty(0, dtype=torch.uint8)
+        self.outputs = torch.empty(0, dtype=torch.uint8)
+        self.iterations: Iterations | None = None
+        """Of the mapped arenas."""
+        self.checking = False
+        self.results: list[Any] = []
+        """Of the last checked batch."""
+        self.gate: RankGate | None = None
+        self.epoch = 0
+        self.batch = slice(0, 0)
+        """Of the armed iterations, those that the next GO runs."""
+        self.kept = False
+        """Whether that batch returns a kept result in place of each call."""
+        self.last_result: Any = None
+        compiling.on_compile_start = lambda: self.say(Kind.COMPILING)
+        compiling.on_compile_end = lambda: self.say(Kind.COMPILED)
+        self.handlers |= {
+            MapArenas: self.map_arenas,
+            LoadKernel: self.load,
+            Arm: self.arm,
+            Go: self.go,
+            Recopy: self.recopy,
+            MapGate: self.map_gate,
+            ChooseBatch: self.choose,
+            FinishBatch: self.finish,
+        }
+
+    def blame(self, error: BaseException) -> None:
+        """An exception out of the kernel's code, with the kernel's own line."""
+        kind: int = Kind.RAISED
+        if (
+            isinstance(error, MemoryError)
+            or "out of memory" in str(error).lower()
+            or "can't allocate memory" in str(error).lower()
+        ):
+            kind = Kind.NO_MEMORY
+        elif isinstance(error, CompileError):
+            kind = Kind.COMPILE_FAILED
+        elif isinstance(error, BarrierTimeout):
+            kind = Kind.STALLED
+        elif isinstance(error, torch.AcceleratorError) if hasattr(torch, "AcceleratorError") else False:
+            kind = Kind.DEVICE
+        elif self.solution is None:
+            kind = Kind.LOAD_FAILED
+        line = getattr(error, "line", None) or kernel_line(error, self.kernel_path)
+        self.fail(kind, describe(error, self.kernel_path), int(line or 0))
+
+    # --- before the kernel ---------------------------------------------------------------------------------
+
+    def open(self, order: OpenProblem, fds: list[int]) -> None:
+        """Opens a problem with a setting (collective)."""
+        self.forget()
+        super().open(order, fds)
+
+    def forget(self) -> None:
+        """Lets go of everything that lies in the arenas."""
+        self.iterations = self.last_result = None
+        self.results = []
+
+    def map_arenas(self, order: MapArenas, fds: list[int]) -> None:
+        """Maps the sealed inputs and the outputs."""
+        assert self.code is not None
+        assert self.setting is not None
+        inputs, outputs = fds
+        layout = order.layout
+        self.forget()
+        self.device.release(self.inputs)
+        self.device.release(self.outputs)
+        self.device.sealed = layout.sealed
+        self.inputs = self.device.map_input(inputs, layout.in_bytes * layout.slots)
+        self.outputs = self.device.map_output(outputs, layout.out_bytes * layout.slots)
+        self.iterations = Iterations(self.code, self.setting, layout, self.inputs, self.outputs)
+        os.close(inputs)
+        os.close(outputs)
+        self.say(Kind.MAPPED)
+
+    def map_gate(self, order: MapGate, fds: list[int]) -> None:
+        """Maps the starting gate's page: through it the referee releases a batch and sees it complete."""
+        page = mmap.mmap(fds[0], 0)
+        os.close(fds[0])
+        self.gate = self.device.gate(page, self.rank)
+        self.say(Kind.GATED)
+
+    def load(self, order: LoadKernel, fds: list[int]) -> None:
+        """Imports a kernel's text as a module of its own and finds solution."""
+        assert self.code is not None
+        self.kernel_path = str(self.folder / Path(order.name).name)
+        self.solution = None
+        try:
+            self.solution = load_solution(order.source, self.kernel_path, self.code.problem.parameters)
+        except KernelRefused as refused:
+            self.fail(refused.kind, str(refused), refused.line)
+            return
+        self.say(Kind.LOADED)
+
+    # --- off the clock -------------------------------------------------------------------------------------
+
+    def arm(self, order: Arm, fds: list[int]) -> None:
+        """Assembles the arguments of iterations."""
+        assert self.iterations is not None
+        iterations = self.iterations
+        self.checking, self.results = order.checking, []
+        iterations.measure(order.slots)
+        if not self.device.sealed:
+            self.device.receive(iterations.used_in)  # what shapes the arguments is there
+            self.outputs.fill_(slots.POISON)
+        iterations.arm(order.slots, order.checking)
+        if iterations.armed and not self.checking:
+            assert self.solution is not None
+            iterations.lay_out(self.solution)
+        self.batch, self.epoch, self.kept = slice(0, len(iterations.armed)), 0, False
+        gc.collect(0)
+        self.device.synchronize()
+        self.say(Kind.ARMED)
+
+    def choose(self, order: ChooseBatch, fds: list[int]) -> None:
+        """Chooses the iterations of the next batch, and makes untimed calls."""
+        assert self.iterations is not None
+        assert self.solution is not None
+        first = order.first - self.iterations.first
+        self.batch = slice(first, first + order.count)
+        self.epoch = order.epoch
+        self.kept = order.kept
+        self.device.receive(self.iterations.used_in)
+        for _ in range(order.warm):
+            self.last_result, _ = self.iterations.rehearse(self.solution)
+        self.spark.add_(1)
+        self.device.synchronize()
+        self.say(Kind.CHOSEN)
+
+    # --- batches -------------------------------------------------------------------------------------------
+
+    def go(self, order: Go, fds: list[int]) -> None:
+        """Runs the batch: this is what the referee's clock sees."""
+        if self.epoch:
+            self.queue_batch()
+            return
+        if self.checking:
+            self.checked_batch()
+        else:
+            self.timed_batch()
+            self.device.synchronize()
+        self.done()
+
+    def queue_batch(self) -> None:
+        """Queues the batch behind the closed gate; the referee opens it when every rank has queued, and then says FINISH."""
+        assert self.gate is not None
+        self.gate.shut(self.epoch)
+        self.timed_batch()
+        self.gate.mark(self.epoch)
+        self.say(Kind.QUEUED)
+
+    def finish(self, order: FinishBatch, fds: list[int]) -> None:
+        """Waits for a queued batch, on all streams."""
+        self.device.synchronize()
+        self.done()
+
+    def done(self) -> None:
+        """Stops the referee's clock; then brings unsealed outputs to where they are compared."""
+        self.say(Kind.DONE)
+        if not self.device.sealed:
+            self.deliver()
+            self.say(Kind.DELIVERED)
+
+    def deliver(self) -> None:
+        """Unsealed outputs, of the slots that are armed."""
+        assert self.iterations is not None
+        self.device.deliver(self.iterations.used_out)
+
+    def timed_batch(self) -> None:
+        """Calls one after another, each output copied into its slot before the next call.
+
+        With a kept result in place of each call the same loop shows what it takes by itself.
+        """
+        assert self.solution is not None
+        assert self.iterations is not None
+        solution, mutates = self.solution, self.iterations.mutates
+        if self.kept:
+            result = self.last_result
+
+            def solution(*arguments: Any) -> Any:
+                return result
+
+        batch = self.iterations.armed[self.batch]
+        gc.disable()
+        try:
+            if not mutates:
+                for arguments, _, _, slot in batch:
+                    slot.put(solution(*arguments))
+            else:
+                for arguments, given, drawn, slot in batch:
+                    for name in mutates:
+                        given[name].copy_(drawn[name])
+                    slot.put(with_mutated(solution(*arguments), given, mutates))
+        except (NotATree, slots.DoesNotFit) as error:
+            self.fail(Kind.BAD_STRUCTURE, str(error))
+            raise Reported from None
+        finally:
+            gc.enable()
+
+    def checked_batch(self) -> None:
+        """The first iterations. Their results are kept: see `recopy`."""
+        assert self.solution is not None
+        assert self.iterations is not None
+        try:
+            self.results = run_checked(self.solution, self.iterations, self.device.synchronize)
+        except CallRefused as refused:
+            self.fail(refused.kind, str(refused))
+            raise Reported from None
+
+    def recopy(self, order: Recopy, fds: list[int]) -> None:
+        """Copies the results of the last checked batch again: were they still being written when solution returned?"""
+        assert self.iterations is not None
+        for result, iteration in zip(self.results, self.iterations.armed, strict=True):
+            iteration.slot.pack(*flatten(result))
+        self.device.synchronize()
+        self.deliver()
+        self.say(Kind.RECOPIED)

@@ -1,0 +1,98 @@
+"""CPU ranks: gloo, memory files."""
+
+import mmap
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from problems import gloo
+from sandbox.memory import host as memory
+from sandbox.memory import slots
+from sandbox.rank.devices.device import RankGate
+from sandbox.rank.fastest import fastest
+
+LINK_BYTES = 16 << 20
+
+
+class CpuDevice:
+    """See Device."""
+
+    torch_device = torch.device("cpu")
+    matmul_size = 384
+    copy_bytes = 32 << 20
+    sealed = True
+
+    def can_seal(self) -> bool:
+        """Memory files always can."""
+        return True
+
+    def receive(self, size: int) -> None:
+        """The kernel reads the arena itself."""
+
+    def deliver(self, size: int) -> None:
+        """The kernel's outputs lie in the arena itself."""
+
+    def join(self, rank: int, world: int, folder: str) -> None:
+        """gloo over a file store, with its gaps filled in."""
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
+        gloo.install()
+
+    def warm_kit(self) -> None:
+        """Nothing that takes long."""
+
+    def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """A sealed memory file."""
+        fd, mapping = memory.input_arena(size)
+        return fd, slots.bytes_of(mapping)
+
+    def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """A memory file that cannot be resized."""
+        fd, mapping = memory.output_arena(size)
+        return fd, slots.bytes_of(mapping)
+
+    def map_input(self, fd: int, size: int) -> torch.Tensor:
+        """A write to it is a segmentation fault."""
+        return slots.bytes_of(memory.map_input(fd))
+
+    def map_output(self, fd: int, size: int) -> torch.Tensor:
+        """Shared and writable."""
+        return slots.bytes_of(memory.map_output(fd))
+
+    def complete(
+        self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
+    ) -> float:
+        """Nothing to look for: all that could work on the inputs is stopped."""
+        to = torch.empty_like(source) if to is None else to
+        for low, high in ranges:
+            to[low:high].copy_(source[low:high])
+        return 0.0
+
+    def free_cache(self) -> None:
+        """The allocator of CPU ranks keeps nothing."""
+
+    def release(self, arena: torch.Tensor) -> None:
+        """The mapping goes with its last tensor."""
+
+    def synchronize(self) -> None:
+        """Nothing runs ahead on a CPU rank."""
+
+    def gate(self, page: mmap.mmap, rank: int) -> RankGate:
+        """CPU ranks queue nothing."""
+        raise RuntimeError("CPU ranks have no starting gate")
+
+    def link_peaks(self) -> dict[str, float]:
+        """Bytes a second out of the next rank's memory through the symmetric heap; with one rank there is no link: 0."""
+        if dist.get_world_size() == 1:
+            return {"link": 0.0}
+        from sandbox.kit import symm
+
+        mine = symm.empty((LINK_BYTES,), torch.uint8, tag="calibration")
+        mine.fill_(1)
+        peer = symm.peers(mine)[(dist.get_rank() + 1) % dist.get_world_size()]
+        return {"link": LINK_BYTES / fastest(partial(torch.empty_like(mine).copy_, peer), self)}
+
+
+def device(rank: int) -> CpuDevice:
+    """The device of a rank."""
+    return CpuDevice()

@@ -1,0 +1,166 @@
+"""Calibration of a GPU's link, barriers and launches through the kit, path by path. Rank side (imports torch and CuPy).
+
+Every rank measures at once unless a figure says otherwise; bandwidths are bytes a second out of a peer's memory, in one
+direction.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.rank.devices.device import Device
+from sandbox.rank.fastest import fastest
+
+SIZE = 256 << 20
+BLOCKS, THREADS = 132, 512
+BARRIERS = 200
+LAUNCHES = 200
+_SOURCE = r"""
+extern "C" __global__ void __launch_bounds__(512) pull(char* to, const char* from, u64 bytes) {
+    px_copy(to, from, bytes, blockIdx.x * (u64)blockDim.x + threadIdx.x, gridDim.x * (u64)blockDim.x);
+}
+
+// One thread a block moves 32 KiB at a time through shared memory, two in flight.
+extern "C" __global__ void __launch_bounds__(32) pull_tma(char* to, const char* from, u64 bytes) {
+    extern __shared__ __align__(128) char tiles[];
+    __shared__ u64 bars[2];
+    const u32 tile = 32768;
+    if (threadIdx.x) return;
+    px_mbarrier_init(&bars[0], 1);
+    px_mbarrier_init(&bars[1], 1);
+    const u64 step = (u64)gridDim.x * tile;
+    u64 at = (u64)blockIdx.x * tile;
+    u64 ahead = at;
+    for (int slot = 0; slot < 2 && ahead < bytes; ++slot, ahead += step) {
+        px_mbarrier_expect(&bars[slot], tile);
+        px_bulk_load(tiles + slot * tile, from + ahead, tile, &bars[slot]);
+    }
+    for (u32 turn = 0; at < bytes; ++turn, at += step) {
+        const int slot = turn & 1;
+        px_mbarrier_wait(&bars[slot], (turn >> 1) & 1);
+        px_bulk_store(to + at, tiles + slot * tile, tile);
+        px_bulk_commit();
+        if (ahead < bytes) {
+            px_bulk_wait_read<0>();
+            px_mbarrier_expect(&bars[slot], tile);
+            px_bulk_load(tiles + slot * tile, from + ahead, tile, &bars[slot]);
+            ahead += step;
+        }
+    }
+    px_bulk_wait_done<0>();
+}
+
+extern "C" __global__ void meet(Px px, u32 epoch, int times) {
+    for (int i = 0; i < times; ++i) px_barrier(px, 0, epoch + i);
+}
+
+extern "C" __global__ void nothing(u32 word) {}
+"""
+
+
+def measure(device: Device) -> dict[str, float]:
+    """Peaks of one rank (collective).
+
+    link.copy_engine, link.sm, link.tma: from the next rank, all ranks at once. link.pair: the slowest pair of ranks, each
+    pair alone, by copy engine. barrier_us: one device barrier of all ranks inside a kernel. symm_barrier_us: symm.barrier as
+    called. launch.kit_us, launch.cupy_us: an empty kernel as called. compile_ms: NVRTC on a small kernel.
+
+    Raises:
+        CompileError: there is no CuPy, or no NVRTC in it.
+    """
+    from sandbox.kit import cuda
+
+    # A text that no cache has, the same on every rank.
+    name = torch.tensor([time.time_ns()], device=device.torch_device)
+    dist.broadcast(name, 0)
+    source = _SOURCE.replace("u32 word", f"u32 word{int(name)}")
+    started = time.perf_counter()
+    module: Any = cuda.compile(source)
+    peaks = {"compile_ms": (time.perf_counter() - started) * 1e3}
+    peaks |= _launches(device, module)
+    if dist.get_world_size() > 1:
+        peaks |= _links(device, module)
+    return peaks
+
+
+def _launches(device: Device, module: Any) -> dict[str, float]:
+    import cupy
+
+    ours = module.nothing[1, 32]
+    theirs = cupy.RawKernel('extern "C" __global__ void nothing(unsigned int word) {}', "nothing")
+    word = cupy.uint32(1)
+    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+
+    def through_cupy() -> None:
+        with stream:
+            for _ in range(LAUNCHES):
+                theirs((1,), (32,), (word,))
+
+    def through_kit() -> None:
+        for _ in range(LAUNCHES):
+            ours(1)
+
+    # The queue holds all of it, so no launch waits for the GPU: only the host is timed.
+    return {
+        f"launch.{name}_us": fastest(work, device, finish=False) / LAUNCHES * 1e6
+        for name, work in (("kit", through_kit), ("cupy", through_cupy))
+    }
+
+
+def _links(device: Device, module: Any) -> dict[str, float]:
+    from sandbox.kit import symm
+
+    rank, world = dist.get_rank(), dist.get_world_size()
+    mine = symm.empty((SIZE,), torch.uint8, tag="calibration")
+    mine.fill_(rank + 1)
+    peers = symm.peers(mine)
+    next_rank = (rank + 1) % world
+    here = torch.empty_like(mine)
+    sm, tma = module.pull[BLOCKS, THREADS], module.pull_tma[BLOCKS, 32, 65536]
+    ways: dict[str, Callable[[], Any]] = {
+        "copy_engine": lambda: here.copy_(peers[next_rank]),
+        "sm": lambda: sm(here, peers[next_rank], SIZE),
+        "tma": lambda: tma(here, peers[next_rank], SIZE),
+    }
+    peaks = {}
+    for name, work in ways.items():
+        here.zero_()
+        peaks[f"link.{name}"] = SIZE / fastest(work, device)
+        if not bool((here == next_rank + 1).all()):
+            raise RuntimeError(
+                f"the copy from rank {next_rank} by {name} brought something else than was there"
+            )
+    peaks["link.pair"] = min(
+        _alone(source, target, here, peers, device)
+        for source in range(world)
+        for target in range(world)
+        if source != target
+    )
+    meet = module.meet[1, 32]
+
+    def barriers() -> None:
+        first = symm.next_epoch()
+        for _ in range(BARRIERS - 1):
+            symm.next_epoch()
+        meet(symm.px, first, BARRIERS)
+
+    def symm_barriers() -> None:
+        for _ in range(BARRIERS):
+            symm.barrier()
+
+    peaks["barrier_us"] = fastest(barriers, device) / BARRIERS * 1e6
+    peaks["symm_barrier_us"] = fastest(symm_barriers, device) / BARRIERS * 1e6
+    return peaks
+
+
+def _alone(source: int, target: int, here: torch.Tensor, peers: list[torch.Tensor], device: Device) -> float:
+    """Bytes a second while one rank reads from another and nobody else does anything; the same figure on every rank."""
+    reads = dist.get_rank() == target
+    seconds = fastest(partial(here.copy_, peers[source]) if reads else lambda: None, device)
+    found = torch.tensor([seconds if reads else 0.0], dtype=torch.float64, device=here.device)
+    dist.all_reduce(found, op=dist.ReduceOp.MAX)
+    return SIZE / float(found)

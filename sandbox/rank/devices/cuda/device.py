@@ -1,0 +1,170 @@
+"""GPU ranks of NVIDIA: NCCL, memory of the CUDA driver."""
+
+import contextlib
+import gc
+import mmap
+import os
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from sandbox.memory import host as memory
+from sandbox.memory import slots
+from sandbox.rank.devices.device import RankGate
+
+if TYPE_CHECKING:
+    from sandbox.rank.devices.cuda.input_copier import InputCopier
+
+
+class CudaDevice:
+    """See Device. One rank a GPU."""
+
+    matmul_size = 8192
+    copy_bytes = 1 << 30
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.torch_device = torch.device("cuda", index)
+        self._copier: InputCopier | None = None
+        self.sealed = True
+        self.host_in = self.host_out = torch.empty(0, dtype=torch.uint8)
+        self.mapped_in = self.mapped_out = torch.empty(0, dtype=torch.uint8)
+
+    def can_seal(self) -> bool:
+        """cuMem memory that travels as a descriptor; some virtual GPUs and Windows' subsystem do not have it."""
+        from sandbox.memory import gpu as gpu_memory
+
+        try:
+            fd, arena = gpu_memory.allocate(gpu_memory.GRANULE)
+        except gpu_memory.DriverError:
+            return False
+        gpu_memory.release(arena)
+        os.close(fd)
+        return True
+
+    def receive(self, size: int) -> None:
+        """From host memory; nothing where the arena is mapped."""
+        if not self.sealed:
+            self.mapped_in[:size].copy_(self.host_in[:size])
+            torch.cuda.synchronize(self.index)
+
+    def deliver(self, size: int) -> None:
+        """To host memory; nothing where the arena is mapped."""
+        if not self.sealed:
+            self.host_out[:size].copy_(self.mapped_out[:size])
+
+    def join(self, rank: int, world: int, folder: str) -> None:
+        """Context, NCCL communicator and its first collective, so that a spare is really warm."""
+        torch.cuda.set_device(self.index)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        dist.init_process_group(
+            "nccl",
+            init_method=f"file://{folder}/store",
+            rank=rank,
+            world_size=world,
+            device_id=self.torch_device,
+        )
+        dist.all_reduce(torch.zeros(1, device=self.torch_device))
+        torch.cuda.synchronize()
+
+    def warm_kit(self) -> None:
+        """CuPy's import, and the code of the kit's own signals, compiled once per world."""
+        from sandbox.kit import device_heap, host_signals
+        from sandbox.kit.errors import CompileError
+
+        host_signals.host_signals()
+        with contextlib.suppress(CompileError):  # without CuPy or NVRTC: a kernel that needs them is told so
+            device_heap.DeviceSignals()
+
+    def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """cuMem memory; others map it read-only. Unsealed: a memory file."""
+        if not self.sealed:
+            fd, mapping = memory.input_arena(size)
+            return fd, slots.bytes_of(mapping)
+        from sandbox.memory import gpu as gpu_memory
+
+        return gpu_memory.allocate(size)
+
+    def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
+        """cuMem memory. Unsealed: a memory file."""
+        if not self.sealed:
+            fd, mapping = memory.output_arena(size)
+            return fd, slots.bytes_of(mapping)
+        return self.input_arena(size)
+
+    def map_input(self, fd: int, size: int) -> torch.Tensor:
+        """A write to it is an illegal address. Unsealed: memory of this rank's own, filled by `receive`."""
+        if not self.sealed:
+            self.host_in = slots.bytes_of(memory.map_input(fd))
+            self.mapped_in = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
+            return self.mapped_in
+        from sandbox.memory import gpu as gpu_memory
+
+        return gpu_memory.attach(fd, size, gpu_memory.READ)
+
+    def map_output(self, fd: int, size: int) -> torch.Tensor:
+        """Shared and writable. Unsealed: memory of this rank's own, emptied by `deliver`."""
+        if not self.sealed:
+            self.host_out = slots.bytes_of(memory.map_output(fd))
+            self.mapped_out = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
+            return self.mapped_out
+        from sandbox.memory import gpu as gpu_memory
+
+        return gpu_memory.attach(fd, size, gpu_memory.READ_WRITE)
+
+    def complete(
+        self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
+    ) -> float:
+        """By the second context, in one go: what lies between the ranges is the same on both sides.
+
+        Waits for nothing of this rank's own context, which may have a batch behind the closed gate.
+        """
+        from sandbox.rank.devices.cuda.input_copier import InputCopier
+
+        self._copier = self._copier or InputCopier(self.index)
+        if to is not None and not to.is_cuda:
+            for low, high in ranges:
+                to[low:high].copy_(source[low:high])
+        elif ranges:
+            low, high = ranges[0][0], ranges[-1][1]
+            at = source.data_ptr() if to is None else to.data_ptr()
+            self._copier.copy(at + low, source.data_ptr() + low, high - low)
+        return self._copier.watch() if watch else 0.0
+
+    def free_cache(self) -> None:
+        """torch's cached blocks go back to the driver, so that the other world can have them."""
+        gc.collect()
+        torch.cuda.synchronize(self.index)
+        torch.cuda.empty_cache()
+
+    def release(self, arena: torch.Tensor) -> None:
+        """Unmaps it."""
+        from sandbox.memory import gpu as gpu_memory
+
+        if self.sealed and arena.is_cuda and arena.numel():
+            gpu_memory.release(arena)
+
+    def synchronize(self) -> None:
+        """All streams of this rank."""
+        torch.cuda.synchronize(self.index)
+
+    def gate(self, page: mmap.mmap, rank: int) -> RankGate:
+        """Waits and marks on this rank's current stream."""
+        from sandbox.rank.devices.cuda.gate import CudaGate
+
+        return CudaGate(page, rank)
+
+    def link_peaks(self) -> dict[str, float]:
+        """The figures of sandbox.rank.devices.cuda.calibration; the link by the best of its ways."""
+        from sandbox.rank.devices.cuda import calibration
+
+        peaks = calibration.measure(self)
+        ways = ("link.copy_engine", "link.sm", "link.tma")
+        return peaks | {"link": max((peaks[way] for way in ways if way in peaks), default=0.0)}
+
+
+def device(rank: int) -> CudaDevice:
+    """The device of a rank: a world sees its own GPUs alone, in the order of its ranks."""
+    return CudaDevice(rank)

@@ -1,0 +1,132 @@
+"""A second CUDA context per GPU that copies the inputs right before a batch, and detects foreign work.
+
+Both worlds start a batch right after this context has run, so the driver's switch from it to theirs costs both the same.
+Contexts of one GPU take turns as a whole. So a thread of this context that only reads the time sees a gap whenever another
+context has its turn: such as that of a kernel that a stopped contender left running. CUDA driver API through ctypes.
+"""
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+
+from sandbox.memory.gpu import call
+
+WATCH_NS = 4_000_000
+"""Two turns of a context on the GPU (2 ms each by default): another context that has work gets one of them."""
+_BLOCKS, _THREADS = 264, 512
+_PTX = rb"""
+.version 7.0
+.target sm_70
+.address_size 64
+
+// 16-byte words from one place to another, or onto themselves.
+.visible .entry copy_words(.param .u64 to, .param .u64 from, .param .u64 words)
+{
+    .reg .pred %done;
+    .reg .b32 %x<4>, %thread, %block, %width, %grid;
+    .reg .b64 %to, %from, %words, %i, %step, %at, %source, %target, %t0, %t1;
+    ld.param.u64 %to, [to];
+    ld.param.u64 %from, [from];
+    ld.param.u64 %words, [words];
+    mov.u32 %thread, %tid.x;
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %width, %ntid.x;
+    mov.u32 %grid, %nctaid.x;
+    mul.wide.u32 %t0, %block, %width;
+    cvt.u64.u32 %t1, %thread;
+    add.u64 %i, %t0, %t1;
+    mul.wide.u32 %step, %grid, %width;
+NEXT:
+    setp.ge.u64 %done, %i, %words;
+    @%done bra END;
+    shl.b64 %at, %i, 4;
+    add.u64 %source, %from, %at;
+    add.u64 %target, %to, %at;
+    ld.global.v4.b32 {%x0, %x1, %x2, %x3}, [%source];
+    st.global.v4.b32 [%target], {%x0, %x1, %x2, %x3};
+    add.u64 %i, %i, %step;
+    bra NEXT;
+END:
+    ret;
+}
+
+// The longest time between two looks at the clock, in nanoseconds.
+.visible .entry watch(.param .u64 found, .param .u64 length)
+{
+    .reg .pred %more;
+    .reg .b64 %found, %length, %first, %last, %now, %gap, %longest, %spent;
+    ld.param.u64 %found, [found];
+    ld.param.u64 %length, [length];
+    mov.u64 %first, %globaltimer;
+    mov.u64 %last, %first;
+    mov.u64 %longest, 0;
+LOOK:
+    mov.u64 %now, %globaltimer;
+    sub.u64 %gap, %now, %last;
+    max.u64 %longest, %longest, %gap;
+    mov.u64 %last, %now;
+    sub.u64 %spent, %now, %first;
+    setp.lt.u64 %more, %spent, %length;
+    @%more bra LOOK;
+    st.global.u64 [%found], %longest;
+    ret;
+}
+"""
+
+
+class InputCopier:
+    """One trusted rank's second context. Used from one thread."""
+
+    def __init__(self, index: int) -> None:
+        """index: the GPU, by CUDA's numbering in this process, whose primary context is current and stays so.
+
+        Raises:
+            DriverError: the context or its code cannot be had.
+        """
+        device = ctypes.c_int()
+        call("cuDeviceGet", ctypes.byref(device), index)
+        self._context = ctypes.c_void_p()
+        call("cuCtxCreate_v2", ctypes.byref(self._context), 0, device)
+        try:
+            module = ctypes.c_void_p()
+            call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(_PTX))
+            self._copy, self._watch = ctypes.c_void_p(), ctypes.c_void_p()
+            call("cuModuleGetFunction", ctypes.byref(self._copy), module, b"copy_words")
+            call("cuModuleGetFunction", ctypes.byref(self._watch), module, b"watch")
+            self._found = ctypes.c_ulonglong()
+            call("cuMemAlloc_v2", ctypes.byref(self._found), ctypes.c_size_t(8))
+        finally:
+            call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Copies `size` bytes, rounded up to 16, between two addresses of this GPU, and waits for the end.
+
+        The same address twice: every word is read and written back, which leaves the caches as a copy would.
+        """
+        if size:
+            with self._current():
+                words = -(-size // 16)
+                self._launch(self._copy, min(-(-words // _THREADS), _BLOCKS), _THREADS, to, source, words)
+                call("cuCtxSynchronize")
+
+    def watch(self, nanoseconds: int = WATCH_NS) -> float:
+        """Microseconds of the longest moment in which this context did not run though it wanted to. Takes `nanoseconds`."""
+        longest = ctypes.c_ulonglong()
+        with self._current():
+            self._launch(self._watch, 1, 1, self._found.value, nanoseconds)
+            call("cuMemcpyDtoH_v2", ctypes.byref(longest), self._found, ctypes.c_size_t(8))
+        return longest.value / 1e3
+
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[None]:
+        call("cuCtxPushCurrent_v2", self._context)
+        try:
+            yield
+        finally:
+            call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    @staticmethod
+    def _launch(kernel: ctypes.c_void_p, blocks: int, threads: int, *words: int) -> None:
+        values = [ctypes.c_ulonglong(word) for word in words]
+        table = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, 0, None, table, None)

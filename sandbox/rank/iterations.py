@@ -1,0 +1,132 @@
+"""The iterations of a batch: arguments that lie in the input arena, and slots of the output arena for what calls return.
+
+Everything here runs off the clock. Arenas, slots and kept inputs are those of one mapping; a new mapping starts anew.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from problems.setting import RankSetting
+from sandbox.memory import slots
+from sandbox.memory.places import TensorPlace
+from sandbox.memory.trees import Output, flatten
+from sandbox.protocol.messages import SlotLayout, SlotTable
+from sandbox.rank.problem_code import Leaves, ProblemCode, with_mutated
+
+
+class Iteration(NamedTuple):
+    """One call: what it is given, and where its result goes."""
+
+    arguments: tuple[Any, ...]
+    given: Leaves
+    """The tensors among the arguments."""
+    drawn: Leaves
+    """The same tensors as they were drawn, in the input arena."""
+    slot: slots.Slot
+
+
+class Iterations:
+    """The iterations that are armed, and what serves those that follow."""
+
+    def __init__(
+        self,
+        code: ProblemCode,
+        setting: RankSetting,
+        layout: SlotLayout,
+        inputs: torch.Tensor,
+        outputs: torch.Tensor,
+    ) -> None:
+        """inputs, outputs: the arenas, flat uint8 [slots * bytes of a slot]."""
+        self.code = code
+        self.setting = setting
+        self.mutates = code.problem.mutates
+        self.inputs = inputs
+        self.outputs = outputs
+        self.in_bytes, self.out_bytes = layout.in_bytes, layout.out_bytes
+        cuts = range(0, layout.slots * self.out_bytes, self.out_bytes)
+        self.slots = [slots.Slot(outputs[at : at + self.out_bytes], layout.room) for at in cuts]
+        self.armed: list[Iteration] = []
+        self.first = 0
+        """Slot of the first armed iteration."""
+        self.used = 0
+        """Slots up to the last armed one."""
+        self.practice: Leaves = {}
+        self.last: Output | None = None
+        """The outputs of the last checked call, and how such outputs lie in a slot."""
+        self.outline: slots.Outline | None = None
+        self._assembled: dict[int, tuple[list[TensorPlace], Iteration]] = {}
+        """By slot: iterations that can serve again."""
+
+    @property
+    def used_in(self) -> int:
+        """Bytes of the input arena that the armed iterations reach to."""
+        return self.used * self.in_bytes
+
+    @property
+    def used_out(self) -> int:
+        """Bytes of the output arena that the armed iterations reach to."""
+        return self.used * self.out_bytes
+
+    def measure(self, tables: list[SlotTable]) -> None:
+        """Notes how far the tables reach. Precedes `arm`: unsealed inputs have to be copied in between."""
+        self.armed = []
+        self.first = tables[0].index if tables else 0
+        self.used = 1 + max((table.index for table in tables), default=-1)
+
+    def arm(self, tables: list[SlotTable], checking: bool) -> None:
+        """Assembles the iterations of the tables."""
+        if tables and not self.practice:
+            # Complete inputs: the check's in a contender world, anything in a world that runs no kernel.
+            self.practice = {name: tensor.clone() for name, tensor in self._drawn(tables[0]).items()}
+        self.armed = [self._assemble(table, checking) for table in tables]
+
+    def _drawn(self, table: SlotTable) -> Leaves:
+        return slots.read_inputs(self.inputs, table.index * self.in_bytes, table.tensors)
+
+    def _assemble(self, table: SlotTable, checking: bool) -> Iteration:
+        """The arguments of one iteration.
+
+        Where no value of the inputs is known before GO, nothing but their shapes decides the arguments: those of the slot's last
+        iteration, which lie at the same place, serve again.
+        """
+        found = self._assembled.get(table.index)
+        if found is not None and not checking and found[0] == table.tensors:
+            return found[1]
+        drawn = given = self._drawn(table)
+        if checking:
+            given = {name: tensor.clone() for name, tensor in given.items()}
+        elif self.mutates:
+            # Filled on the clock: nothing that counts is complete before GO.
+            given = {name: torch.empty_like(t) if name in self.mutates else t for name, t in given.items()}
+        arguments = self.code.arguments(given, self.setting)
+        iteration = Iteration(arguments, given, drawn, self.slots[table.index])
+        if not checking and all(itertools.starmap(self.code.is_withheld, drawn.items())):
+            self._assembled[table.index] = (table.tensors, iteration)
+        return iteration
+
+    def lay_out(self, solution: Callable[..., Any]) -> None:
+        """Makes the armed slots ready for outputs like those seen last, so that nothing but the tensors is copied on the clock.
+
+        solution: called once where no output has been seen yet.
+        """
+        first, count = self.first, len(self.armed)
+        if self.outline is None:
+            result, given = self.rehearse(solution)
+            self.expect(*flatten(with_mutated(result, given, self.mutates)), self.slots[first].room)
+        assert self.outline is not None
+        for slot in self.slots[first : first + count]:
+            if slot.outline is not self.outline:
+                slot.lay_out(self.outline)
+        slots.write_headers(self.outputs, self.out_bytes, first, count, self.outline)
+
+    def expect(self, structure: str, leaves: slots.Leaves, room: int) -> None:
+        """Prepares for outputs like this one. Raises DoesNotFit."""
+        self.outline = slots.Outline(structure, leaves, room, self.out_bytes, self.outputs.device)
+
+    def rehearse(self, solution: Callable[..., Any]) -> tuple[Any, Leaves]:
+        """One call on kept inputs; what it returned, and what it was given."""
+        given = {name: t.clone() if name in self.mutates else t for name, t in self.practice.items()}
+        return solution(*self.code.arguments(given, self.setting)), given

@@ -1,0 +1,83 @@
+"""A kernel's text as a module of its own, and the solution in it. Rank side."""
+
+import ast
+import inspect
+import linecache
+import sys
+import traceback
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sandbox.protocol.frames import Kind
+
+
+class KernelRefused(Exception):
+    """The text cannot be judged. kind: the frame that says so; line: in the kernel, 0 where it is not known."""
+
+    def __init__(self, kind: Kind, text: str, line: int = 0) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.line = line
+
+
+def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]]) -> Callable[..., Any]:
+    """Writes the text to `path`, runs it as the module `kernel`, and returns its solution.
+
+    parameters: (name, default) of the baseline's solution, all of which the kernel's must take by position.
+
+    Raises:
+        KernelRefused: it does not compile, or has no solution that can be called so.
+        Whatever the text itself raises.
+    """
+    Path(path).write_text(source, encoding="utf-8")
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    try:
+        binary = compile(source, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        text = "".join(traceback.format_exception_only(error)).replace(path, Path(path).name)
+        raise KernelRefused(Kind.SYNTAX, text, getattr(error, "lineno", 0) or 0) from None
+    module = types.ModuleType("kernel")
+    module.__file__ = path
+    sys.modules["kernel"] = module
+    exec(binary, module.__dict__)
+    solution: Callable[..., Any] | None = getattr(module, "solution", None)
+    if not callable(solution):
+        names = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "kernel"]
+        hint = f"; it defines {', '.join(names[:5])}" if names else ""
+        empty = " (the file is empty)" if not source.strip() else ""
+        raise KernelRefused(Kind.LOAD_FAILED, f"The kernel defines no solution(...){empty}{hint}.")
+    _check_signature(solution, parameters, _line_of_solution(source))
+    return solution
+
+
+def _line_of_solution(source: str) -> int:
+    """Where the text gives `solution` its value, as far as it does so at the top level; 0 where it does not.
+
+    A code object's own line is no help: of a function behind a decorator it is a line of the decorator's file.
+    """
+    found = 0
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found = node.lineno if node.name == "solution" else found
+        elif isinstance(node, ast.Assign | ast.ImportFrom | ast.Import):
+            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            names |= {part.asname or part.name for part in ast.walk(node) if isinstance(part, ast.alias)}
+            found = node.lineno if "solution" in names else found
+    return found
+
+
+def _check_signature(solution: Callable[..., Any], parameters: Sequence[tuple[str, Any]], line: int) -> None:
+    try:
+        inspect.signature(solution).bind(*[None] * len(parameters))
+    except TypeError as error:
+        names = ", ".join(n if default is None else f"{n}={default}" for n, default in parameters)
+        raise KernelRefused(
+            Kind.LOAD_FAILED,
+            f"solution{inspect.signature(solution)} cannot be called with this problem's arguments: {error}.\n"
+            f"Expected: solution({names})",
+            line,
+        ) from None
+    except ValueError:
+        pass  # a builtin without a signature: the first call will tell

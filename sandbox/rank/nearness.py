@@ -1,0 +1,122 @@
+"""The distance of many iterations' outputs from the baseline's own, computed at once: cheap enough for every timed call.
+
+Only a sieve. An output that is not near is compared with the oracle like any other, and that comparison decides. An output that
+is within its limits, compared with an oracle, is near: both differ from the oracle by no more than `Limits.beside` allows.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from sandbox.memory import slots
+from sandbox.memory.host import up
+from sandbox.rank.checks import Limits
+
+FAR = float("inf")
+CHUNK_BYTES, CACHED_BYTES = 64 << 20, 256 << 10
+"""Outputs that are looked at in one go, on devices and in host memory: what stays in the caches of a core."""
+
+LimitsOf = Callable[[slots.Unpacked], list[Limits]]
+"""How far each output may be from the baseline's, which is given; fewer where that is not known of all."""
+
+
+def farness(got: torch.Tensor, baseline: torch.Tensor, held: Limits) -> torch.Tensor:
+    """The distance of each row's values from the baseline's, in units of what is allowed: float64 [rows]; near is at most 1.
+
+    got, baseline: [rows, elements] of one dtype and shape, at least one element.
+    """
+    if not (got.dtype.is_floating_point or got.dtype.is_complex):
+        differs = (got != baseline).any(dim=1)
+        return torch.where(differs, FAR, 0.0).to(torch.float64)
+    y, b = _numbers(got), _numbers(baseline)
+    if held.exact:
+        return torch.where(_same(y, b).all(dim=1), 0.0, FAR).to(torch.float64)
+    found = _distance(y - b, b, held)
+    strange = ~found.isfinite()
+    if bool(strange.any()):
+        # Infinities and NaN that both have are no difference, and neither are zeros. Squares beyond the type tell nothing.
+        y, b = y[strange], b[strange]
+        same = _same(y, b)
+        again = _distance((y - b).masked_fill_(same, 0), b.masked_fill(~b.isfinite(), 0), held)
+        found[strange] = again.masked_fill_(same.all(dim=1), 0)
+    return found.to(torch.float64).nan_to_num_(FAR, FAR)
+
+
+def _distance(off: torch.Tensor, b: torch.Tensor, held: Limits) -> torch.Tensor:
+    """[rows] in units of what is allowed; NaN or infinite where a value is, or nothing is to compare with."""
+    norm = torch.linalg.vector_norm(b, dim=1)
+    scale = norm / b.shape[1] ** 0.5
+    rms = torch.linalg.vector_norm(off, dim=1) / (norm * held.rms)
+    largest = off.abs_().div_(b.abs().add_(scale[:, None])).amax(dim=1) / held.max
+    return torch.where(norm.isfinite(), torch.maximum(rms, largest), FAR)
+
+
+def _same(y: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return (y == b) | (y.isnan() & b.isnan())
+
+
+def _numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """Values for arithmetic: at least float32; real and imaginary parts stay apart."""
+    real = torch.view_as_real(tensor).flatten(1) if tensor.is_complex() else tensor
+    return real if real.dtype in (torch.float32, torch.float64) else real.to(torch.float32)
+
+
+def farness_of_slots(
+    theirs: torch.Tensor,
+    baseline: torch.Tensor,
+    chosen: Sequence[int],
+    size: int,
+    room: int,
+    limits_of: LimitsOf,
+) -> torch.Tensor:
+    """As `farness`, of slots of two output arenas: float64 [slots]; infinite where an output is not what the baseline returned.
+
+    theirs, baseline: flat uint8, slots of `size` bytes whose headers have room for `room` tensors.
+    """
+    mine, its = (arena[: arena.numel() // size * size].view(-1, size) for arena in (theirs, baseline))
+    parts = [
+        _farness_of_alike(mine[run], its[run], room, limits_of)
+        for run in _alike(mine, its, chosen, slots.header_bytes(room))
+    ]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+
+def _alike(mine: torch.Tensor, its: torch.Tensor, chosen: Sequence[int], header: int) -> Iterator[slice]:
+    """Runs of neighbouring slots with the same headers on either side, in the order of `chosen`."""
+    most = max(1, (CACHED_BYTES if mine.is_cpu else CHUNK_BYTES) // mine.shape[1])
+    at = 0
+    while at < len(chosen):
+        first = chosen[at]
+        count = 1
+        while count < most and at + count < len(chosen) and chosen[at + count] == first + count:
+            count += 1
+        heads = torch.cat([mine[first : first + count, :header], its[first : first + count, :header]], dim=1)
+        other = (heads != heads[:1]).any(dim=1)
+        if bool(other.any()):
+            count = int(other.to(torch.uint8).argmax())
+        yield slice(first, first + count)
+        at += count
+
+
+def _farness_of_alike(mine: torch.Tensor, its: torch.Tensor, room: int, limits_of: LimitsOf) -> torch.Tensor:
+    found = torch.zeros(mine.shape[0], dtype=torch.float64, device=mine.device)
+    got, expected = slots.Unpacked(mine[0], room), slots.Unpacked(its[0], room)
+    if not got.sound or got.structure != expected.structure or len(got.tensors) != len(expected.tensors):
+        return found + FAR
+    held = limits_of(expected)
+    if len(held) < len(expected.tensors):
+        return found + FAR
+    for index, (y, b) in enumerate(zip(got.tensors, expected.tensors, strict=True)):
+        if (y.dtype, y.shape, got.devices[index]) != (b.dtype, b.shape, expected.devices[index]):
+            return found + FAR
+        if got.strides[index] != expected.strides[index] and not got.is_dense(index):
+            return found + FAR
+        if y.numel():
+            start, size = got.offsets[index], y.numel() * y.element_size()
+            padded = slice(start, start + up(size))  # what lies between tensors is poison on both sides
+            if torch.equal(mine[:, padded].view(torch.int64), its[:, padded].view(torch.int64)):
+                continue
+            place = slice(start, start + size)
+            here = farness(mine[:, place].view(y.dtype), its[:, place].view(y.dtype), held[index])
+            found = torch.maximum(found, here)
+    return found

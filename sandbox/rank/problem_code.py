@@ -1,0 +1,141 @@
+"""A problem's Python: drawing inputs, assembling arguments, running the baseline and the oracle. Rank side (imports torch)."""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from problems.setting import RankSetting
+from problems.specification import Problem
+from sandbox.memory import slots
+from sandbox.rank.seeds import seeded
+
+Leaves = dict[str, torch.Tensor]
+_WIDER = {
+    torch.bfloat16: torch.float64,
+    torch.float16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+
+
+def load_file(path: Path, name: str) -> ModuleType:
+    """Imports one Python file under a name of its own."""
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+class ProblemCode:
+    """inputs.py of a problem and, on trusted ranks, its baseline.
+
+    inputs.py defines
+        draw(setting) -> dict[str, Tensor]               tensors of one iteration; on trusted ranks only
+        arguments(tensors, setting) -> tuple             positional arguments of solution; on both sides of the jail
+    and may define
+        layout(world) -> dict[str, list[list[int]]]      named process groups, each a partition (or part) of the ranks
+        canonical(outputs, setting) -> outputs           brings outputs into one order where the order is free
+        oracle(tensors, setting, solution) -> outputs    the exact result, where float64 inputs do not give it
+        capacity(setting) -> int                         bytes that outputs may need at most, where sizes depend on data
+        READ_BY_ARGUMENTS: tuple of names                tensors whose values `arguments` reads, such as splits
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.inputs = load_file(problem.folder / "inputs.py", f"problem_inputs_{problem.slug}")
+        self._baseline: Callable[..., Any] | None = None
+
+    def is_withheld(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether an input is completed only with its GO: all are, but those that `arguments` reads and very small ones."""
+        read: tuple[str, ...] = getattr(self.inputs, "READ_BY_ARGUMENTS", ())
+        return name not in read and tensor.numel() * tensor.element_size() >= slots.WITHHELD_FROM
+
+    @property
+    def baseline(self) -> Callable[..., Any]:
+        """The baseline's solution."""
+        if self._baseline is None:
+            module = load_file(self.problem.folder / "baseline.py", f"problem_baseline_{self.problem.slug}")
+            self._baseline = module.solution
+        return self._baseline
+
+    def setting(
+        self, sizes: Mapping[str, int], preset: str, dtype: torch.dtype, device: torch.device
+    ) -> RankSetting:
+        """This rank's setting; makes the problem's process groups (collective: all ranks, same order)."""
+        rank, world = dist.get_rank(), dist.get_world_size()
+        name = str(dtype).removeprefix("torch.")
+        names = self.problem.names(dict(sizes), world, name)
+        groups: dict[str, dist.ProcessGroup | None] = {"world": dist.group.WORLD}
+        layout = getattr(self.inputs, "layout", None)
+        for group, parts in (layout(world) if layout else {}).items():
+            groups[group] = None
+            for ranks in parts:
+                made = dist.new_group(ranks)
+                if rank in ranks:
+                    groups[group] = made
+        return RankSetting(
+            rank=rank,
+            world=world,
+            sizes=SimpleNamespace(**names),
+            dtype=dtype,
+            device=device,
+            distribution="upstream" if preset == "paper" else "meaningful",
+            groups=groups,
+        )
+
+    def draw(self, setting: RankSetting, seed: int) -> Leaves:
+        """One iteration's tensors from a secret seed (the same on all ranks; each rank derives its own stream)."""
+        own = seeded((seed * 1_000_003 + setting.rank * 7919 + 17) % (1 << 63), setting.device)
+        shared = seeded(seed % (1 << 63), setting.device)
+        drawing = setting.replace(own=own, shared=shared, trial=seed % 1009)
+        tensors: Leaves = self.inputs.draw(drawing)
+        return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+
+    def arguments(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:
+        """The positional arguments of solution, made of these tensors without copying them."""
+        arguments: tuple[Any, ...] = self.inputs.arguments(tensors, setting)
+        return arguments
+
+    def canonical(self, outputs: Any, setting: RankSetting) -> Any:
+        """Outputs in one order where the problem leaves the order free."""
+        hook = getattr(self.inputs, "canonical", None)
+        return hook(outputs, setting) if hook else outputs
+
+    def capacity(self, setting: RankSetting) -> int | None:
+        """Bytes that outputs may need at most, or None when every call returns the same shapes."""
+        hook = getattr(self.inputs, "capacity", None)
+        return int(hook(setting)) if hook else None
+
+    def call(self, solution: Callable[..., Any], tensors: Leaves, setting: RankSetting) -> Any:
+        """solution on private copies of what it may write to; returns (its result, the final values of those)."""
+        given = {name: t.clone() if name in self.problem.mutates else t for name, t in tensors.items()}
+        with torch.no_grad() if not getattr(self.inputs, "GRAD", True) else torch.enable_grad():
+            result = solution(*self.arguments(given, setting))
+        return with_mutated(result, given, self.problem.mutates)
+
+    def oracle(self, tensors: Leaves, setting: RankSetting) -> Any:
+        """The exact result, in the shape of `call`'s (collective)."""
+        kind = self.problem.check.oracle
+        if kind == "baseline":
+            return self.call(self.baseline, tensors, setting)
+        if kind == "custom":
+            given = {name: t.clone() if name in self.problem.mutates else t for name, t in tensors.items()}
+            return self.inputs.oracle(given, setting, self.baseline)
+        widened = {name: t.to(_WIDER.get(t.dtype, t.dtype)) for name, t in tensors.items()}
+        return self.call(self.baseline, widened, setting.replace(dtype=torch.float64))
+
+
+def with_mutated(result: Any, tensors: Leaves, mutates: list[str]) -> Any:
+    """What is judged: the result, and after it the final values of the tensors that the problem lets a solution write."""
+    if not mutates:
+        return result
+    return {"returned": result, "written": {name: tensors[name] for name in mutates}}

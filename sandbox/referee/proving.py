@@ -1,0 +1,191 @@
+"""The check of a kernel: it is loaded and run on fresh inputs, and each way to fail becomes a verdict."""
+
+import contextlib
+from collections.abc import Iterator
+from hashlib import sha256
+
+import msgspec
+
+from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, Run
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import LoadKernel, Recopy
+from sandbox.protocol.verdict import ADVICE, Verdict
+from sandbox.referee.stacks import Place, culprit, place_of
+from sandbox.referee.wording import meaning
+from sandbox.timing.turns import LATE_SECONDS
+from sandbox.worlds.deadlines import COMPILE
+from sandbox.worlds.exchange import Exchange, Failed
+from sandbox.worlds.failures import Deadline, WorldFailed
+
+CHECKED_SLOTS = 3
+BUSY_SHARE = 0.5
+"""Cores that a world's processes use together when it computes."""
+STACKS_SECONDS = 0.5
+"""For ranks that did not finish in time to print where they are."""
+
+
+class Proving:
+    """Loads one revision on a stage and checks it."""
+
+    def __init__(self, run: Run, exchange: Exchange) -> None:
+        """exchange: between the stage and the contender's world, which is fresh."""
+        self.run = run
+        self.exchange = exchange
+        self.contender = exchange.contender
+        self.limits = exchange.stage.limits
+        self.emit = exchange.emit
+        self.timer = exchange.timer
+        self.started = self.timer.monotonic()
+        self.seconds: dict[str, float] = {}
+        self.compile_started = 0.0
+        self.timed_out = False
+        self.contender.watch_compiling(self.compiling)
+
+    def prove(self) -> tuple[Verdict, Failure | None]:
+        """Loads the kernel and checks it: is it right?"""
+        verdict, failure = Verdict.PASS, None
+        try:
+            self.load()
+            self.check()
+        except (Failed, WorldFailed, Deadline) as error:
+            verdict, failure = self.meaning_of(error)
+        self.emit(self.checked(verdict, failure))
+        return verdict, failure
+
+    def meaning_of(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
+        """What ended the run early, as a verdict."""
+        if isinstance(error, Failed):
+            return error.verdict, error.failure
+        if isinstance(error, WorldFailed):
+            return self.explain(error)
+        return Verdict.TIMEOUT, self.explain_deadline(error)
+
+    @contextlib.contextmanager
+    def phase(self, name: str, limit: float) -> Iterator[None]:
+        """Shows a phase; its time is kept even when it fails."""
+        self.exchange.phase = name
+        started = self.timer.monotonic()
+        self.emit(PhaseStarted(run_id=self.run.run_id, phase=name, limit_s=limit))
+        try:
+            yield
+            self.emit(
+                PhaseEnded(run_id=self.run.run_id, phase=name, seconds=self.timer.monotonic() - started)
+            )
+        finally:
+            self.seconds[name] = self.timer.monotonic() - started
+
+    def compiling(self, active: bool) -> None:
+        """The kit compiles, inside load or the first call: shown as a phase of its own, and with its own deadline."""
+        now = self.timer.monotonic()
+        if active:
+            self.compile_started = now
+            self.emit(PhaseStarted(run_id=self.run.run_id, phase="compile", limit_s=COMPILE))
+        else:
+            self.seconds["compile"] = self.seconds.get("compile", 0.0) + now - self.compile_started
+            self.emit(PhaseEnded(run_id=self.run.run_id, phase="compile", seconds=self.seconds["compile"]))
+
+    def checked(self, verdict: Verdict, failure: Failure | None) -> Checked:
+        """The correctness verdict as an event."""
+        return Checked(
+            run_id=self.run.run_id,
+            verdict=verdict,
+            seconds=self.timer.monotonic() - self.started,
+            failure=failure,
+            paper_rule=self.paper_rule() or "",
+        )
+
+    def paper_rule(self) -> str | None:
+        """What upstream's rule says, once something was compared."""
+        paper = self.exchange.paper
+        return None if paper is None else "match" if paper else "mismatch"
+
+    def load(self) -> None:
+        """Sends the source; every rank imports it."""
+        limit = self.limits.load
+        with self.phase("load", limit):
+            self.exchange.hand_over_arenas()
+            self.contender.show_compiled(sha256(self.run.source.encode()).hexdigest())
+            self.contender.tell(LoadKernel(self.run.kernel_name, self.run.source))
+            self.exchange.await_all(self.contender, Kind.LOADED, limit)
+
+    def check(self) -> None:
+        """First calls on fresh inputs, compared with the oracle; anything written afterwards is found."""
+        limit = self.limits.first_call
+        slots = list(range(min(CHECKED_SLOTS, self.exchange.stage.layout.slots)))
+        with self.phase("check", limit):
+            self.exchange.draw(len(slots), expect_poison=False)
+            self.exchange.reveal(
+                0, len(slots)
+            )  # nothing is timed here, and the private copies must be of complete inputs
+            self.exchange.arm(self.contender, checking=True)
+            self.contender.go()
+            self.await_first_calls(limit)
+            returned = self.timer.monotonic()
+            verdict, failure = self.exchange.compare(slots)
+            if failure is None:
+                self.timer.sleep(max(0.0, LATE_SECONDS - (self.timer.monotonic() - returned)))
+                self.exchange.require_untouched()
+                return
+            if verdict in (Verdict.WRONG_RESULT, Verdict.NONFINITE) and self.arrives_late(slots):
+                verdict = Verdict.LATE_OUTPUT
+                message = "the outputs were still being written when solution() returned"
+                failure = msgspec.structs.replace(failure, message=message, advice=ADVICE[verdict])
+            raise Failed(verdict, failure)
+
+    def await_first_calls(self, limit: float) -> None:
+        """Waits for the checked calls. Ranks that compute at the deadline, as a kernel that tries out variants does, have as long
+        again; ranks that only wait, for a peer that never comes, have not."""
+        before = self.contender.activity().cpu_seconds
+        try:
+            self.exchange.await_done(self.contender, limit)
+        except Deadline:
+            if self.contender.activity().cpu_seconds - before < BUSY_SHARE * limit:
+                raise
+            self.exchange.await_done(self.contender, limit)
+
+    def arrives_late(self, slots: list[int]) -> bool:
+        """Whether the results of the checked calls are right now that some time has passed."""
+        self.timer.sleep(LATE_SECONDS)
+        try:
+            self.contender.tell(Recopy())
+            self.exchange.await_all(self.contender, Kind.RECOPIED, 2.0)
+            return self.exchange.compare(slots, note=False)[0] is Verdict.PASS
+        except (WorldFailed, Deadline):
+            return False
+
+    def explain(self, failed: WorldFailed) -> tuple[Verdict, Failure]:
+        """What a rank's end means."""
+        means = meaning(failed)
+        failure = self.exchange.failure(
+            means.message, means.verdict, rank=failed.rank, line=failed.line or None, text=means.text
+        )
+        if means.advice:
+            failure = msgspec.structs.replace(failure, advice=means.advice)
+        if means.verdict is Verdict.COMPILE_ERROR:
+            failure = msgspec.structs.replace(failure, phase="compile")
+        return means.verdict, failure
+
+    def explain_deadline(self, late: Deadline) -> Failure:
+        """Which ranks did not finish; they are asked to print where they are."""
+        self.timed_out = True
+        places = self.places(late)
+        who = ", ".join(map(str, late.ranks))
+        ranks = "ranks" if len(late.ranks) > 1 else "rank"
+        phase = self.exchange.phase
+        message = f"{ranks} {who} did not finish the {phase} phase in time"
+        if places:
+            message += f": {', '.join(map(str, places))}"
+        found = culprit(places)
+        rank = found.rank if found else late.ranks[0] if late.ranks else None
+        return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=found.line if found else None)
+
+    def places(self, late: Deadline) -> list[Place]:
+        """Where the ranks that did not finish are, as far as their stacks tell."""
+        self.contender.print_stacks()
+        with contextlib.suppress(WorldFailed, Deadline):
+            self.exchange.await_all(self.contender, late.kind, STACKS_SECONDS)
+        lines = self.run.source.count("\n") + 1
+        found = (
+            place_of(rank, self.contender.said_by(rank), self.run.kernel_name, lines) for rank in late.ranks
+        )
+        return [place for place in found if place is not None]

@@ -1,0 +1,48 @@
+"""Stacks of ranks that did not answer.
+
+What a rank prints is not trusted: a forged stack can only name another line in the verdict of its own kernel.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+_SECTION = re.compile(r"^(?:Current thread|Thread) .*\(most recent call first\):$", re.MULTILINE)
+_FRAME = re.compile(r'^  File "([^"\n]{1,500})", line (\d{1,7}) in ', re.MULTILINE)
+_WAITS = ("/torch/", "/sandbox/kit/")
+"""A rank whose innermost frame lies in one of these waits in a call of the library; another one computes, or loops."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank is."""
+
+    rank: int
+    line: int
+    """In the kernel file, 1-based."""
+    waits: bool
+    """In a call to torch or to the kit, rather than in the kernel's own code."""
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} {'waits' if self.waits else 'is'} at line {self.line}"
+
+
+def place_of(rank: int, printed: str, kernel_name: str, lines: int) -> Place | None:
+    """The place that the last stack in `printed` tells; None where it tells none.
+
+    kernel_name: the kernel's file; lines: how many it has.
+    """
+    last = printed.rfind("Current thread ")
+    if last < 0:
+        return None
+    sections = _SECTION.split(printed[last:])
+    frames = _FRAME.findall(sections[1]) if len(sections) > 1 else []
+    for path, number in frames:
+        if PurePosixPath(path).name == PurePosixPath(kernel_name).name and 0 < int(number) <= lines:
+            return Place(rank, int(number), any(part in frames[0][0] for part in _WAITS))
+    return None
+
+
+def culprit(places: list[Place]) -> Place | None:
+    """The rank that holds up the others: one that waits for nobody, else the first."""
+    return next((place for place in places if not place.waits), places[0] if places else None)

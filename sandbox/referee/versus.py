@@ -1,0 +1,93 @@
+"""A run between two contenders: both must be right, and the rounds time one kernel against the other.
+
+The rival's world takes the place of the worlds that run the baseline, and is trusted no more than the contender's: each has
+arenas and withheld inputs of its own, each is stopped while the other is timed. The trusted world draws the inputs and compares.
+"""
+
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from sandbox.machine.time_source import TimeSource
+from sandbox.protocol.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee.judging import RevisionJudge
+from sandbox.referee.proving import Proving
+from sandbox.referee.wording import detail
+from sandbox.timing.roofline import Peaks
+from sandbox.timing.turns import Account, TimedSide
+from sandbox.worlds.exchange import RIVAL, AwaitAll, Exchange, Failed, Stage
+from sandbox.worlds.failures import Deadline, WorldFailed
+from sandbox.worlds.rank_wire import Received
+from sandbox.worlds.world import World
+
+
+class Versus:
+    """Judges two kernels against each other. Side 0 is the contender, side 1 the rival."""
+
+    def __init__(
+        self,
+        run: Run,
+        stage: Stage,
+        worlds: tuple[World, World],
+        await_all: AwaitAll,
+        emit: Callable[[Any], None],
+        peaks: Peaks,
+        timer: TimeSource = time,
+    ) -> None:
+        """worlds: the contender's and the rival's, both fresh."""
+        assert run.versus is not None
+        self.run = run
+        self.worlds = worlds
+        self.awaited = worlds[0]
+
+        def noting(world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]:
+            self.awaited = world
+            return await_all(world, kind, limit, may_be_late)
+
+        def of_rival(event: Any) -> None:
+            if isinstance(event, PhaseStarted | PhaseEnded):  # its figures would pass for the contender's
+                emit(event)
+
+        theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, source=run.versus.source)
+        self.sides = (
+            Proving(run, Exchange(run.run_id, stage, worlds[0], noting, emit, timer=timer)),
+            Proving(theirs, Exchange(run.run_id, stage, worlds[1], noting, of_rival, RIVAL, timer)),
+        )
+        rival = TimedSide(self.sides[1].exchange, [worlds[1]], Account())
+        self.judging = RevisionJudge(self.sides[0], peaks, rival if run.rounds != 0 else None)
+
+    def judge(self) -> Result:
+        """The whole run. Never raises for anything a kernel can do."""
+        found = [side.prove() for side in self.sides]
+        if self.run.rounds != 0 and all(failure is None for _, failure in found):
+            self.sides[1].exchange.phase = "time"
+            try:
+                self.judging.measure()
+            except (Failed, WorldFailed, Deadline) as error:
+                blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
+                found[blamed] = self.sides[blamed].meaning_of(error)
+        return self.result(*found)
+
+    def result(self, mine: tuple[Verdict, Failure | None], theirs: tuple[Verdict, Failure | None]) -> Result:
+        """The contender's result with the rival's in it; a speedup only when both passed."""
+        result = self.judging.result(*mine)
+        if theirs[0] is not Verdict.PASS:
+            result = msgspec.structs.replace(
+                result,
+                speedup=None,
+                baseline_us=None,
+                contender_us=None,
+                roofline=None,
+                outcome="",
+                clock="",
+                told="",
+                advice="",
+            )
+        digest = sha256(self.sides[1].run.source.encode()).hexdigest()
+        rival = RivalResult(verdict=theirs[0], detail=detail(*theirs), failure=theirs[1], sha256=digest)
+        return msgspec.structs.replace(result, rival=rival)

@@ -1,0 +1,109 @@
+"""The speedup of a run with its interval, from pairs of neighbouring batches of the contender and of reference worlds.
+
+The model of one pair: log(baseline time / contender time) = log(speedup) + offset of the reference world - offset of the
+contender's world + half the effect of the order + noise. Worlds that run the same code differ by offsets that more pairs do
+not average away. The references show how large such offsets are, and the interval allows for the contender's own.
+BENCHMARKS.md ("What the clock can tell") has the simulation that this was chosen by.
+"""
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from sandbox.protocol.events import Interval
+
+TAIL = 0.005
+"""Probability beyond either end of the interval: identical code is called faster or slower in at most 1 % of runs."""
+FEWEST = 6
+"""Fewer pairs than this claim nothing."""
+SEEN = 1.64
+"""A difference of so many half widths is called in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
+NOISY_SEES = 50.0
+"""A measurement that might miss a difference of so many percent is too noisy to say "even"."""
+WIDEST = 20.0
+"""Ends of an interval are at most so far from 1, as natural logarithms."""
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Two neighbouring batches of the same number of calls, one of a reference world and one of the contender's."""
+
+    reference: int
+    """Index of the reference world."""
+    baseline_us: float
+    """Microseconds per call of the reference world, harness cost taken off."""
+    contender_us: float
+    baseline_first: bool
+    """The reference world's batch ran first."""
+    calls: int = 1
+    round: int = 0
+    """Pairs of one round have their inputs in common."""
+
+    @property
+    def log_ratio(self) -> float:
+        """Of the reference's time over the contender's."""
+        return math.log(self.baseline_us) - math.log(self.contender_us)
+
+
+def speedup(
+    pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0, beside: Sequence[Pair] = ()
+) -> Interval:
+    """Baseline time over contender time with its 99 % interval; deterministic, always finite.
+
+    Args:
+        pairs: in the order they were measured, 0 or more. Pairs with a time that is not positive and finite are left out.
+        clock: "call" or "device".
+        harness: standard error of the log ratio that the uncertainty of the harness cost causes.
+        beside: pairs of other reference worlds of the same setting and clock, such as the baseline's beside another contender.
+            They tell only how far worlds of the same code differ. With one reference and nothing beside it that is not known:
+            then the interval allows for offsets of up to 10 %, so that no difference below a fifth is called.
+    """
+    sound = [pair for pair in pairs if is_sound(pair)]
+    if len(sound) < FEWEST:
+        return _no_claim([pair.log_ratio for pair in sound])
+    # importing numpy takes a tenth of a second, which readers of intervals do not need
+    from sandbox.timing import random_effects
+
+    known = [pair for pair in beside if is_sound(pair)]
+    others = random_effects.of_pairs(known) if len(known) >= FEWEST else None
+    references = len({pair.reference for pair in sound})
+    prior = random_effects.prior_for(clock, references, others is not None)
+    ends = random_effects.predict(random_effects.of_pairs(sound), others, prior, harness, TAIL)
+    return _interval(*(float(end[0]) for end in ends))
+
+
+def is_sound(pair: Pair) -> bool:
+    """Both times are positive and finite."""
+    return all(math.isfinite(us) and us > 0 for us in (pair.baseline_us, pair.contender_us))
+
+
+def _no_claim(ratios: list[float]) -> Interval:
+    """An interval around 1 that is wider than anything that could be called."""
+    spread = math.log(4.0)
+    middle = sorted(ratios)[len(ratios) // 2] if ratios else 0.0
+    return _interval(middle, min([0.0, *ratios]) - spread, max([0.0, *ratios]) + spread)
+
+
+def _interval(middle: float, low: float, high: float) -> Interval:
+    """From natural logarithms."""
+    ends = (middle, min(low, middle), max(high, middle))
+    return Interval(*(math.exp(min(max(end, -WIDEST), WIDEST)) for end in ends))
+
+
+def half_width(interval: Interval) -> float:
+    """Of its natural logarithm: 0.03 for [0.97, 1.03]."""
+    return math.log(max(interval.high, 1e-9) / max(interval.low, 1e-9)) / 2
+
+
+def sees(interval: Interval) -> float:
+    """The smallest difference, in percent, that this measurement would have called with a probability of about 95 %."""
+    return 100 * math.expm1(min(SEEN * half_width(interval), WIDEST))
+
+
+def outcome(interval: Interval) -> str:
+    """faster, slower, even, or too noisy to say, of one clock."""
+    if interval.low > 1.0:
+        return "faster"
+    if interval.high < 1.0:
+        return "slower"
+    return "too noisy" if sees(interval) > NOISY_SEES else "even"

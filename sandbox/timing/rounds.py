@@ -1,0 +1,211 @@
+"""Timing: rounds of pairs of batches, one of the baseline's and one of the contender's, until the speedup is settled."""
+
+from sandbox.machine.devices import kind_of
+from sandbox.machine.devices.pace import calls_for, pairs_for, warm_calls
+from sandbox.protocol.events import Interval, Run, Timed
+from sandbox.protocol.samples import Samples
+from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
+from sandbox.timing.clocks import CONTENDER, Clock
+from sandbox.timing.device_time import DeviceTime
+from sandbox.timing.interval import Pair
+from sandbox.timing.probes import Probes
+from sandbox.timing.roofline import Peaks
+from sandbox.timing.settling import Decision, Settling
+from sandbox.timing.turns import Batch, Turns
+
+KEPT_FIRST, KEPT_EVERY = 6, 3
+"""Batches of kept results before the first round, and rounds between two more of them."""
+HOST_BOUND = 0.8
+"""Where the device works for a smaller share of a call, the host sets the pace."""
+WARM_PAIRS = 2
+"""Batches on either side that do not count, once their length is known."""
+SHOWN_EVERY = 0.1
+"""Seconds between two events."""
+
+
+class Rounds:
+    """The timing phase of one run."""
+
+    def __init__(self, run: Run, turns: Turns, peaks: Peaks) -> None:
+        self.run = run
+        self.turns = turns
+        self.timer = turns.timer
+        self.peaks = peaks
+        self.stage = turns.exchange.stage
+        self.pace = kind_of(run.setting.device).pace
+        self.call = Clock("call", rival=len(turns.kernels) > 1)
+        self.behind_gate = DeviceTime(turns, self.pace)
+        self.probes = Probes(turns)
+        self.settling = Settling(run.budget_s, run.rounds)
+        self.calls = 0
+        """Of a batch."""
+        self.done = 0
+        """Rounds that count."""
+        self._turn = 0
+
+    @property
+    def device(self) -> Clock:
+        """Device time; empty where there is none."""
+        return self.behind_gate.clock
+
+    def measure(self) -> None:
+        """Runs rounds until as many as asked are done, the speedup is settled, or the time is spent.
+
+        Raises:
+            Failed: a timed iteration was wrong or late, the baseline was disturbed, or the time is impossible.
+        """
+        try:
+            self._measure()
+        finally:
+            self.turns.unpin()
+
+    def _measure(self) -> None:
+        started = self.timer.monotonic()
+        self.turns.start()
+        self.behind_gate.install()
+        base_s, mine_s = self.warm_up()
+        self.turns.pins = True
+        self.behind_gate.try_out(self.calls)
+        if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
+            self.calls = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.stage.layout.slots)
+        self.turns.draw(self.calls)
+        for _ in range(KEPT_FIRST):
+            self.kept_batches()
+        self.turns.rest()
+        self.turns.exchange.discard_outputs()
+        shown = 0.0
+        decision = Decision.GO_ON
+        while decision is Decision.GO_ON:
+            self.round()
+            self.behind_gate.round(self.done)
+            self.done += 1
+            self.probes.after_round(self.calls, self.seconds)
+            elapsed = self.timer.monotonic() - started - self.turns.held_up
+            decision = self.settling.decide(elapsed, self.done, self.fewest_pairs, self.settle)
+            if elapsed - shown > SHOWN_EVERY or decision is not Decision.GO_ON:
+                shown = elapsed
+                expected = self.settling.expected(elapsed, self.done)
+                self.show(expected if decision is Decision.GO_ON else self.done)
+        self.probes.finish(self.calls, self.seconds)
+        self.turns.look_back(self.peaks)
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Of the last batches' calls, with what the harness takes: (the baseline's, the contender's)."""
+        last = self.call.raw[-1]
+        return last.baseline_us / 1e6, last.contender_us / 1e6
+
+    @property
+    def fewest_pairs(self) -> int:
+        """Pairs so far, of the clock that has the fewest."""
+        counts = [len(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs
+        return min(counts)
+
+    @property
+    def reference(self) -> int:
+        """The world that stands for the baseline in this round: so both sides of its pairs rest equally long."""
+        return self.done % len(self.turns.base.worlds)
+
+    def warm_up(self) -> tuple[float, float]:
+        """Makes the contender's world as warm as the references, which have made their first calls before; pairs that do not
+        count show how long calls are: (baseline's, contender's) seconds.
+        """
+        slots = self.stage.layout.slots
+        self.calls = max(1, min(self.stage.calls, slots))
+        first = self.warm_pair(0)  # a kernel may be far slower than the baseline
+        calls = warm_calls(max(first.baseline_us, first.contender_us) / 1e6)
+        found = [first, *(self.warm_pair(n, 0 if n else calls) for n in range(len(self.turns.base.worlds)))]
+        base = min(pair.baseline_us for pair in found) / 1e6
+        mine = min(pair.contender_us for pair in found) / 1e6
+        self.turns.call_seconds = max(base, mine)
+        self.calls = calls_for(self.pace, self.pace.batch_s, base, mine, slots)
+        for number in range(WARM_PAIRS):
+            self.warm_pair(number % len(self.turns.base.worlds))
+        self.done = 0
+        return base, mine
+
+    def warm_pair(self, number: int, calls: int = 0) -> Pair:
+        """A pair with one of the references on fresh inputs that does not count; one iteration of it is compared.
+
+        calls: untimed calls that a kernel's world makes before.
+        """
+        self.done = number
+        batch = Batch(0, self.calls)
+        self.turns.draw(batch.calls)
+        for side in self.turns.kernels if calls else []:
+            self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
+        pair = self.pair(batch)
+        self.turns.compare([self.turns.random.randrange(batch.calls)], batch.calls)
+        return pair
+
+    def round(self) -> None:
+        """Pairs of batches on fresh iterations; one iteration of each pair is compared."""
+        self.turns.check_memory()
+        pairs = pairs_for(self.pace, self.calls, self.stage.layout.slots)
+        self.turns.draw(self.calls * pairs)
+        if self.done % KEPT_EVERY == KEPT_EVERY - 1:
+            self.kept_batches()  # into slots that the pairs write to afterwards
+        self.turns.wake(Batch(0, self.calls), self.reference)
+        for place in range(pairs):
+            self.call.note(self.pair(Batch(place * self.calls, self.calls)))
+        chosen = [self.turns.random.randrange(self.calls) + n * self.calls for n in range(pairs)]
+        self.turns.compare(chosen, self.calls * pairs)
+
+    def pair(self, batch: Batch) -> Pair:
+        """The same iterations in a reference world and in the contender's, in random order."""
+        self._turn += 1
+        base, mine = self.turns.sides
+        reference = self.reference
+        first = self.turns.random.random() < 0.5
+        order = [(base, base.worlds[reference]), (mine, mine.worlds[0])]
+        us = {}
+        for side, world in order if first else order[::-1]:
+            us[side is mine] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
+        return Pair(reference, us[False], us[True], first, batch.calls, self.done)
+
+    def kept_batches(self) -> None:
+        """A batch of kept results where no kernel runs, or on both sides of a duel: what the harness itself takes."""
+        self._turn += 1
+        for side in self.turns.sides:
+            if side.account is None or self.call.rival:
+                index = self._turn % len(side.worlds)
+                seconds = self.turns.timed(
+                    side, side.worlds[index], Batch(0, self.calls, kept=True), self._turn
+                )
+                name = CONTENDER if side is self.turns.mine else index
+                self.call.note_kept(name, seconds / self.calls * 1e6)
+
+    def settle(self) -> tuple[Interval | None, Interval | None]:
+        """The speedups so far by (call, device) time."""
+        device = self.device.settle()
+        floors = self.device.medians()
+        return self.call.settle((floors[0] or 0.0, floors[1] or 0.0)), device
+
+    def samples(self) -> Samples:
+        """All of it, for the record."""
+        mine = self.turns.mine.account
+        return Samples(
+            call=self.call.samples(),
+            device=self.device.samples(),
+            harness_us=self.call.harness_us,
+            empty_gate_us=self.device.harness_us * self.behind_gate.calls,
+            foreign_us=mine.looks.foreign_us if mine is not None else {},
+        )
+
+    def show(self, expected: int) -> None:
+        """The speedup so far, as an event. expected: rounds in all."""
+        call, device = self.settle()
+        last = self.call.pairs[-1]
+        assert call is not None
+        self.turns.exchange.emit(
+            Timed(
+                run_id=self.run.run_id,
+                round=self.done,
+                rounds=expected,
+                calls=self.calls,
+                baseline_us=last.baseline_us,
+                contender_us=last.contender_us,
+                call=call,
+                device=device,
+            )
+        )

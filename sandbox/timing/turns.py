@@ -1,0 +1,322 @@
+"""The turns of the worlds while something is timed: which one runs, which are stopped, and what a kernel did out of its turn."""
+
+import contextlib
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from sandbox.machine import placement
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import Setting
+from sandbox.protocol.messages import ChooseBatch
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.clocks import FOREIGN_US, Looks
+from sandbox.timing.rests import Rests
+from sandbox.timing.roofline import Peaks, bound_us
+from sandbox.worlds.exchange import Exchange, Failed
+from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.stopping import CannotStop
+from sandbox.worlds.world import World
+
+LATE_SECONDS = 0.05
+MEMORY_SECONDS = 0.5
+"""Between two looks at the memory of a stopped kernel: a look takes 25 ms for a process with a CUDA context."""
+WATCHED_SHARE = 0.5
+ARM_SECONDS = 0.05
+"""To assemble a batch. More is the kernel's doing, and shortens no other part of the run."""
+WARM_SECONDS, MOST_WARM = 0.004, 10
+"""How long the untimed calls before a batch last at least, and how many there are at most."""
+
+
+@dataclass
+class Account:
+    """What one kernel did in its turns, and out of them."""
+
+    rests: Rests = field(default_factory=Rests)
+    """What its processes did while they were stopped."""
+    quickest: float = math.inf
+    """Shortest time per call of any batch in microseconds, nothing subtracted."""
+    looks: Looks = field(default_factory=Looks)
+    """Work on the devices when it had to be at rest."""
+
+
+@dataclass
+class TimedSide:
+    """One side of a timed run: the worlds that run the baseline, or the one world of a kernel."""
+
+    exchange: Exchange
+    worlds: Sequence[World]
+    account: Account | None = None
+    """None: no kernel runs in these worlds."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Neighbouring iterations that a world runs in one go."""
+
+    first: int
+    """Slot of the first one."""
+    calls: int
+    kept: bool = False
+    """A kept result takes the place of each call: what is left is the harness's own time."""
+
+
+class Turns:
+    """The turns of one timed run.
+
+    One world runs at a time; all others but the trusted one, which draws and compares, are stopped. The inputs of a batch are
+    completed right before it, while its world is stopped, too.
+    """
+
+    def __init__(
+        self, setting: Setting, base: TimedSide, mine: TimedSide, chance: random.Random | None = None
+    ) -> None:
+        """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same stage.
+
+        chance: decides which side runs first, when to look and what to compare. Without it the system's random numbers.
+        """
+        self.setting = setting
+        self.kind = kind_of(setting.device)
+        self.base = base
+        self.mine = mine
+        self.sides = (base, mine)
+        self.exchange = mine.exchange
+        self.limits = mine.exchange.stage.limits
+        self.timer = mine.exchange.timer
+        self.random = chance or random.SystemRandom()
+        self.call_seconds = 0.0
+        """How long a call takes on the slower side, once known."""
+        self.pins = False
+        """Whether the first threads are pinned, as they are once all worlds are warm."""
+        self.held_up = 0.0
+        """Seconds that kernels took to assemble batches, beyond what that takes."""
+        self._left_over = False
+        self._memory_looked = 0.0
+        ranks = setting.world
+        gpus = mine.worlds[0].quarters.gpus
+        self._shares = [placement.cores_of(rank, ranks, gpus) for rank in range(ranks)]
+
+    @property
+    def kernels(self) -> list[TimedSide]:
+        """The sides that run a kernel."""
+        return [side for side in self.sides if side.account is not None]
+
+    @property
+    def worlds(self) -> list[World]:
+        """All but the trusted one."""
+        return [world for side in self.sides for world in side.worlds]
+
+    # --- stopping and continuing -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Makes all worlds ready for the first round, once all groups of ranks have been made."""
+        for world in (self.exchange.baseline, *self.worlds):
+            self.kind.settle_threads(world.rank_pids)
+        self.rest()
+        self.exchange.sides = [side.exchange.side for side in self.sides]
+        self.exchange.discard_outputs()
+
+    def rest(self) -> None:
+        """Stops every process of every world but the trusted one."""
+        for world in self.worlds:
+            world.pause()
+
+    def let(self, side: TimedSide, world: World) -> None:
+        """Continues one world and stops all others."""
+        self.rest()
+        if len(self.kernels) > 1 and self.kind.sees_foreign_work:
+            # Both kernels are stopped: work that runs on the GPUs now is not of the kernel that is continued next.
+            self._left_over = self.exchange.foreign_us() > FOREIGN_US
+        world.resume()
+
+    def let_kernels(self) -> None:
+        """Continues all kernels."""
+        for side in self.kernels:
+            for world in side.worlds:
+                world.resume()
+
+    def pin(self, world: World, turn: int) -> None:
+        """Each rank's first thread goes to one core of the rank's share: the same core in every world of that turn.
+
+        Cores of one machine differ for seconds at a time, by half and more on virtual machines; the two batches of a pair must
+        not differ by that. Other threads of a rank keep the whole share; so they must have been started before: nothing is pinned
+        during the first calls of a world.
+        """
+        for rank, share in enumerate(self._shares):
+            if len(share) > 1:
+                world.pin(rank, [share[turn % len(share)]] if self.pins else share)
+
+    def unpin(self) -> None:
+        """Lets all first threads run on the whole share again: the next problem's threads start from there."""
+        self.pins = False
+        for world in self.worlds:
+            self.pin(world, 0)
+
+    # --- inputs ----------------------------------------------------------------------------------------------
+
+    def draw(self, count: int) -> None:
+        """Fresh iterations for both sides, while every world is stopped."""
+        self.rest()
+        self.exchange.draw(count, expect_poison=True)
+
+    def check_memory(self) -> None:
+        """Looks up every kernel's memory while it is stopped, now and then."""
+        now = self.timer.monotonic()
+        if now - self._memory_looked < MEMORY_SECONDS:
+            return
+        self._memory_looked = now
+        self.rest()
+        for side in self.kernels:
+            for world in side.worlds:
+                world.check_memory()
+
+    def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
+        """Completes a batch's inputs. clock: "call" or "device", for what is said about work of others on the devices.
+
+        A look for such work takes milliseconds, so it is taken before every other batch, which nobody can foretell.
+        """
+        watch = watch and self.random.random() < WATCHED_SHARE
+        foreign_us = side.exchange.reveal(batch.first, batch.calls, watch)
+        if watch:
+            self._note_look(side, clock, foreign_us)
+
+    def _note_look(self, side: TimedSide, clock: str, foreign_us: float) -> None:
+        """Whatever else ran on the devices right before a batch is laid at a kernel's door, if it can be known whose."""
+        mine = side.account
+        if len(self.kernels) == 1:
+            account = self.kernels[0].account
+            assert account is not None
+            account.looks.note(f"{'contender' if mine else 'baseline'}, {clock}", foreign_us)
+        elif mine is not None:
+            other = next(each.account for each in self.sides if each.account is not mine)
+            culprit = other if self._left_over else mine
+            assert culprit is not None
+            culprit.looks.note(f"{'its' if culprit is mine else 'the other'}, {clock}", foreign_us)
+
+    # --- one batch, by its call time -------------------------------------------------------------------------
+
+    def get_ready(
+        self, side: TimedSide, world: World, batch: Batch, turn: int, epoch: int = 0, warm: int = 0
+    ) -> None:
+        """Has a world assemble a batch and make untimed calls.
+
+        epoch: the gate's, for a gated batch; warm: untimed calls, if not as many as before every batch.
+        """
+        self.let(side, world)
+        self.pin(world, turn)
+        started = self.timer.monotonic()
+        self.exchange.arm(world, batch.first, batch.calls)
+        self.held_up += max(0.0, self.timer.monotonic() - started - ARM_SECONDS)
+        if not self.exchange.sealed:
+            # Without sealed memory a world copies its inputs by itself, before GO: what it does with them then nobody sees.
+            self.reveal(side, batch, "call", watch=False)
+        warm = warm or max(1, min(MOST_WARM, int(WARM_SECONDS / max(self.call_seconds, 1e-7))))
+        chosen = ChooseBatch(batch.first, batch.calls, warm, batch.kept, epoch)
+        self.exchange.choose(world, chosen)
+
+    def wake(self, batch: Batch, reference: int) -> None:
+        """Has both sides make untimed calls: one that was stopped for a round starts colder than one that just ran."""
+        for side in self.sides:
+            world = side.worlds[reference % len(side.worlds)]
+            self.get_ready(side, world, batch, 0)
+
+    def timed(self, side: TimedSide, world: World, batch: Batch, turn: int) -> float:
+        """Seconds of a batch from GO until the last rank is done, on the referee's clock, with all other worlds stopped."""
+        self.get_ready(side, world, batch, turn)
+        with self.watched(self.resting(world)):
+            if self.exchange.sealed:
+                self.fill_in(side, world, batch, "call")
+            started = world.go()
+            seconds = (self.exchange.await_done(world, self.limits.batch, stops=True) - started) / 1e9
+        self.take(side, batch)
+        if side.account is not None and not batch.kept:
+            side.account.quickest = min(side.account.quickest, seconds / max(batch.calls, 1) * 1e6)
+        return seconds
+
+    def fill_in(self, side: TimedSide, world: World, batch: Batch, clock: str) -> None:
+        """Completes a batch's inputs while its world is stopped, which it is afterwards."""
+        self.stop(side, world)
+        with self.watched([] if side.account is None else [side]):
+            self.reveal(side, batch, clock)
+
+    def resting(self, world: World) -> list[TimedSide]:
+        """The kernels that are stopped while a world has its turn."""
+        return [side for side in self.kernels if world not in side.worlds]
+
+    @contextlib.contextmanager
+    def watched(self, resting: Sequence[TimedSide]) -> Iterator[None]:
+        """Notes what the kernels of these sides, whose worlds are stopped, do within a block."""
+        for side in resting:
+            self.settle(side, side.worlds[0])
+        started = self.timer.monotonic()
+        before = [side.worlds[0].activity() for side in resting]
+        yield
+        seconds = self.timer.monotonic() - started
+        for side, activity in zip(resting, before, strict=True):
+            assert side.account is not None
+            side.account.rests.note(activity, side.worlds[0].activity(), seconds)
+
+    def stop(self, side: TimedSide, world: World) -> None:
+        """Stops one world and waits until it has. Raises as `settle`."""
+        world.pause()
+        self.settle(side, world)
+
+    def settle(self, side: TimedSide, world: World) -> None:
+        """Waits until a world that was told to stop has done so. Raises Failed where a kernel's does not."""
+        try:
+            world.settle()
+        except CannotStop as error:
+            if side.account is None:
+                raise HarnessFailed(f"the baseline: {error}") from None
+            verdict = Verdict.BASELINE_DISTURBED
+            failure = side.exchange.failure(f"the kernel cannot be stopped: {error}", verdict)
+            raise Failed(verdict, failure, side.exchange.side) from None
+
+    def take(self, side: TimedSide, batch: Batch) -> None:
+        """Takes a kernel's outputs while its world is stopped: it runs again before they are compared."""
+        if side.account is not None and not batch.kept:
+            side.exchange.take(batch.first, batch.calls)
+
+    # --- afterwards ------------------------------------------------------------------------------------------
+
+    def compare(self, slots: Sequence[int], timed: int) -> None:
+        """The iterations that were just timed are compared, of every kernel and on every rank: these with the oracle, all others
+        with what the baseline returned.
+
+        timed: iterations, in slots from the first on.
+
+        Raises:
+            Failed: with the side whose outputs are wrong.
+        """
+        self.rest()
+        against = self.base.exchange.side if self.base.account is None else None
+        others = [slot for slot in range(timed) if slot not in slots]
+        for side in self.kernels:
+            side.exchange.require_right(slots, against, others)
+
+    def look_back(self, peaks: Peaks) -> None:
+        """Late writers get one last chance to be seen; a disturbed opponent or an impossible time ends the run.
+
+        Raises:
+            Failed: with the side whose fault it is.
+        """
+        self.let_kernels()
+        self.timer.sleep(LATE_SECONDS)
+        self.exchange.require_untouched()
+        floor, limiter = bound_us(self.setting, peaks.impossible())
+        other = "baseline" if self.base.account is None else "other kernel"
+        for side in self.kernels:
+            account = side.account
+            assert account is not None
+            fault = ""
+            verdict = Verdict.BASELINE_DISTURBED
+            if found := account.rests.fault(other):
+                fault = found
+            elif account.looks.fault:
+                fault = account.looks.fault
+            elif account.quickest < floor:
+                verdict = Verdict.IMPOSSIBLE_SPEED
+                fault = f"{account.quickest:.3f} us a call, but {limiter} alone needs {floor:.3f} us"
+            if fault:
+                raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)

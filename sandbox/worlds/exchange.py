@@ -1,0 +1,340 @@
+"""The exchange of iterations between two worlds, for the check and every timed round: fresh inputs in, outputs compared."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from sandbox.machine.time_source import TimeSource
+from sandbox.protocol.events import Failure, OutputError, RankChecked
+from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import (
+    ArenasMade,
+    Arm,
+    CheckPoison,
+    ChooseBatch,
+    Compared,
+    CompareOutputs,
+    Draw,
+    DrawAgain,
+    Drawn,
+    DrawnAgain,
+    LookAtProgress,
+    MakeArenas,
+    MapArenas,
+    Order,
+    OutputsTaken,
+    PoisonChecked,
+    Progress,
+    Reply,
+    Reveal,
+    Revealed,
+    SlotLayout,
+    SlotTable,
+    TakeOutputs,
+)
+from sandbox.protocol.verdict import ADVICE, Verdict
+from sandbox.worlds.deadlines import TimeLimits
+from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.rank_wire import Received
+from sandbox.worlds.world import World
+
+R = TypeVar("R", bound=Reply)
+
+
+class AwaitAll(Protocol):
+    """Waits for an answer of one kind from every rank of a world, serving everything else meanwhile.
+
+    Raises WorldFailed or Deadline for the contender, and other exceptions for whatever else ends the run.
+    """
+
+    def __call__(
+        self, world: World, kind: Kind, limit: float, may_be_late: bool = False
+    ) -> list[Received]: ...
+
+
+def ask(await_all: AwaitAll, world: World, order: Order, reply: type[R], limit: float) -> list[R]:
+    """The replies of a trusted world's ranks to an order, by rank. limit: seconds. Raises as `AwaitAll`."""
+    world.tell(order)
+    replies = [answer.reply for answer in await_all(world, reply.kind, limit)]
+    return [found for found in replies if isinstance(found, reply)]
+
+
+CONTENDER, RIVAL, REFERENCE = range(3)
+"""The sides of a run, by number: the kernel that is judged, a second kernel in the baseline's place, and the worlds that run
+the baseline."""
+ARENAS = 2
+"""Descriptors that a rank gets with its arenas: inputs and outputs."""
+
+
+def fresh_seeds(count: int) -> list[int]:
+    """63 secret bits each."""
+    return [int.from_bytes(os.urandom(8), "little") >> 1 for _ in range(count)]
+
+
+class Stage:
+    """The baseline world of a setting, with what was measured of the problem in it."""
+
+    def __init__(
+        self, world: World, limits: TimeLimits, layout: SlotLayout, calls: int, call_seconds: float
+    ) -> None:
+        self.world = world
+        self.limits = limits
+        self.layout = layout
+        self.calls = calls
+        """Baseline calls that fill a batch."""
+        self.call_seconds = call_seconds
+        """How long one takes, as far as a few calls tell."""
+        self.used = False
+
+
+def hand_over_arenas(
+    await_all: AwaitAll, stage: Stage, worlds: Sequence[World], side: int, shared: bool = False
+) -> None:
+    """Fresh arenas for the worlds of a side, which have the same; from each trusted rank to its twins.
+
+    shared: the inputs are the trusted ranks' own, for worlds that run no kernel.
+    """
+    layout = stage.layout
+    for world in worlds:
+        assert world.rank_pids  # found now, before a kernel can start processes of its own
+    stage.world.tell(MakeArenas(layout, own=not stage.used, side=side, shared=shared))
+    stage.used = True
+    made = await_all(stage.world, ArenasMade.kind, stage.limits.own)
+    try:
+        if any(len(answer.fds) != ARENAS for answer in made):
+            raise HarnessFailed("descriptors of arenas got lost: the referee has too many open files")
+        for world in worlds:
+            world.tell_each([MapArenas(layout)] * len(made), [tuple(answer.fds) for answer in made])
+    finally:
+        for answer in made:
+            for fd in answer.fds:
+                os.close(fd)
+    for world in worlds:
+        await_all(world, Kind.MAPPED, stage.limits.load)
+
+
+class Failed(Exception):
+    """The run ended early: the verdict and the reason."""
+
+    def __init__(self, verdict: Verdict, failure: Failure, side: int = 0) -> None:
+        """side: the number of the kernel at fault, where two run against each other."""
+        super().__init__(failure.message)
+        self.side = side
+        self.verdict = verdict
+        self.failure = failure
+
+
+class Exchange:
+    """The arenas of one run, and what has been found in them so far."""
+
+    def __init__(
+        self,
+        run_id: str,
+        stage: Stage,
+        contender: World,
+        await_all: AwaitAll,
+        emit: Callable[[Any], None],
+        side: int = 0,
+        timer: TimeSource = time,
+    ) -> None:
+        """side: the number of the kernel that these arenas belong to: 0, or 1 for a rival."""
+        self.side = side
+        self.sides = [side]
+        """The sides whose inputs are drawn: both while two contenders are timed against each other."""
+        self.run_id = run_id
+        self.stage = stage
+        self.baseline = stage.world
+        self.contender = contender
+        self.await_all = await_all
+        self.emit = emit
+        self.timer = timer
+        self.phase = "load"
+        self.sealed = stage.layout.sealed
+        self.tables: list[list[SlotTable]] = []
+        """By rank: where the tensors of the drawn iterations lie."""
+        self.findings: dict[int, dict[str, OutputError]] = {}
+        self.paper: bool | None = None
+
+    def hand_over_arenas(self) -> None:
+        """Fresh arenas for the contender, from each trusted rank to its twin."""
+        hand_over_arenas(self.await_all, self.stage, [self.contender], self.side)
+
+    def ask(self, order: Order, reply: type[R]) -> list[R]:
+        """The replies of the baseline world's ranks to an order, by rank."""
+        return ask(self.await_all, self.baseline, order, reply, self.stage.limits.own)
+
+    def draw(self, count: int, expect_poison: bool) -> None:
+        """Fresh secret inputs for the first `count` slots, and where each tensor lies (shapes may differ by rank)."""
+        drawn = self.ask(Draw(fresh_seeds(count), intact=expect_poison, sides=self.sides), Drawn)
+        for rank, reply in enumerate(drawn):
+            for side in reply.touched:
+                raise self.late(rank, side)
+        self.tables = [reply.tables for reply in drawn]
+
+    def arm(self, world: World, first: int = 0, count: int | None = None, checking: bool = False) -> None:
+        """Every rank of a world assembles the arguments of drawn iterations: of all, or of `count` slots from `first` on."""
+        end = None if count is None else first + count
+        world.tell_each([Arm(tables[first:end], checking) for tables in self.tables])
+        self.await_all(world, Kind.ARMED, self.stage.limits.load)
+
+    def choose(self, world: World, batch: ChooseBatch) -> None:
+        """Every rank makes the batch ready that the next GO runs: it makes untimed calls, the same in every world."""
+        world.tell(batch)
+        self.await_all(world, Kind.CHOSEN, self.stage.limits.batch + self.stage.limits.load)
+
+    def reveal(self, first: int, count: int, watch: bool = False, rank: int | None = None) -> float:
+        """Completes this side's inputs in some slots, of all ranks or of one.
+
+        watch: also look for other work on the devices; returns the longest moment in microseconds in which it had one.
+        """
+        return self._reveal(Reveal(self.side, first, count, watch, rank))
+
+    def foreign_us(self) -> float:
+        """The longest moment in microseconds in which other work has a device now."""
+        return self._reveal(Reveal(None, watch=True))
+
+    def _reveal(self, order: Reveal) -> float:
+        return max(reply.foreign_us for reply in self.ask(order, Revealed))
+
+    def await_done(self, world: World, limit: float, stops: bool = False) -> int:
+        """Waits for a batch's end; perf_counter_ns of the moment it came. Unsealed outputs are fetched then.
+
+        stops: the world is stopped at once, and the batch ends when everything was told to that is known: who says DONE early
+        has gained nothing.
+        """
+        self.await_all(world, Kind.DONE, limit)
+        if not self.sealed:
+            ended = self.timer.perf_counter_ns()
+            self.await_all(world, Kind.DELIVERED, self.stage.limits.load)
+            return ended
+        if stops:
+            world.halt()
+        ended = self.timer.perf_counter_ns()
+        if stops:
+            world.pause()
+        return ended
+
+    def take(self, first: int, count: int) -> None:
+        """Copies this side's outputs in some slots: `compare` looks at the copies, whatever is written later."""
+        self.ask(TakeOutputs(first, count, self.side), OutputsTaken)
+
+    def progress(self, count: int) -> list[Progress]:
+        """How far a batch of so many slots, from the first on, has come on each rank."""
+        return self.ask(LookAtProgress(self.side, count), Progress)
+
+    def replace(self, slot: int, tries: int) -> bool:
+        """Draws another iteration in the place of one that has been assembled; False where none fits (of so many).
+
+        The contender gets it with the next `reveal` of the slot.
+        """
+        seeds = fresh_seeds(tries)
+        fits = [reply.fits for reply in self.ask(DrawAgain(slot, seeds), DrawnAgain)]
+        fitting = [seed for seed, *each in zip(seeds, *fits, strict=True) if all(each)]
+        if fitting:
+            self.ask(DrawAgain(slot, fitting[:1], replace=True), DrawnAgain)
+        return bool(fitting)
+
+    def discard_outputs(self) -> None:
+        """Poisons the output arenas without comparing anything."""
+        for side in self.sides:
+            self.ask(CompareOutputs([], side), Compared)
+
+    def require_untouched(self) -> None:
+        """The output arena was poisoned when it was read: it must be so still."""
+        for rank, reply in enumerate(self.ask(CheckPoison(self.sides), PoisonChecked)):
+            for side in reply.touched:
+                raise self.late(rank, side)
+
+    def late(self, rank: int, side: int) -> Failed:
+        """Something still wrote to the outputs after they were due. Raises HarnessFailed where that was no kernel."""
+        if side == REFERENCE:
+            raise HarnessFailed(f"rank {rank} of the baseline wrote to an output after its call had ended")
+        message = f"rank {rank} wrote to an output after its call had ended"
+        return Failed(Verdict.LATE_OUTPUT, self.failure(message, Verdict.LATE_OUTPUT, rank=rank), side)
+
+    def failure(self, message: str, verdict: Verdict, **details: Any) -> Failure:
+        """A failure in the current phase."""
+        return Failure(phase=self.phase, message=message, advice=ADVICE[verdict], **details)
+
+    # --- comparing -----------------------------------------------------------------------------------------
+
+    def compare(
+        self,
+        slots: list[int],
+        against: int | None = None,
+        note: bool = True,
+        beside: Sequence[int] = (),
+    ) -> tuple[Verdict, Failure | None]:
+        """Has the trusted ranks compare these slots; the first failing rank decides.
+
+        against: the side that has run the baseline on these iterations; otherwise the trusted ranks run it now.
+        beside: more slots, which are compared only where an output is not near the baseline's.
+        note: keep the figures and show them.
+        """
+        compared = self.ask(CompareOutputs(slots, self.side, against, list(beside)), Compared)
+        verdict, failure = Verdict.PASS, None
+        for rank, reply in enumerate(compared):
+            ok = True
+            for finding in reply.findings:
+                if note:
+                    self.note(rank, finding.outputs, finding.paper)
+                if finding.verdict is not Verdict.PASS:
+                    ok = False
+                    if failure is None:
+                        verdict, failure = finding.verdict, self.mismatch(rank, finding)
+            if note and (self.phase == "check" or not ok):
+                worst = list(self.findings.get(rank, {}).values())
+                self.emit(RankChecked(run_id=self.run_id, rank=rank, ok=ok, outputs=worst))
+        return verdict, failure
+
+    def require_right(
+        self, slots: Sequence[int], against: int | None = None, beside: Sequence[int] = (), hint: str = ""
+    ) -> None:
+        """Has slots compared as `compare` does. hint: what is said after the failure's message.
+
+        Raises:
+            Failed: an output is wrong.
+        """
+        verdict, failure = self.compare(list(slots), against, beside=beside)
+        if failure is not None:
+            raise Failed(verdict, replace(failure, message=failure.message + hint), self.side)
+
+    def note(self, rank: int, outputs: list[OutputError], paper: bool) -> None:
+        """Keeps the worst figures per rank and output."""
+        kept = self.findings.setdefault(rank, {})
+        for output in outputs:
+            before = kept.get(output.output)
+            if (
+                before is None
+                or (before.ok and not output.ok)
+                or (before.ok == output.ok and output.rms >= before.rms)
+            ):
+                kept[output.output] = output
+        self.paper = paper if self.paper is None else self.paper and paper
+
+    def mismatch(self, rank: int, finding: OutputFinding) -> Failure:
+        """A failed comparison as a failure."""
+        verdict = finding.verdict
+        bad = next((output for output in finding.outputs if not output.ok), None)
+        if bad is None:
+            return self.failure(finding.message, verdict, rank=rank, output=finding.output)
+        kind = "not finite" if verdict is Verdict.NONFINITE else "wrong"
+        limit = (
+            "must match exactly"
+            if bad.exact
+            else f"relative RMS error {bad.rms:.2e}, limit {bad.rms_limit:.2e}"
+        )
+        return self.failure(
+            f"output {bad.output}: {bad.wrong} of {bad.total} elements {kind} ({limit})",
+            verdict,
+            rank=rank,
+            output=bad.output,
+            index=bad.first_wrong,
+            expected=bad.expected,
+            got=bad.got,
+            wrong_share=bad.wrong / bad.total if bad.total else 0.0,
+        )

@@ -1,0 +1,31 @@
+"""Failures of a world: a rank fails, a rank does not answer, or the harness fails."""
+
+from sandbox.protocol.frames import Kind
+
+
+class WorldFailed(Exception):
+    """A rank reported a failure, died, or broke the protocol."""
+
+    def __init__(self, kind: str, rank: int, line: int = 0, text: str = "", status: int = 0) -> None:
+        super().__init__(f"rank {rank}: {kind} {text[:500]}")
+        self.kind = kind
+        """A Kind's name, or "DIED", "PROTOCOL", "FLOOD"."""
+        self.rank = rank
+        self.line = line
+        self.text = text
+        self.status = status
+        """For DIED: the wait status."""
+
+
+class Deadline(Exception):
+    """Not every rank answered in time."""
+
+    def __init__(self, ranks: list[int], kind: Kind) -> None:
+        """kind: of the answer that is due."""
+        super().__init__(f"waiting for ranks {ranks}")
+        self.ranks = ranks
+        self.kind = kind
+
+
+class HarnessFailed(Exception):
+    """The baseline world, the machine or the harness itself failed: never the kernel's fault."""

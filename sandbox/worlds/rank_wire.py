@@ -1,0 +1,208 @@
+"""The referee's end of one rank: its control socket, what it prints, and the page for the text of a failure."""
+
+import contextlib
+import mmap
+import os
+import socket
+import struct
+from collections import deque
+from typing import NamedTuple
+
+from sandbox.memory import host as memory
+from sandbox.protocol import frames, wire
+from sandbox.protocol.frames import FAILURES, Kind
+from sandbox.protocol.messages import REPLIES, Order, Reply, decode_reply
+from sandbox.worlds.failures import WorldFailed
+
+OUTPUT_KEPT = 256 << 10
+"""Bytes of a rank's prints that are handed on."""
+OUTPUT_FATAL = 64 << 20
+"""Bytes of prints that fail the world."""
+MOST_FRAMES = 1024
+SAID = 16_000
+"""Characters kept of what a rank printed, for the message when its world fails."""
+SEND_SECONDS = 5.0
+
+
+class Received(NamedTuple):
+    """An answer of a rank. The number, and of a trusted rank the reply and its descriptors."""
+
+    kind: Kind
+    value: int
+    reply: Reply | None
+    fds: list[int]
+
+
+class RankEnds(NamedTuple):
+    """Descriptors of the other ends, for the rank's process."""
+
+    sock: int
+    report: int
+    pipe: int
+
+
+class RankWire:
+    """All that the referee hears from one rank, and how it talks to it. Nothing here waits, except `send` for a full socket."""
+
+    def __init__(
+        self, rank: int, trusted: bool, sock: socket.socket, pipe: int, report: mmap.mmap | bytearray
+    ) -> None:
+        """pipe: descriptor of the reading end of what the rank prints. Only a trusted rank's replies are decoded."""
+        self.rank = rank
+        self.trusted = trusted
+        self.sock = sock
+        self.pipe = pipe
+        self.status: int | None = None
+        """The wait status of a rank that has ended."""
+        self.closed = False
+        self.answers: deque[Received] = deque()
+        self._report = report
+        self._buffer = bytearray()
+        self._fds: list[int] = []
+        self._printed = 0
+        self.said = ""
+        """The end of what it has printed."""
+
+    @classmethod
+    def connect(cls, rank: int, trusted: bool) -> tuple["RankWire", RankEnds]:
+        """A wire and its other ends. Raises OSError, with nothing left open."""
+        with contextlib.ExitStack() as undo:
+            mine, other = socket.socketpair()
+            undo.callback(mine.close)
+            undo.callback(other.close)
+            read, write = os.pipe()
+            undo.callback(os.close, read)
+            undo.callback(os.close, write)
+            os.set_blocking(read, False)
+            mine.setblocking(False)
+            report_fd, report = memory.report_page()
+            undo.pop_all()
+        return cls(rank, trusted, mine, read, report), RankEnds(other.detach(), report_fd, write)
+
+    # --- from the rank ---------------------------------------------------------------------------------------
+
+    def read(self) -> list[Received] | None:
+        """Reads what has arrived, and returns what a rank says of its compiling; all other answers are kept. None at the end.
+
+        Raises WorldFailed for bytes that no rank sends.
+        """
+        try:
+            data, fds, _, _ = socket.recv_fds(self.sock, 1 << 20, 8)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data, fds = b"", []
+        if self.trusted:
+            self._fds += fds
+        else:
+            for fd in fds:
+                os.close(fd)
+        if not data:
+            self.closed = True
+            return None
+        return self.take_in(data)
+
+    def take_in(self, data: bytes) -> list[Received]:
+        """As `read`, of these bytes."""
+        self._buffer += data
+        of_compiling = []
+        while len(self._buffer) >= frames.SIZE:
+            try:
+                frame = frames.decode(bytes(self._buffer[: frames.SIZE]))
+            except frames.BadFrame as error:
+                self._buffer.clear()
+                raise WorldFailed("PROTOCOL", self.rank, text=str(error)) from None
+            size = frames.SIZE
+            reply = None
+            if self.trusted and frame.kind in REPLIES:
+                size += min(frame.value, frames.MAX_PAYLOAD)
+                if len(self._buffer) < size:
+                    break
+                reply = decode_reply(frame.kind, bytes(self._buffer[frames.SIZE : size]))
+            fds, self._fds = self._fds, []
+            del self._buffer[:size]
+            received = Received(frame.kind, frame.value, reply, fds)
+            if frame.kind in (Kind.COMPILING, Kind.COMPILED):
+                of_compiling.append(received)
+            else:
+                self.answers.append(received)
+        if len(self.answers) > MOST_FRAMES:
+            self.answers.clear()
+            raise WorldFailed("PROTOCOL", self.rank, text="a rank sends frames without end")
+        return of_compiling
+
+    def read_prints(self) -> str | None:
+        """What the rank has printed, as long as it is kept; None at the end of it.
+
+        Raises WorldFailed when it is beyond all bounds.
+        """
+        try:
+            data = os.read(self.pipe, 1 << 16)
+        except (BlockingIOError, OSError):
+            return ""
+        if not data:
+            return None
+        before = self._printed
+        self._printed += len(data)
+        if self._printed > OUTPUT_FATAL:
+            raise WorldFailed(
+                "FLOOD", self.rank, text=f"rank {self.rank} printed more than {OUTPUT_FATAL >> 20} MiB"
+            )
+        text = data[: max(0, OUTPUT_KEPT - before)].decode("utf-8", "replace")
+        self.said = (self.said + text)[-SAID:]
+        return text
+
+    def failure(self) -> WorldFailed | None:
+        """What the rank's next answer reports as its failure, with the text that it left."""
+        if not self.answers or self.answers[0].kind not in FAILURES:
+            return None
+        answer = self.answers[0]
+        line = answer.value if 0 < answer.value < 1 << 31 else 0
+        return WorldFailed(answer.kind.name, self.rank, line, self.report())
+
+    def report(self) -> str:
+        """What the rank left in its report page: bytes from an untrusted process, decoded and bounded."""
+        page = self._report
+        (length,) = struct.unpack("<I", page[:4])
+        return bytes(page[4 : 4 + min(length, len(page) - 4)]).decode("utf-8", "replace")
+
+    def unasked(self) -> str:
+        """What the rank has sent though nothing was asked, failures excepted; empty when it was silent."""
+        with contextlib.suppress(OSError):
+            if not self.closed and (
+                early := self.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            ):
+                return f"sent {early.hex()} before it was asked"
+        if self.answers and self.answers[0].kind not in FAILURES:
+            return f"sent {self.answers[0].kind.name} before GO"
+        return ""
+
+    # --- to the rank -----------------------------------------------------------------------------------------
+
+    def send(self, order: Order, fds: tuple[int, ...] = ()) -> None:
+        """Sends an order. A rank that is gone is no error here: waiting for its answer raises the cause."""
+        try:
+            self.sock.settimeout(SEND_SECONDS)
+            wire.send(self.sock, order, fds)
+        except OSError:
+            pass
+        finally:
+            with contextlib.suppress(OSError):
+                self.sock.setblocking(False)
+
+    def forget_answers(self) -> None:
+        """Drops what has arrived."""
+        for answer in self.answers:
+            for fd in answer.fds:
+                os.close(fd)
+        self.answers.clear()
+
+    def close(self) -> None:
+        """Closes this end."""
+        self.forget_answers()
+        self.sock.close()
+        os.close(self.pipe)
+        if isinstance(self._report, mmap.mmap):
+            self._report.close()
+        for fd in self._fds:
+            os.close(fd)

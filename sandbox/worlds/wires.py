@@ -1,0 +1,186 @@
+"""The referee's ends of all ranks of a world: answers that have arrived, the first failure, time spent compiling."""
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from sandbox.protocol import frames
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import Go, Order
+from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.rank_wire import RankWire, Received
+
+GO = frames.encode(Go.kind)
+
+
+class Wires:
+    """The wires of a world, served by a selector. `status`: the socket on which its launcher says which rank ended, and how."""
+
+    def __init__(
+        self,
+        ranks: Sequence[RankWire],
+        status: socket.socket,
+        selector: selectors.BaseSelector,
+        heard: Callable[[int, str], None],
+    ) -> None:
+        """heard(rank, text): called with what a rank printed (bounded; beyond 64 MiB it fails the world)."""
+        self.ranks = ranks
+        self.failure: WorldFailed | None = None
+        """What a rank did that fails the world, whatever is awaited."""
+        self._status = status
+        self._selector = selector
+        self._heard = heard
+        self._compiling: set[int] = set()
+        self._compiled = 0.0
+        self._watch_compiling: Callable[[bool], None] | None = None
+        status.setblocking(False)
+        selector.register(status, selectors.EVENT_READ, self._read_status)
+        for wire in ranks:
+            selector.register(wire.sock, selectors.EVENT_READ, partial(self._read, wire))
+            selector.register(wire.pipe, selectors.EVENT_READ, partial(self._read_prints, wire))
+
+    def said_by(self, rank: int) -> str:
+        """The end of what a rank printed."""
+        return self.ranks[rank].said
+
+    def fail(self, failure: WorldFailed) -> None:
+        """Fails the world; the first reason stays."""
+        self.failure = self.failure or failure
+
+    @property
+    def compile_seconds(self) -> float:
+        """How long any rank has been compiling so far, by what the ranks say of themselves."""
+        return self._compiled + (time.monotonic() if self._compiling else 0.0)
+
+    def watch_compiling(self, watcher: Callable[[bool], None] | None) -> None:
+        """watcher(active): called when the first rank starts to compile, and when the last one has ended."""
+        self._watch_compiling = watcher
+
+    # --- orders ----------------------------------------------------------------------------------------------
+
+    def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
+        """Sends each rank its order, and descriptors with it."""
+        for rank, wire in enumerate(self.ranks):
+            wire.send(orders[rank], fds[rank] if fds else ())
+
+    def release(self, ranks: Sequence[int] | None = None) -> None:
+        """Sends GO to these ranks, or to all, with nothing else between one and the next."""
+        for wire in self.ranks if ranks is None else [self.ranks[rank] for rank in ranks]:
+            with contextlib.suppress(OSError):
+                wire.sock.send(GO)
+
+    # --- what arrives --------------------------------------------------------------------------------------
+
+    def _read(self, wire: RankWire) -> None:
+        try:
+            of_compiling = wire.read()
+        except WorldFailed as failure:
+            self.fail(failure)
+            return
+        if of_compiling is None:
+            self._selector.unregister(wire.sock)
+            return
+        for answer in of_compiling:
+            self._note_compiling(wire.rank, answer.kind is Kind.COMPILING)
+
+    def _note_compiling(self, rank: int, active: bool) -> None:
+        before = bool(self._compiling)
+        (self._compiling.add if active else self._compiling.discard)(rank)
+        if before != bool(self._compiling):
+            self._compiled += time.monotonic() * (1 if before else -1)
+            if self._watch_compiling is not None:
+                self._watch_compiling(not before)
+
+    def _read_prints(self, wire: RankWire) -> None:
+        try:
+            text = wire.read_prints()
+        except WorldFailed as failure:
+            self.fail(failure)
+            return
+        if text is None:
+            self._selector.unregister(wire.pipe)
+        elif text:
+            self._heard(wire.rank, text)
+
+    def _read_status(self) -> None:
+        try:
+            data = self._status.recv(4096)
+        except BlockingIOError:
+            return
+        if not data:
+            self._selector.unregister(self._status)
+            for wire in self.ranks:
+                wire.closed = True
+        for at in range(0, len(data) - frames.SIZE + 1, frames.SIZE):
+            with contextlib.suppress(frames.BadFrame):
+                frame = frames.decode(data[at : at + frames.SIZE])
+                if frame.arg < len(self.ranks):
+                    self.ranks[frame.arg].status = frame.value
+
+    # --- what is awaited -------------------------------------------------------------------------------------
+
+    def missing(self, kind: Kind, ended: Callable[[], str]) -> list[int]:
+        """Ranks whose next answer is not there yet; raises WorldFailed when one says something else, or is gone.
+
+        The earliest cause wins: a rank that reports a failure explains the others' silence.
+        ended(): why the operating system has ended the world, in a line; empty when it has not.
+        """
+        if self.failure is not None:
+            raise self.failure
+        for wire in self.ranks:
+            if failure := wire.failure():
+                raise failure
+        waiting = []
+        for wire in self.ranks:
+            if wire.answers:
+                said = wire.answers[0].kind
+                if said is kind:
+                    continue
+                raise WorldFailed("PROTOCOL", wire.rank, text=f"sent {said.name} where {kind.name} was due")
+            if wire.status is not None or wire.closed:
+                if why := ended():
+                    raise WorldFailed("NO_MEMORY", wire.rank, text=why)
+                raise WorldFailed("DIED", wire.rank, status=-1 if wire.status is None else wire.status)
+            waiting.append(wire.rank)
+        return waiting
+
+    def take(self) -> list[Received]:
+        """The awaited answer of every rank."""
+        return [wire.answers.popleft() for wire in self.ranks]
+
+    def take_synced(self, number: int) -> bool:
+        """Whether every rank has answered the `Sync` of this number; then all answers before it are dropped.
+
+        Raises WorldFailed where a rank is gone.
+        """
+        for wire in self.ranks:
+            if wire.closed or self.failure:
+                raise self.failure or WorldFailed("DIED", wire.rank, status=-1)
+        found = all(
+            any(getattr(answer.reply, "number", None) == number for answer in wire.answers)
+            for wire in self.ranks
+        )
+        if found:
+            for wire in self.ranks:
+                wire.forget_answers()
+        return found
+
+    def require_silence(self) -> None:
+        """Nothing may have been said that was not awaited: a DONE sent before GO would end a batch before it began."""
+        for wire in self.ranks:
+            if early := wire.unasked():
+                self.fail(WorldFailed("PROTOCOL", wire.rank, text=early))
+
+    def close(self) -> None:
+        """Forgets all ranks."""
+        for wire in self.ranks:
+            for key in (wire.sock, wire.pipe):
+                with contextlib.suppress(KeyError, ValueError):
+                    self._selector.unregister(key)
+            wire.close()
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(self._status)
+        self._status.close()

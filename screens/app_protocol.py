@@ -1,0 +1,69 @@
+"""The part of the app that its screens use. Screens import this protocol, never the app's class."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from arena.setting_choice import Choice
+    from problems.specification import Problem
+    from screens.services import Services
+
+
+@dataclass(frozen=True)
+class DuelPlan:
+    """The players of a duel, and its minutes. Words as on the command line; `you` and `guest` play from the workspace."""
+
+    left: str
+    right: str
+    minutes: float | None
+    """None: no clock."""
+
+
+@runtime_checkable
+class AppProtocol(Protocol):
+    """What a screen may ask of the app beyond what every Textual app offers (`push_screen`, `notify`...)."""
+
+    @property
+    def services(self) -> Services:
+        """Settings, workspace, catalogue, results and engine."""
+
+    @property
+    def opened(self) -> asyncio.Event:
+        """Set once catalogue, index of results and engine are there."""
+
+    def record_fault(self, error: Exception) -> None:
+        """Keeps the traceback of a mistake in pkb-arena itself; the app stays up."""
+
+    def open_problem(
+        self, problem: Problem, kernel: Path | None = None, *, run_at_once: bool = False, text: str = ""
+    ) -> None:
+        """Opens the kernel screen for a problem. `text` goes into the editor, unsaved."""
+
+    def ask_model(self, problem: Problem, choice: Choice | None = None) -> None:
+        """Asks which model writes for the problem, in the setting of the choice, and lets it."""
+
+    def take_over(self, problem: Problem, text: str) -> None:
+        """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
+
+    def plan_duel(self, problem: Problem) -> None:
+        """Asks for the players, and starts the duel."""
+
+    def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
+        """Opens the duel screen."""
+
+    def show_duel_board(self) -> None:
+        """Shows ratings and duels."""
+
+    async def refresh_picker(self) -> None:
+        """Reads the results again and shows them in the list of problems."""
+
+    @property
+    def theme_names(self) -> list[str]:
+        """The themes there are."""
+
+    def choose_theme(self, name: str) -> None:
+        """Shows a theme, and keeps it in the settings."""

@@ -1,0 +1,26 @@
+"""The base of every dialog: a view over another one that `escape` leaves."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen, ScreenResultType
+
+from screens.actions import bindings
+
+
+def _on_the_app(binding: Binding) -> Binding:
+    return Binding(**{**vars(binding), "action": f"app.{binding.action}", "show": False})
+
+
+class Dialog(ModalScreen[ScreenResultType]):
+    """Subclasses with rules of their own add their stylesheet to this CSS_PATH.
+
+    Textual looks for no binding behind a modal screen, so the keys that work everywhere are bound here, too.
+    """
+
+    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *map(_on_the_app, bindings("everywhere")),
+        Binding("ctrl+p", "app.command_palette", "palette", show=False),
+    ]

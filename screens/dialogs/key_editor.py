@@ -1,0 +1,178 @@
+"""The key editor: every action with its key; the next key pressed becomes the key of the one under the cursor."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from screens.actions import ACTIONS, Action, key_words
+from screens.dialogs.dialog import Dialog
+from screens.keymap import keys_of, refusal, rivals
+from screens.widgets.foreign import PlainStatic
+
+PLACES = {
+    "problems": "In the list of problems",
+    "kernel": "At a kernel",
+    "duel": "In a duel",
+    "replay": "In a duel that is replayed",
+    "model": "While a model writes",
+    "everywhere": "Everywhere",
+}
+_KEY_COLUMN = 12
+
+
+class NextKey(ModalScreen[str], inherit_bindings=False):
+    """Catches one key, whatever it does elsewhere, and dismisses with its name."""
+
+    CSS_PATH: ClassVar[Any] = Dialog.CSS_PATH
+
+    def __init__(self, action: Action) -> None:
+        super().__init__()
+        self._action = action
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog small") as dialog:
+            dialog.border_title = f"A key for: {self._action.title}"
+            yield PlainStatic(self._action.help)
+            yield PlainStatic(
+                Content.assemble(("Press the key.", "bold $accent"), ("  esc leaves it as it is.", "$muted")),
+                classes="below",
+            )
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        self.dismiss("" if event.key == "escape" else event.key)
+
+
+class KeyEditor(Dialog[dict[str, str] | None]):
+    """Dismisses with the keymap: the keys that differ from the usual ones. Two actions with one key are never saved."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("key_editor.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("ctrl+s", "save", "save", priority=True),
+        Binding("backspace,delete", "reset", "usual key"),
+        Binding("ctrl+r", "reset_all", "all usual keys"),
+    ]
+
+    def __init__(self, keymap: dict[str, str]) -> None:
+        super().__init__()
+        names = {action.name for action in ACTIONS}
+        self._keymap = {name: key for name, key in keymap.items() if name in names}
+        self._dropped = sorted(set(keymap) - names)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog large") as dialog:
+            dialog.border_title = "Keys"
+            dialog.border_subtitle = (
+                "enter new key · ⌫ usual key · ctrl+r all usual · ctrl+s saves · esc back"
+            )
+            yield OptionList(id="actions")
+            yield PlainStatic("", id="sentence")
+            yield PlainStatic("", id="report")
+
+    def on_mount(self) -> None:
+        actions = self.query_one("#actions", OptionList)
+        for scope, place in PLACES.items():
+            if scope != next(iter(PLACES)):
+                actions.add_option(Option("", disabled=True))
+            actions.add_option(Option(Content.styled(place, "bold $accent"), disabled=True))
+            actions.add_options(
+                Option(self._line(action), id=action.name) for action in ACTIONS if action.scope == scope
+            )
+        actions.highlighted = 1
+        actions.focus()
+        unknown = ", ".join(self._dropped)
+        self._report(f"the settings file names no action with {unknown}: saving drops it" if unknown else "")
+
+    def _line(self, action: Action) -> Content:
+        changed = action.name in self._keymap
+        others = rivals(action, self._keymap)
+        colour = "$error" if others else "$accent" if changed else "$foreground"
+        note = f"✗ also: {others[0].title}" if others else "changed" if changed else ""
+        return Content.assemble(
+            (f"  {key_words(','.join(keys_of(action, self._keymap))):<{_KEY_COLUMN}}", colour),
+            f"{action.title:<15}",
+            (f"{note:<{len(note) and len(note) + 2}}", "$error" if others else "$accent"),
+            (action.help, "$muted"),
+        )
+
+    def _show(self) -> None:
+        actions = self.query_one("#actions", OptionList)
+        for action in ACTIONS:
+            actions.replace_option_prompt(action.name, self._line(action))
+
+    def _report(self, fault: str = "") -> None:
+        report = self.query_one("#report", PlainStatic)
+        if fault:
+            report.update(Content.styled(f"✗ {fault}", "$error"))
+        else:
+            count = len(self._keymap)
+            words = "the usual keys" if not count else f"{count} key{'s' if count > 1 else ''} of your own"
+            report.update(Content.styled(words, "$muted"))
+
+    def _current(self) -> Action | None:
+        actions = self.query_one("#actions", OptionList)
+        option = actions.highlighted_option
+        return next((action for action in ACTIONS if option is not None and action.name == option.id), None)
+
+    @on(OptionList.OptionHighlighted, "#actions")
+    def _explain(self) -> None:
+        action = self._current()
+        self.query_one("#sentence", PlainStatic).update(action.help if action is not None else "")
+
+    @on(OptionList.OptionSelected, "#actions")
+    def _ask(self) -> None:
+        action = self._current()
+        if action is not None:
+            self.app.push_screen(NextKey(action), lambda key: self._take(action, key or ""))
+
+    def _take(self, action: Action, key: str) -> None:
+        if not key:
+            return
+        if refused := refusal(action, key):
+            self._report(refused)
+            return
+        self._keymap[action.name] = key
+        if key in action.key.split(","):
+            del self._keymap[action.name]
+        self._show()
+        self._report(self._clash())
+
+    def action_reset(self) -> None:
+        """The action under the cursor gets its usual key back."""
+        action = self._current()
+        if action is not None:
+            self._keymap.pop(action.name, None)
+            self._show()
+            self._report(self._clash())
+
+    def action_reset_all(self) -> None:
+        self._keymap.clear()
+        self._show()
+        self._report()
+
+    def _clash(self) -> str:
+        for action in ACTIONS:
+            for other in rivals(action, self._keymap):
+                shared = set(keys_of(action, self._keymap)) & set(keys_of(other, self._keymap))
+                key = key_words(min(shared))
+                return (
+                    f"{key} is the key of both “{action.title}” and “{other.title}”: give one of them another"
+                )
+        return ""
+
+    def action_save(self) -> None:
+        if fault := self._clash():
+            self.app.bell()
+            self._report(fault)
+            return
+        self.dismiss(self._keymap)

@@ -1,0 +1,82 @@
+"""Small questions over a screen."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Button, OptionList
+from textual.widgets.option_list import Option
+
+from screens.dialogs.dialog import Dialog
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
+
+
+class Question(Dialog[bool | None]):
+    """Yes, no, or escape for neither."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "neither")]
+
+    def __init__(self, title: str, text: str, yes: str, no: str) -> None:
+        super().__init__()
+        self._title, self._text, self._yes, self._no = title, text, yes, no
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            entitle(dialog, self._title)
+            dialog.border_subtitle = "enter chooses · tab the other · esc neither"
+            yield PlainStatic(self._text)
+            with Horizontal(classes="buttons"):
+                yield Button(self._yes, variant="primary", id="yes", compact=True)
+                yield Button(self._no, id="no", compact=True)
+
+    @on(Button.Pressed)
+    def _pressed(self, event: Button.Pressed) -> None:
+        self.dismiss(event.button.id == "yes")
+
+
+_SENTENCES = {
+    "baseline": "the baseline itself: right from the start",
+    "torch": "plain torch and its collectives",
+    "symm": "torch reading peers' memory directly",
+    "cpp": "C++ on CPU ranks, compiled when it loads",
+    "cuda": "CUDA C++, compiled when it loads",
+    "triton": "Triton",
+}
+
+
+def template_sentences() -> dict[str, str]:
+    """The starter templates there are, each with a sentence."""
+    from arena.workspace.templates import template_names
+
+    return {name: _SENTENCES.get(name, "") for name in template_names()}
+
+
+class Choose(Dialog[str | None]):
+    """One of a few, each with a sentence."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
+
+    def __init__(self, title: str, options: dict[str, str]) -> None:
+        super().__init__()
+        self._title, self._options = title, options
+
+    def compose(self) -> ComposeResult:
+        from textual.content import Content
+
+        with Vertical(classes="dialog") as dialog:
+            entitle(dialog, self._title)
+            dialog.border_subtitle = "enter chooses · esc back"
+            width = max(map(len, self._options), default=0)
+            yield OptionList(
+                *(
+                    Option(Content.assemble((name.ljust(width + 2), "$accent"), sentence), id=name)
+                    for name, sentence in self._options.items()
+                )
+            )
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option.id)

@@ -1,0 +1,136 @@
+"""The settings, generated from their schema: each field with its sentence."""
+
+from typing import Any, ClassVar
+
+import msgspec
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Button, Input, Select
+
+from arena.errors import ArenaError
+from arena.settings import SettingField, Settings, check_settings, setting_fields
+from screens.complaints import explain
+from screens.dialogs.dialog import Dialog
+from screens.dialogs.key_editor import KeyEditor
+from screens.widgets.foreign import PlainStatic
+
+
+class SettingsScreen(Dialog[Settings | None]):
+    """Checks every change at once; ctrl+s saves. The file itself may be edited as well."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("ctrl+s", "save", "save", priority=True),
+    ]
+
+    def __init__(self, settings: Settings, themes: list[str], file: str) -> None:
+        super().__init__()
+        self._settings, self._themes, self._file = settings, themes, file
+        self._keymap = settings.keymap
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog large") as dialog:
+            dialog.border_title = "Settings"
+            dialog.border_subtitle = "ctrl+s saves · esc back"
+            with VerticalScroll(can_focus=False):
+                for field in setting_fields():
+                    with Vertical(classes="setting"):
+                        with Horizontal(classes="row"):
+                            yield PlainStatic(field.name, classes="label")
+                            yield self._control(field)
+                        yield PlainStatic(field.description, classes="sentence")
+            yield PlainStatic("", id="report")
+
+    def on_mount(self) -> None:
+        self._report()
+
+    def _control(self, field: SettingField) -> Input | Select[str] | Select[bool] | Button:
+        value = getattr(self._settings, field.name)
+        name = f"set-{field.name}"
+        if field.name == "keymap":
+            return Button(self._keymap_words(), id=name, compact=True)
+        if field.kind is bool:
+            return Select(
+                (("no", False), ("yes", True)), value=value, allow_blank=False, id=name, compact=True
+            )
+        choices = tuple(self._themes) if field.name == "theme" else field.choices
+        if choices:
+            options = [(choice or "(automatic)", choice) for choice in choices]
+            return Select(
+                options,
+                value=value if value in choices else choices[0],
+                allow_blank=False,
+                id=name,
+                compact=True,
+            )
+        return Input(_text(value), id=name, compact=True)
+
+    def _values(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for field in setting_fields():
+            control = self.query_one(f"#set-{field.name}")
+            match control:
+                case Select():
+                    values[field.name] = control.value
+                case Input():
+                    values[field.name] = _value(field, control.value)
+                case Button():
+                    values[field.name] = self._keymap
+        return values
+
+    def _keymap_words(self) -> str:
+        count = len(self._keymap)
+        return f"edit keys…  ({f'{count} of your own' if count else 'the usual ones'})"
+
+    @on(Button.Pressed, "#set-keymap")
+    def _edit_keys(self, event: Button.Pressed) -> None:
+        button = event.button
+
+        def edited(keymap: dict[str, str] | None) -> None:
+            if keymap is not None:
+                self._keymap = keymap
+                button.label = self._keymap_words()
+
+        self.app.push_screen(KeyEditor(self._keymap), edited)
+
+    def _read(self) -> Settings:
+        checked = check_settings(self._values())
+        shown = {field.name: getattr(checked, field.name) for field in setting_fields()}
+        return msgspec.structs.replace(self._settings, **shown)  # what is not shown here stays as it is
+
+    @on(Input.Changed)
+    @on(Select.Changed)
+    def _report(self) -> None:
+        report = self.query_one("#report", PlainStatic)
+        try:
+            self._read()
+        except ArenaError as error:
+            report.update(Content.styled(f"✗ {explain(error)}", "$error"))
+        else:
+            report.update(Content.styled(f"file: {self._file}", "$muted"))
+
+    def action_save(self) -> None:
+        try:
+            settings = self._read()
+        except ArenaError:
+            self.app.bell()  # the last line says what is wrong
+            return
+        self.dismiss(settings)
+
+
+def _text(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
+
+
+def _value(field: SettingField, text: str) -> object:
+    """What was typed, as the field's own kind where it can be read as one; else the text, which the check refuses."""
+    text = text.strip()
+    if field.kind is list:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return msgspec.convert(text, field.kind, strict=False)
+    except msgspec.ValidationError:
+        return text

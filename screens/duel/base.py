@@ -1,0 +1,207 @@
+"""The duel: two panes, the race between them, the clock below. The same screen plays a duel and replays one."""
+
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import ContentSwitcher
+
+from arena.duel.card import svg_card, text_card
+from arena.duel.events import SIDES, AnyDuelEvent, SideName
+from arena.duel.state import DuelState
+from arena.errors import UsageError
+from screens.actions import Scope
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen
+from screens.duel import words as duel_words
+from screens.duel.race_chart import RaceChart
+from screens.widgets.editor import SOURCE_STYLES, Editor, Source
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
+from screens.widgets.pane_title import entitle
+from screens.widgets.writing import Writing
+
+REFRESH_S = 0.1
+LEAVE_WITHIN_S = 1.5
+
+
+class DuelScreen(BaseScreen):
+    """Shows a `DuelState`, which subclasses fill."""
+
+    CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("duel.tcss")]
+    SCOPE: ClassVar[Scope] = "duel"
+
+    def __init__(self, parent_app: AppProtocol, state: DuelState, edits: SideName | None = None) -> None:
+        """edits: the side whose pane is an editor."""
+        super().__init__(parent_app)
+        self.services = parent_app.services
+        self.state = state
+        self.edits = edits
+        self.panes: dict[SideName, Source] = {
+            name: Editor(id=f"{name}-source") if name == edits else Source(id=f"{name}-source")
+            for name in SIDES
+        }
+        self.finals: dict[SideName, Source] = {name: Source(id=f"{name}-final") for name in SIDES}
+        """What a pane shows once it is over."""
+        self.changed = True
+        self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
+        """Number of the kernel in a pane."""
+        self._attempts: dict[SideName, Content] = {}
+        self._escaped_at = -LEAVE_WITHIN_S
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="duel-head"):
+            yield PlainStatic(id="duel-title")
+            yield PlainStatic(id="duel-score")
+        yield PlainStatic(id="duel-result")
+        with Horizontal(id="duel-panes"):
+            yield from self._side_pane("left")
+            with Vertical(id="race-pane"):
+                yield RaceChart(id="race")
+                with VerticalScroll(id="attempts"):
+                    yield PlainStatic(id="left-attempts")
+                    yield PlainStatic(id="right-attempts")
+            yield from self._side_pane("right")
+        yield PlainStatic(id="duel-clock")
+        yield from self.compose_below()
+        yield KeyLine()
+
+    def compose_below(self) -> ComposeResult:
+        """Lines between the clock and the keys."""
+        yield from ()
+
+    def _side_pane(self, name: SideName) -> ComposeResult:
+        with Vertical(id=f"{name}-pane", classes="duel-side"):
+            with ContentSwitcher(initial=f"{name}-source", id=f"{name}-text"):
+                yield self.panes[name]
+                yield Writing(id=f"{name}-writing")
+                yield self.finals[name]
+            yield PlainStatic(id=f"{name}-status", classes="duel-status")
+
+    def on_mount(self) -> None:
+        self.query_one("#race-pane").border_title = "race"
+        self.set_interval(REFRESH_S, self.draw)
+        self.panes[self.edits or "left"].focus()
+        self.draw()
+
+    # --- the duel --------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """Seconds since the duel began."""
+        return self.state.at
+
+    def begin_again(self) -> None:
+        """Forgets all that has happened."""
+        self.state = DuelState(self.state.header)
+        self._shown = dict.fromkeys(SIDES, 0)
+        for name in SIDES:
+            self.panes[name].text = ""
+        self.changed = True
+
+    def hear(self, event: AnyDuelEvent) -> None:
+        """Something happened; `state` has it already."""
+        self.changed = True
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Ten times a second: texts that are being written are brought up to date in one piece."""
+        if not self.is_attached:
+            return
+        state, now = self.state, self.now
+        self.query_one("#duel-clock", PlainStatic).update_if_new(duel_words.stage_line(state, now))
+        self.query_one(RaceChart).show(state, now)
+        if not self.changed:
+            return
+        self.changed = False
+        self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state))
+        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state))
+        self._draw_result()
+        for name in SIDES:
+            side = state.side(name)
+            player = state.header.contestant(name).player
+            entitle(self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name))
+            over = state.ended is not None
+            words = duel_words.final_status(state, name) if over else duel_words.status(side)
+            self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
+            self._draw_attempts(name, duel_words.attempts(side, name, player))
+            if over:
+                self._draw_final(name)
+            elif name != self.edits:
+                self._draw_source(name)
+
+    def _draw_attempts(self, name: SideName, line: Content) -> None:
+        """All kernels of a side; the newest ones stay in sight."""
+        shown = self.query_one(f"#{name}-attempts", PlainStatic)
+        if not line.is_same(self._attempts.get(name, Content())):
+            self._attempts[name] = line
+            shown.update(line)
+            self.query_one("#attempts", VerticalScroll).scroll_end(animate=False)
+
+    def _draw_result(self) -> None:
+        """Stands above everything once it is decided."""
+        over = self.state.ended is not None
+        result = self.query_one("#duel-result", PlainStatic)
+        if over:
+            result.update_if_new(duel_words.result(self.state))
+        result.display = over
+
+    def _draw_final(self, name: SideName) -> None:
+        """The kernel that counts, in place of whatever was written last."""
+        switcher, kernel = (
+            self.query_one(f"#{name}-text", ContentSwitcher),
+            duel_words.final_kernel(self.state, name),
+        )
+        if kernel is None or switcher.current == f"{name}-final":
+            return  # it stands there already
+        had_focus = self.focused is self.panes[name]
+        self.finals[name].text = kernel.source
+        switcher.current = f"{name}-final"
+        if had_focus:
+            self.finals[name].focus()
+
+    def _draw_source(self, name: SideName) -> None:
+        """What is being written, else the kernel that was handed in last."""
+        side = self.state.side(name)
+        switcher = self.query_one(f"#{name}-text", ContentSwitcher)
+        shown = f"{name}-writing" if side.writing else f"{name}-source"
+        if switcher.current != shown:
+            switcher.current = shown
+        if side.writing:
+            self.query_one(f"#{name}-writing", Writing).show(side.text)
+        elif side.last is not None and self._shown[name] != side.last.number:
+            self._shown[name] = side.last.number
+            self.panes[name].text = side.last.source
+
+    # --- keys ------------------------------------------------------------------------------------------------
+
+    def action_share(self) -> None:
+        """Writes the card beside the duel's journal, and the text into the clipboard."""
+        self.start(self._share(), "share")
+
+    async def _share(self) -> None:
+        state = self.state
+        if state.ended is None:
+            self.say("there is a card to share once the duel is decided")
+            return
+        path = self.services.paths.duels / f"{state.header.duel_id}.svg"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(svg_card(state), encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}", "free some space") from None
+        self.app.copy_to_clipboard(text_card(state.header, state.ended))
+        self.say(f"the text is in the clipboard, the picture in {path}")
+
+    def action_leave_duel(self) -> None:
+        """Leaves; a duel that is not over asks for a second escape."""
+        over = self.state.stage in ("ended", "abandoned")
+        if over or time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
+            self.dismiss()
+        else:
+            self._escaped_at = time.monotonic()
+            self.say("esc again leaves: the duel then counts for nobody")

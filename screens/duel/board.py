@@ -1,0 +1,98 @@
+"""The duel board: ratings, and the duels that were played; enter replays one."""
+
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from arena.duel.card import winner_words
+from arena.duel.journal import DuelRecord, duel_records
+from arena.duel.ratings import ALL, Rating, ratings
+from arena.foreign_text import printable
+from screens.dialogs.dialog import Dialog
+from screens.services import Services
+from screens.widgets.foreign import PlainStatic
+
+
+class DuelBoard(Dialog[DuelRecord | None]):
+    """Dismisses with the duel to replay."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("c", "category", "next category"),
+    ]
+
+    def __init__(self, services: Services) -> None:
+        super().__init__()
+        self.services = services
+        self.records: list[DuelRecord] = []
+        self.found: list[Rating] = []
+        self.category = ALL
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog large") as dialog:
+            dialog.border_title = "Duels"
+            dialog.border_subtitle = "enter replays · c next category · esc back"
+            yield PlainStatic("reading…", id="ratings")
+            yield OptionList(id="duels")
+
+    def on_mount(self) -> None:
+        self.run_worker(self._read(), exit_on_error=False)
+
+    async def _read(self) -> None:
+        import asyncio
+
+        self.records = await asyncio.to_thread(duel_records, self.services.paths.duels)
+        self.records.reverse()
+        self.found = ratings(self.records)
+        duels = self.query_one("#duels", OptionList)
+        duels.display = bool(self.records)
+        duels.add_options(Option(_line(record), id=f"duel-{n}") for n, record in enumerate(self.records))
+        if self.records:
+            duels.highlighted = 0
+        duels.focus()
+        self._show_ratings()
+
+    def _show_ratings(self) -> None:
+        shown = [rating for rating in self.found if rating.category == self.category]
+        if not shown:
+            self.query_one("#ratings", PlainStatic).update("No duel yet: d on a problem starts one.")
+            return
+        head = (
+            f"{'Ratings · ' + self.category:<34}{'rating':>8}  {'95 %':<8}{'won':>5}{'drawn':>7}{'lost':>6}\n"
+        )
+        rows = [
+            f"{place:>3}  {printable(r.player):<29}{r.rating:>8.0f}  ±{r.plus_minus:<7.0f}{r.won:>5}{r.drawn:>7}{r.lost:>6}"
+            for place, r in enumerate(shown[:12], 1)
+        ]
+        self.query_one("#ratings", PlainStatic).update(Content.assemble((head, "$muted"), "\n".join(rows)))
+
+    def action_category(self) -> None:
+        known = list(dict.fromkeys(rating.category for rating in self.found)) or [ALL]
+        here = known.index(self.category) if self.category in known else -1
+        self.category = known[(here + 1) % len(known)]
+        self._show_ratings()
+
+    @on(OptionList.OptionSelected, "#duels")
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self.records[event.option_index])
+
+
+def _line(record: DuelRecord) -> Content:
+    header = record.header
+    when = time.strftime("%d %b %H:%M", time.localtime(header.created))
+    names = f"{printable(header.left.player)} vs {printable(header.right.player)}"
+    return Content.assemble(
+        (f"{when}  ", "$muted"),
+        (f"{header.problem_id:>3} {header.slug:<28.28} ", "$foreground"),
+        (f"{names}  ", "$accent"),
+        (printable(winner_words(header, record.ended)), "$muted"),
+    )

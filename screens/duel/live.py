@@ -1,0 +1,174 @@
+"""A duel that is played now."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from arena.duel.events import DuelHeader, SideName, other
+from arena.duel.journal import new_duel_id
+from arena.duel.match import Match
+from arena.duel.sides import MODEL, DuelSide, make_side
+from arena.duel.state import DuelState
+from arena.errors import ArenaError
+from arena.runs.store import BASELINE
+from arena.setting_choice import Choice, choose_setting
+from arena.workspace.house import HOUSE
+from arena.workspace.kernels import read_kernel
+from arena.workspace.templates import starter
+from arena.workspace.yardsticks import WORDS, has
+from problems.specification import Problem
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import Setting
+from screens.actions import bindings
+from screens.app_protocol import AppProtocol, DuelPlan
+from screens.duel.base import DuelScreen
+from screens.services import Services
+from screens.widgets.editor import Editor
+
+YOU, GUEST = "you", "guest"
+MODEL_ROUNDS = 20
+
+
+class LiveDuelScreen(DuelScreen):
+    """Plays a match and shows it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("duel")]
+
+    def __init__(self, parent_app: AppProtocol, problem: Problem, plan: DuelPlan) -> None:
+        """
+        Raises:
+            ArenaError: a side cannot play, or the setting is not one that can be run.
+        """
+        services = parent_app.services
+        self.problem = problem
+        self.plan = plan
+        setting = choose_setting(problem, Choice(), services.settings)
+        sides = (_side(services, problem, setting, plan.left), _side(services, problem, setting, plan.right))
+        header = DuelHeader(
+            duel_id=new_duel_id(),
+            created=time.time(),
+            problem_id=problem.id,
+            slug=problem.slug,
+            title=problem.title,
+            category=problem.category,
+            left=sides[0].contestant,
+            right=sides[1].contestant,
+            setting=setting,
+            minutes=plan.minutes,
+            rounds=MODEL_ROUNDS if plan.minutes is not None else 3,
+        )
+        edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
+        super().__init__(parent_app, DuelState(header), edits)
+        self.match = Match(
+            services.engine,
+            services.paths,
+            problem,
+            header,
+            sides,
+            budget_s=services.settings.budget_s,
+        )
+        self.state = self.match.state
+        self.match.listeners.append(self.hear)
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        if self.edits is not None:
+            self._editor.open_saved(read_kernel(self._path).text)
+        self.start(self._play(), "duel")
+
+    async def _play(self) -> None:
+        await self.match.play()
+        if self.services.settings.bell:
+            self.app.bell()
+
+    @property
+    def now(self) -> float:
+        return self.match.now if self.state.stage not in ("ended", "abandoned") else self.state.at
+
+    @property
+    def _editor(self) -> Editor:
+        assert self.edits is not None
+        editor = self.panes[self.edits]
+        assert isinstance(editor, Editor)
+        return editor
+
+    @property
+    def _path(self) -> Path:
+        assert self.edits is not None
+        return Path(self.state.header.contestant(self.edits).kernel_path)
+
+    def on_unmount(self) -> None:
+        """Leaving keeps what is typed."""
+        if self.edits is not None and self._editor.dirty:
+            try:
+                self.services.workspace.save_draft(self._path, self._editor.text)
+            except ArenaError as error:
+                self.log.error(error.message)
+
+    # --- keys ------------------------------------------------------------------------------------------------
+
+    def action_hand_in(self) -> None:
+        """Saves the kernel; the save is what hands it in."""
+        if self.edits is None:
+            self.say("nobody plays from this keyboard")
+        elif self.state.side(self.edits).left:
+            self.say("you hand nothing in any more")
+        elif not self._editor.dirty and self.state.side(self.edits).attempts:
+            self.say("this text was handed in already")
+        else:
+            self.start(self._save(), "save")
+
+    async def _save(self) -> None:
+        text = self._editor.text
+        await asyncio.to_thread(self.services.workspace.save, self._path, text)
+        self._editor.mark_saved(text)
+
+    def action_pause(self) -> None:
+        if self.state.stage == "paused":
+            self.match.resume()
+        elif self.state.stage == "playing":
+            self.match.pause()
+        else:
+            self.say("the clock has stopped already")
+
+    def action_agree(self) -> None:
+        """You are done; the final begins when the other side is too."""
+        if self.edits is not None:
+            self.match.agree(self.edits)
+            if not self.state.side(other(self.edits)).left:
+                self.say("you are done; the final begins when the other side is")
+            return
+        self.match.agree("left")
+        self.match.agree("right")
+
+    def action_give_up(self) -> None:
+        if self.edits is None:
+            self.say("nobody plays from this keyboard")
+            return
+        self.match.give_up(self.edits)
+
+    def action_rematch(self) -> None:
+        if self.state.stage not in ("ended", "abandoned"):
+            self.say("a rematch comes after the duel")
+            return
+        self.dismiss()
+        self.parent_app.play_duel(self.problem, self.plan)
+
+
+def _side(services: Services, problem: Problem, setting: Setting, word: str) -> DuelSide:
+    assert services.catalogue is not None
+    player = YOU
+    if word in (YOU, GUEST):
+        player = word
+        word = str(services.workspace.create(problem, starter(problem, BASELINE), player))
+    return make_side(word, problem, setting, services.settings, services.catalogue, services.paths, player)
+
+
+def opponents(problem: Problem, models: list[str], device: str) -> list[str]:
+    """Players that a problem can have, as words of the command line. device: where the ranks are."""
+    house = [HOUSE] if problem.house_source is not None else []
+    yardsticks = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
+    return [*house, BASELINE, *yardsticks, *(f"{MODEL}{name}" for name in models), GUEST]

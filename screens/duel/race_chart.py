@@ -1,0 +1,39 @@
+"""The race: each side's speedup over the baseline by time, a cross where a kernel failed, the baseline at 1."""
+
+from typing import ClassVar
+
+from arena.duel.events import SIDES, SideName
+from arena.duel.state import DuelState
+from screens import figures
+from screens.widgets.line_chart import Line, LineChart, Point, scale_of
+
+_LEAST_SECONDS = 30.0
+_STYLES: dict[SideName, str] = {"left": "one", "right": "two"}
+
+
+def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
+    """Every kernel of a side by the second of its verdict; while one is timed, its speedup so far."""
+    found: list[Point] = []
+    for attempt in state.side(name).attempts:
+        if attempt.judged is not None:
+            speed = attempt.judged.speedup
+            found.append(
+                Point(attempt.judged.at, speed.median if attempt.passed and speed is not None else None)
+            )
+        elif attempt.samples:
+            found.append(Point(attempt.samples[-1].at, attempt.samples[-1].speedup.median))
+    return tuple(found)
+
+
+class RaceChart(LineChart):
+    """Redraws when a verdict or a round arrived, and as the clock moves on."""
+
+    EMPTY: ClassVar[tuple[str, ...]] = ("The race starts with the first verdict.", "No verdict yet.")
+
+    def show(self, state: DuelState, now: float) -> None:
+        """The duel so far; now: seconds since it began."""
+        lines = [Line(_STYLES[name], points_of(state, name), holds=True) for name in SIDES]
+        minutes = state.header.minutes
+        until = max(minutes * 60 if minutes is not None else 0.0, _LEAST_SECONDS, float(int(now)))
+        scale = scale_of(point.y for line in lines for point in line.points if point.y is not None)
+        self.plot(lines, until=until, scale=scale, axis=figures.clock)

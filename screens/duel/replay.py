@@ -1,0 +1,139 @@
+"""A duel from its journal, at its own pace or up to 20 times that; any moment of it can be sought out."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from arena.duel.events import (
+    AnyDuelEvent,
+    DuelEnded,
+    DuelHeader,
+    FinalBegan,
+    KernelJudged,
+    Submitted,
+)
+from arena.duel.journal import read_duel
+from arena.duel.state import DuelState
+from sandbox.protocol.verdict import Verdict
+from screens.actions import Scope, bindings
+from screens.app_protocol import AppProtocol
+from screens.duel.base import REFRESH_S, DuelScreen
+from screens.duel.seek_bar import Mark, SeekBar
+
+PACES = (1, 2, 5, 10, 20)
+_STOPS = (Submitted, KernelJudged, FinalBegan, DuelEnded)
+"""Events that a step goes to."""
+
+
+class ReplayDuelScreen(DuelScreen):
+    """Feeds recorded events to the screen when their time has come."""
+
+    SCOPE: ClassVar[Scope] = "replay"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
+
+    def __init__(self, parent_app: AppProtocol, path: Path, header: DuelHeader, pace: int = 5) -> None:
+        super().__init__(parent_app, DuelState(header))
+        self.pace = pace
+        self._path = path
+        self._events: list[AnyDuelEvent] = []
+        self._next = 0
+        self._played = 0.0
+        self._standing = False
+
+    def compose_below(self) -> ComposeResult:
+        yield SeekBar(id="seek")
+
+    def on_mount(self) -> None:
+        self._events = list(read_duel(self._path))
+        self.query_one(SeekBar).open(self._length, [mark for event in self._events if (mark := _mark(event))])
+        super().on_mount()
+        self.set_interval(REFRESH_S, self._go_on)
+
+    @property
+    def now(self) -> float:
+        return min(self._played, self._length)
+
+    @property
+    def _length(self) -> float:
+        return self._events[-1].at if self._events else 0.0
+
+    def _go_on(self) -> None:
+        if not self._standing:
+            self._play_to(self._played + REFRESH_S * self.pace)
+        words = (
+            "at the end" if self._played >= self._length else "pause" if self._standing else f"{self.pace}×"
+        )
+        self.query_one(SeekBar).show(self.now, words)
+
+    def _play_to(self, at: float) -> None:
+        """Moves on to a moment; what has happened is folded in again where that lies behind."""
+        if at < self._played:
+            self.begin_again()
+            self._next = 0
+        self._played = max(0.0, min(at, self._length))
+        while self._next < len(self._events) and self._events[self._next].at <= self._played:
+            self.state.apply(self._events[self._next])
+            self._next += 1
+            self.changed = True
+
+    @on(SeekBar.Sought)
+    def _sought(self, event: SeekBar.Sought) -> None:
+        self._play_to(event.at)
+
+    # --- keys ------------------------------------------------------------------------------------------------
+
+    def action_faster(self) -> None:
+        self.pace = next((pace for pace in PACES if pace > self.pace), PACES[-1])
+
+    def action_slower(self) -> None:
+        self.pace = next((pace for pace in reversed(PACES) if pace < self.pace), PACES[0])
+
+    def action_replay_pause(self) -> None:
+        if self._played >= self._length:
+            self._play_to(0.0)
+            self._standing = False
+        else:
+            self._standing = not self._standing
+
+    def action_replay_on(self) -> None:
+        self._step(min((at for at in self._stops if at > self._played), default=self._length))
+
+    def action_replay_back(self) -> None:
+        self._step(max((at for at in self._stops if at < self._played), default=0.0))
+
+    @property
+    def _stops(self) -> list[float]:
+        return [event.at for event in self._events if isinstance(event, _STOPS)]
+
+    def _step(self, at: float) -> None:
+        self._standing = True
+        self._play_to(at)
+
+    def action_replay_start(self) -> None:
+        self._play_to(0.0)
+
+    def action_replay_end(self) -> None:
+        self._play_to(self._length)
+
+    def action_replay_share(self) -> None:
+        self.action_share()
+
+    def action_leave_replay(self) -> None:
+        self.dismiss()
+
+
+def _mark(event: AnyDuelEvent) -> Mark | None:
+    """What stands on the seek bar."""
+    match event:
+        case KernelJudged():
+            good = event.verdict is Verdict.PASS
+            return Mark(event.at, "✓" if good else "✗", "success" if good else "error")
+        case FinalBegan():
+            return Mark(event.at, "◆", "accent")
+        case DuelEnded() if event.winner != "draw":
+            return Mark(event.at, "★", "accent")
+        case _:
+            return None

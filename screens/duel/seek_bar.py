@@ -1,0 +1,102 @@
+"""The bar of a replay: where it is, and where what happened. A click goes there."""
+
+from typing import ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.events import Click
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from screens import figures
+
+
+class Mark(NamedTuple):
+    """Something that happened."""
+
+    at: float
+    sign: str
+    style: str
+    """ "success", "error" or "accent"."""
+
+
+class SeekBar(Widget):
+    """One line: the moment, the bar with its marks, the length, and a word such as the pace."""
+
+    DEFAULT_CSS = """
+    SeekBar {
+        height: 1;
+        margin: 0 1;
+        & .seek--played { color: $accent; }
+        & .seek--rest { color: $rule; }
+        & .seek--text { color: $muted; }
+        & .seek--success { color: $success; }
+        & .seek--error { color: $error; }
+        & .seek--accent { color: $accent; text-style: bold; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"seek--{name}" for name in ("played", "rest", "text", "success", "error", "accent")
+    }
+
+    class Sought(Message):
+        """A moment was clicked."""
+
+        def __init__(self, at: float) -> None:
+            super().__init__()
+            self.at = at
+            """Seconds since the duel began."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._length = 0.0
+        self._marks: list[Mark] = []
+        self._shown: tuple[float, str] = (0.0, "")
+
+    def open(self, length: float, marks: list[Mark]) -> None:
+        """`length` in seconds; of marks on one cell the later one is seen."""
+        self._length, self._marks = length, marks
+        self.refresh()
+
+    def show(self, at: float, words: str) -> None:
+        """The moment it is at, and what stands behind the bar."""
+        if (at, words) != self._shown:
+            self._shown = (at, words)
+            self.refresh()
+
+    @property
+    def _left(self) -> str:
+        return f"{figures.clock(self._shown[0]):>5} "
+
+    def _cells(self) -> int:
+        """Of the bar itself."""
+        return max(4, self.size.width - len(self._left) - len(self._right))
+
+    @property
+    def _right(self) -> str:
+        return f" {figures.clock(self._length)}   {self._shown[1]:<10}"
+
+    def _cell(self, at: float) -> int:
+        return min(self._cells() - 1, int(at / self._length * self._cells())) if self._length else 0
+
+    def render_line(self, y: int) -> Strip:
+        here, marks = self._cell(self._shown[0]), {self._cell(mark.at): mark for mark in self._marks}
+        segments = [Segment(self._left, self._style("text"))]
+        for cell in range(self._cells()):
+            if cell == here:
+                segments.append(Segment("●", self._style("accent")))
+            elif cell in marks:
+                segments.append(Segment(marks[cell].sign, self._style(marks[cell].style)))
+            else:
+                segments.append(Segment("━", self._style("played" if cell < here else "rest")))
+        segments.append(Segment(self._right, self._style("text")))
+        return Strip(segments).crop(0, self.size.width)
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"seek--{name}")
+
+    def on_click(self, event: Click) -> None:
+        cell = event.x - len(self._left)
+        if 0 <= cell < self._cells():
+            self.post_message(self.Sought(cell / self._cells() * self._length))

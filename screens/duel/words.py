@@ -1,0 +1,217 @@
+"""A duel in the words of the screen: the line over it, a side's status, the list of its kernels."""
+
+from textual.content import Content
+
+from arena.duel.card import final_result
+from arena.duel.events import SIDES, SideName
+from arena.duel.state import AttemptState, DuelState, SideState
+from arena.foreign_text import printable
+from arena.runs.headline import WHERE
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import outcome
+from screens import figures
+
+COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
+
+
+def clock_words(seconds: float) -> str:
+    """ "08:41"."""
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+def title(state: DuelState) -> Content:
+    """What is played, under which rules."""
+    header = state.header
+    setting = header.setting
+    rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
+    where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
+    return Content.assemble(
+        ("duel  ", "$muted"),
+        (f"{header.problem_id} · {header.title}", "$foreground bold"),
+        (f"   {rules} · {where}", "$muted"),
+    )
+
+
+def score(state: DuelState) -> Content:
+    """ "you ▲ 1.31×  vs  house ▲ 1.18×", or the winner."""
+    parts: list[Content] = []
+    for name in SIDES:
+        best = state.side(name).best
+        words = _speedup(best) if best is not None else ""
+        won = state.ended is not None and state.ended.winner == name
+        crown = "★ " if won else ""
+        parts.append(
+            Content.assemble(
+                (f"{crown}{printable(state.header.contestant(name).player)} ", f"{COLOURS[name]} bold"),
+                words or "–",
+            )
+        )
+    return Content.assemble(parts[0], ("   vs   ", "$muted"), parts[1])
+
+
+def stage_line(state: DuelState, now: float) -> Content:
+    """The clock, or what goes on in its place."""
+    match state.stage:
+        case "ended":
+            played = f"{clock_words(state.clock(now))} played"
+            counts = [
+                f"{printable(state.header.contestant(name).player)} {len(state.side(name).attempts)}"
+                for name in SIDES
+            ]
+            return Content.assemble(
+                (played, "$foreground bold"), (f"   kernels: {' · '.join(counts)}", "$muted")
+            )
+        case "abandoned":
+            return Content.styled(f"abandoned: {printable(state.abandoned)}", "$warning")
+        case "final":
+            sample = state.final_samples[-1] if state.final_samples else None
+            count = f"round {sample.round}/{sample.rounds}" if sample else "starting both worlds"
+            names = f"{state.header.left.player} over {state.header.right.player}"
+            figure = f"   {printable(names)} {_so_far(sample.speedup, sample.clock)}" if sample else ""
+            return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
+        case stage:
+            left = state.remaining(now)
+            words = (
+                f"{clock_words(left)} left" if left is not None else f"{clock_words(state.clock(now))} played"
+            )
+            paused = ("   paused", "$warning bold") if stage == "paused" else ("", "$muted")
+            return Content.assemble((words, "$foreground bold"), paused)
+
+
+def result(state: DuelState) -> Content:
+    """Three lines once it is decided: the winner, by how much, and why."""
+    ended = state.ended
+    assert ended is not None
+    header = state.header
+    if ended.winner == "draw":
+        head = Content.styled("a draw", "$foreground bold")
+    else:
+        name = printable(header.contestant(ended.winner).player)
+        head = Content.styled(f"★ {name} wins", f"{COLOURS[ended.winner]} bold")
+    lines = [Content.assemble(head, (f": {ended.reason}", "$foreground"))]
+    if ended.speedup is None:
+        lines.append(Content.styled("no final was measured", "$muted"))
+    else:
+        first, second, speed = final_result(header, ended)
+        said = outcome(speed)
+        words = f"{figures.speedup_words(speed, said)} {figures.interval_words(speed)}"
+        lines.append(
+            Content.assemble(
+                (words, f"${figures.outcome_style(said)} bold"),
+                (f"  {WHERE.get(ended.clock, '')}".rstrip(), "$foreground"),
+                (f"   {printable(first)} over {printable(second)}", "$foreground"),
+                (f", {ended.rounds} interleaved rounds", "$muted"),
+            )
+        )
+    return Content("\n").join(lines)
+
+
+def final_status(state: DuelState, name: SideName) -> Content:
+    """What became of a side's kernel in the final; where there was none, of its last one."""
+    assert state.ended is not None
+    finalist = state.ended.left if name == "left" else state.ended.right
+    side = state.side(name)
+    costs = _costs(side)
+    if finalist.verdict is None:
+        return Content.assemble(("no kernel", "$muted"), *costs)
+    colour = f"${figures.verdict_style(finalist.verdict)}"
+    verdict = (figures.verdict_words(finalist.verdict), colour)
+    if finalist.verdict is not Verdict.PASS:
+        return Content.assemble(verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
+    time = f"  {finalist.us:.1f} µs a call" if finalist.us is not None else ""
+    kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
+    over = f"  {_speedup(kernel)} over the baseline" if kernel is not None and _speedup(kernel) else ""
+    return Content.assemble(verdict, time, over, *costs)
+
+
+def status(side: SideState) -> Content:
+    """A side's last verdict, or the phase its kernel is in; tokens and dollars where they are counted."""
+    last = side.last
+    parts: list[Content] = (
+        [_verdict(last)] if last is not None else [Content.styled("no kernel yet", "$muted")]
+    )
+    parts += _costs(side)
+    if side.left and side.left != "done":
+        parts.append(Content.styled(f" · {printable(side.left)}", "$muted"))
+    elif side.said and not side.left:
+        parts.append(Content.styled(f" · {printable(side.said)}", "$muted"))
+    return Content.assemble(*parts)
+
+
+def _costs(side: SideState) -> list[Content]:
+    """Tokens and dollars, where they are counted."""
+    if not side.tokens:
+        return []
+    about = "~" if side.estimated else ""
+    money = f" · {about}${side.usd:.2f}" if side.usd else ""
+    return [Content.styled(f" · {about}{figures.amount(side.tokens, 'tok')}{money}", "$muted")]
+
+
+def _speedup(attempt: AttemptState) -> str:
+    """ "▲ 1.31× by calls", with the sign that its verdict said; empty when nothing was timed."""
+    if attempt.speedup is None:
+        return ""
+    said = attempt.judged.outcome if attempt.judged is not None else ""
+    return f"{figures.speedup_words(attempt.speedup, said)} {WHERE.get(attempt.clock, '')}".rstrip()
+
+
+def _verdict(attempt: AttemptState) -> Content:
+    judged = attempt.judged
+    if judged is None:
+        words = f"▸ {attempt.phase or 'waiting for the judge'}"
+        return Content.assemble((words, "$accent"), f"  {_speedup(attempt)}".rstrip())
+    colour = f"${figures.verdict_style(judged.verdict)}"
+    if judged.verdict is not Verdict.PASS:
+        return Content.assemble(
+            (figures.verdict_words(judged.verdict), colour), (f"  {printable(judged.detail)}", "$muted")
+        )
+    speed_text = (
+        f"  {figures.speedup_words(judged.speedup, judged.outcome)} {figures.interval_words(judged.speedup)}"
+        f" {WHERE.get(judged.clock, '')}".rstrip()
+        if judged.speedup is not None
+        else ""
+    )
+    return Content.assemble((figures.verdict_words(judged.verdict), colour), speed_text)
+
+
+def _so_far(speed: Interval, clock: str) -> str:
+    """ "▲ 1.31× by calls"."""
+    return f"{figures.speedup_words(speed)} {WHERE.get(clock, '')}".rstrip()
+
+
+def attempts(side: SideState, name: SideName, player: str) -> Content:
+    """ "house  1 ✗ · 2 ▲1.05 · 3 …": all of them."""
+    words = []
+    for attempt in side.attempts:
+        if attempt.judged is None:
+            words.append(f"{attempt.number} …")
+        elif attempt.passed and attempt.judged.speedup is not None:
+            sign = figures.outcome_sign(attempt.judged.outcome)
+            words.append(f"{attempt.number} {sign}{figures.factor(attempt.judged.speedup.median)}")
+        else:
+            words.append(f"{attempt.number} {'✓' if attempt.passed else '✗'}")
+    if side.writing and not side.left:
+        words.append(f"{side.writing} writing")
+    return Content.assemble(
+        (f"{printable(player)}  ", COLOURS[name]), (" · ".join(words) or "–", "$foreground")
+    )
+
+
+def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:
+    """The kernel that a side entered the final with, or would have; its last one where none was right."""
+    side = state.side(name)
+    return side.best or side.last
+
+
+def pane_title(state: DuelState, name: SideName) -> str:
+    """ "gpt-5.5 ─ kernel 3, writing"; at the end "★ gpt-5.5 ─ kernel 2"."""
+    side = state.side(name)
+    player = printable(state.header.contestant(name).player)
+    if state.ended is not None:
+        crown = "★ " if state.ended.winner == name else ""
+        shown = final_kernel(state, name)
+        return f"{crown}{player} ─ kernel {shown.number}" if shown is not None else f"{crown}{player}"
+    if side.writing:
+        return f"{player} ─ kernel {side.writing}, writing"
+    return f"{player} ─ kernel {side.last.number}" if side.last is not None else player

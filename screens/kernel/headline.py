@@ -1,0 +1,217 @@
+"""The headline of the arena screen: what is judged, and the answer in the largest letters on the screen."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.renderables.digits import Digits
+from textual.strip import Strip
+from textual.widget import Widget
+
+from arena.foreign_text import printable
+from arena.runs.run_state import RunState
+from sandbox.protocol.verdict import Verdict
+from screens import figures
+from screens.actions import key_of
+
+HEIGHT = 3
+GAP = 2
+"""Columns between what is judged and the answer."""
+BIG_SIGNS = {"✓": ("    ╱", "╲  ╱ ", " ╲╱  "), "✗": ("╲ ╱", " ╳ ", "╱ ╲")}
+"""Signs as tall as the figures."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the headline says: words, a big number, and one line of support."""
+
+    words: str
+    colour: str
+    """Name of a theme colour."""
+    big: str = ""
+    """Drawn three rows high: a figure, or one of BIG_SIGNS."""
+    sign: str = ""
+    support: str = ""
+    advice: str = ""
+    place: str = ""
+    """Where a kernel failed, for the line of support beside panes that tell the rest."""
+    of: str = ""
+    """What it is the answer for, where that is not the text in the editor."""
+
+
+def outdated(answer: Answer, of: str, key: str) -> Answer:
+    """The answer for something else than what is in the editor: no colour, and the words for what it is. `key` runs the text."""
+    return replace(answer, colour="muted", of=f"of {of} · {key} judges this text")
+
+
+def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> Answer:
+    """The answer for what is known so far. The keymap is the person's."""
+    run, save = key_of("run", keymap), key_of("save", keymap)
+    if state.fatal is not None:
+        return Answer(
+            "! HARNESS ERROR",
+            "warning",
+            support=_line(state.fatal.message),
+            advice=f"{key_of('doctor', keymap)} doctor · {run} tries again",
+        )
+    if state.refused is not None:
+        return Answer(
+            "! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice)
+        )
+    if state.cancelled_in is not None:
+        return Answer(
+            "– CANCELLED",
+            "muted",
+            support=f"in {state.cancelled_in or 'the queue'}",
+            advice=f"{run} runs again",
+        )
+    if not state.run_id:
+        what = f"{save} saves and runs" if dirty else f"{run} runs this kernel"
+        return Answer("NOT RUN YET", "muted", support=what)
+    verdict = state.verdict
+    if verdict is None:
+        return Answer(f"▸ {(state.phase or 'starting').upper()}", "accent", support="correctness comes first")
+    if verdict is not Verdict.PASS:
+        failure = state.failure
+        where = _line(failure.message) if failure else ""
+        return Answer(
+            figures.verdict_words(verdict), figures.verdict_style(verdict),
+            big="" if verdict is Verdict.HARNESS_ERROR else "✗", support=where,
+            advice=_proofs(state), place=figures.place_words(failure) if failure else "",
+        )  # fmt: skip
+    headline = state.headline
+    if headline is None:
+        support = "timing…" if state.running else "correct; not timed"
+        return Answer("✓ PASS", "success", big="✓", support=support)
+    said = headline.outcome
+    settled = "" if state.result else " so far"
+    return Answer(
+        f"✓ PASS  {figures.outcome_sign(said)} {said}{settled}", figures.outcome_style(said),
+        big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
+        support=f"{figures.interval_words(headline.speedup)} {headline.where}".rstrip(),
+        advice=_proofs(state),
+    )  # fmt: skip
+
+
+def waiting_answer(state: RunState, seconds: float) -> Answer:
+    """While a run waits for its worlds: what is waited for, and since when."""
+    return Answer("▸ WAITING", "accent", support=f"{worlds_words(state)} · {seconds:.0f} s")
+
+
+def worlds_words(state: RunState) -> str:
+    """The worlds in a few words: "worlds: baseline starting · spare ready"."""
+    known = [f"{role} {world.state}" for role, world in state.worlds.items() if world.state != "gone"]
+    return "worlds: " + " · ".join(known) if known else "the referee starts"
+
+
+def _proofs(state: RunState) -> str:
+    if state.result is None:
+        return ""
+    sealed = "sealed" if state.result.sealed else "not sealed"
+    return f"{sealed} · jail {state.result.jail}"
+
+
+def _line(text: str) -> str:
+    return " ".join(printable(text).split())
+
+
+def shortened(text: str, cells: int) -> str:
+    """A text of at most so many cells; one that is cut ends in an ellipsis."""
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, max(cells - 1, 0)).rstrip() + "…" if cells > 0 else ""
+
+
+def big_rows(text: str, style: Style) -> tuple[str, str, str]:
+    """A figure or a sign in three rows."""
+    if text in BIG_SIGNS:
+        return BIG_SIGNS[text]
+    lines = [*Segment.split_lines(part for part in Digits(text).render(style) if isinstance(part, Segment))]
+    top, middle, bottom = ("".join(segment.text for segment in line) for line in lines[:HEIGHT])
+    return top, middle, bottom
+
+
+class KernelHeadline(Widget):
+    """Three rows: problem and setting on the left, the answer on the right."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"headline--{name}"
+        for name in ("title", "muted", "success", "error", "warning", "accent", "foreground")
+    }
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.title = ""
+        self.meta = ""
+        self.file = ""
+        self.answer = Answer("NOT RUN YET", "muted")
+
+    def show(self, answer: Answer, title: str, meta: str, file: str) -> None:
+        """Draws again only when something changed."""
+        if (answer, title, meta, file) != (self.answer, self.title, self.meta, self.file):
+            self.answer, self.title, self.meta, self.file = answer, title, meta, file
+            self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return HEIGHT
+
+    def render_line(self, y: int) -> Strip:
+        width = self.content_size.width
+        if width < 60:
+            return self._narrow_line(y, width)
+        left = (self.title, self.meta, self.file)[y] if y < HEIGHT else ""
+        big = self._big_cells(y)
+        room = width - sum(segment.cell_length for segment in big) - GAP
+        words, colour = self._rows()[y] if y < HEIGHT else ("", "muted")
+        words = shortened(words, max(room // 2, room - cell_len(left)))
+        left = shortened(left, room - cell_len(words))
+        pad = " " * (room + GAP - cell_len(left) - cell_len(words))
+        style = self.get_component_rich_style("headline--title" if y == 0 else "headline--muted")
+        cells = [
+            Segment(left, style),
+            Segment(pad, self.rich_style),
+            Segment(words, self._style(colour)),
+            *big,
+        ]
+        return Strip(cells).adjust_cell_length(width, self.rich_style)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Words, support and advice, each with its colour."""
+        answer = self.answer
+        support = "muted" if answer.of else "foreground"
+        return [
+            (answer.words, answer.colour),
+            (answer.place or answer.support, support),
+            (answer.of or answer.advice, "accent" if answer.of else "muted"),
+        ]
+
+    def _big_cells(self, y: int) -> list[Segment]:
+        """Row `y` of the big number, with its sign."""
+        answer = self.answer
+        if not answer.big or y >= HEIGHT:
+            return [Segment(" ", self.rich_style)]
+        style = self._style(answer.colour)
+        sign = f"   {answer.sign or ' '} " if y == 1 else "     "
+        return [
+            Segment(sign, style),
+            Segment(big_rows(answer.big, style)[y], style),
+            Segment(" ", self.rich_style),
+        ]
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"headline--{name}")
+
+    def _narrow_line(self, y: int, width: int) -> Strip:
+        answer = self.answer
+        number = f"  {answer.sign} {answer.big.replace('x', '×')}" if answer.sign else ""
+        rows = [
+            (f"{answer.words.partition('  ')[0]}{number}", answer.colour),
+            (answer.support, "foreground"),
+            (answer.of, "accent") if answer.of else (self.title, "muted"),
+        ]
+        text, colour = rows[y] if y < HEIGHT else ("", "muted")
+        text = shortened(text, width)
+        return Strip([Segment(text, self._style(colour))]).adjust_cell_length(width, self.rich_style)

@@ -1,0 +1,153 @@
+"""Every revision of a kernel that was run, with its verdict and its code; restore one, or compare it with the editor."""
+
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widgets import ContentSwitcher, OptionList
+from textual.widgets.option_list import Option
+
+from arena.runs.headline import WHERE
+from arena.runs.store import Entry
+from sandbox.protocol.events import Interval
+from screens import figures
+from screens.dialogs.dialog import Dialog
+from screens.kernel.diff_view import DiffView
+from screens.kernel.kernel_session import KernelSession
+from screens.kernel.side_by_side import SideBySide
+from screens.widgets.editor import SOURCE_STYLES, Source
+from screens.widgets.foreign import PlainStatic
+
+SIDES_FROM = 110
+"""Columns of the terminal from which two sources fit beside each other."""
+
+
+def entry_line(entry: Entry, here: bool) -> Content:
+    """One run as a row: when, verdict, speedup, setting, revision."""
+    when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
+    words = figures.verdict_words(entry.verdict)
+    speed = ""
+    colour = figures.verdict_style(entry.verdict)
+    if entry.speedup is not None and entry.low is not None and entry.high is not None:
+        interval = Interval(median=entry.speedup, low=entry.low, high=entry.high)
+        speed = f"{figures.speedup_words(interval, entry.outcome)} {figures.interval_words(interval)}"
+    setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
+    return Content.assemble(
+        (f"{when}  ", "$muted"),
+        (f"{words:<18}", f"${colour}"),
+        (f"{speed:<24}{WHERE.get(entry.clock, ''):<15}", f"${figures.outcome_style(entry.outcome)}"),
+        (f"{entry.sha256[:8]}  ", "$muted"),
+        ("in the editor  " if here else "", "$accent"),
+        (setting, "$muted"),
+    )
+
+
+class HistoryScreen(Dialog[str | None]):
+    """Dismisses with the text to restore."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("space", "compare", "compare with the editor"),
+    ]
+
+    def __init__(self, session: KernelSession, text: str) -> None:
+        super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (SIDES_FROM, "-wide")]
+        self.session = session
+        self.text = text
+        self.entries: list[Entry] = []
+        self.comparing = False
+        """The revision is shown beside the editor's text; else as it is."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog large") as dialog:
+            dialog.border_title = f"History · {self.session.problem.slug}"
+            dialog.border_subtitle = "enter restores · space compares with the editor · esc back"
+            yield OptionList(id="runs")
+            yield PlainStatic("reading…", id="nothing")
+            with ContentSwitcher(initial="preview", id="revision"):
+                yield Source(id="preview")
+                yield SideBySide(id="sides")
+                yield DiffView(id="unified")
+
+    def on_mount(self) -> None:
+        self.run_worker(self._read(), exit_on_error=False)
+
+    async def _read(self) -> None:
+        import asyncio
+
+        from arena.workspace.kernels import content_hash
+
+        store, problem = self.session.services.store, self.session.problem
+        self.entries = await asyncio.to_thread(store.history, problem.id)
+        here = content_hash(self.text)
+        runs = self.query_one("#runs", OptionList)
+        runs.add_options(
+            Option(entry_line(entry, entry.sha256 == here), id=f"run-{number}")
+            for number, entry in enumerate(self.entries)
+        )
+        nothing = self.query_one("#nothing", PlainStatic)
+        nothing.display = not self.entries
+        runs.display = self.query_one("#revision").display = bool(self.entries)
+        nothing.update("No run yet. Every kernel that you run is kept here, with its verdict and speedup.")
+        if self.entries:
+            runs.highlighted = 0
+            runs.focus()
+
+    @property
+    def _view(self) -> str:
+        """ "preview", or the comparison that this width has room for."""
+        if not self.comparing:
+            return "preview"
+        return "sides" if self.has_class("-wide") else "unified"
+
+    def _show(self) -> None:
+        """The revision under the cursor."""
+        number = self.query_one("#runs", OptionList).highlighted
+        text = self._text_of(number)
+        switcher = self.query_one("#revision", ContentSwitcher)
+        switcher.current = self._view
+        if number is None:
+            return
+        name = f"revision {self.entries[number].sha256[:8]}"
+        if text is None:
+            self.query_one("#preview", Source).text = f"# the text of {name} is not in the workspace"
+            switcher.current = "preview"
+        elif self._view == "preview":
+            self.query_one("#preview", Source).text = text
+        elif self._view == "sides":
+            self.query_one(SideBySide).show(text, self.text, name, "editor")
+        else:
+            self.query_one(DiffView).show(text, self.text, name, "editor")
+
+    def on_resize(self) -> None:
+        if self.entries:
+            self._show()
+
+    def _text_of(self, number: int | None) -> str | None:
+        if number is None or number >= len(self.entries):
+            return None
+        return self.session.services.workspace.revision(self.entries[number].sha256)
+
+    @on(OptionList.OptionSelected, "#runs")
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        text = self._text_of(event.option_index)
+        if text is not None:
+            self.dismiss(text)
+        else:
+            words = "The text of this revision is not in the workspace."
+            self.app.notify(words, severity="warning", markup=False)
+
+    @on(OptionList.OptionHighlighted, "#runs")
+    def _highlighted(self) -> None:
+        self._show()
+
+    def action_compare(self) -> None:
+        self.comparing = not self.comparing
+        self._show()

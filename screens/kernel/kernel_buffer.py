@@ -1,0 +1,113 @@
+"""The kernel's text in the editor, and its file: opened, saved, kept as a draft, taken over from other programs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from textual.timer import Timer
+
+from arena.workspace.templates import starter
+from screens.kernel.kernel_session import KernelSession
+from screens.widgets.editor import Editor
+
+DRAFT_AFTER_S = 1.0
+
+
+class KernelBuffer:
+    """Holds the editor, because what is typed must still be at hand when the screen is taken apart."""
+
+    def __init__(self, session: KernelSession, editor: Editor) -> None:
+        self.session = session
+        self.editor = editor
+        self._draft_timer: Timer | None = None
+        self._draft_kept = False
+        """There is a draft on disk that was typed here."""
+
+    async def open(self, over: str = "") -> str | None:
+        """Reads the file into the editor, and the text `over` over it, unsaved; undo brings a draft back, then the file.
+
+        Returns:
+            A draft that was typed but never saved, unless it is within reach of undo.
+
+        Raises:
+            ArenaError: the file can be neither read nor written.
+        """
+        problem = self.session.problem
+        text, draft = await asyncio.to_thread(self.session.open, starter(problem, "baseline"))
+        self.editor.open_saved(text)
+        if not over:
+            return draft
+        for layer in (draft, over):
+            if layer is not None:
+                self.replace(layer)
+                self.editor.history.checkpoint()
+        return None
+
+    async def save(self) -> None:
+        """Writes the file.
+
+        Raises:
+            ArenaError: the file is as it was.
+        """
+        text = self.editor.text
+        await self.session.save(text)
+        self.editor.mark_saved(text)
+
+    def replace(self, text: str) -> None:
+        """As if it were typed: unsaved, and undo brings back what was there."""
+        self.editor.replace(text, self.editor.document.start, self.editor.document.end)
+        self.editor.move_cursor((0, 0))
+
+    async def outside_saves(self) -> AsyncIterator[bool]:
+        """Shows what other programs save into the file.
+
+        Yields:
+            For every such save, True where it took the place of unsaved text. That stays within reach of undo.
+        """
+        async for kernel in self.session.outside_saves():
+            unsaved = self.editor.dirty
+            if unsaved:
+                await self.session.keep(self.editor.text)
+            self.editor.show_saved(kernel.text)
+            yield unsaved
+
+    # --- drafts --------------------------------------------------------------------------------------------
+
+    def edited(self, keep: Callable[[], object]) -> None:
+        """The text changed: `keep`, which should call `keep_draft`, is due when nothing is typed for a second."""
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+        if self.editor.dirty or self._draft_kept:
+            self._draft_timer = self.editor.set_timer(DRAFT_AFTER_S, keep)
+
+    async def keep_draft(self) -> None:
+        """Keeps unsaved text, so that a crash loses nothing; drops the draft of a text that is as saved again.
+
+        Raises:
+            ArenaError: the previous draft is as it was.
+        """
+        if self.editor.dirty:
+            self._draft_kept = True
+            await self.session.save_draft(self.editor.text)
+        elif self._draft_kept:
+            self._draft_kept = False
+            await asyncio.to_thread(self._forget_draft)
+
+    def _forget_draft(self) -> None:
+        self.session.services.workspace.discard_draft(self.session.path)
+
+    async def discard_draft(self, draft: str) -> None:
+        """Deletes the draft; its text stays among the revisions."""
+        await self.session.keep(draft)
+        await asyncio.to_thread(self._forget_draft)
+
+    def close(self) -> None:
+        """Keeps unsaved text and ends `outside_saves`. Blocks for milliseconds.
+
+        Raises:
+            ArenaError: the text could not be kept.
+        """
+        self.session.stop_watching()
+        if self.editor.dirty:
+            self.session.services.workspace.save_draft(self.session.path, self.editor.text)
+        elif self._draft_kept:
+            self._forget_draft()

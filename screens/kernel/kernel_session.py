@@ -1,0 +1,250 @@
+"""One kernel of one problem while it is worked on: its file, its drafts, its runs. No widgets here."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from arena.errors import ArenaError
+from arena.runs.headline import advice_words
+from arena.runs.run_request import RunRequest
+from arena.runs.run_state import RunState
+from arena.setting_choice import Choice, choose_setting
+from arena.workspace.kernels import KernelFile, content_hash, read_kernel
+from arena.workspace.watcher import KernelWatcher
+from problems.specification import Problem
+from sandbox.protocol.events import AnyEvent, Cancelled, Fatal, Finished, Refused, RunStarted, Setting
+from sandbox.protocol.verdict import Verdict
+from screens.actions import key_of
+from screens.kernel.log_lines import LogLine, lines_of
+from screens.services import Services
+
+MEASURE_ON = (4, 16)
+"""Budgets of the first and the later times that a revision is measured on, as multiples of the ordinary one."""
+
+
+@dataclass(frozen=True)
+class RunUpdate:
+    """The run as it is now, and what its log has gained since the last update."""
+
+    state: RunState
+    new_run: bool
+    """`lines` begin a log of their own."""
+    lines: list[LogLine]
+    advice: str = ""
+    """What would let the clocks tell more, with the key that measures on; empty when they tell enough."""
+
+    @property
+    def failed(self) -> bool:
+        """The verdict is in, and it is not PASS."""
+        return self.state.verdict not in (None, Verdict.PASS)
+
+
+class KernelSession:
+    """Everything the kernel screen needs to know and do about one kernel file."""
+
+    def __init__(self, services: Services, problem: Problem, path: Path | None = None) -> None:
+        """`path` None takes the person's own kernel in the workspace."""
+        self.services = services
+        self.problem = problem
+        self.path = path or services.workspace.kernel_path(problem)
+        self.choice = Choice()
+        self.state = RunState()
+        self.changed = True
+        """Something was folded in since the screen last drew."""
+        self.waiting_since: float | None = None
+        """When a run was asked for that has not begun yet, on this process's monotonic clock."""
+        self._new_lines: list[LogLine] = []
+        self._new_run = False
+        self._clock_offset = 0.0
+        self._request: RunRequest | None = None
+        """The newest one."""
+        self._judged: RunRequest | None = None
+        """What the state tells of."""
+        self._longer = 0
+        """How often its kernel has been measured on."""
+        self._watcher: KernelWatcher | None = None
+
+    # --- the file ------------------------------------------------------------------------------------------
+
+    def open(self, starter: str) -> tuple[str, str | None]:
+        """Reads the kernel file, writing `starter` where there is none. Blocks for milliseconds.
+
+        Returns:
+            The file's text, and a draft that was typed but never saved.
+
+        Raises:
+            ArenaError: the file can be neither read nor written.
+        """
+        if not self.path.exists():
+            self.services.workspace.save(self.path, starter)
+        kernel = read_kernel(self.path)
+        self.services.workspace.keep_revision(kernel.text)
+        self._watcher = KernelWatcher(self.path, kernel.sha256)
+        return kernel.text, self.services.workspace.draft(self.path)
+
+    async def save(self, text: str) -> None:
+        """Writes the kernel file.
+
+        Raises:
+            ArenaError: the file is as it was.
+        """
+        if self._watcher is not None:
+            self._watcher.wrote(content_hash(text))
+        await asyncio.to_thread(self.services.workspace.save, self.path, text)
+
+    async def save_draft(self, text: str) -> None:
+        """Keeps what is typed, so that a crash loses nothing.
+
+        Raises:
+            ArenaError: the previous draft is as it was.
+        """
+        await asyncio.to_thread(self.services.workspace.save_draft, self.path, text)
+
+    async def keep(self, text: str) -> None:
+        """Keeps a text as a revision: it is about to be replaced in the editor."""
+        await asyncio.to_thread(self.services.workspace.keep_revision, text)
+
+    async def outside_saves(self) -> AsyncIterator[KernelFile]:
+        """Every content that another program saves into the kernel file."""
+        assert self._watcher is not None, "open comes first"
+        async for kernel in self._watcher:
+            await self.keep(kernel.text)
+            yield kernel
+
+    def stop_watching(self) -> None:
+        """Ends `outside_saves`."""
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    # --- runs ----------------------------------------------------------------------------------------------
+
+    def setting(self) -> Setting:
+        """What the next run is measured in.
+
+        Raises:
+            ArenaError: the choice does not fit the problem or this machine.
+        """
+        return choose_setting(self.problem, self.choice, self.services.settings)
+
+    async def run(self, text: str) -> None:
+        """Starts a run of the kernel; one in progress is cancelled by it.
+
+        Raises:
+            ArenaError: nothing was started.
+        """
+        await self._run(self.path.name, text, str(self.path))
+
+    async def run_baseline(self) -> None:
+        """The same for the baseline against itself.
+
+        Raises:
+            ArenaError: nothing was started.
+        """
+        await self._run("baseline", "", "")
+
+    @property
+    def can_measure_on(self) -> bool:
+        """The newest run has ended, and its kernel was right."""
+        return self._request is not None and not self.busy and self.state.verdict is Verdict.PASS
+
+    async def measure_on(self) -> float:
+        """Judges the revision of the newest run again in its setting, with a longer budget.
+
+        Returns:
+            The budget in seconds.
+
+        Raises:
+            ArenaError: nothing was started.
+        """
+        assert self._request is not None, "can_measure_on says whether there is one"
+        factor = MEASURE_ON[min(self._longer, len(MEASURE_ON) - 1)]
+        longer = self._longer + 1
+        request = replace(self._request, budget_s=self.services.settings.budget_s * factor)
+        await self._judge(request)
+        self._longer = longer
+        return request.budget_s
+
+    def verdict_of(self, text: str) -> str:
+        """What the verdict is about, when that is not `text`: "revision 1a2b3c4d"; empty when it is about the text."""
+        judged = self._judged
+        if judged is None or self.state.verdict is None:
+            return ""
+        if not judged.source:
+            return "the baseline against itself"
+        return f"revision {self.state.sha256[:8]}" if judged.source != text else ""
+
+    @property
+    def most_s(self) -> float | None:
+        """Seconds that timing may take in the newest run; None where that is not known."""
+        return self._request.most_s if self._request is not None else None
+
+    async def _run(self, name: str, source: str, path: str) -> None:
+        request = RunRequest(
+            problem=self.problem,
+            setting=self.setting(),
+            kernel_name=name,
+            source=source,
+            kernel_path=path,
+            budget_s=self.services.settings.budget_s,
+        )
+        self._longer = 0
+        await self._judge(request)
+
+    async def _judge(self, request: RunRequest) -> None:
+        self._request = request
+        self.waiting_since = time.monotonic()
+        self.changed = True
+        try:
+            await self.services.engine.judge(request)
+        except ArenaError:
+            self.waiting_since = None
+            raise
+
+    def apply(self, event: AnyEvent) -> None:
+        """Folds an event in."""
+        if event.at:
+            self._clock_offset = time.monotonic() - event.at
+        if isinstance(event, RunStarted):
+            self._new_run = True
+            self._judged = self._request
+            self._new_lines.clear()
+        overtaken = isinstance(event, Cancelled) and event.run_id == self.state.run_id
+        if isinstance(event, RunStarted | Finished | Refused | Fatal | Cancelled) and not overtaken:
+            self.waiting_since = None
+        told = self.state.failure is not None and not isinstance(event, RunStarted)
+        self.state.apply(event)
+        self._new_lines += lines_of(event, told)
+        self.changed = True
+
+    async def refresh_standing(self, run_id: str) -> None:
+        """Reads the results again once that of a run is among them."""
+        await self.services.engine.recorded(run_id)
+        await self.services.refresh_standings()
+        self.changed = True
+
+    @property
+    def now(self) -> float:
+        """The present on the clock of the events."""
+        return time.monotonic() - self._clock_offset
+
+    @property
+    def busy(self) -> bool:
+        """A run is waiting for its worlds, or in progress."""
+        return self.waiting_since is not None or self.state.running
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds since a run was asked for that has not begun yet."""
+        return None if self.waiting_since is None else time.monotonic() - self.waiting_since
+
+    def take_update(self) -> RunUpdate:
+        """The run, with the log lines since the last call."""
+        result = self.state.result
+        key = key_of("measure_on", self.services.settings.keymap)
+        advice = advice_words(result.advice, key) if result is not None and result.advice else ""
+        update = RunUpdate(self.state, self._new_run, self._new_lines, advice)
+        self._new_run, self._new_lines = False, []
+        self.changed = False
+        return update

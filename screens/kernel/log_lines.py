@@ -1,0 +1,69 @@
+"""Events as lines for the log pane."""
+
+from dataclasses import dataclass
+
+from sandbox.protocol.events import (
+    AnyEvent,
+    Cancelled,
+    Checked,
+    Failure,
+    Fatal,
+    Finished,
+    Log,
+    PhaseEnded,
+    Refused,
+    RunStarted,
+)
+from screens import figures
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """Text for the pane; it may hold several lines and control characters, which the pane removes."""
+
+    text: str
+    rank: int | None = None
+    """None = the referee's own words."""
+    kind: str = "text"
+    """ "text", "error" or "note"."""
+
+
+def lines_of(event: AnyEvent, told: bool = False) -> list[LogLine]:
+    """What the log says about an event; nothing for most of them. `told`: the run's failure is in the log already."""
+    match event:
+        case RunStarted():
+            return [LogLine(f"run {event.run_id} · {event.kernel_name} · {event.sha256[:10]}", kind="note")]
+        case PhaseEnded():
+            return [LogLine(f"{event.phase} took {figures.seconds(event.seconds)} s", kind="note")]
+        case Log(rank=-1):
+            return [LogLine(event.text.rstrip(), kind="note")]
+        case Log():
+            return [LogLine(event.text, event.rank, "error" if event.stream == "stderr" else "text")]
+        case Checked():
+            return [
+                *_failure(event.failure),
+                LogLine(f"{event.verdict} after {event.seconds:.2f} s", kind="note"),
+            ]
+        case Finished():
+            words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
+            labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
+            return [*_failure(None if told else event.result.failure), *labels, LogLine(words, kind="note")]
+        case Cancelled():
+            return [LogLine(f"cancelled in {event.phase}", kind="note")]
+        case Refused():
+            return [LogLine(f"not run: {event.message} → {event.advice}", kind="error")]
+        case Fatal():
+            return [LogLine(f"harness: {event.message}\n{event.text}".rstrip(), kind="error")]
+    return []
+
+
+def _failure(failure: Failure | None) -> list[LogLine]:
+    if failure is None:
+        return []
+    named = failure.text.rstrip().endswith(failure.message)  # a traceback ends with it
+    lines = [] if named else [LogLine(failure.message, failure.rank, "error")]
+    if failure.line is not None and f"line {failure.line}" not in failure.text:
+        lines.append(LogLine(f"line {failure.line} of the kernel", failure.rank, "error"))
+    if failure.text:
+        lines.append(LogLine(failure.text, failure.rank, "error"))
+    return lines

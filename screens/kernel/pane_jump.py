@@ -1,0 +1,73 @@
+"""Every pane and view shows a letter; the one that is pressed gets the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.geometry import Offset
+from textual.screen import ModalScreen
+
+from screens.actions import key_words
+from screens.widgets.foreign import PlainStatic
+
+NEXT = "next"
+"""What it dismisses with when its own key was pressed again."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A place to go to."""
+
+    letter: str
+    name: str
+    """A view's or a pane's, as in its NAME."""
+    title: str
+    at: Offset | None
+    """Where its letter is shown; None: it is not on the screen now."""
+
+
+class PaneJump(ModalScreen[str], inherit_bindings=False):
+    """Lies over the kernel screen until a key is pressed. Dismisses with a name, with NEXT, or with "" for neither."""
+
+    # Not DEFAULT_CSS: the background that the app gives all screens outweighs that.
+    CSS: ClassVar[str] = """
+    PaneJump { background: $background 0%; }
+    PaneJump .letter { position: absolute; width: 3; height: 1; background: $accent; color: $background; text-style: bold; }
+    PaneJump #letters { dock: bottom; height: auto; padding: 0 1; background: $panel; }
+    """
+    AUTO_FOCUS: ClassVar[str | None] = None
+
+    def __init__(self, stops: Sequence[Stop], key: str) -> None:
+        """`key` opened it, as it is shown to people."""
+        super().__init__()
+        self._stops = stops
+        self._key = key
+
+    def compose(self) -> ComposeResult:
+        for stop in self._stops:
+            if stop.at is not None:
+                letter = PlainStatic(f" {stop.letter} ", classes="letter")
+                letter.styles.offset = stop.at
+                yield letter
+        parts = [
+            part for stop in self._stops for part in ((stop.letter, "bold $accent"), f" {stop.title}   ")
+        ]
+        yield PlainStatic(
+            Content.assemble(*parts, (f"{self._key} next pane   esc stays", "$muted")), id="letters"
+        )
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+        if key_words(event.key) == self._key:
+            self.dismiss(NEXT)
+        else:
+            self.dismiss(next((stop.name for stop in self._stops if stop.letter == event.key.lower()), ""))
+
+    def on_click(self) -> None:
+        self.dismiss("")

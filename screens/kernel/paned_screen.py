@@ -1,0 +1,119 @@
+"""The views and panes of the kernel screen: which are shown, which has the keyboard, and the ways between them."""
+
+from textual import on
+from textual.geometry import Offset
+from textual.widget import Widget
+
+from screens.actions import key_of
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen
+from screens.kernel.pane_jump import NEXT, PaneJump, Stop
+from screens.kernel.panes.result_pane import ResultPane
+from screens.kernel.source_pane import KERNEL, VIEW_LETTERS, VIEW_NAMES, SourcePane
+from screens.kernel.view_tabs import ViewTabs
+
+NARROW_VIEWS = (*VIEW_NAMES, "result", "log")
+
+
+class PanedScreen(BaseScreen):
+    """The base of the kernel screen, which has a SourcePane, a ResultPane and the ViewTabs."""
+
+    def __init__(self, parent_app: AppProtocol) -> None:
+        super().__init__(parent_app)
+        self.services = parent_app.services
+        self.view = KERNEL
+        self.zoomed = False
+        """One pane has the whole screen."""
+
+    def draw(self, force: bool = False) -> None:
+        """Brings every widget up to what is known."""
+        raise NotImplementedError
+
+    def key_words(self, action: str) -> str:
+        """The key of an action, as it is shown."""
+        return key_of(action, self.services.settings.keymap)
+
+    def views(self) -> tuple[str, ...]:
+        return VIEW_NAMES if self.has_class("-wide") else NARROW_VIEWS
+
+    def show_view(self, view: str) -> None:
+        """Brings one view to the front and the keyboard to it."""
+        self.view = view
+        self.set_class(view == "result", "view-result")
+        self.set_class(view == "log", "view-log")
+        if view in VIEW_NAMES:
+            self.query_one(SourcePane).bring_up(view)
+            self._focus(self.query_one(f"#{view}"))
+        else:
+            self._focus(self.query_one(ResultPane).pane("answer" if view == "result" else view).front)
+        self.draw(force=True)
+
+    def go_to(self, name: str) -> None:
+        """Gives the keyboard to a view or to a pane of the result."""
+        if name in VIEW_NAMES:
+            self.show_view(name)
+            return
+        if not self.has_class("-wide"):
+            self.show_view("log" if name == "log" else "result")
+        self._focus(self.query_one(ResultPane).pane(name).front)
+
+    def _focus(self, target: Widget) -> None:
+        """Where one pane has the whole screen, that is now the target's: what is not shown takes no keyboard."""
+        if self.zoomed:
+            self.zoom(target)
+        self.call_after_refresh(target.focus)  # what was hidden until now takes no keyboard before
+
+    def zoom(self, target: Widget | None) -> None:
+        """The pane of `target` gets the whole screen; None: all get their places back."""
+        result = self.query_one(ResultPane)
+        pane = result.pane_of(target)
+        self.zoomed = target is not None
+        self.set_class(self.zoomed and pane is None, "zoom-left")
+        self.set_class(self.zoomed and pane is not None, "zoom-right")
+        for each in result.panes:
+            each.set_class(each is pane, "zoomed")
+
+    @on(ViewTabs.Chosen)
+    def _chosen(self, event: ViewTabs.Chosen) -> None:
+        self.show_view(event.name)
+
+    def action_next_view(self) -> None:
+        views = self.views()
+        self.show_view(views[(views.index(self.view) + 1) % len(views)] if self.view in views else KERNEL)
+
+    def action_next_pane(self) -> None:
+        """From what is shown on the left to the panes of the result, and round again."""
+        result = self.query_one(ResultPane)
+        names = [
+            self.view if self.view in VIEW_NAMES else KERNEL,
+            *(pane.NAME for pane in result.in_use),
+        ]
+        here = result.pane_of(self.focused)
+        at = names.index(here.NAME) if here is not None and here.NAME in names else 0
+        self.go_to(names[(at + 1) % len(names)])
+
+    def action_jump(self) -> None:
+        def chosen(name: str | None) -> None:
+            if name == NEXT:
+                self.action_next_pane()
+            elif name:
+                self.go_to(name)
+
+        self.app.push_screen(PaneJump(self._stops(), self.key_words("jump")), chosen)
+
+    def _stops(self) -> list[Stop]:
+        """Every view and every pane, with the place of its letter."""
+        tabs = self.query_one(ViewTabs)
+        stops = []
+        for name, letter in VIEW_LETTERS.items():
+            column = tabs.column(name)
+            at = tabs.region.offset + Offset(column, 0) if column is not None and tabs.region.area else None
+            stops.append(Stop(letter, name, name, at))
+        for pane in self.query_one(ResultPane).in_use:
+            at = pane.region.offset + Offset(1, 0) if pane.region.area else None
+            stops.append(Stop(pane.LETTER, pane.NAME, pane.TITLE.lower(), at))
+        return stops
+
+    def action_zoom(self) -> None:
+        self.zoom(None if self.zoomed else self.focused)
+        self.draw(force=True)

@@ -1,0 +1,59 @@
+"""The answer in full: the speedup round by round, or in its place what is wrong with the kernel."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher
+
+from screens.kernel.kernel_session import RunUpdate
+from screens.kernel.panes.failure_view import FailureView
+from screens.kernel.panes.run_pane import RunPane
+from screens.kernel.panes.speedup_chart import SpeedupChart
+from screens.widgets.pane_title import entitle
+
+
+class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
+    """The chart until a verdict other than PASS is in."""
+
+    DEFAULT_CSS = """
+    AnswerPane {
+        height: 1fr;
+        min-height: 5;
+        padding: 0 1;
+    }
+    """
+    NAME: ClassVar[str] = "answer"
+    TITLE: ClassVar[str] = "Speedup"
+    LETTER: ClassVar[str] = "s"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, initial="chart")
+
+    def compose(self) -> ComposeResult:
+        yield SpeedupChart(id="chart")
+        yield FailureView(id="failure")
+
+    @property
+    def front(self) -> Widget:
+        return self if self.can_focus else self.query_one(FailureView)
+
+    def _bring_up(self, failed: bool) -> None:
+        """What is wrong scrolls by keys, the chart does not: the keyboard goes to one or to the whole pane."""
+        name = "failure" if failed else "chart"
+        if self.current != name:
+            focused = self.has_pseudo_class("focus-within") or self.has_focus
+            self.current = name
+            self.can_focus = not failed
+            if focused:
+                self.front.focus()
+
+    def show(self, update: RunUpdate) -> None:
+        failed = update.failed
+        self._bring_up(failed)
+        headline = update.state.headline
+        clock = headline.clock if headline is not None else ""
+        title = f"{self.TITLE} {headline.where}, 99 % interval" if headline and clock else self.TITLE
+        entitle(self, "What is wrong" if failed else title)
+        self.query_one(SpeedupChart).show(update.state.samples, clock, running=update.state.running)
+        self.query_one(FailureView).show(update.state)

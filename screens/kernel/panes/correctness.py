@@ -1,0 +1,125 @@
+"""One row per rank: right or wrong, how much of the error limit is used, and where wrong elements lie."""
+
+from typing import ClassVar
+
+from textual.content import Content
+
+from arena.foreign_text import printable
+from arena.runs.run_state import RunState
+from sandbox.protocol.events import OutputError, RankChecked
+from screens import figures
+from screens.kernel.kernel_session import RunUpdate
+from screens.kernel.panes.run_pane import RunPane
+from screens.widgets.foreign import PlainStatic
+
+Part = tuple[str, str] | str
+
+
+BOTH_FROM = 43
+"""Columns that two meters of a rank need; where there are fewer, the one nearer to its limit is shown."""
+
+
+def worst(rank: RankChecked) -> OutputError | None:
+    """The output to show for a rank: the first wrong one, else the one nearest to its limit."""
+    wrong = [output for output in rank.outputs if not output.ok]
+    if wrong:
+        return wrong[0]
+    return max(rank.outputs, key=lambda output: share(output.rms, output.rms_limit), default=None)
+
+
+def share(value: float, limit: float) -> float:
+    """How much of a limit is used; outputs that must match exactly use all of it or nothing."""
+    if limit > 0.0:
+        return value / limit
+    return 0.0 if value == 0.0 else 1.0
+
+
+def rank_parts(rank: RankChecked, width: int) -> list[Part]:
+    """The row of one rank, `width` cells wide."""
+    output = worst(rank)
+    parts: list[Part] = [
+        f"rank {rank.rank} ",
+        ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error"),
+    ]
+    if output is None:
+        return [*parts, ("no outputs", "$muted")]
+    if not rank.ok and output.where:
+        return parts + _wrong_parts(output, width)
+    if output.exact:
+        return [*parts, ("exact match" if output.ok else "differs", "$muted")]
+    bar = max(4, min(14, (width - 40) // 2))
+    limits = [("rms", output.rms, output.rms_limit), ("max", output.max, output.max_limit)]
+    if width < BOTH_FROM:
+        limits = [max(limits, key=lambda each: share(each[1], each[2]))]
+    for name, value, limit in limits:
+        used = share(value, limit)
+        colour = "$accent" if used <= 1.0 else "$error"
+        parts += [(f"{name} ", "$muted"), ("▕", "$rule"), (figures.meter(used, bar), colour), ("▏", "$rule"),
+                  (f"{min(used, 999):>5.2f}  ", "$foreground" if used <= 1.0 else "$error")]  # fmt: skip
+    return parts
+
+
+def _wrong_parts(output: OutputError, width: int) -> list[Part]:
+    percent = 100.0 * output.wrong / output.total if output.total else 0.0
+    heat = "".join(figures.shade(part) for part in squeeze(output.where, max(8, min(32, width - 42))))
+    return [
+        ("▕", "$rule"), (heat, "$error"), ("▏", "$rule"), (f"{percent:>5.1f} % ", "$error"),
+        f"{figures.index_words(output.first_wrong)} ",
+        printable(output.expected), (" ≠ ", "$muted"), (printable(output.got), "$error"),
+    ]  # fmt: skip
+
+
+def squeeze(where: list[float], cells: int) -> list[float]:
+    """The map in at most `cells` parts, each with the largest share of those it covers."""
+    step = -(-len(where) // cells) if where else 1
+    return [max(where[at : at + step]) for at in range(0, len(where), step)]
+
+
+class Correctness(PlainStatic, RunPane, can_focus=True):
+    """The grid of ranks with their error meters against the limits."""
+
+    DEFAULT_CSS = """
+    Correctness {
+        height: auto;
+        max-height: 12;
+        min-height: 3;
+        padding: 0 1;
+    }
+    """
+    NAME: ClassVar[str] = "correctness"
+    TITLE: ClassVar[str] = "Correctness"
+    LETTER: ClassVar[str] = "c"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id)
+        self._shown: tuple[object, ...] = ()
+
+    def show(self, update: RunUpdate) -> None:
+        """Draws again only when a rank or the width changed."""
+        state = update.state
+        width = self.content_size.width
+        world = state.setting.world if state.setting else 0
+        paper = state.checked.paper_rule if state.checked else ""
+        key = (state.run_id, width, paper, state.running, *(state.ranks.get(rank) for rank in range(world)))
+        if key == self._shown:
+            return
+        self._shown = key
+        if not state.ranks:
+            waiting = "Every rank's output is compared with a float64 oracle on fresh inputs."
+            self.update(Content.styled(waiting, "$muted"))
+            return
+        rows: list[Content] = []
+        for rank in range(world):
+            if rank in state.ranks:
+                rows.append(Content.assemble(*rank_parts(state.ranks[rank], width)))
+            else:
+                rows.append(Content.styled(f"rank {rank} ·", "$muted"))
+        if width >= 50:  # LEGEND_FROM without frame and padding
+            rows.append(Content.styled(self._legend(state, paper), "$muted"))
+        self.update(Content("\n").join(rows))
+
+    def _legend(self, state: RunState, paper: str) -> str:
+        if all(rank.ok for rank in state.ranks.values()):
+            rule = f"  ·  paper's rule: {printable(paper)}" if paper else ""
+            return f"1.00 = the limit, from the baseline's own error{rule}"
+        return "map of the flattened output · wrong · first index: expected ≠ got"

@@ -1,0 +1,91 @@
+"""The failure of a kernel, shown in place of the chart when there is no speedup to draw."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.message import Message
+
+from arena.foreign_text import printable
+from arena.runs.run_state import RunState
+from sandbox.protocol.events import Failure
+from sandbox.protocol.verdict import Verdict
+from screens import figures
+from screens.widgets.foreign import PlainStatic
+
+_TEXT_SHOWN = 12_000
+
+
+def failure_content(verdict: Verdict, failure: Failure) -> Content:
+    """Message, place, expected and got, advice."""
+    rows: list[Content] = [Content.styled(printable(failure.message), "bold")]
+    rows.append(Content.styled(figures.place_words(failure), "$muted"))
+    if failure.index is not None or failure.expected is not None:
+        rows.append(Content(""))
+        rows.append(_pair("first wrong", figures.index_words(failure.index)))
+        rows.append(_pair("expected", printable(failure.expected or "–"), "$success"))
+        rows.append(_pair("got", printable(failure.got or "–"), "$error"))
+    if failure.wrong_share is not None:
+        rows.append(_pair("wrong", f"{100 * failure.wrong_share:.2f} % of the elements"))
+    if failure.advice:
+        rows += [Content(""), Content.assemble(("→ ", "$accent"), printable(failure.advice))]
+    if failure.line is not None:
+        rows.append(
+            Content.assemble(("→ ", "$accent"), f"enter here or in the log jumps to line {failure.line}")
+        )
+    return Content("\n").join(rows)
+
+
+def output_of(failure: Failure) -> str:
+    """The traceback or the compiler's output, without a last line that is the message already shown."""
+    text = printable(failure.text[:_TEXT_SHOWN]).rstrip()
+    before, _, last = text.rpartition("\n")
+    return before if last.strip() == printable(failure.message).strip() else text
+
+
+def _pair(name: str, value: str, colour: str = "$foreground") -> Content:
+    return Content.assemble((f"{name:<12}", "$muted"), (value, colour))
+
+
+class FailureView(VerticalScroll):
+    """Scrolls; long tracebacks are cut with the whole text kept in the log pane and the journal."""
+
+    DEFAULT_CSS = """
+    FailureView #failure-output { color: $muted; margin-top: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+    BINDING_GROUP_TITLE = "What is wrong"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "jump_to_line", "to the line")]
+
+    @dataclass
+    class Jump(Message):
+        """The person asks for the line of the failure (1-based)."""
+
+        line: int
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._shown: Failure | None = None
+
+    def compose(self) -> ComposeResult:
+        yield PlainStatic("", id="failure-text")
+        yield PlainStatic("", id="failure-output")  # not wrapped: carets stand below what they mark
+
+    def show(self, state: RunState) -> None:
+        """Draws again only when the failure changed."""
+        failure, verdict = state.failure, state.verdict
+        if failure is not None and verdict is not None and failure != self._shown:
+            self._shown = failure
+            self.query_one("#failure-text", PlainStatic).update(failure_content(verdict, failure))
+            output = self.query_one("#failure-output", PlainStatic)
+            output.update(output_of(failure))
+            output.display = bool(failure.text)
+            self.scroll_home(animate=False)
+
+    def action_jump_to_line(self) -> None:
+        if self._shown is not None and self._shown.line is not None:
+            self.post_message(self.Jump(self._shown.line))
+        else:
+            self.app.notify("No line of the kernel is known for this failure.", markup=False, timeout=3)

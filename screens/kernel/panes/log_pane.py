@@ -1,0 +1,171 @@
+"""Output of the ranks and of the compiler: bounded, filtered by rank; enter jumps to a line."""
+
+import re
+from collections import deque
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from arena.foreign_text import printable
+from screens.kernel.kernel_session import RunUpdate
+from screens.kernel.log_lines import LogLine
+from screens.kernel.panes.run_pane import RunPane
+
+LINES_KEPT = 5_000
+_COLUMNS_SHOWN = 2_000
+
+
+class LogPane(ScrollView, RunPane, can_focus=True):
+    """Keys inside: digits show one rank, `a` all of them, enter jumps to the line that a message names."""
+
+    DEFAULT_CSS = """
+    LogPane {
+        height: 1fr;
+        min-height: 3;
+        & .log--text { color: $foreground; }
+        & .log--rank { color: $muted; }
+        & .log--error { color: $error; }
+        & .log--note { color: $muted; }
+        & .log--cursor { background: $panel; }
+    }
+    """
+    NAME: ClassVar[str] = "log"
+    TITLE: ClassVar[str] = "Log"
+    LETTER: ClassVar[str] = "l"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "log--text",
+        "log--rank",
+        "log--error",
+        "log--note",
+        "log--cursor",
+    }
+    BINDING_GROUP_TITLE = "Log"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "jump_to_line", "to the line"),
+        Binding("0", "show_rank(0)", "one rank", key_display="0-7"),
+        *(Binding(str(rank), f"show_rank({rank})", "one rank", show=False) for rank in range(1, 8)),
+        Binding("a", "show_rank(-1)", "all ranks"),
+        Binding("end", "follow", "follow the end", show=False),
+        Binding("up", "move(-1)", "line up", show=False),
+        Binding("down", "move(1)", "line down", show=False),
+    ]
+
+    @dataclass
+    class Jump(Message):
+        """The person asks for a line of the kernel (1-based)."""
+
+        line: int
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
+        self._visible: list[LogLine] = []
+        self.rank: int | None = None
+        self.cursor: int | None = None
+        """Row of the cursor among the visible lines; None = follow the end."""
+
+    def show(self, update: RunUpdate) -> None:
+        if update.new_run:
+            self.clear_log()
+        if update.lines:
+            self.write(update.lines)
+
+    def on_resize(self) -> None:
+        """A view that was at the end stays there."""
+        if self.cursor is None:
+            self.scroll_end(animate=False, immediate=True, x_axis=False)
+
+    def clear_log(self) -> None:
+        """Empties the pane for a new run."""
+        self._lines.clear()
+        self.cursor = None
+        self._filter()
+
+    def write(self, lines: list[LogLine]) -> None:
+        """Adds lines in one go, cleaned of control characters."""
+        for line in lines:
+            for text in printable(line.text).rstrip("\n").split("\n"):
+                self._lines.append(LogLine(text[:_COLUMNS_SHOWN], line.rank, line.kind))
+        self._filter()
+
+    def _filter(self) -> None:
+        rank = self.rank
+        self._visible = [line for line in self._lines if rank is None or line.rank in (None, rank)]
+        widest = max((len(line.text) for line in self._visible), default=0)
+        self.virtual_size = Size(widest + 4, len(self._visible))
+        if self.cursor is None:
+            self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        x, top = self.scroll_offset
+        row = top + y
+        width = self.size.width
+        if row >= len(self._visible):
+            if row == 0:
+                hint = Segment("Nothing printed yet.", self.get_component_rich_style("log--note"))
+                return Strip([hint]).adjust_cell_length(width, self.rich_style)
+            return Strip.blank(width, self.rich_style)
+        line = self._visible[row]
+        style = self.get_component_rich_style(f"log--{line.kind}")
+        mark = f"{line.rank:>2}│ " if line.rank is not None else "  │ "
+        strip = Strip([Segment(mark, self.get_component_rich_style("log--rank")), Segment(line.text, style)])
+        strip = strip.crop(x, x + width).adjust_cell_length(width, self.rich_style)
+        if row == self.cursor and self.has_focus:
+            strip = strip.apply_style(self.get_component_rich_style("log--cursor", partial=True))
+        return strip
+
+    def action_move(self, step: int) -> None:
+        last = len(self._visible) - 1
+        start = last + 1 if self.cursor is None else self.cursor
+        self.cursor = max(0, min(last, start + step)) if last >= 0 else None
+        if self.cursor is not None:
+            self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False, x_axis=False)
+        self.refresh()
+
+    def action_follow(self) -> None:
+        self.cursor = None
+        self._filter()
+
+    def action_show_rank(self, rank: int) -> None:
+        self.rank = None if rank < 0 else rank
+        self.cursor = None
+        self._filter()
+        self.border_subtitle = "all ranks" if self.rank is None else f"rank {self.rank} · a = all"
+
+    def action_jump_to_line(self) -> None:
+        """To the line named under the cursor, else to the first line that any message names."""
+        rows = self._visible if self.cursor is None else [self._visible[self.cursor], *self._visible]
+        for line in rows:
+            if (number := named_line(line.text)) is not None:
+                self.post_message(self.Jump(number))
+                return
+        self.app.notify("No line of the kernel is named here.", markup=False, timeout=3)
+
+    def on_click(self, event: Click) -> None:
+        row = self.scroll_offset.y + event.get_content_offset_capture(self).y
+        if 0 <= row < len(self._visible):
+            self.cursor = row
+            self.refresh()
+            if event.chain == 2:
+                self.action_jump_to_line()
+
+
+_NAMED = re.compile(
+    r"""(?:kernel|[\w.-]+)\.(?:py|cu|cpp)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b"""
+)
+
+
+def named_line(text: str) -> int | None:
+    """The kernel line that a traceback or compiler line names, 1-based."""
+    if "site-packages" in text or "/lib/python" in text:
+        return None
+    match = _NAMED.search(text)
+    return int(match[1] or match[2]) if match else None

@@ -1,0 +1,98 @@
+"""The result column of the kernel screen: what the referee found out about the run, a pane for each side of it."""
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widget import Widget
+
+from screens.kernel.kernel_session import RunUpdate
+from screens.kernel.panes.answer_pane import AnswerPane
+from screens.kernel.panes.correctness import Correctness
+from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.panes.run_pane import RunPane
+from screens.kernel.panes.timing_table import TimingTable
+from screens.widgets.pane_title import entitle
+
+PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, LogPane)
+"""From top to bottom. To add a pane: write its module in this folder, and name its class here."""
+
+
+FRAME = 2
+"""Rows of a border."""
+LEAST_LOG, LOG_SHARE = 3, 0.18
+LEAST_ANSWER = 5
+TIMES = 8
+"""Rows of the times when all is known of them: two sentences, the head and two rows."""
+LEGEND_FROM = 54
+"""Columns, from which the ranks' rows have a legend below."""
+
+
+class ResultPane(Vertical):
+    """Has the class `failed` while a verdict other than PASS is shown."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.panes = [make(id=make.NAME) for make in PANES]
+        self._ranks = 2
+        self._arranged: tuple[object, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        for pane in self.panes:
+            pane.add_class("pane")
+            pane.set_class(not pane.SHOWN_AFTER_FAILURE, "if-right")
+            entitle(pane, pane.TITLE)
+            yield pane
+
+    @property
+    def in_use(self) -> list[RunPane]:
+        """The panes that can be gone to now."""
+        return [pane for pane in self.panes if pane.SHOWN_AFTER_FAILURE or not self.has_class("failed")]
+
+    def pane(self, name: str) -> RunPane:
+        """The pane of this NAME."""
+        return next(pane for pane in self.panes if name == pane.NAME)
+
+    def pane_of(self, widget: Widget | None) -> RunPane | None:
+        """The pane that a widget is, or lies in."""
+        ancestors = widget.ancestors_with_self if widget is not None else []
+        return next((node for node in ancestors if isinstance(node, RunPane)), None)
+
+    def set_heights(self, ranks: int | None = None) -> None:
+        """Heights that stay when a run goes on, ends or fails: what is below the ranks' rows may move, nothing above.
+
+        The log takes what is left. A pane that has the whole screen, or none, gets the height of the stylesheet.
+        """
+        self._ranks = ranks = ranks or self._ranks
+        screen = self.screen
+        alone = screen.has_class("zoom-right")
+        log = 0 if screen.has_class("view-result") else max(LEAST_LOG, round(LOG_SHARE * self.size.height))
+        times = 0 if log == 0 and self.has_class("failed") else TIMES
+        key = (ranks, self.size, alone, log, times)
+        if key == self._arranged or not self.size.area:
+            return
+        self._arranged = key
+        legend = 1 if self.size.width >= LEGEND_FROM else 0
+        rows = min(ranks + legend + FRAME, 12)
+        if times and not legend:
+            times += 2  # the sentences take two rows each
+        others = sum(
+            pane.outer_size.height
+            for pane in self.panes
+            if pane.NAME not in ("answer", "correctness", "timing", "log")
+        )
+        self.pane("correctness").styles.height = None if alone else rows
+        self.pane("answer").styles.height = (
+            None
+            if alone
+            else max(
+                LEAST_ANSWER if log else LEAST_ANSWER + 1, self.size.height - rows - times - log - others
+            )
+        )
+
+    def on_resize(self) -> None:
+        self.set_heights()
+
+    def show(self, update: RunUpdate) -> None:
+        """Brings every pane up to what is known."""
+        self.set_class(update.failed, "failed")
+        for pane in self.panes:
+            pane.take(update)

@@ -1,0 +1,57 @@
+"""The speedup round by round: the median as a line, its 99 % interval as a band, the baseline at 1."""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from sandbox.protocol.events import Interval, Timed
+from screens.widgets.line_chart import Line, LineChart, Point, scale_of
+
+SPREAD = 1.5
+"""Half-widths of the last interval, on either side of it, that the scale shows of earlier rounds."""
+
+
+def intervals_of(samples: Sequence[Timed], clock: str = "") -> list[Interval | None]:
+    """The speedup so far after each round by one clock: "device", where it was known by then, or else call time."""
+    return [sample.device if clock == "device" else sample.call for sample in samples]
+
+
+def bounds_of(intervals: Sequence[Interval]) -> tuple[float, float]:
+    """Lowest and highest speedup of the chart: the last interval, and as much of the later medians as lies near it.
+
+    The first rounds have wide intervals; they leave the chart, so that the end is readable.
+    """
+    last = intervals[-1]
+    if not (last.low > 0.0 and math.isfinite(last.high)):
+        return scale_of(interval.median for interval in intervals)
+    wide = (last.high / last.low) ** (SPREAD / 2)
+    near = [
+        min(max(each.median, last.low / wide), last.high * wide) for each in intervals[len(intervals) // 2 :]
+    ]
+    return scale_of([last.low, last.high, *near])
+
+
+def rounds_words(rounds: float) -> str:
+    """The words of the x-axis."""
+    return f"{rounds:.0f} rounds" if rounds else "0"
+
+
+class SpeedupChart(LineChart):
+    """Redraws only when a round arrived."""
+
+    EMPTY: ClassVar[tuple[str, ...]] = (
+        "The speedup appears here once the kernel is correct.",
+        "No speedup yet.",
+    )
+
+    def show(self, samples: Sequence[Timed], clock: str = "", *, running: bool = True) -> None:
+        """The rounds so far by the clock of the headline. A run that has ended fills the width."""
+        known = [
+            (number, interval)
+            for number, interval in enumerate(intervals_of(samples, clock), 1)
+            if interval is not None and interval.median > 0.0
+        ]
+        points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
+        until = max(len(samples), samples[-1].rounds if running else 0) if samples else 1
+        scale = bounds_of([interval for _, interval in known]) if known else (0.9, 1.1)
+        self.plot([Line("one", points)], until=until, scale=scale, axis=rounds_words)

@@ -1,0 +1,120 @@
+"""Baseline and kernel side by side, in microseconds per call."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.content import Content
+
+from arena.runs.headline import sees_words
+from arena.runs.run_state import RunState
+from sandbox.machine.devices import kind_of
+from screens import figures
+from screens.kernel.kernel_session import RunUpdate
+from screens.kernel.panes.run_pane import RunPane
+from screens.widgets.foreign import PlainStatic
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """The nearest-rank percentile; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(percent / 100.0 * len(ordered)))]
+
+
+YARDSTICKS = {
+    "baseline-graph": "as CUDA graph",
+    "baseline-windows": "NCCL windows",
+    "baseline-copy-engine": "NCCL copies",
+}
+
+
+def sentence(update: RunUpdate) -> str:
+    """Above the times: what both clocks say."""
+    return update.state.result.told if update.state.result is not None else ""
+
+
+def remark(update: RunUpdate) -> str:
+    """Below the times: the differences that the clocks would have seen, and what would help them."""
+    result = update.state.result
+    if result is None or not result.told:
+        return ""
+    parts = (
+        [sees_words(result.speedup)] if result.outcome in ("faster", "slower") else []
+    )  # others say it themselves
+    if update.advice:
+        parts.append(f"would help: {update.advice}")
+    return " · ".join(parts)
+
+
+def _wrapped(text: str, width: int, colour: str) -> list[Content]:
+    return [Content.styled(line, colour) for line in textwrap.wrap(text, max(width, 20))]
+
+
+class TimingTable(PlainStatic, RunPane, can_focus=True):
+    """Call time with its spread, device time where it is defined, percent of the roofline; yardsticks below."""
+
+    DEFAULT_CSS = """
+    TimingTable {
+        height: auto;
+        min-height: 5;
+        padding: 0 1;
+    }
+    """
+    NAME: ClassVar[str] = "timing"
+    TITLE: ClassVar[str] = "Time"
+    LETTER: ClassVar[str] = "t"
+    SHOWN_AFTER_FAILURE: ClassVar[bool] = False
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__("", id=id)
+        self._shown: tuple[object, ...] = ()
+        self._rows = 0
+
+    def show(self, update: RunUpdate) -> None:
+        """Draws again only when a round or the result arrived."""
+        state = update.state
+        width = self.content_size.width
+        key = (state.run_id, len(state.samples), state.result is not None, width)
+        if key != self._shown:
+            self._shown = key
+            above = _wrapped(sentence(update), width, "$foreground")
+            below = _wrapped(remark(update), width, "$muted")
+            table = Content("\n").join([*above, self._table(state, width), *below])
+            rows = table.plain.count("\n")
+            self.update(table, layout=rows != self._rows)
+            self._rows = rows
+
+    def _table(self, state: RunState, width: int) -> Content:
+        result = state.result
+        baseline = [sample.baseline_us for sample in state.samples]
+        contender = [sample.contender_us for sample in state.samples]
+        wide = width >= 62
+        head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}" + (
+            f"{'device':>9}{'of bound':>10}" if wide else ""
+        )
+        rows = [Content.styled(head, "$muted")]
+        name = state.kernel_name or "kernel"
+        backend = f"{kind_of(state.setting.device).backend} " if state.setting else ""
+        roofline = result.roofline if result else None
+        for label, rounds, final in (
+            (f"{backend}baseline", baseline, result.baseline_us if result else None),
+            (f"{name[:16]}", contender, result.contender_us if result else None),
+        ):
+            median = final.call if final and final.call is not None else percentile(rounds, 50)
+            row = f"{label:<17}{figures.microseconds(median)}"
+            row += figures.microseconds(percentile(rounds, 5)) + figures.microseconds(percentile(rounds, 95))
+            if wide:
+                row += figures.microseconds(final.device if final else None)
+                bound = f"{100 * roofline.bound_us / median:.0f} %" if roofline and median else "–"
+                row += f"{bound:>10}"
+            rows.append(Content(row))
+        for yardstick, times in (result.beside if result else {}).items():
+            row = f"{YARDSTICKS.get(yardstick, yardstick)[:16]:<17}{figures.microseconds(times.call)}"
+            rows.append(
+                Content.styled(
+                    row + (f"{'':18}{figures.microseconds(times.device)}" if wide else ""), "$muted"
+                )
+            )
+        return Content("\n").join(rows)

@@ -1,0 +1,92 @@
+"""The phases of the run, each with its time: a wait is never shown without its name and a clock."""
+
+from textual.content import Content
+
+from arena.runs.run_state import RunState
+from sandbox.protocol.events import PHASES
+from sandbox.protocol.verdict import Verdict
+from screens import figures
+from screens.widgets.foreign import PlainStatic
+
+NEAR = 0.25
+"""Share of a phase's limit that must have passed before the line names the limit."""
+_GAP = "  "
+_CELLS = 11
+"""Of a phase where there is room, so that the ones behind it stay in their places."""
+
+
+def phase_parts(state: RunState, now: float, most_s: float | None = None) -> list[tuple[str, str]]:
+    """(text, theme colour) for every phase. `now` is on the same clock as the events' `at`.
+
+    most_s: seconds that timing goes on at the most; None: not known.
+    """
+    parts: list[tuple[str, str]] = []
+    failed_in = state.failure.phase if state.failure is not None else ""
+    for name in PHASES:
+        phase = state.phases.get(name)
+        if name == failed_in and (phase is None or phase.seconds is None):
+            parts.append((f"✗ {name}", "error"))
+        elif phase is None:
+            if (
+                name != "prepare" and state.verdict is not Verdict.PASS
+            ):  # a kernel may have nothing to compile
+                parts.append((f"· {name}", "muted"))
+        elif phase.seconds is not None:
+            parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))
+        elif state.phase == name:
+            elapsed = max(0.0, now - phase.started_at)
+            # a limit is no goal: it is named when it comes near, and for timing, which goes on as long as it must
+            most = most_s if name == "time" else phase.limit_s if elapsed > phase.limit_s * NEAR else None
+            limit = f" s, at most {most:g} s" if most else " s"
+            parts.append((f"▸ {name} {elapsed:.1f}{limit}{_count(state, name)}", "accent"))
+        elif state.cancelled_in == name:
+            parts.append((f"– {name} cancelled", "warning"))
+        elif failed_in and failed_in != name:  # compiling is a part of loading: only the part has failed
+            parts.append((f"– {name}", "muted"))
+        else:
+            parts.append((f"✗ {name}", "error"))
+    return parts
+
+
+def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
+    """What of the parts fits `width` cells: phases that never came go first, then finished ones, the oldest first."""
+    left = list(parts)
+    for sign in "·✓":
+        for part in parts:
+            if sum(len(text) + len(_GAP) for text, _ in left) > width and part[0].startswith(sign):
+                left.remove(part)
+    return left
+
+
+def _count(state: RunState, phase: str) -> str:
+    if phase == "time" and state.samples:
+        last = state.samples[-1]
+        return f" · round {last.round}/{max(last.rounds, last.round)}"
+    if phase == "check" and state.ranks and state.setting:
+        return f" · rank {len(state.ranks)}/{state.setting.world}"
+    return ""
+
+
+class PhaseLine(PlainStatic):
+    """One row above the keys."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._shown: list[tuple[str, str]] = []
+
+    def show(self, state: RunState, now: float, note: str = "", most_s: float | None = None) -> None:
+        """Draws the phases, then a note at the end ("esc cancels", "F5 runs"). most_s as for `phase_parts`."""
+        phases: list[tuple[str, str]] = []
+        if state.run_id and not state.refused:
+            phases = [(words, f"${colour}") for words, colour in phase_parts(state, now, most_s)]
+        rest = [(note, "$muted")]
+        if state.result is not None:
+            rest.insert(0, (f"Σ {figures.seconds(state.result.seconds.total)} s", "$muted"))
+        width = self.content_size.width
+        parts = [*((words.ljust(_CELLS), colour) for words, colour in phases), *rest]
+        if fitting(parts, width) != parts:
+            parts = fitting([*phases, *rest], width)
+        if parts != self._shown:
+            self._shown = parts
+            pieces = [piece for part in parts for piece in (part, _GAP)]
+            self.update(Content.assemble(*pieces), layout=False)

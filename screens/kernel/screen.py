@@ -1,0 +1,367 @@
+"""The kernel screen: one problem, one kernel; every save is judged.
+
+Keys and messages arrive here and are handed on: the text to `KernelBuffer`, runs to `KernelSession`, views and panes to
+`SourcePane` and `ResultPane`, whose tables name what they are made of.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal
+from textual.widgets import TextArea
+
+from arena.errors import ArenaError
+from arena.setting_choice import Choice
+from problems.specification import Problem
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Setting
+from screens.actions import Scope, bindings
+from screens.app_protocol import AppProtocol
+from screens.complaints import explain
+from screens.kernel.gpu_strip import GpuStrip
+from screens.kernel.headline import KernelHeadline, answer_of, outdated, waiting_answer, worlds_words
+from screens.kernel.kernel_buffer import KernelBuffer
+from screens.kernel.kernel_session import KernelSession
+from screens.kernel.outside_editor import edit_outside
+from screens.kernel.paned_screen import PanedScreen
+from screens.kernel.panes.failure_view import FailureView
+from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.panes.result_pane import ResultPane
+from screens.kernel.phase_line import PhaseLine
+from screens.kernel.source_pane import KERNEL, VIEW_NAMES, BaselineView, SourcePane
+from screens.kernel.status_words import best_words, problem_words, setting_words
+from screens.kernel.view_tabs import ViewTabs
+from screens.widgets.editor import SOURCE_STYLES, Editor, Source
+from screens.widgets.key_line import KeyLine
+from screens.widgets.source_bars import FindBar, LineBar, SourceBar
+
+REFRESH_S = 0.1
+LEAVE_WITHIN_S = 1.5
+"""A second escape within this time leaves the screen."""
+
+
+def _nothing() -> None:
+    """Before the engine is there."""
+
+
+class KernelScreen(PanedScreen):
+    """Editor and views on the left, the judgement on the right; tabs when there is no room for both."""
+
+    CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
+    SCOPE: ClassVar[Scope] = "kernel"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("kernel")]
+
+    def __init__(
+        self,
+        parent_app: AppProtocol,
+        problem: Problem,
+        path: Path | None = None,
+        *,
+        run_at_once: bool = False,
+        text: str = "",
+    ) -> None:
+        """`path` None takes the person's own kernel in the workspace. `text` goes into the editor, unsaved."""
+        super().__init__(parent_app)
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (38, "-high")]
+        self.problem = problem
+        self.session = KernelSession(self.services, problem, path)
+        self.editor = Editor(id=KERNEL)
+        self.buffer = KernelBuffer(self.session, self.editor)
+        self._run_at_once = run_at_once
+        self._text = text
+        self._resting = False
+        """Another player has the judge."""
+        self._escaped_at = -LEAVE_WITHIN_S
+        self._unsubscribe: Callable[[], None] = _nothing
+
+    def compose(self) -> ComposeResult:
+        yield KernelHeadline(id="headline")
+        yield ViewTabs(id="views")
+        with Horizontal(id="panes"):
+            yield SourcePane(self.editor, self.problem, self.session.path, id="source-pane")
+            yield ResultPane(id="result-pane")
+        yield GpuStrip(id="gpus")
+        yield PhaseLine(id="phases")
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.editor.focus()
+        self.set_interval(REFRESH_S, self.draw)
+        self.start(self._open(), "open")
+
+    # --- the kernel's text ---------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        await self.parent_app.opened.wait()
+        self._unsubscribe = self.services.engine.subscribe(self.apply)
+        draft = await self.buffer.open(self._text)
+        self.draw(force=True)
+        self.start(self._watch(), "watch")
+        if draft is not None:
+            self._offer_draft(draft)
+        setting = self.session.setting()
+        if self._run_at_once:
+            await self._run(save=False)
+        elif trouble := await self.services.warm(setting):
+            self.complain(trouble)
+
+    def _offer_draft(self, draft: str) -> None:
+        from screens.dialogs.questions import Question
+
+        def answered(restore: bool | None) -> None:
+            if restore:
+                self.buffer.replace(draft)
+            elif restore is False:
+                self.start(self.buffer.discard_draft(draft), "draft")
+            else:
+                self.start(self.session.keep(draft), "draft")  # the next draft takes its place
+
+        question = Question(
+            "There is a draft of this kernel",
+            f"Its {len(draft.splitlines())} lines differ from the file and were never saved. Restore them into the editor?",
+            yes="restore", no="discard",
+        )  # fmt: skip
+        self.app.push_screen(question, answered)
+
+    async def _watch(self) -> None:
+        async for unsaved in self.buffer.outside_saves():
+            if unsaved:
+                self.say("kernel changed on disk; ctrl+z brings your unsaved text back")
+            if not self._resting:
+                await self._run(save=False)
+
+    @on(Editor.Edited)
+    def _edited(self) -> None:
+        self.buffer.edited(lambda: self.start(self.buffer.keep_draft(), "draft"))
+        self.session.changed = True
+
+    def on_unmount(self) -> None:
+        """Leaving keeps what is typed, whichever way it happens."""
+        self._unsubscribe()
+        try:
+            self.buffer.close()
+        except ArenaError as error:
+            self.log.error(explain(error))
+
+    # --- runs ----------------------------------------------------------------------------------------------
+
+    async def _run(self, *, save: bool) -> None:
+        if save:
+            await self.buffer.save()
+        await self.session.run(self.editor.text)
+
+    def apply(self, event: AnyEvent) -> None:
+        """Takes an event of the engine, or of a recording."""
+        own = self.session.state.run_id
+        if self._resting and getattr(event, "run_id", own) != own:
+            return
+        self.session.apply(event)
+        if self.is_mounted:
+            self.query_one(GpuStrip).hold(self.session.state.phase == "time")
+        self._mark(event)
+        if isinstance(event, Finished) and self.is_mounted:
+            if self.services.settings.bell:
+                self.app.bell()
+            self.start(self.session.refresh_standing(event.run_id), "standings")
+
+    def _mark(self, event: AnyEvent) -> None:
+        """The editor's gutter has a sign at the line of the failure, until the next run begins."""
+        failure = self.session.state.failure
+        if isinstance(event, RunStarted) or failure is None or failure.line is None:
+            self.editor.mark_lines({})
+        elif isinstance(event, Checked | Finished):
+            self.editor.mark_lines({failure.line - 1: failure.message})
+
+    def rest(self) -> None:
+        """Until this screen is in front again another player has the judge: a run of ours is cancelled, theirs are not shown."""
+        if self.session.busy:
+            self.action_cancel()
+        self.session.waiting_since = None
+        self._resting = True
+
+    def on_screen_resume(self) -> None:
+        if self.app.screen is self:  # not when a dialog made way for the other player's screen
+            self._resting = False
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def draw(self, force: bool = False) -> None:
+        """Brings every widget up to what is known; each redraws itself only if it must."""
+        if self.is_attached and (force or self.session.changed or self.session.busy):
+            self.query_one(ResultPane).show(self.session.take_update())
+            self._draw_lines()
+
+    def _draw_lines(self) -> None:
+        session, state, dirty = self.session, self.session.state, self.editor.dirty
+        self.query_one(SourcePane).show_title(self.key_words("copy_path"))
+        zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
+        self.query_one(ViewTabs).show(
+            self.views(), self.view, {KERNEL: " ● unsaved" if dirty else ""}, zoomed
+        )
+        setting = self._setting()
+        waited = session.waited
+        keymap = self.services.settings.keymap
+        answer = answer_of(state, keymap, dirty) if waited is None else waiting_answer(state, waited)
+        of = session.verdict_of(self.editor.text) if waited is None else ""
+        if of:
+            answer = outdated(answer, of, self.key_words("run"))
+        elif state.result is not None and state.result.outcome == "too noisy":
+            answer = replace(answer, advice=f"{self.key_words('measure_on')} measures longer")
+        result = self.query_one(ResultPane)
+        result.set_class(bool(of), "outdated")
+        told_of = state.setting or setting
+        result.set_heights(told_of.world if isinstance(told_of, Setting) else None)
+        best = best_words(self.problem, self.services.standings.get(self.problem.id))
+        self.query_one(KernelHeadline).show(answer, problem_words(self.problem), setting_words(setting), best)
+        gpus = setting.world if isinstance(setting, Setting) and kind_of(setting.device).on_gpus else 0
+        self.query_one(GpuStrip).follow(gpus)
+        self.query_one(PhaseLine).show(state, session.now, self._note(), session.most_s)
+
+    def _setting(self) -> Setting | ArenaError:
+        try:
+            return self.session.setting()
+        except ArenaError as error:
+            return error
+
+    def _note(self) -> str:
+        if self.session.busy:
+            return "esc cancels"
+        if time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
+            return "nothing is running · esc again for the problems"
+        return "" if self.session.state.run_id else worlds_words(self.session.state)
+
+    # --- views ---------------------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        if self.has_class("-wide") and self.view not in VIEW_NAMES:
+            self.show_view(KERNEL)
+        self.session.changed = True
+
+    @on(LogPane.Jump)
+    @on(FailureView.Jump)
+    def _jump(self, event: LogPane.Jump | FailureView.Jump) -> None:
+        self.show_view(KERNEL)
+        self.editor.jump_to(event.line)
+
+    @on(TextArea.SelectionChanged, f"#{KERNEL}")
+    def _cursor_moved(self) -> None:
+        self.session.changed = True
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_save(self) -> None:
+        self.start(self._run(save=True), "run")
+
+    def action_run(self) -> None:
+        self.start(self._run(save=self.editor.dirty), "run")
+
+    def action_baseline_run(self) -> None:
+        self.start(self.session.run_baseline(), "run")
+
+    def action_measure_on(self) -> None:
+        if self.session.can_measure_on:
+            self.start(self._measure_on(), "run")
+        elif self.session.busy:
+            self.say("this run is still being judged; measure on when it has ended")
+        else:
+            self.say("there is nothing to measure on yet: run a kernel that is right first")
+
+    async def _measure_on(self) -> None:
+        budget_s = await self.session.measure_on()
+        self.say(f"the same revision is judged again, with {budget_s:g} s or more for timing")
+
+    def action_cancel(self) -> None:
+        """Cancels the run; when nothing runs, one step back: from one pane to all, to the editor, to the problems."""
+        bar = self.query_one(SourcePane).open_bar
+        if bar is not None and bar.has_pseudo_class("focus-within"):
+            bar.close()
+        elif self.session.busy:
+            self.start(self.services.engine.cancel(), "cancel")
+        elif self.zoomed:
+            self.action_zoom()
+        elif self.focused is not self.editor:
+            self.show_view(KERNEL)
+        elif time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
+            self.action_problems()
+        else:
+            self._escaped_at = time.monotonic()
+            self.draw(force=True)
+            self.set_timer(LEAVE_WITHIN_S, lambda: self.draw(force=True))
+
+    async def action_edit_outside(self) -> None:
+        if self.editor.dirty:
+            try:
+                await self.buffer.save()
+            except ArenaError as error:
+                self.complain(explain(error))
+                return
+        line = self.editor.cursor_location[0] + 1
+        if trouble := await edit_outside(self.app, self.services.settings, self.session.path, line):
+            self.complain(trouble)
+
+    async def action_find(self) -> None:
+        await self._open_bar(FindBar)
+
+    async def action_go_to_line(self) -> None:
+        await self._open_bar(LineBar)
+
+    async def _open_bar(self, kind: type[SourceBar]) -> None:
+        if self.view not in (KERNEL, BaselineView.NAME):
+            self.show_view(KERNEL)
+        await self.query_one(SourcePane).open(kind)
+
+    def action_wrap(self) -> None:
+        """Long lines are wrapped, or reach beyond the pane."""
+        for source in self.query(Source):
+            source.soft_wrap = not source.soft_wrap
+
+    def action_copy_path(self) -> None:
+        self.app.copy_to_clipboard(str(self.session.path))
+        self.say(f"copied: {self.session.path}")
+
+    def action_setting(self) -> None:
+        from screens.kernel.setting_dialog import SettingDialog
+
+        self.app.push_screen(SettingDialog(self.session), self._setting_chosen)
+
+    def _setting_chosen(self, choice: Choice | None) -> None:
+        if choice is not None:
+            self.session.choice = choice
+            self.draw(force=True)
+            self.action_run()
+
+    def action_history(self) -> None:
+        from screens.kernel.history import HistoryScreen
+
+        self.app.push_screen(HistoryScreen(self.session, self.editor.text), self._restore)
+
+    def _restore(self, text: str | None) -> None:
+        if text is not None:
+            self.show_view(KERNEL)
+            self.buffer.replace(text)
+            self.say(
+                f"restored into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
+            )
+
+    def take_over(self, text: str) -> None:
+        """Puts another player's kernel into the editor."""
+        self.show_view(KERNEL)
+        self.buffer.replace(text)
+        self.say(
+            f"taken over into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
+        )
+
+    def action_ask_model(self) -> None:
+        self.parent_app.ask_model(self.problem, self.session.choice)
+
+    def action_duel(self) -> None:
+        self.parent_app.plan_duel(self.problem)
+
+    def action_problems(self) -> None:
+        self.dismiss()

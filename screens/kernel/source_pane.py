@@ -1,0 +1,152 @@
+"""The left column of the kernel screen: the editor, and in the same place what its text is compared with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher
+
+from problems.specification import Problem
+from screens.kernel.diff_view import DiffView
+from screens.widgets.editor import Editor, Source
+from screens.widgets.pane_title import entitle
+from screens.widgets.source_bars import SourceBar
+
+KERNEL = "kernel"
+"""Id of the editor, and the name of its view."""
+
+
+class SourceView(Widget):
+    """A view beside the editor. A subclass names this base last: Textual takes default styles from the first base alone."""
+
+    NAME: ClassVar[str]
+    """The widget's id, and the name on its tab."""
+    TITLE: ClassVar[str]
+    """Stands on the border."""
+    LETTER: ClassVar[str]
+    """Goes there when views show their letters."""
+
+    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
+        """The view comes to the front. kernel: the text in the editor."""
+        raise NotImplementedError
+
+
+class BaselineView(Source, SourceView):
+    """The baseline's source."""
+
+    NAME: ClassVar[str] = "baseline"
+    TITLE: ClassVar[str] = "baseline.py"
+    LETTER: ClassVar[str] = "b"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(name=self.TITLE, id=id)
+
+    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
+        if self.text != problem.baseline_source:
+            self.text = problem.baseline_source
+
+
+class KernelDiff(DiffView, SourceView):
+    """What the kernel changes in the baseline."""
+
+    NAME: ClassVar[str] = "diff"
+    TITLE: ClassVar[str] = "diff"
+    LETTER: ClassVar[str] = "d"
+
+    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
+        self.show(problem.baseline_source, kernel, BaselineView.TITLE, file_name)
+
+
+class CardView(VerticalScroll, SourceView):
+    """The problem's card."""
+
+    NAME: ClassVar[str] = "card"
+    TITLE: ClassVar[str] = "card"
+    LETTER: ClassVar[str] = "a"
+
+    def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
+        if not self.children:
+            from textual.widgets import Markdown  # takes a while: not before somebody reads a card
+
+            self.mount(Markdown(problem.card, open_links=False))
+
+
+VIEWS: tuple[type[SourceView], ...] = (BaselineView, KernelDiff, CardView)
+"""In the order of their tabs, behind the editor's. To add a view: write its class, and name it here."""
+VIEW_NAMES = (KERNEL, *(view.NAME for view in VIEWS))
+VIEW_LETTERS = {KERNEL: "k", **{view.NAME: view.LETTER for view in VIEWS}}
+
+
+_FRAME = 8
+"""Columns of a border that are not its title."""
+
+
+def shortened_path(path: Path, cells: int) -> str:
+    """A path from the home folder on; where it is too long, its end."""
+    text = str(path)
+    home = str(Path.home())
+    if text.startswith(f"{home}/"):
+        text = f"~{text[len(home) :]}"
+    return text if len(text) <= cells else f"…{text[-max(cells - 1, 0) :]}"
+
+
+class SourcePane(Vertical):
+    """One view at a time."""
+
+    def __init__(self, editor: Editor, problem: Problem, file: Path, *, id: str | None = None) -> None:
+        """`file` is the kernel's."""
+        super().__init__(id=id, classes="pane")
+        self.editor, self.problem, self.file = editor, problem, file
+
+    def compose(self) -> ComposeResult:
+        with ContentSwitcher(initial=KERNEL, id="sources"):
+            yield self.editor
+            for make in VIEWS:
+                yield make(id=make.NAME)
+
+    @property
+    def open_bar(self) -> SourceBar | None:
+        """The bar below the text that is open."""
+        return next((bar for bar in self.query(SourceBar) if bar.source is not None), None)
+
+    async def open(self, kind: type[SourceBar]) -> None:
+        """Opens a bar for the text in front, in place of another one. Nothing happens where no text is."""
+        source = self.query_one("#sources", ContentSwitcher).visible_content
+        if not isinstance(source, Source):
+            return
+        if (other := self.open_bar) is not None and not isinstance(other, kind):
+            other.close()
+        if not (bars := self.query(kind)):
+            await self.mount(kind())  # with the first use, not with the screen
+            bars = self.query(kind)
+        bars.first().open(source)
+
+    def bring_up(self, name: str) -> None:
+        """Shows one of VIEW_NAMES."""
+        if (bar := self.open_bar) is not None:
+            bar.close()
+        switcher = self.query_one("#sources", ContentSwitcher)
+        switcher.current = name
+        view = switcher.visible_content
+        if isinstance(view, SourceView):
+            view.bring_up(self.problem, self.editor.text, self.file.name)
+
+    def show_title(self, copy_key: str) -> None:
+        """The file and the cursor's place, or what else is shown. `copy_key` copies the path."""
+        view = self.query_one("#sources", ContentSwitcher).visible_content
+        if isinstance(view, SourceView):
+            entitle(self, view.TITLE, "")
+            return
+        row, column = self.editor.cursor_location
+        place = f"{row + 1}:{column + 1}"
+        entitle(self, f"{self.file.name}  {place}", self._path_words(copy_key))
+
+    def _path_words(self, copy_key: str) -> str:
+        hint = f" · {copy_key} copies"
+        room = self.size.width - _FRAME
+        path = shortened_path(self.file, room - len(hint))
+        return f"{path}{hint}" if room > 40 else shortened_path(self.file, room)

@@ -1,0 +1,32 @@
+"""Text of the lines above and below the panes: the problem and its setting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from arena.errors import ArenaError
+from screens import figures
+
+if TYPE_CHECKING:
+    from arena.runs.store import Standing
+    from problems.specification import Problem
+    from sandbox.protocol.events import Setting
+
+
+def problem_words(problem: Problem) -> str:
+    """ "13 · GEMM, then all-reduce"."""
+    return f"{problem.id} · {problem.title}"
+
+
+def best_words(problem: Problem, standing: Standing | None) -> str:
+    """The person's best result, then what kind of problem it is."""
+    best = f"your best {figures.standing_words(standing)[0]}" if standing else "not tried yet"
+    return f"{best} · {problem.category} · {', '.join(problem.collectives)}"
+
+
+def setting_words(setting: Setting | ArenaError) -> str:
+    """ "tiny · bfloat16 · W=2 · cpu · M=256 N=64", or why nothing can be run."""
+    if isinstance(setting, ArenaError):
+        return f"! {setting.message}"
+    sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
+    return f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device} · {sizes}"

@@ -1,0 +1,54 @@
+"""The row of views: click one, or press the view key to go on to the next."""
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+
+from screens.widgets.foreign import PlainStatic
+
+
+class ViewTabs(PlainStatic):
+    """Names with the current one marked by a sign as well as by colour."""
+
+    @dataclass
+    class Chosen(Message):
+        """A name was clicked."""
+
+        name: str
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._names: tuple[str, ...] = ()
+        self._marks: dict[str, str] = {}
+        self._current = ""
+        self._note = ""
+
+    def show(self, names: tuple[str, ...], current: str, marks: dict[str, str], note: str = "") -> None:
+        """`marks` are signs behind a name, such as the dot of unsaved text; the note stands behind all names."""
+        if (names, current, marks, note) == (self._names, self._current, self._marks, self._note):
+            return
+        self._names, self._current, self._marks, self._note = names, current, dict(marks), note
+        parts = [(self._label(name), "bold $accent" if name == current else "$muted") for name in names]
+        self.update(Content.assemble(*parts, (f"  {note}", "$muted")), layout=False)
+
+    def column(self, name: str) -> int | None:
+        """The cell that a name's label begins at; None where it has none."""
+        if name not in self._names:
+            return None
+        before = self._names[: self._names.index(name)]
+        return sum(cell_len(self._label(each)) for each in before)
+
+    def _label(self, name: str) -> str:
+        mark = self._marks.get(name, "")
+        return f" {'▸' if name == self._current else ' '}{name}{mark} "
+
+    def on_click(self, event: Click) -> None:
+        x = event.x
+        for name in self._names:
+            x -= len(self._label(name))
+            if x < 0:
+                self.post_message(self.Chosen(name))
+                return

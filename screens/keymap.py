@@ -1,0 +1,84 @@
+"""The keys that a person has given to actions: what is wrong with them, and which actions share one."""
+
+import re
+import unicodedata
+
+from textual.keys import Keys
+
+from screens.actions import ACTIONS, Action, Scope, action_named
+
+_MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
+_NAMED = {key.value for key in Keys}
+_TYPED: tuple[Scope, ...] = ("kernel", "duel")
+"""Screens with an editor. Their keys come first, so a letter among them could not be typed any more."""
+_EDITING = {"enter", "tab", "backspace", "delete", "space", "up", "down", "left", "right", "home", "end"}
+
+
+def keys_of(action: Action, keymap: dict[str, str]) -> list[str]:
+    """The keys that do it now."""
+    return [key.strip() for key in (keymap.get(action.name) or action.key).split(",")]
+
+
+def is_key(key: str) -> bool:
+    """Whether Textual knows a key of this name: "f5", "ctrl+r", "slash", "D"."""
+    *modifiers, last = key.split("+")
+    if not set(modifiers) <= _MODIFIERS:
+        return False
+    if last in _NAMED or re.fullmatch(r"\w", last):
+        return True
+    try:
+        unicodedata.lookup(last.replace("_", " "))
+    except KeyError:
+        return False
+    return len(last) > 1
+
+
+def as_sent(keymap: dict[str, str]) -> dict[str, str]:
+    """The keymap for Textual. A function key with shift has two names: "shift+f5" and, as most terminals send it, "f17"."""
+    found = {}
+    for name, keys in keymap.items():
+        names = [key.strip() for key in keys.split(",")]
+        for key in list(names):
+            if match := re.fullmatch(r"shift\+f(\d+)", key):
+                names.append(f"f{int(match[1]) + 12}")
+            elif (match := re.fullmatch(r"f(\d+)", key)) and int(match[1]) > 12:
+                names.append(f"shift+f{int(match[1]) - 12}")
+        found[name] = ",".join(dict.fromkeys(names))
+    return found
+
+
+def refusal(action: Action, key: str) -> str:
+    """Why an action cannot have this key; empty when it can."""
+    if not is_key(key):
+        return f"{key!r} is no key; it is written like ctrl+r, f7, slash or n"
+    if key in ("shift+f3", "f15"):
+        return "to most terminals shift+F3 is no key but a report of the cursor's place; take another one"
+    if action.scope in _TYPED and (len(key) == 1 or key in _EDITING):
+        return f"{key} is needed to type in the editor; take one with ctrl, or a function key"
+    return ""
+
+
+def rivals(action: Action, keymap: dict[str, str]) -> list[Action]:
+    """The other actions that one of its keys would do at the same place."""
+    mine = set(keys_of(action, keymap))
+    return [
+        other
+        for other in ACTIONS
+        if other is not action
+        and (other.scope == action.scope or "everywhere" in (other.scope, action.scope))
+        and mine.intersection(keys_of(other, keymap))
+    ]
+
+
+def keymap_fault(keymap: dict[str, str]) -> str:
+    """The first thing that is wrong with a keymap, in a sentence; empty when it is sound."""
+    for name in keymap:
+        action = action_named(name)
+        if action is None:
+            return f"there is no action {name!r}"
+        for key in keys_of(action, keymap):
+            if refused := refusal(action, key):
+                return f"{name}: {refused}"
+        if others := rivals(action, keymap):
+            return f"{name} and {others[0].name} have the same key, {keymap[name]}"
+    return ""

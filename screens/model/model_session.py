@@ -1,0 +1,147 @@
+"""A model at work on one problem: asked, judged, stopped; what it wrote is kept. No widgets here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from arena.errors import ArenaError
+from arena.players.agent import PATIENCE, Agent
+from arena.players.judge import PlayerJudge
+from arena.players.kept_kernels import keep_revisions, save_best
+from arena.players.model_player import ModelPlayer
+from arena.players.prompts.prompt import Prompt, build_prompt
+from arena.players.trace import AnyTraceEvent, TraceRecorder, trace_header
+from arena.players.writing_state import WritingState
+from arena.runs.run_state import RunState
+from problems.specification import Problem
+from sandbox.protocol.events import AnyEvent, Setting
+from screens.complaints import explain
+from screens.services import Services
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """The model that is asked, and the number of answers."""
+
+    player: ModelPlayer
+    improves: bool
+    """It reads every verdict and writes again; else its answers are independent of each other."""
+    answers: int
+    limit: str = ""
+    """Of what may be spent, in words; empty for none."""
+
+    @property
+    def words(self) -> str:
+        """ "improves by verdicts, at most 10 answers, $2"."""
+        how = "improves by verdicts" if self.improves else "independent answers"
+        count = f"{self.answers} answer{'s' if self.answers != 1 else ''}"
+        return f"{how} · at most {count}{f', {self.limit}' if self.limit else ''}"
+
+
+class ModelSession:
+    """What the screen of a model shows and does."""
+
+    def __init__(self, services: Services, problem: Problem, setting: Setting, plan: ModelPlan) -> None:
+        self.services = services
+        self.problem = problem
+        self.setting = setting
+        self.plan = plan
+        self.state = WritingState()
+        self.run = RunState()
+        """Of the kernel that is judged."""
+        self.changed = True
+        """Something was folded in since the screen last drew."""
+        self.path = ""
+        """The file with the best kernel, once the work is over."""
+        self.over = False
+        """Nothing more will happen."""
+        self.failed = ""
+        """Why it could not go on, and what to do; empty unless it failed."""
+        self.notice = ""
+        self._heard_at = time.monotonic()
+
+    async def work(self) -> None:
+        """Has the model write and its kernels judged until it is done. Whatever happens, what it wrote is kept.
+
+        Raises:
+            ArenaError: the provider, the judge or the machine failed.
+        """
+        services, plan = self.services, self.plan
+        unsubscribe = services.engine.subscribe(self._judged_on)
+        try:
+            async with plan.player:
+                judge = PlayerJudge(
+                    services.engine,
+                    self.problem,
+                    self.setting,
+                    plan.player.name,
+                    budget_s=services.settings.budget_s,
+                )
+                await judge.start()
+                await services.engine.warm(self.setting)  # while the model writes
+                prompt = await asyncio.to_thread(self._prompt)
+                agent = self._agent(prompt, judge)
+                try:
+                    await agent.run()
+                finally:
+                    self.path = await asyncio.to_thread(self._keep, agent)
+        except ArenaError as error:
+            self.failed = explain(error)
+            raise
+        finally:
+            self.over = self.changed = True
+            unsubscribe()
+
+    def _prompt(self) -> Prompt:
+        assert self.services.catalogue is not None
+        return build_prompt(self.problem, self.setting, self.services.catalogue, self.services.paths)
+
+    def _agent(self, prompt: Prompt, judge: PlayerJudge) -> Agent:
+        plan = self.plan
+        recorder = TraceRecorder(
+            trace_header(self.problem, self.setting, plan.player, prompt, plan.answers),
+            self.services.paths,
+            self._trouble,
+            [self.hear],
+        )
+        return Agent(
+            plan.player,
+            judge,
+            prompt,
+            recorder,
+            steps=plan.answers,
+            patience=PATIENCE if plan.improves else None,
+            feedback=plan.improves,
+            build=judge.build,
+        )
+
+    def _keep(self, agent: Agent) -> str:
+        best = keep_revisions(self.services.workspace, agent)
+        if best is None:
+            return ""
+        return str(save_best(self.services.workspace, self.problem, self.plan.player.name, best))
+
+    # --- what happens --------------------------------------------------------------------------------------
+
+    def hear(self, event: AnyTraceEvent) -> None:
+        """The model, or its judge, did something."""
+        self._heard_at = time.monotonic()
+        self.state.apply(event)
+        self.changed = True
+
+    def _judged_on(self, event: AnyEvent) -> None:
+        self.run.apply(event)
+        self.changed = True
+
+    def _trouble(self, error: OSError) -> None:
+        self.notice = f"the trace is incomplete: {error}"
+        self.changed = True
+
+    @property
+    def now(self) -> float:
+        """Seconds on the clock of the trace; stands still when it is over."""
+        if self.over:
+            return self.state.at
+        return self.state.at + time.monotonic() - self._heard_at

@@ -1,0 +1,226 @@
+"""A model at work: what it writes, its kernels with their verdicts, what it costs; stop it, or take a kernel over."""
+
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import ContentSwitcher, OptionList
+from textual.widgets.option_list import Option
+
+from arena.foreign_text import printable
+from arena.players.writing_state import KernelState
+from problems.specification import Problem
+from sandbox.protocol.events import Setting
+from screens.actions import Scope, bindings
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen
+from screens.model import words
+from screens.model.gains_chart import GainsChart
+from screens.model.model_session import ModelPlan, ModelSession
+from screens.widgets.editor import SOURCE_STYLES, Source
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
+from screens.widgets.pane_title import entitle
+from screens.widgets.writing import Writing
+
+REFRESH_S = 0.1
+AGAIN_WITHIN_S = 1.5
+"""A second press within this time ends a model that is at work."""
+WORK = "model"
+VIEWS = ("kernel", "answer", "asked")
+"""What the large pane shows of a kernel: its text, all that the model wrote, what it was given."""
+
+
+class ModelScreen(BaseScreen):
+    """One row for every kernel; the last one, while the model works, is what it does now."""
+
+    CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
+    SCOPE: ClassVar[Scope] = "model"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("model")]
+
+    def __init__(self, parent_app: AppProtocol, problem: Problem, setting: Setting, plan: ModelPlan) -> None:
+        super().__init__(parent_app)
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide"), (140, "-broad")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (36, "-high")]
+        self.services = parent_app.services
+        self.session = ModelSession(self.services, problem, setting, plan)
+        self.view = VIEWS[0]
+        self._rows: list[Content] = []
+        self._follows = True
+        """The row of what goes on now stays chosen."""
+        self._shown: tuple[str, int, int] | None = None
+        """(view, number, length) of the text in the large pane."""
+        self._pressed: dict[str, float] = {}
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="model-head"):
+            yield PlainStatic(id="model-title")
+            yield PlainStatic(id="model-best")
+        with Horizontal(id="model-panes"):
+            with Vertical(id="text-pane"), ContentSwitcher(initial="model-writing", id="model-text"):
+                yield Writing(id="model-writing")
+                yield Source(id="model-source")
+            with Vertical(id="model-side"):
+                yield OptionList(id="kernels")
+                with Vertical(id="gains-pane"):
+                    yield GainsChart(id="gains")
+                with VerticalScroll(id="verdict-pane"):
+                    yield PlainStatic(id="verdict")
+        yield PlainStatic(id="model-phase")
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        kernels = self.query_one("#kernels")
+        entitle(kernels, "kernels", self.session.plan.words)
+        entitle(self.query_one("#gains-pane"), "speedup over time")
+        kernels.focus()
+        self.set_interval(REFRESH_S, self.draw)
+        self.run_worker(self._guard(self._work()), group=WORK, exit_on_error=False)
+        self.draw()
+
+    async def _work(self) -> None:
+        try:
+            await self.session.work()
+        finally:
+            if self.services.settings.bell:
+                self.app.bell()
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def draw(self) -> None:
+        """Ten times a second: what is being written is brought up to date in one piece."""
+        if not self.is_attached:
+            return
+        session = self.session
+        self.query_one("#model-phase", PlainStatic).update_if_new(words.phase_line(session))
+        if not session.changed:
+            return
+        session.changed = False
+        self.query_one("#model-title", PlainStatic).update_if_new(words.title(session))
+        self.query_one("#model-best", PlainStatic).update_if_new(words.best(session))
+        self.query_one(GainsChart).show(session.state)
+        self._draw_rows()
+        self._draw_text()
+
+    def _draw_rows(self) -> None:
+        """A row is only drawn again when its words changed: the cursor stays where it is."""
+        session, rows = self.session, self.query_one("#kernels", OptionList)
+        lines = [words.kernel_line(session, kernel) for kernel in session.state.kernels]
+        if self._live_row:
+            lines.append(words.live_line(session))
+        for at, line in enumerate(lines):
+            if at >= len(self._rows):
+                rows.add_option(Option(line))
+            elif not line.is_same(self._rows[at]):
+                rows.replace_option_prompt_at_index(at, line)
+        for at in range(len(self._rows) - 1, len(lines) - 1, -1):
+            rows.remove_option_at_index(at)
+        self._rows = lines
+        if lines and (self._follows or rows.highlighted is None):
+            rows.highlighted = self._followed(len(lines))
+
+    @property
+    def _live_row(self) -> bool:
+        """Whether a row tells what goes on: not while a kernel is judged, whose own row does."""
+        state = self.session.state
+        judging = bool(state.kernels) and state.kernels[-1].report is None and not state.kernels[-1].complaint
+        return not self.session.over and not judging
+
+    def _followed(self, count: int) -> int:
+        """The newest row; when it is over, the best kernel's."""
+        found = self.session.state.best
+        if self.session.over and found is not None:
+            return self.session.state.kernels.index(found)
+        return count - 1
+
+    @property
+    def _chosen(self) -> KernelState | None:
+        """The kernel under the cursor; None on the row of what goes on now."""
+        at = self.query_one("#kernels", OptionList).highlighted
+        kernels = self.session.state.kernels
+        return kernels[at] if at is not None and at < len(kernels) else None
+
+    def _draw_text(self) -> None:
+        session, state, kernel = self.session, self.session.state, self._chosen
+        pane, switcher = self.query_one("#text-pane"), self.query_one("#model-text", ContentSwitcher)
+        verdict = self.query_one("#verdict", PlainStatic)
+        told = kernel or (state.kernels[-1] if state.kernels else None)  # while it writes, of the one before
+        page = words.verdict_page(told) if told is not None else Content(session.notice)
+        verdict.update_if_new(page)
+        verdict.styles.height = "auto"
+        entitle(self.query_one("#verdict-pane"), f"kernel {told.number}" if told else "verdict")
+        number = kernel.number if kernel is not None else state.writing
+        entitle(
+            pane, f"{self.view} {number}" if self.view != "asked" else "asked", "F3 kernel · answer · asked"
+        )
+        if self.view != "asked" and kernel is None and not session.over:
+            switcher.current = "model-writing"
+            thinks = not state.text and bool(state.thought)
+            self.query_one(Writing).show(state.thought if thinks else state.text)
+            self._shown = None
+            return
+        switcher.current = "model-source"
+        text = self._text_of(kernel)
+        shown = (self.view, number, len(text))
+        if shown != self._shown:
+            self._shown = shown
+            self.query_one("#model-source", Source).text = text
+
+    def _text_of(self, kernel: KernelState | None) -> str:
+        state = self.session.state
+        if self.view == "asked":
+            return words.conversation(state.system, state.asked) if state.asked else "Nothing was asked yet."
+        if kernel is None:
+            return ""
+        return printable(kernel.source if self.view == "kernel" and kernel.source else kernel.text)
+
+    @on(OptionList.OptionHighlighted, "#kernels")
+    def _moved(self, event: OptionList.OptionHighlighted) -> None:
+        self._follows = event.option_index == self._followed(len(self._rows))
+        self._draw_text()
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_next_text(self) -> None:
+        self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
+        self._draw_text()
+
+    def action_stop_model(self) -> None:
+        if self.session.over:
+            self.say("it has ended already")
+        else:
+            self.workers.cancel_group(self, WORK)
+
+    @on(OptionList.OptionSelected, "#kernels")
+    def action_take_over(self) -> None:
+        """Puts the chosen kernel into the editor."""
+        kernel = self._chosen or self.session.state.best
+        if kernel is None or not kernel.source:
+            self.say("there is no kernel to take over yet" if kernel is None else "this answer has no kernel")
+        elif self._sure("take", "it again stops the model and takes the kernel over"):
+            self.parent_app.take_over(self.session.problem, kernel.source)
+
+    def action_ask_again(self) -> None:
+        if not self.session.over:
+            self.say("it is still at work; stop it first")
+            return
+        self.dismiss()
+        self.parent_app.ask_model(self.session.problem)
+
+    def action_leave_model(self) -> None:
+        """Leaves; a model at work asks for a second escape."""
+        if self._sure("leave", "esc again stops the model and leaves; its kernels are kept"):
+            self.dismiss()
+
+    def _sure(self, what: str, warning: str) -> bool:
+        """Whether it is over, or the same was asked just before."""
+        if self.session.over or time.monotonic() - self._pressed.get(what, -AGAIN_WITHIN_S) < AGAIN_WITHIN_S:
+            return True
+        self._pressed[what] = time.monotonic()
+        self.say(warning)
+        return False

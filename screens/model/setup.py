@@ -1,0 +1,188 @@
+"""Before a model is asked: which one, how, and how much it may use."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Button, Input, Select
+
+from arena.errors import UsageError
+from arena.players.budget import Budget
+from arena.players.model_player import model_player
+from arena.settings import ModelSettings, Settings
+from problems.specification import Problem
+from sandbox.machine.processes import hide_from_ptrace
+from screens.complaints import explain
+from screens.dialogs.dialog import Dialog
+from screens.model.model_session import ModelPlan
+from screens.widgets.foreign import PlainStatic
+
+IMPROVE, INDEPENDENT = "improve by the verdicts", "independent answers"
+ANSWERS, DOLLARS = "10", "1"
+MOST_ANSWERS = 1000
+_SENTENCES = (
+    "The model is given the problem, its baseline, this machine and the kit. Every kernel is judged in a jail. "
+    f"To {IMPROVE} it is told what became of its last kernel; {INDEPENDENT} know nothing of each other."
+)
+
+NO_MODEL = """
+No model is set up yet. Add one to the settings file:
+
+    {file}
+
+A provider's model, with its key in the environment (`export ANTHROPIC_API_KEY=...`) or in the system's keyring:
+
+```toml
+[models.opus]
+provider = "anthropic"     # or openai_chat, openai_responses, gemini
+model = "claude-opus-4-7"
+price_in = 5.0             # dollars per million tokens: to limit and show the cost
+price_out = 25.0
+```
+
+A server of your own needs no key (vLLM, llama.cpp, Ollama):
+
+```toml
+[models.local]
+provider = "openai_chat"
+model = "qwen3-coder"
+base_url = "http://127.0.0.1:8000/v1"
+```
+
+The file is read again when you ask the next time. A key in the environment must be there before pkb-arena starts.
+"""
+
+
+class ModelSetup(Dialog[ModelPlan | None]):
+    """Dismisses with the plan; the key of its model has been found."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
+
+    def __init__(self, problem: Problem, settings: Settings) -> None:
+        """`settings` has a model at least."""
+        super().__init__()
+        self.problem = problem
+        self.settings = settings
+
+    def compose(self) -> ComposeResult:
+        names = list(self.settings.models)
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = f"Ask a model · {self.problem.id} {self.problem.slug}"
+            dialog.border_subtitle = "enter starts · esc back"
+            with Horizontal(classes="row"):
+                yield PlainStatic("model", classes="label")
+                yield Select(
+                    ((name, name) for name in names),
+                    value=names[0],
+                    allow_blank=False,
+                    id="model",
+                    compact=True,
+                )
+            yield PlainStatic("", id="model-facts", classes="sentence")
+            with Horizontal(classes="row"):
+                yield PlainStatic("how", classes="label")
+                yield Select(
+                    ((how, how) for how in (IMPROVE, INDEPENDENT)),
+                    value=IMPROVE,
+                    allow_blank=False,
+                    id="how",
+                    compact=True,
+                )
+            with Horizontal(classes="row"):
+                yield PlainStatic("answers", classes="label")
+                yield Input(ANSWERS, id="answers", compact=True)
+            with Horizontal(classes="row"):
+                yield PlainStatic("", classes="label", id="limit-label")
+                yield Input(DOLLARS, id="limit", placeholder="no limit", compact=True)
+            yield PlainStatic("", id="model-trouble")
+            yield PlainStatic(_SENTENCES, classes="note")
+            with Horizontal(classes="buttons"):
+                yield Button("start", variant="primary", id="start", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one("#start").focus()
+
+    @property
+    def _model_name(self) -> str:
+        return str(self.query_one("#model", Select).value)
+
+    @property
+    def _model(self) -> ModelSettings:
+        return self.settings.models[self._model_name]
+
+    @on(Select.Changed, "#model")
+    def _model_chosen(self) -> None:
+        """Dollars are counted where the model has prices, else tokens."""
+        model, limit = self._model, self.query_one("#limit", Input)
+        priced = has_prices(model)
+        label = "dollars" if priced else "tokens"
+        was = str(self.query_one("#limit-label", PlainStatic).content)
+        if was != label:
+            limit.value = DOLLARS if priced else ""
+        self.query_one("#limit-label", PlainStatic).update(label)
+        prices = (
+            f"${model.price_in:g} and ${model.price_out:g} per million tokens read and written"
+            if priced
+            else "no prices in the settings"
+        )
+        self.query_one("#model-facts", PlainStatic).update(f"{model.model} · {model.provider} · {prices}")
+
+    @on(Button.Pressed)
+    @on(Input.Submitted)
+    def _start(self) -> None:
+        trouble = self.query_one("#model-trouble", PlainStatic)
+        try:
+            answers = _answers(self.query_one("#answers", Input).value)
+            limit = _limit(self.query_one("#limit", Input).value)
+        except UsageError as error:
+            trouble.update(f"✗ {error.message}")
+            return
+        how, name, model = str(self.query_one("#how", Select).value), self._model_name, self._model
+        self.run_worker(self._plan(name, model, how, answers, limit), exclusive=True, exit_on_error=False)
+
+    async def _plan(
+        self, name: str, model: ModelSettings, how: str, answers: int, limit: float | None
+    ) -> None:
+        """Looks for the key, which may mean to ask a keyring, and dismisses when it is there."""
+        priced = has_prices(model)
+        budget = Budget(
+            model,
+            usd=limit if priced else None,
+            tokens=None if priced or limit is None else round(limit),
+        )
+        try:
+            player = await asyncio.to_thread(model_player, name, self.settings, budget)
+        except UsageError as error:
+            self.query_one("#model-trouble", PlainStatic).update(f"✗ {explain(error)}")
+            return
+        hide_from_ptrace()  # this process now holds a key
+        words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
+        self.dismiss(ModelPlan(player, how == IMPROVE, answers, words))
+
+
+def has_prices(model: ModelSettings) -> bool:
+    """Whether what it writes can be counted in dollars."""
+    return bool(model.price_in or model.price_out)
+
+
+def _answers(text: str) -> int:
+    if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_ANSWERS:
+        raise UsageError(f"answers: a whole number from 1 to {MOST_ANSWERS}")
+    return int(text)
+
+
+def _limit(text: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        limit = float(text)
+    except ValueError:
+        limit = 0.0
+    if not 0 < limit < 1e12:
+        raise UsageError("the limit is a number above 0, or nothing")
+    return limit

@@ -1,0 +1,167 @@
+"""A model at work in the words of the screen: the line over it, its kernels, what it does now, what became of a kernel."""
+
+from textual.content import Content
+
+from arena.foreign_text import printable
+from arena.players.budget import Spent
+from arena.players.player import Message
+from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
+from arena.runs.headline import WHERE, by_clock, headline_so_far
+from arena.runs.results import RunReport
+from sandbox.protocol.verdict import Verdict
+from screens import figures
+from screens.model.model_session import ModelSession
+
+_REASONS = {
+    "steps": "all answers are in",
+    "budget": "the limit of what it may use is reached",
+    "no gain": "its last kernels were no better",
+    "refused": "it declined twice",
+    "harness": "the judge failed twice",
+    "cancelled": "stopped",
+}
+_DOING = {
+    PREPARING: "gets ready",
+    WAITING: "waits for the model",
+    THINKING: "thinks",
+    WRITING: "writes",
+}
+
+
+def title(session: ModelSession) -> Content:
+    """What it works on, and under which limits."""
+    setting = session.setting
+    where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
+    return Content.assemble(
+        (f"{printable(session.plan.player.name)}  ", "$accent bold"),
+        (f"{session.problem.id} · {session.problem.title}", "$foreground bold"),
+        (f"   {where}", "$muted"),
+    )
+
+
+def best(session: ModelSession) -> Content:
+    """ "best ▲ 1.31× by calls · kernel 3"."""
+    found = session.state.best
+    if found is None or found.report is None:
+        return Content.styled("no right kernel yet", "$muted")
+    if found.report.verdict is not Verdict.PASS:
+        return Content.styled(f"best so far: kernel {found.number}, not right yet", "$muted")
+    words = _speedup(found.report) or figures.verdict_words(found.report.verdict)
+    style = figures.outcome_style(found.report.outcome)
+    return Content.assemble(
+        ("best ", "$muted"), (words, f"${style} bold"), (f" · kernel {found.number}", "$muted")
+    )
+
+
+def spent(used: Spent) -> str:
+    """ "14.2k tok · $0.21"; a tilde where part of it is estimated."""
+    about = "~" if used.estimated else ""
+    money = f" · {about}${used.usd:.2f}" if used.usd else ""
+    return f"{about}{figures.amount(used.tokens, 'tok')}{money}"
+
+
+def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
+    """ "2  ✓ PASS  ▲ 1.05× [1.02, 1.08] by calls"; the best one has a star."""
+    best = session.state.best
+    right = best is kernel and kernel.report is not None and kernel.report.verdict is Verdict.PASS
+    number = (f"{'★' if right else ' '}{kernel.number:>3}  ", "$foreground" if right else "$muted")
+    report = kernel.report
+    if report is None and not kernel.complaint:
+        return Content.assemble(number, (f"▸ {_judging(session)}", "$accent"))
+    if report is None:
+        return Content.assemble(number, (printable(kernel.complaint), "$warning"))
+    colour = f"${figures.verdict_style(report.verdict)}"
+    speed = f"  {_speedup(report)}" if report.verdict is Verdict.PASS else ""
+    return Content.assemble(
+        number,
+        (figures.verdict_words(report.verdict), colour),
+        (speed, f"${figures.outcome_style(report.outcome)}"),
+    )
+
+
+def live_line(session: ModelSession) -> Content:
+    """The row of what it does now."""
+    return Content.assemble((f" {session.state.writing:>3}  ", "$muted"), (f"▸ {_doing(session)}", "$accent"))
+
+
+def phase_line(session: ModelSession) -> Content:
+    """What goes on and for how long, or how it ended; and what was used."""
+    state = session.state
+    used = spent(state.spent) if state.spent.tokens else "nothing used yet"
+    limit = f" of {session.plan.limit}" if session.plan.limit else ""
+    costs = Content.styled(f"{used}{limit}   ", "$muted")
+    if session.over:
+        return Content.assemble(costs, _ending(session))
+    seconds = f"{session.now - state.since:.0f} s"
+    tokens = f"   ~{figures.amount(state.tokens_written, 'tok')}" if state.tokens_written else ""
+    trouble = (f"   ✗ {printable(state.trouble)}", "$warning") if state.trouble else ("", "$muted")
+    doing = f"▸ kernel {state.writing - (state.doing == JUDGING)}: {_doing(session)}"
+    return Content.assemble(costs, (doing, "$accent bold"), (f"   {seconds}{tokens}", "$foreground"), trouble)
+
+
+def _doing(session: ModelSession) -> str:
+    doing = session.state.doing
+    return _judging(session) if doing == JUDGING else _DOING.get(doing, printable(doing))
+
+
+def _judging(session: ModelSession) -> str:
+    run = session.run
+    words = f"is judged, {run.phase}" if run.phase else "is judged"
+    if run.running and run.samples:
+        told = headline_so_far(run.samples[-1])
+        words += f"  {figures.speedup_words(told.speedup, told.outcome)} so far"
+    return words
+
+
+def _ending(session: ModelSession) -> Content:
+    ended = session.state.ended
+    if session.failed:
+        return Content.styled(f"✗ {printable(session.failed)}", "$error")
+    reason = ended.reason if ended is not None else "cancelled"
+    count = len(session.state.kernels)
+    answers = f"{count} answer{'s' if count != 1 else ''}"
+    return Content.assemble(
+        ("ended  ", "$foreground bold"),
+        (f"{_REASONS.get(reason, printable(reason))} · {answers}", "$foreground"),
+    )
+
+
+def verdict_page(kernel: KernelState) -> Content:
+    """All that is known of a kernel, as the pane beside its text shows it."""
+    report = kernel.report
+    used = Content.styled(f"used  {spent(kernel.spent)}", "$muted")
+    if report is None:
+        words = f"no kernel: {kernel.complaint}" if kernel.complaint else "It is judged now."
+        return Content("\n").join([Content(printable(words)), Content(""), used])
+    style = f"${figures.verdict_style(report.verdict)} bold"
+    lines = [Content.styled(figures.verdict_words(report.verdict), style)]
+    if report.told:
+        lines += [Content.styled(report.told, f"${figures.outcome_style(report.outcome)}")]
+    elif report.verdict is Verdict.PASS:
+        lines += [Content(_speedup(report))]
+    else:
+        lines += [Content(printable(report.detail))]
+    if report.failure is not None and report.failure.text:
+        lines += [Content(""), Content(printable(report.failure.text).strip("\n"))]
+    if kernel.printed:
+        lines += [Content(""), Content.styled("it printed", "$muted"), Content(printable(kernel.printed))]
+    return Content("\n").join([*lines, Content(""), used])
+
+
+def _speedup(report: RunReport) -> str:
+    speed = by_clock(report.speedup, report.clock)
+    if speed is None:
+        return ""
+    words = f"{figures.speedup_words(speed, report.outcome)} {figures.interval_words(speed)}"
+    return f"{words} {WHERE.get(report.clock, '')}".rstrip()
+
+
+def conversation(system: str, messages: tuple[Message, ...]) -> str:
+    """What the model was given, as one text."""
+    turns = [f"<<< system >>>\n\n{system}"]
+    for message in messages:
+        said = [message.content] if message.content else []
+        said += [f"calls {call.name}\n{call.arguments}" for call in message.calls]
+        said += [f"{result.name} says\n{result.text}" for result in message.results]
+        turns.append(f"<<< {message.role} >>>\n\n" + "\n\n".join(said))
+    return printable("\n\n".join(turns))

@@ -1,0 +1,182 @@
+"""The board: results of every player side by side, by problem, by category and by how much faster they are."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import DataTable
+
+from arena.board.board import (
+    FACTORS,
+    Published,
+    Standings,
+    Tally,
+    fast_p,
+    order_of,
+    read_published,
+    tally,
+)
+from arena.foreign_text import printable
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+from screens import figures
+from screens.dialogs.dialog import Dialog
+from screens.picker.problem_table import cut
+from screens.services import Services
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
+
+PROBLEMS, CATEGORIES, CURVE = "by problem", "by category", "fast_p"
+VIEWS = (PROBLEMS, CATEGORIES, CURVE)
+_NOTES = {
+    PROBLEMS: "The best right kernel of each player on this machine, by the clock of its headline.",
+    CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
+    " best of three attempts, on another machine and with other counts of problems.",
+    CURVE: "Share of all problems with a right kernel at least p times as fast as the baseline; p = 0: right at any speed."
+    " Behind the line: published, one attempt, on another machine.",
+}
+_EMPTY = "No kernel was run yet: enter on a problem opens one, ctrl+s judges it."
+_METER = 8
+
+
+class Board(Dialog[Problem | None]):
+    """Dismisses with the problem to open."""
+
+    CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("f3,v", "next_view", "next view"),
+    ]
+
+    def __init__(self, services: Services) -> None:
+        super().__init__()
+        self.services = services
+        self.view = PROBLEMS
+        self.players: list[str] = []
+        self.standings: dict[str, Standings] = {}
+        self._published = Published("", {}, [])
+        self._listed: list[Problem] = []
+        """The problems of the rows, in the view by problem."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog large") as dialog:
+            dialog.border_title = "Board"
+            dialog.border_subtitle = "F3 next view · enter opens the problem · esc back"
+            yield PlainStatic("reading…", id="board-note")
+            table: DataTable[Text] = DataTable(id="board", cursor_type="row", zebra_stripes=False)
+            yield table
+
+    def on_mount(self) -> None:
+        self.run_worker(self._read(), exit_on_error=False)
+
+    async def _read(self) -> None:
+        store = self.services.store
+        players = await asyncio.to_thread(store.players)
+        self.players = order_of(players)
+        self.standings = {player: await asyncio.to_thread(store.standings, player) for player in players}
+        self._published = await asyncio.to_thread(read_published)
+        self.query_one("#board").focus()
+        self._show()
+
+    @property
+    def _catalogue(self) -> Catalogue:
+        assert self.services.catalogue is not None
+        return self.services.catalogue
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        table = self.query_one("#board", DataTable)
+        table.clear(columns=True)
+        entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
+        note = _NOTES[self.view] if self.players or self.view != PROBLEMS else _EMPTY
+        if self.view != PROBLEMS:
+            note += f" ({self._published.source})"
+        self.query_one("#board-note", PlainStatic).update(note)
+        {PROBLEMS: self._show_problems, CATEGORIES: self._show_categories, CURVE: self._show_curve}[
+            self.view
+        ]()
+
+    def _marked(self, view: str) -> str:
+        return f"▸{view}" if view == self.view else view
+
+    def _table(self, *first: str) -> DataTable[Text]:
+        table: DataTable[Text] = self.query_one("#board", DataTable)
+        table.fixed_columns = len(first)
+        for name in (*first, *map(printable, self.players)):
+            table.add_column(name)
+        return table
+
+    def _show_problems(self) -> None:
+        """Problems that somebody has a result for."""
+        tried = {number for held in self.standings.values() for number in held}
+        self._listed = [problem for problem in self._catalogue.problems if problem.id in tried]
+        table = self._table("id", "problem")
+        for problem in self._listed:
+            cells = [
+                self._styled(*figures.standing_words(self.standings[player].get(problem.id)))
+                for player in self.players
+            ]
+            title = Text(cut(problem.title, 34))
+            table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *cells)
+
+    def _show_categories(self) -> None:
+        table = self._table("category", "")
+        for model in self._published.model:
+            table.add_column(f"│ {model.name}")
+        for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
+            ours = [_tally_words(tally(self.standings[player], problems)) for player in self.players]
+            category = "" if name == "all" else name
+            theirs = [
+                self._styled(
+                    f"│ {_tally_words(self._published.tally(model, category), with_all=True)}", "muted"
+                )
+                for model in self._published.model
+                if not category or category in self._published.problems
+            ]
+            table.add_row(Text(name), self._styled(f"{len(problems):>3}", "muted"), *map(Text, ours), *theirs)
+
+    def _show_curve(self) -> None:
+        table = self._table("p", "")
+        for model in self._published.model:
+            table.add_column(f"│ {model.name}")
+        for number, factor in enumerate(FACTORS):
+            ours = [
+                _share_words(fast_p(self.standings[player], self._catalogue.problems, factor))
+                for player in self.players
+            ]
+            theirs = [
+                self._styled(f"│ {_share_words(model.curve[number])}", "muted")
+                for model in self._published.model
+            ]
+            words = "right" if factor == 0.0 else f"≥ {factor:g}×"
+            table.add_row(Text(words), Text(""), *map(Text, ours), *theirs)
+
+    def _styled(self, words: str, colour: str) -> Text:
+        return Text(words, style=self.app.theme_variables.get(colour, ""), no_wrap=True)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_next_view(self) -> None:
+        self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
+        self._show()
+
+    @on(DataTable.RowSelected, "#board")
+    def _selected(self, event: DataTable.RowSelected) -> None:
+        if self.view == PROBLEMS and event.cursor_row < len(self._listed):
+            self.dismiss(self._listed[event.cursor_row])
+
+
+def _tally_words(counted: Tally, with_all: bool = False) -> str:
+    """ "5·4", and of how many."""
+    words = f"{counted.solved:>2} · {counted.faster}"
+    return f"{words} /{counted.problems}" if with_all else words
+
+
+def _share_words(share: float) -> str:
+    return f"{figures.meter(share, _METER)} {share:>4.0%}"

@@ -1,0 +1,197 @@
+"""The table of problems: sortable, filtered by words and states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable
+
+from sandbox.protocol.verdict import Verdict
+from screens import figures
+
+if TYPE_CHECKING:
+    from arena.runs.store import Entry, Standing
+    from problems.specification import Problem
+
+WIDTHS = {
+    "id": 4,
+    "you": 9,
+    "house": 8,
+    "best": 9,
+    "device": 7,
+    "class": 7,
+    "collective": 15,
+    "ranks": 10,
+}
+"""Columns beside the title, in the order of their importance."""
+COLUMNS = ("id", "problem", "class", "collective", "ranks", "you", "house", "best", "device")
+TITLE_WIDTH = (12, 110)
+"""The least and the most."""
+WANTED = {"house": 40, "best": 40, "device": 40, "class": 70, "collective": 70, "ranks": 70}
+"""What the title keeps when a column comes into sight."""
+
+
+@dataclass(frozen=True)
+class ProblemRow:
+    """A problem, with the person's, the house's and the best result."""
+
+    problem: Problem
+    standing: Standing | None
+    house: Standing | None = None
+    best: Entry | None = None
+
+    @property
+    def state(self) -> str:
+        """ "unsolved", "wrong", "slower", "even" or "faster": words that the filter knows."""
+        standing = self.standing
+        if standing is None:
+            return "unsolved"
+        if not standing.solved:
+            return "wrong unsolved"
+        outcome = standing.best.outcome if standing.best else ""
+        return f"solved {outcome}"
+
+    def matches(self, words: list[str]) -> bool:
+        """Every word is in the id, names, title, origin, domain, class, collectives or state."""
+        problem = self.problem
+        state = self.state.split()
+        text = " ".join(
+            [str(problem.id), problem.slug, problem.title, problem.origin, problem.domain, problem.category,
+             *problem.also, *problem.collectives, f"class {problem.class_}", f"class:{problem.class_}"]
+        ).lower()  # fmt: skip
+        return all(word in state if word in STATES else word in text for word in words)
+
+
+STATES = {"solved", "unsolved", "wrong", "slower", "even", "faster"}
+
+_SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
+    "id": lambda row: row.problem.id,
+    "problem": lambda row: row.problem.title.lower(),
+    "class": lambda row: (row.problem.class_, row.problem.id),
+    "collective": lambda row: (row.problem.collectives[:1], row.problem.id),
+    "ranks": lambda row: (-len(row.problem.worlds), row.problem.id),
+    "you": lambda row: (-_standing_figure(row.standing), row.problem.id),
+    "house": lambda row: (
+        -_standing_figure(row.house),
+        row.problem.house_source is None,
+        row.problem.id,
+    ),
+    "best": lambda row: (-(row.best.speedup or 0.0) if row.best else 0.0, row.problem.id),
+    "device": lambda row: (-row.best.world if row.best else 0, row.problem.id),
+}
+
+
+def _standing_figure(standing: Standing | None) -> float:
+    if standing is None:
+        return -2.0
+    if standing.best is not None and standing.best.speedup is not None:
+        return standing.best.speedup
+    return 0.0 if standing.last.verdict is Verdict.PASS else -1.0
+
+
+def cut(text: str, width: int) -> str:
+    """A text in at most `width` cells; where it is longer an ellipsis ends it."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)].rstrip()}…"
+
+
+def ranks_words(worlds: list[int]) -> str:
+    """ "1–8", or "2, 4, 8"."""
+    if len(worlds) > 2 and worlds == list(range(worlds[0], worlds[-1] + 1)):
+        return f"{worlds[0]}–{worlds[-1]}"
+    return ", ".join(map(str, worlds))
+
+
+def columns_for(width: int, you: int = WIDTHS["you"]) -> tuple[list[str], int]:
+    """(columns that fit, width of the title) in `width` cells; a column has a cell of air on both sides.
+
+    you: width of the column of the person's results.
+    """
+    least, most = TITLE_WIDTH
+    shown = ["id", "problem", "you"]
+    room = width - 2 - WIDTHS["id"] - you - 2 * len(shown)  # 2 for the scrollbar
+    for name, wanted in WANTED.items():
+        if room - WIDTHS[name] - 2 < wanted:
+            break
+        shown.append(name)
+        room -= WIDTHS[name] + 2
+    return [name for name in COLUMNS if name in shown], max(least, min(room, most))
+
+
+class ProblemTable(DataTable[Text]):
+    """Rows are keyed by the problem's id."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_row")]
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(cursor_type="row", id=id, zebra_stripes=False)
+        self.sort_column = "id"
+        self.rows_shown: list[ProblemRow] = []
+
+    def show(self, rows: list[ProblemRow], width: int) -> None:
+        """Fills the table for a pane of `width` cells; the cursor stays on its problem."""
+        kept = self.current
+        self.rows_shown = sorted(rows, key=_SORT_KEYS[self.sort_column])
+        you = max(WIDTHS["you"], *(len(figures.standing_words(row.standing)[0]) for row in rows), 0)
+        columns, title_width = columns_for(width, you)
+        self.clear(columns=True)
+        for name in columns:
+            mark = " ▾" if name == self.sort_column else ""
+            self.add_column(
+                Text(name + mark),
+                key=name,
+                width={"you": you, "problem": title_width}.get(name) or WIDTHS[name],
+            )
+        for row in self.rows_shown:
+            self.add_row(*(self._cell(row, name, title_width) for name in columns), key=str(row.problem.id))
+        ids = [row.problem.id for row in self.rows_shown]
+        if kept is not None and kept.id in ids:
+            self.move_cursor(row=ids.index(kept.id), animate=False)
+
+    def sort_by_next(self) -> None:
+        """Sorts by the next column from the left that is shown; `show` then draws it."""
+        shown = [key.value for key in self.columns]
+        at = shown.index(self.sort_column) if self.sort_column in shown else -1
+        self.sort_column = shown[(at + 1) % len(shown)] or "id"
+
+    @property
+    def current(self) -> Problem | None:
+        """The problem under the cursor."""
+        if not self.rows_shown or self.cursor_row >= len(self.rows_shown):
+            return None
+        return self.rows_shown[max(self.cursor_row, 0)].problem
+
+    def _cell(self, row: ProblemRow, column: str, width: int) -> Text:
+        problem = row.problem
+        match column:
+            case "id":
+                return Text(f"{problem.id:>3}", style=self._colour("muted"))
+            case "problem":
+                return Text(cut(problem.title, width), no_wrap=True)
+            case "class":
+                return Text(problem.class_)
+            case "collective":
+                words = cut(", ".join(problem.collectives), WIDTHS["collective"]) or "–"
+                return Text(words, style=self._colour("muted"), no_wrap=True)
+            case "ranks":
+                return Text(cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=self._colour("muted"))
+            case "house":
+                if row.house is None and problem.house_source is not None:
+                    return Text("has one", style=self._colour("muted"))
+                return self._figure(*figures.standing_words(row.house), WIDTHS["house"])
+            case "best":
+                return self._figure(*figures.best_words(row.best), WIDTHS["best"])
+            case "device":
+                words = f"{row.best.device}×{row.best.world}" if row.best else "–"
+                return Text(words, style=self._colour("muted"))
+        return self._figure(*figures.standing_words(row.standing))
+
+    def _figure(self, words: str, colour: str, width: int = 99) -> Text:
+        return Text(cut(words, width), style=self._colour(colour), no_wrap=True)
+
+    def _colour(self, name: str) -> str:
+        """A theme variable in Rich's words, which lack Textual's prefix for the terminal's own colours."""
+        return self.app.theme_variables.get(name, "").removeprefix("ansi_")

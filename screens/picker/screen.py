@@ -1,0 +1,279 @@
+"""The start: problems by parallelism category, what each one costs, and how you stand with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from screens import figures
+from screens.actions import Scope, bindings
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
+from screens.widgets.pane_title import entitle
+
+if TYPE_CHECKING:
+    from textual.widgets import DataTable
+
+    from arena.runs.store import Standing
+    from problems.specification import Problem
+    from screens.picker.problem_table import ProblemRow, ProblemTable
+
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+class FilterInput(Input):
+    """The filter over the list: down goes into the list, as in any search box."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "screen.to_table", "to the list", show=False)]
+
+
+class PickerScreen(BaseScreen):
+    """Categories, table, card."""
+
+    CSS_PATH: ClassVar[Any] = Path(__file__).with_name("screen.tcss")
+    SCOPE: ClassVar[Scope] = "problems"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings("problems"),
+        Binding("escape", "clear_filter", "clear the filter", show=False),
+    ]
+
+    def __init__(self, parent_app: AppProtocol) -> None:
+        super().__init__(parent_app)
+        self.problems: list[Problem] = []
+        self.standings: dict[int, Standing] = {}
+        self.category = ""
+        self.machine = ""
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (76, "-narrow"), (100, "-wide"), (140, "-broad")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (26, "-high")]
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="top"):
+            yield PlainStatic("pkb-arena", id="name")
+            yield PlainStatic("", id="machine")
+            yield PlainStatic("", id="score")
+        with Horizontal(id="panes"):
+            yield OptionList(id="categories")
+            with Container(id="problems-and-card"):
+                with Vertical(id="problem-pane"):
+                    yield FilterInput(
+                        placeholder="filter: id, words, collective, class:C, solved, unsolved, slower…",
+                        id="filter",
+                        compact=True,
+                    )
+                    yield PlainStatic("reading the problems…", id="nothing")
+                with VerticalScroll(id="card-pane", can_focus=False):
+                    yield PlainStatic("", id="card-preview")
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.query_one("#categories").border_title = "Parallelism"
+        self.query_one("#problem-pane").border_title = "Problems"
+        self.query_one("#filter").display = False
+
+    @property
+    def table(self) -> ProblemTable:
+        """The table of problems; only after `show`."""
+        from screens.picker.problem_table import ProblemTable
+
+        return self.query_one("#problems", ProblemTable)
+
+    async def show(self, problems: list[Problem], standings: dict[int, Standing], machine: str) -> None:
+        """Fills the screen; called again when results changed."""
+        from screens.picker.problem_table import ProblemTable  # not before the first paint: it takes a while
+
+        self.problems, self.standings, self.machine = problems, standings, machine
+        if not self.query("#problems"):
+            await self.query_one("#problem-pane").mount(ProblemTable(id="problems"), after="#filter")
+            self.table.focus()
+        self._show_score()
+        self._show_categories()
+        self._fill()
+
+    def on_screen_resume(self) -> None:
+        if self.problems:
+            self.start(self.parent_app.refresh_picker(), "standings")
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def _show_score(self) -> None:
+        self.query_one("#machine", PlainStatic).update(self.machine)
+        held = [self.standings[problem.id] for problem in self.problems if problem.id in self.standings]
+        solved = sum(standing.solved for standing in held)
+        faster = sum(standing.faster for standing in held)
+        best = max(
+            (standing.best.speedup or 0.0 for standing in held if standing.best and standing.faster),
+            default=0.0,
+        )
+        words = f"solved {solved} of {len(self.problems)} · faster {faster}"
+        self.query_one("#score", PlainStatic).update(
+            words + (f" · best ▲ {figures.factor(best)}×" if best else "")
+        )
+
+    def _show_categories(self) -> None:
+        counts: dict[str, list[Problem]] = {}
+        for problem in self.problems:
+            for name in dict.fromkeys([problem.category, *problem.also]):
+                counts.setdefault(name, []).append(problem)
+        options = [Option(self._category_line("all", self.problems), id="all")]
+        order = self.parent_app.services.catalogue
+        names = list(order.categories) if order else sorted(counts)
+        options += [
+            Option(self._category_line(name, counts[name]), id=name) for name in names if name in counts
+        ]
+        categories = self.query_one("#categories", OptionList)
+        at = categories.highlighted
+        categories.clear_options()
+        categories.add_options(options)
+        categories.highlighted = min(at or 0, len(options) - 1)
+
+    def _category_line(self, name: str, problems: list[Problem]) -> Content:
+        solved = sum(1 for problem in problems if (held := self.standings.get(problem.id)) and held.solved)
+        bar = _BARS[max(1, round(8 * solved / len(problems)))] if solved else " "
+        return Content.assemble(f"{name:<11}", (f"{len(problems):>3} ", "$muted"), (bar, "$accent"))
+
+    def _rows(self) -> list[ProblemRow]:
+        from screens.picker.problem_table import ProblemRow
+
+        words = self.query_one("#filter", Input).value.lower().split()
+        services = self.parent_app.services
+        rows = (
+            ProblemRow(
+                problem,
+                self.standings.get(problem.id),
+                services.house.get(problem.id),
+                services.best.get(problem.id),
+            )
+            for problem in self.problems
+            if not self.category or self.category == problem.category or self.category in problem.also
+        )
+        return [row for row in rows if row.matches(words)]
+
+    def _fill(self) -> None:
+        table = self.table
+        rows = self._rows()
+        pane = self.query_one("#problem-pane")
+        table.show(rows, max(30, pane.content_size.width or 60))
+        table.display = bool(rows)
+        nothing = self.query_one("#nothing", PlainStatic)
+        nothing.display = not rows
+        nothing.update(
+            "No problem fits this filter; escape clears it." if self.problems else "No problems were found."
+        )
+        pane.border_subtitle = f"{len(rows)} of {len(self.problems)}"
+        self._show_card()
+
+    def _show_card(self) -> None:
+        from screens.picker.card_preview import card_preview
+
+        problem = self.table.current
+        pane = self.query_one("#card-pane", VerticalScroll)
+        preview = self.query_one("#card-preview", PlainStatic)
+        if problem is None:
+            pane.border_title = ""
+            preview.update("")
+            return
+        entitle(pane, f"{problem.id} · {problem.slug}")
+        preview.update(card_preview(problem, self.parent_app.services))
+        pane.scroll_home(animate=False)
+
+    def on_resize(self) -> None:
+        if self.problems:
+            self.call_after_refresh(self._fill)
+
+    # --- what people do ------------------------------------------------------------------------------------
+
+    @on(OptionList.OptionHighlighted, "#categories")
+    def _category_chosen(self, event: OptionList.OptionHighlighted) -> None:
+        chosen = event.option.id or "all"
+        category = "" if chosen == "all" else chosen
+        if category != self.category:
+            self.category = category
+            self._fill()
+
+    @on(OptionList.OptionSelected, "#categories")
+    @on(Input.Submitted, "#filter")
+    def action_to_table(self) -> None:
+        self.table.focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self) -> None:
+        self._fill()
+
+    def on_data_table_row_highlighted(self) -> None:
+        self._show_card()
+
+    def on_data_table_row_selected(self) -> None:
+        self.action_open()
+
+    def action_open(self) -> None:
+        if (problem := self.table.current) is not None:
+            self.parent_app.open_problem(problem)
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        self.table.sort_column = event.column_key.value or "id"
+        self._fill()
+
+    def action_sort(self) -> None:
+        table = self.table
+        table.sort_by_next()
+        self._fill()
+
+    def action_filter(self) -> None:
+        self.query_one("#filter").display = True
+        self.query_one("#filter").focus()
+
+    def action_clear_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.value = ""
+        box.display = False
+        self.table.focus()
+
+    def action_new(self) -> None:
+        from arena.workspace.templates import starter
+        from screens.dialogs.questions import Choose, template_sentences
+
+        problem = self.table.current
+        if problem is None:
+            return
+
+        def chosen(template: str | None) -> None:
+            if template is not None:
+                self.parent_app.open_problem(problem, text=starter(problem, template))
+
+        self.app.push_screen(Choose(f"New kernel · {problem.slug}", template_sentences()), chosen)
+
+    def action_ask_here(self) -> None:
+        if (problem := self.table.current) is not None:
+            self.parent_app.ask_model(problem)
+
+    def action_duel_here(self) -> None:
+        if (problem := self.table.current) is not None:
+            self.parent_app.plan_duel(problem)
+
+    def action_board(self) -> None:
+        from screens.picker.board import Board
+
+        def chosen(problem: Problem | None) -> None:
+            if problem is not None:
+                self.parent_app.open_problem(problem)
+
+        self.app.push_screen(Board(self.parent_app.services), chosen)
+
+    def action_duel_board(self) -> None:
+        self.parent_app.show_duel_board()
+
+    def action_read_card(self) -> None:
+        if (problem := self.table.current) is not None:
+            from screens.dialogs.reader import Reader
+
+            self.app.push_screen(Reader(f"{problem.id} · {problem.title}", problem.card))

@@ -1,0 +1,280 @@
+"""Lines of speedups on a logarithmic scale, in braille dots; 1.0 is always in sight.
+
+Our own drawing: textual-plot (0.10) has linear scales alone and loads NumPy (0.1 s) into the app, and plotext returns text in
+colours of its own, which know no theme and no band behind a line.
+
+To use it: derive from `LineChart` (the stylesheet or DEFAULT_CSS gives the colours of `chart--NAME`), or put one on a screen, and
+call `plot` whenever something is known: it draws again only when what it is given differs. Example, two sides of a race:
+
+    chart.plot(
+        (Line("one", left_points, holds=True), Line("two", right_points, holds=True)),
+        until=600.0, scale=scale_of(every_speedup), axis=figures.clock,
+    )
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from screens import figures
+from screens.widgets.braille import BrailleGrid
+from screens.widgets.drawn_rows import DrawnRows
+
+LEFT = 7
+"""Cells of the scale."""
+RIGHT = 8
+"""Cells behind the lines, for the last values."""
+LEAST_SPAN = 1.08
+"""Highest over lowest value of a scale, at least: a flat line is shown as one."""
+AIR = 0.07
+"""Share of the scale that stays free above and below."""
+_AXIS_FROM = 5
+"""Rows, before one of them is the axis below."""
+_STEPS = (1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 7.0)
+
+
+class Point(NamedTuple):
+    """One place of a line."""
+
+    x: float
+    y: float | None
+    """A speedup above 0; None: there was none, which a cross at the bottom says."""
+    low: float | None = None
+    high: float | None = None
+    """The interval of `y`, where it has one: the band behind the line."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line."""
+
+    style: str
+    """ "one" or "two": the component class chart--one or chart--two."""
+    points: tuple[Point, ...]
+    holds: bool = False
+    """A value holds until the next one and to the end: steps in place of slopes."""
+
+
+def scale_of(values: Iterable[float]) -> tuple[float, float]:
+    """Lowest and highest value of a scale that shows all of `values`, and 1.0, with some air."""
+    known = [math.log(value) for value in values if value > 0.0 and math.isfinite(value)]
+    low, high = min([0.0, *known]), max([0.0, *known])
+    if high - low < math.log(LEAST_SPAN):
+        middle = (low + high) / 2
+        low, high = middle - math.log(LEAST_SPAN) / 2, middle + math.log(LEAST_SPAN) / 2
+    air = (high - low) * AIR
+    return math.exp(low - air), math.exp(high + air)
+
+
+def ticks_of(low: float, high: float, most: int) -> list[float]:
+    """At most so many round numbers between the ends of a scale, 1.0 among them."""
+    if high / low > 3.0:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        for steps in (_STEPS, (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,)):
+            found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+            found = [value for value in found if low <= value <= high]
+            if len(found) <= most:
+                return found
+        return [1.0]
+    step = 10.0 ** math.floor(math.log10(high - low))
+    for part in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
+        size = step * part
+        numbers = range(math.ceil((low - 1.0) / size), math.floor((high - 1.0) / size) + 1)
+        if len(numbers) <= most:
+            return [1.0 + number * size for number in numbers]
+    return [1.0]
+
+
+class LineChart(DrawnRows):
+    """One or more lines; what they end at stands beside them."""
+
+    DEFAULT_CSS = """
+    LineChart {
+        height: 1fr;
+        & .chart--one { color: $accent; text-style: bold; }
+        & .chart--two { color: $warning; text-style: bold; }
+        & .chart--band { background: $band; }
+        & .chart--axis { color: $muted; }
+        & .chart--failed { color: $error; text-style: bold; }
+        & .chart--empty { color: $muted; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"chart--{name}" for name in ("one", "two", "band", "axis", "failed", "empty")
+    }
+    EMPTY: ClassVar[tuple[str, ...]] = ("Nothing to draw yet.",)
+    """What an empty chart says: the first of these that fits."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: tuple[Line, ...] = ()
+        self._until = 1.0
+        self._scale = (0.9, 1.1)
+        self._axis: Callable[[float], str] = str
+
+    def plot(
+        self,
+        lines: Sequence[Line],
+        *,
+        until: float,
+        scale: tuple[float, float],
+        axis: Callable[[float], str],
+    ) -> None:
+        """Draws lines; nothing happens where they are the ones that are shown.
+
+        until: the right end of the x-axis, whose left end is 0. scale: as `scale_of` gives it; what lies outside is cut off.
+        axis: words for a place on the x-axis: "40 rounds", "2:30".
+        """
+        if (tuple(lines), until, scale) != (self._lines, self._until, self._scale):
+            self._lines, self._until, self._scale, self._axis = tuple(lines), until, scale, axis
+            self.stale()
+
+    # --- drawing ---------------------------------------------------------------------------------------------
+
+    def draw(self) -> list[Strip]:
+        width, height = self.content_size
+        columns = width - LEFT - RIGHT
+        if not any(line.points for line in self._lines) or columns < 6 or height < 2:
+            return self._draw_empty(width, height)
+        rows = height - 1 if height >= _AXIS_FROM else height
+        grids = [self._grid(line, columns, rows) for line in self._lines]
+        bands = self._bands(columns)
+        crosses = self._crosses(columns, rows)
+        labels = {self._row_of(tick, rows): tick for tick in ticks_of(*self._scale, max(2, rows // 2))}
+        one = self._row_of(1.0, rows)
+        labels[one] = 1.0
+        last = self._last_labels(rows)
+        drawn = [
+            Strip(
+                [
+                    self._label(labels.get(y), one == y),
+                    *(self._cell(x, y, rows, grids, bands, crosses, one) for x in range(columns)),
+                    *last.get(y, [Segment(" " * RIGHT, self.rich_style)]),
+                ]
+            ).simplify()
+            for y in range(rows)
+        ]
+        return drawn if rows == height else [*drawn, self._x_axis(columns)]
+
+    def _dot(self, value: float, rows: int) -> int:
+        """The dot of a value, from the top; one row beyond the chart for what lies outside the scale."""
+        low, high = (math.log(end) for end in self._scale)
+        share = (high - math.log(value)) / (high - low) if value > 0.0 else math.inf
+        return round(max(-4.0, min(share * (rows * 4 - 1), rows * 4 + 3.0)))
+
+    def _row_of(self, value: float, rows: int) -> int:
+        return max(0, min(rows - 1, self._dot(value, rows) // 4))
+
+    def _column(self, x: float, columns: int) -> int:
+        """In dots: two to a cell."""
+        return max(0, min(round(x / max(self._until, 1e-9) * (columns * 2 - 1)), columns * 2 - 1))
+
+    def _grid(self, line: Line, columns: int, rows: int) -> BrailleGrid:
+        grid = BrailleGrid(columns, rows)
+        last: tuple[int, int] | None = None
+        for point in line.points:
+            if point.y is None:
+                continue
+            here = (self._column(point.x, columns), self._dot(point.y, rows))
+            if line.holds and last is not None:
+                grid.line(*last, here[0], last[1])
+                last = (here[0], last[1])
+            grid.line(*(last or here), *here)
+            last = here
+        if line.holds and last is not None:
+            grid.set(*last)
+            grid.line(*last, columns * 2 - 1, last[1])
+        return grid
+
+    def _bands(self, columns: int) -> list[tuple[float, float] | None]:
+        """The interval behind every column, of the line that has intervals."""
+        bands: list[tuple[float, float] | None] = [None] * columns
+        for line in self._lines:
+            known = [point for point in line.points if point.low is not None and point.high is not None]
+            places = [self._column(point.x, columns) // 2 for point in known]
+            for column in range(places[0] if places else columns, columns):
+                number = bisect_left(places, column)
+                if number < len(known):
+                    point = known[number]
+                    bands[column] = (point.low or 0.0, point.high or 0.0)
+        return bands
+
+    def _crosses(self, columns: int, rows: int) -> set[tuple[int, int]]:
+        """A row at the bottom for every line."""
+        return {
+            (self._column(point.x, columns) // 2, rows - len(self._lines) + number)
+            for number, line in enumerate(self._lines)
+            for point in line.points
+            if point.y is None
+        }
+
+    def _cell(
+        self,
+        x: int,
+        y: int,
+        rows: int,
+        grids: Sequence[BrailleGrid],
+        bands: Sequence[tuple[float, float] | None],
+        crosses: set[tuple[int, int]],
+        one: int,
+    ) -> Segment:
+        if (x, y) in crosses:
+            return Segment("✗", self._style("failed"))
+        band = bands[x]
+        inside = band is not None and self._dot(band[1], rows) // 4 <= y <= self._dot(band[0], rows) // 4
+        behind = self._style("band") if inside else Style.null()
+        for line, grid in zip(self._lines, grids, strict=True):
+            if (cell := grid.cell(x, y)) != " ":
+                return Segment(cell, self._style(line.style) + behind)
+        return Segment("┄" if y == one else " ", self._style("axis") + behind)
+
+    def _label(self, value: float | None, one: bool) -> Segment:
+        if value is None:
+            return Segment("      │", self._style("axis"))
+        return Segment(f"{figures.factor(value):>5} {'┼' if one else '┤'}", self._style("axis"))
+
+    def _last_labels(self, rows: int) -> dict[int, list[Segment]]:
+        """What the lines end at, each on the row where it ends; the ends of its interval above and below."""
+        found: dict[int, tuple[str, str]] = {}
+        for line in reversed(self._lines):
+            last = next((point for point in reversed(line.points) if point.y is not None), None)
+            if last is None or last.y is None:
+                continue
+            for end in (last.low, last.high):
+                if end is not None and end > 0.0 and math.isfinite(end):
+                    found.setdefault(self._row_of(end, rows), (figures.factor(end), "axis"))
+            row = self._row_of(last.y, rows)
+            while found.get(row, ("", "axis"))[1] != "axis" and row + 1 < rows:
+                row += 1  # two lines that end beside each other
+            found[row] = (f"{figures.factor(last.y)}×", line.style)
+        return {
+            row: [Segment(f" {words}".ljust(RIGHT), self._style(style))]
+            for row, (words, style) in found.items()
+        }
+
+    def _x_axis(self, columns: int) -> Strip:
+        left, right = self._axis(0.0), self._axis(self._until)
+        if len(left) + len(right) + 1 > columns:
+            left = ""
+        words = left + right.rjust(columns - len(left))
+        return Strip([Segment(" " * LEFT + words + " " * RIGHT, self._style("axis"))])
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"chart--{name}", partial=name == "band")
+
+    def _draw_empty(self, width: int, height: int) -> list[Strip]:
+        text = next((words for words in self.EMPTY if len(words) <= width), "")
+        rows = [Strip.blank(width, self.rich_style)] * height
+        if height:
+            left = (width - len(text)) // 2
+            words = Strip([Segment(" " * left, self.rich_style), Segment(text, self._style("empty"))])
+            rows[(height - 1) // 2] = words.adjust_cell_length(width, self.rich_style)
+        return rows

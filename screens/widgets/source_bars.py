@@ -1,0 +1,179 @@
+"""One-row bars below a source text: find and replace, and go to a line. A screen opens them and closes them with escape."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Input
+from textual.widgets.text_area import Selection
+
+from screens.widgets import search
+from screens.widgets.editor import Source
+from screens.widgets.foreign import PlainStatic
+
+
+class SourceBar(Horizontal):
+    """Hidden until `open`; `close` gives the keyboard back to the text."""
+
+    DEFAULT_CSS = """
+    SourceBar { height: 1; display: none; background: $panel; padding: 0 1; }
+    SourceBar.open { display: block; }
+    SourceBar PlainStatic { width: auto; color: $muted; }
+    SourceBar Input { width: 1fr; max-width: 40; margin: 0 1; }
+    SourceBar .short { width: 14; }
+    SourceBar .keys { width: 1fr; min-width: 0; text-wrap: nowrap; text-overflow: ellipsis; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.source: Source | None = None
+        """The text it is open for."""
+
+    def open(self, source: Source) -> None:
+        """Shows the bar for a text and takes the keyboard."""
+        self.source = source
+        self.add_class("open")
+        first = self.query(Input).first()
+        first.focus()
+        first.select_all()
+
+    def close(self) -> None:
+        """Hides the bar."""
+        source, self.source = self.source, None
+        self.remove_class("open")
+        if source is not None:
+            source.focus()
+
+
+class FindBar(SourceBar):
+    """The match nearest to the cursor is selected while the term is typed."""
+
+    BINDING_GROUP_TITLE = "Find and replace"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "next", "next match, or replace it", priority=True, show=False),
+        Binding("down", "move(False)", "next match"),
+        Binding("up", "move(True)", "previous match"),
+        Binding("ctrl+a", "replace_all", "replace all", priority=True),
+    ]
+
+    def compose(self) -> ComposeResult:
+        yield PlainStatic("find")
+        yield Input(id="find-term", compact=True)
+        yield PlainStatic("", id="find-count")
+        yield PlainStatic(" replace", classes="to-replace")
+        yield Input(id="find-replacement", classes="to-replace", compact=True)
+        yield PlainStatic("enter next · tab replace · ^a all · esc", classes="keys")
+
+    def open(self, source: Source) -> None:
+        """Finds what is selected, if that lies within a line."""
+        self._origin = min(source.selection)
+        for part in self.query(".to-replace"):
+            part.display = not source.read_only
+        term = self.query_one("#find-term", Input)
+        if source.selected_text and "\n" not in source.selected_text:
+            term.value = source.selected_text
+        super().open(source)
+        self._find()
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.places("")
+        super().close()
+
+    @property
+    def _places(self) -> list[tuple[search.Place, search.Place]]:
+        assert self.source is not None
+        return self.source.places(self.query_one("#find-term", Input).value)
+
+    @on(Input.Changed, "#find-term")
+    def _find(self) -> None:
+        if self.source is not None:
+            self._select(self._origin)
+
+    def _select(self, cursor: search.Place, *, backward: bool = False) -> None:
+        """Selects the next match from a place on, or says that there is none."""
+        assert self.source is not None
+        places = self._places
+        if not places:
+            term = self.query_one("#find-term", Input).value
+            self._say("no match" if term else "", "$error")
+            return
+        number = search.next_place(places, cursor, backward)
+        start, end = places[number]
+        self.source.move_cursor(start, center=True)
+        self.source.selection = Selection(start, end)
+        self._say(f"{number + 1} of {len(places)}")
+
+    def _say(self, words: str, colour: str = "$muted") -> None:
+        self.query_one("#find-count", PlainStatic).update(Content.styled(words, colour))
+
+    def action_move(self, backward: bool) -> None:
+        """To the next match, or the one before."""
+        if self.source is not None:
+            selection = self.source.selection
+            self._origin = min(selection) if backward else max(selection)
+            self._select(self._origin, backward=backward)
+
+    def action_next(self) -> None:
+        """In the field of the term: the next match. In that of the replacement: this one is replaced first."""
+        replacement = self.query_one("#find-replacement", Input)
+        if replacement.has_focus and self.source is not None:
+            selection = self.source.selection
+            if (min(selection), max(selection)) in self._places:
+                self.source.replace(replacement.value, min(selection), max(selection))
+                row, column = min(selection)
+                self.source.selection = Selection.cursor((row, column + len(replacement.value)))
+        self.action_move(False)
+
+    def action_replace_all(self) -> None:
+        """Replaces every match, in one step of the undo history."""
+        source, places = self.source, self._places
+        if source is None or source.read_only or not places:
+            return
+        pattern = search.pattern_of(self.query_one("#find-term", Input).value)
+        assert pattern is not None
+        replacement = self.query_one("#find-replacement", Input).value
+        cursor = source.cursor_location
+        text = "\n".join(pattern.sub(lambda _: replacement, line) for line in source.document.lines)
+        source.replace(text, source.document.start, source.document.end)
+        source.move_cursor(source.clamp_visitable(cursor), center=True)
+        self._say(f"{len(places)} replaced")
+
+
+class LineBar(SourceBar):
+    """Goes to the line while its number is typed; escape goes back."""
+
+    BINDING_GROUP_TITLE = "Go to a line"
+
+    def compose(self) -> ComposeResult:
+        yield PlainStatic("line")
+        yield Input(id="line-number", type="integer", classes="short", compact=True)
+        yield PlainStatic("", id="line-count", classes="keys")
+
+    def open(self, source: Source) -> None:
+        """Starts empty."""
+        self._back = source.cursor_location
+        self.query_one(Input).value = ""
+        self.query_one("#line-count", PlainStatic).update(
+            f"of {source.document.line_count} · enter stays there · esc goes back"
+        )
+        super().open(source)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        if self.source is not None and event.value.strip("-+").isdecimal():
+            row = max(0, min(int(event.value) - 1, self.source.document.line_count - 1))
+            self.source.move_cursor((row, 0), center=True)
+
+    @on(Input.Submitted)
+    def _stay(self) -> None:
+        super().close()
+
+    def close(self) -> None:
+        """Goes back to where the cursor was."""
+        if self.source is not None:
+            self.source.move_cursor(self._back, center=True)
+        super().close()

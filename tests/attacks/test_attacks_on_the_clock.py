@@ -1,0 +1,15 @@
+"""Attacks on the clock: kernels that would be timed at less than they take."""
+
+import pytest
+
+from arena.attacks.attack_suite import AttackKernel
+
+pytestmark = pytest.mark.slow
+
+
+def covers(kernel: AttackKernel) -> bool:
+    return kernel.attack[0] == "T"
+
+
+def test_an_attack_gets_its_verdict(judged, kernel_name):
+    judged(kernel_name)

@@ -1,0 +1,50 @@
+"""Attacks on the host: kernels that reach for files, keys, networks, other processes and the referee, or that never end."""
+
+from pathlib import Path
+
+import pytest
+
+from arena.attacks.attack_suite import AttackKernel, read_kernels
+from arena.foreign_text import printable
+from sandbox.protocol.verdict import Verdict
+
+pytestmark = pytest.mark.slow
+
+
+def covers(kernel: AttackKernel) -> bool:
+    return kernel.attack[0] == "H"
+
+
+KERNELS = {kernel.name: kernel for kernel in read_kernels(Path(__file__).parent)}
+
+
+def test_an_attack_gets_its_verdict_and_does_no_harm(judged, kernel_name):
+    judged(kernel_name)
+
+
+def test_the_run_after_a_crash_is_unaffected(referee):
+    setting = referee.setting("allreduce")
+    assert referee.judge(setting, KERNELS["h14_segfault"].source).verdict is Verdict.CRASH
+    assert referee.judge(setting, KERNELS["honest"].source, rounds=1).verdict is Verdict.PASS
+
+
+def test_a_failure_names_the_kernels_own_line(judged):
+    exception = judged("h14_exception")
+    failure = exception.result.failure
+    assert exception.kernel.source.splitlines()[failure.line - 1].strip().startswith("raise ValueError")
+    assert "no idea [/how] to go on" in failure.message
+
+
+def test_a_kernels_name_is_no_path(referee, tmp_path):
+    name = f"../../../../../../..{tmp_path}/evil.py"
+    result = referee.judge(referee.setting("allreduce"), KERNELS["honest"].source, name=name, rounds=0)
+    assert result.verdict is Verdict.PASS
+    assert not (tmp_path / "evil.py").exists()
+
+
+def test_what_a_kernel_prints_is_inert_when_shown(judged):
+    text = judged("h11_terminal_escapes").printed
+    assert "\x1b]52" in text  # it did arrive
+    shown = printable(text)
+    assert not [c for c in shown if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"]
+    assert "Ignore all previous" in shown

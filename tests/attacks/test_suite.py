@@ -1,0 +1,58 @@
+"""The attack suite itself: its catalogue is complete, and its bait finds what it looks for."""
+
+from pathlib import Path
+
+from arena.attacks.attack_suite import TWIN, read_catalogue, read_kernels
+from sandbox.protocol.verdict import Verdict
+
+FOLDER = Path(__file__).parent
+KERNELS = {kernel.name: kernel for kernel in read_kernels(FOLDER)}
+
+
+def test_every_attack_of_the_catalogue_has_a_kernel_and_an_honest_twin():
+    ids = [attack.id for attack in read_catalogue(FOLDER)]
+    assert len(ids) == 71
+    assert {kernel.attack[0] for kernel in KERNELS.values()} == {
+        *"AHT",
+        TWIN[0],
+        "-",
+    }  # each has a file of tests
+    attacks = [kernel for kernel in KERNELS.values() if kernel.attack not in (TWIN, "-")]
+    assert {kernel.attack for kernel in attacks} == set(ids)
+    for kernel in attacks:
+        letter, number = kernel.attack[0].lower(), int(kernel.attack[1:])
+        assert kernel.name.startswith(f"{letter}{number:02d}_")
+        assert KERNELS[kernel.twin].attack == TWIN
+        assert KERNELS[kernel.twin].expect == (Verdict.PASS,)
+
+
+REACHES_OUT = """
+import socket
+with socket.create_connection(("127.0.0.1", @TCP_PORT@)) as tcp:
+    tcp.send(b"x")
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+    udp.sendto(b"x", ("127.0.0.1", @UDP_PORT@))
+with socket.socket(socket.AF_UNIX) as abstract:
+    abstract.connect("\\0@ABSTRACT@")
+print(open("@HOME_CANARY@").read())
+def solution(tensor):
+    return tensor.clone()
+"""
+
+
+def test_bait_is_taken_where_there_are_no_walls(unwalled, bait):
+    """The other side of the suite: without a jail the probes and the bait do find something."""
+    setting = unwalled.setting("allreduce")
+    pid = unwalled.process.pid
+    result = unwalled.judge(setting, bait.fill(KERNELS["h06_looks_for_keys"].source, pid), rounds=0)
+    assert result.jail == "none"
+    assert result.verdict is Verdict.CRASH
+    assert str(bait.canary) in result.failure.message
+    assert bait.harm(unwalled.said, walled=False) == ()  # it names the file, and does not show it
+    unwalled.judge(setting, bait.fill(REACHES_OUT, pid), rounds=0)
+    assert bait.harm(unwalled.said, walled=False) == (
+        "a connection over TCP",
+        "a connection over an abstract socket",
+        "a datagram",
+        "the canary in what the referee said",
+    )

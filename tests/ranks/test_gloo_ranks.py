@@ -1,0 +1,79 @@
+"""Forked gloo ranks: what they return comes back, the first failure ends all of them, and nobody is left behind."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+
+from sandbox.admission.ranks import RankFailed, in_gloo_ranks
+
+
+def children() -> set[int]:
+    """Those of this process itself: a referee that other tests share starts and ends processes of its own meanwhile."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+BEFORE = pytest.fixture(name="before")(children)
+
+
+def test_every_rank_returns_what_it_computed_with_the_others() -> None:
+    def work(rank: int, world: int) -> tuple[int, torch.Tensor]:
+        total = torch.tensor([float(rank + 1)])
+        dist.all_reduce(total)
+        return rank, total
+
+    before = children()
+    found = in_gloo_ranks(3, work, timeout=30)
+    assert [rank for rank, _ in found] == [0, 1, 2]
+    assert all(float(total) == 6.0 for _, total in found)
+    assert children() == before
+
+
+def test_more_than_a_pipe_holds_comes_back() -> None:
+    (large,) = in_gloo_ranks(1, lambda rank, world: torch.ones(1 << 20), timeout=30)
+    assert float(large.sum()) == 1 << 20
+
+
+def test_the_first_rank_that_raises_is_named_and_the_others_do_not_wait(before: set[int]) -> None:
+    def work(rank: int, world: int) -> None:
+        if rank == 1:
+            raise ValueError("no such size")
+        time.sleep(60)
+
+    started = time.monotonic()
+    with pytest.raises(RankFailed, match="ValueError: no such size") as caught:
+        in_gloo_ranks(3, work, timeout=50)
+    assert caught.value.rank == 1
+    assert time.monotonic() - started < 40
+    assert children() <= before
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "died of signal 9"),
+        (lambda: os._exit(0), "ended early"),
+    ],
+)
+def test_a_rank_that_ends_without_an_answer_is_named(end, words, before: set[int]) -> None:
+    def work(rank: int, world: int) -> None:
+        if rank == 1:
+            end()
+        time.sleep(60)
+
+    with pytest.raises(RankFailed, match=f"rank 1: {words}"):
+        in_gloo_ranks(2, work, timeout=50)
+    assert children() <= before
+
+
+def test_ranks_that_take_too_long_are_ended(before: set[int]) -> None:
+    def work(rank: int, world: int) -> None:
+        time.sleep(60)
+
+    with pytest.raises(RankFailed, match="rank 0: did not finish within 2 s"):
+        in_gloo_ranks(2, work, timeout=2)
+    assert children() <= before

@@ -1,0 +1,116 @@
+"""The plain loop's ranks: real processes with a real process group, started, timed, stopped and killed."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.bench.plain_ranks import PlainLoopFailed, PlainRanks
+from arena.bench.plain_turns import PlainTurns
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.machine.processes import children, runs
+from sandbox.protocol.events import Setting
+from sandbox.protocol.plain_loop import TimeCalls, TimeQueued
+
+CATALOGUE = load_catalogue()
+
+
+def setting(problem: str) -> Setting:
+    return choose_setting(CATALOGUE.find(problem), Choice(preset="tiny", world=2, device="cpu"), Settings())
+
+
+def state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def all_stop(pids: list[int]) -> None:
+    """A process takes a signal when it gets a core."""
+    async with asyncio.timeout(5.0):
+        while any(state(pid) != "T" for pid in pids):
+            await asyncio.sleep(0.01)
+
+
+async def turns_of_three_problems() -> None:
+    ranks = PlainRanks(2, "cpu")
+    try:
+        await ranks.start()
+        pids = [process.pid for process in ranks._processes]
+        # 41 writes to its inputs, 51 has process groups of its own.
+        for problem in ("13", "41", "51"):
+            async with ranks.awake():
+                assert await ranks.open(setting(problem)) == 24
+            await all_stop(pids)
+            times = await PlainTurns(ranks).turn()
+            await all_stop(pids)
+            assert len(times.call) >= 5
+            assert all(us > 1.0 for us in times.call)
+            assert times.device == []
+    finally:
+        await ranks.close()
+    assert not any(map(runs, pids))
+    await ranks.close()  # twice is once
+
+
+@pytest.mark.slow
+def test_turns_end_with_stopped_ranks_and_closing_kills_them() -> None:
+    asyncio.run(turns_of_three_problems())
+
+
+async def failing_order() -> None:
+    ranks = PlainRanks(2, "cpu")
+    try:
+        await ranks.start()
+        async with ranks.awake():
+            with pytest.raises(PlainLoopFailed, match=r"rank . of the plain loop failed"):
+                await ranks.open(msgspec.structs.replace(setting("13"), sizes={"M": 128}))
+    finally:
+        await ranks.close()
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_says_so() -> None:
+    asyncio.run(failing_order())
+
+
+async def cancelled_turn() -> list[int]:
+    ranks = PlainRanks(2, "cpu")
+    pids: list[int] = []
+    try:
+        await ranks.start()
+        pids += [process.pid for process in ranks._processes]
+        async with ranks.awake():
+            await ranks.open(setting("13"))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await ranks.time(TimeCalls(repetitions=100_000, calls=24, warm=0))
+    finally:
+        await ranks.close()
+    return pids
+
+
+@pytest.mark.slow
+def test_a_turn_that_is_cut_off_leaves_nobody() -> None:
+    pids = asyncio.run(cancelled_turn())
+    assert len(pids) == 2
+    assert not any(map(runs, pids))
+    assert not any(children(pid) for pid in pids)
+
+
+async def queued_on_cpu() -> None:
+    ranks = PlainRanks(1, "cpu")
+    try:
+        await ranks.start()
+        async with ranks.awake():
+            with pytest.raises(PlainLoopFailed, match="CPU ranks queue nothing"):
+                await ranks.time(TimeQueued(repetitions=1, calls=1, wait_us=10.0))
+    finally:
+        await ranks.close()
+
+
+@pytest.mark.slow
+def test_cpu_ranks_have_no_device_time() -> None:
+    asyncio.run(queued_on_cpu())

@@ -1,0 +1,64 @@
+"""The board: results of all players by problem, by category and as fast_p."""
+
+import time
+
+import pytest
+
+from arena.runs.store import Entry
+from sandbox.protocol.verdict import Verdict
+from screens.kernel.screen import KernelScreen
+from screens.picker.board import Board
+
+pytestmark = pytest.mark.slow
+
+
+def stored(
+    problem: int, player: str, speedup: float, verdict: Verdict = Verdict.PASS, outcome: str = "faster"
+) -> Entry:
+    """A finished run."""
+    return Entry(
+        run_id=f"{player}-{problem}", created=time.time(), problem_id=problem, slug="", player=player,
+        kernel_path="", kernel_name=player, sha256="0" * 64, device="cpu", world=2, dtype="bfloat16",
+        preset="tiny", preset_sizes=True, verdict=verdict, outcome=outcome, speedup=speedup,
+        low=speedup - 0.1, high=speedup + 0.1, percent=None, clock="call",
+    )  # fmt: skip
+
+
+async def test_players_stand_side_by_side_in_three_views(open_app, until, screen_text, services) -> None:
+    async with open_app() as (app, pilot):
+        for entry in (
+            stored(1, "you", 1.5),
+            stored(13, "you", 0.5, outcome="slower"),
+            stored(1, "house", 2.5),
+            stored(13, "model:opus", 1.0, Verdict.WRONG_RESULT),
+        ):
+            services.store.record(entry)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, Board) and "▲ 2.50×" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        head = next(line for line in lines if "problem " in line and "model:opus" in line)
+        assert head.index("you") < head.index("house") < head.index("model:opus")
+        row = next(line for line in lines if " 13 " in line and "Row-parallel" in line and "▼ 0.50×" in line)
+        assert "✗ wrong" in row
+
+        await pilot.press("f3")
+        await until(pilot, lambda: "▸by category" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        row = next(line for line in lines if "all  " in line and "/86" in line)
+        assert "2 · 1" in row  # you: both solved, one faster
+        assert "36 · 30 /86" in row  # published, by its rows
+
+        await pilot.press("f3")
+        await until(pilot, lambda: "▸fast_p" in screen_text(app))
+        row = next(line for line in screen_text(app).splitlines() if "≥ 2×" in line)
+        assert "33%" in row  # the house, one of three problems
+
+        await pilot.press("f3", "enter")
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        assert app.screen.problem.id == 1
+
+
+async def test_an_empty_board_says_what_fills_it(open_app, until, screen_text) -> None:
+    async with open_app(size=(60, 24)) as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: "No kernel was run yet" in screen_text(app))

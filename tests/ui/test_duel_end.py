@@ -1,0 +1,96 @@
+"""The end of a duel, and a replay with keys of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from arena.duel.events import KernelJudged, SideWrote, Submitted
+from arena.duel.journal import read_duel, read_duel_header
+from arena.duel.state import DuelState
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
+from screens.duel import words
+from screens.duel.replay import ReplayDuelScreen
+from screens.duel.seek_bar import SeekBar
+
+pytestmark = pytest.mark.slow
+
+RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
+
+
+async def opened(app, pilot, until) -> ReplayDuelScreen:
+    app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
+    await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and app.screen.query("#seek"))
+    return app.screen
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_the_end_shows_the_winner_the_interval_and_both_kernels(
+    open_app, until, screen_text, columns
+) -> None:
+    async with open_app(size=(columns, 40)) as (app, pilot):
+        screen = await opened(app, pilot, until)
+        # Something that was written after the last kernel, and never finished.
+        screen._events.insert(-1, SideWrote(at=screen._length, side="left", attempt=12, text="half a line"))
+        await pilot.press("end")
+        await until(pilot, lambda: screen.state.ended is not None)
+        await pilot.pause(0.3)
+        text = screen_text(app)
+        assert "writing" not in text
+        assert "half a line" not in text
+        assert "a draw: too noisy to tell them apart" in text
+        speed = screen.state.ended.speedup
+        figure = words.figures.interval_words(speed)
+        assert text.count(figure) == 1
+        assert f"~ {words.figures.factor(speed.median)}×" in text
+        assert f"≈ {words.figures.factor(speed.median)}×" not in text
+        assert screen.finals["left"].text == screen.state.left.best.source
+        if columns >= 100:
+            assert "model:local ─ kernel 2" in text
+
+
+async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        screen = await opened(app, pilot, until)
+        events = list(read_duel(RECORDING))
+        await pilot.press("end")
+        await until(pilot, lambda: screen.state.ended is not None)
+        whole = DuelState(screen.state.header)
+        for event in events:
+            whole.apply(event)
+        assert screen.state == whole
+        judged = [event.at for event in events if isinstance(event, KernelJudged)]
+        while screen.now > judged[0]:
+            before = screen.now
+            await pilot.press("left")
+            assert screen.now < before
+        assert screen.now == judged[0]
+        assert screen.state.final is None  # what lay behind it is not known any more
+        await pilot.press("left")
+        assert screen.now in [event.at for event in events if isinstance(event, Submitted)]
+        await pilot.press("home")
+        assert screen.now == 0.0
+        bar = screen.query_one(SeekBar)
+        await pilot.click(SeekBar, offset=(bar.size.width // 2, 0))
+        assert 0.3 * screen._length < screen.now < 0.7 * screen._length
+        keys = screen_text(app).splitlines()[-1]
+        assert "pause" in keys
+        assert "hand in" not in keys
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.picker)
+
+
+def test_one_number_has_one_sign_everywhere() -> None:
+    """A result whose median lies near 1 and that cannot tell: ~ in the score, the status and the list of kernels."""
+    state = DuelState(read_duel_header(RECORDING))
+    state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
+    state.apply(
+        KernelJudged(
+            at=2.0, side="left", attempt=1, run_id="", verdict=Verdict.PASS, detail="", outcome="too noisy",
+            speedup=Interval(1.18, 0.99, 1.4), clock="call",
+        )
+    )  # fmt: skip
+    said = [words.score(state), words.status(state.left), words.attempts(state.left, "left", "you")]
+    for line in said:
+        assert "~" in str(line)
+        assert "≈" not in str(line)

@@ -1,0 +1,56 @@
+"""The lines above and below the panes: whole where there is room, and true about phases and time."""
+
+import pytest
+from msgspec.structs import replace
+
+from arena.runs.run_state import RunState, fold
+from sandbox.protocol.events import Failure, Finished, PhaseStarted, RunStarted
+from screens.kernel.headline import shortened
+from screens.kernel.phase_line import phase_parts
+
+
+def words(state: RunState, now: float = 100.0, most_s: float | None = None) -> str:
+    return "  ".join(text for text, _ in phase_parts(state, now, most_s))
+
+
+def test_a_phase_that_a_kernel_does_without_is_not_waited_for(events) -> None:
+    passed = [event for event in events("pass") if getattr(event, "phase", "") != "compile"]
+    assert "compile" not in words(fold(passed))
+
+
+def test_time_is_no_share_of_a_limit(events) -> None:
+    said = words(fold(events("timing")), most_s=4.0)
+    assert "s, at most 4 s · round 40/80" in said
+    assert "/31 s" not in words(fold(events("timing")))
+
+
+def test_what_fails_while_it_compiles_failed_there_and_nowhere_else(events) -> None:
+    failure = Failure(phase="compile", message="no such type", advice="")
+    *_, end = events("error")
+    assert isinstance(end, Finished)
+    state = fold([event for event in events("error") if isinstance(event, RunStarted)])
+    state.apply(PhaseStarted(run_id=state.run_id, phase="load", limit_s=30.0, at=1.0))
+    state.apply(replace(end, result=replace(end.result, failure=failure)))
+    assert words(state).split("  ")[:2] == ["– load", "✗ compile"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "said"),
+    [("all of it", 9, "all of it"), ("all of it", 8, "all of…"), ("all of it", 7, "all of…"), ("x", 0, "")],
+)
+def test_a_text_that_is_cut_says_so(text: str, cells: int, said: str) -> None:
+    assert shortened(text, cells) == said
+
+
+@pytest.mark.slow
+async def test_a_title_has_the_columns_that_nothing_else_needs(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
+        for event in events("wrong"):
+            app.screen.apply(event)
+        app.screen.draw(force=True)
+        await until(pilot, lambda: "✗ WRONG" in screen_text(app))
+        title, setting, best = screen_text(app).splitlines()[:3]
+        assert "Row-parallel GEMM + all-reduce " in title
+        assert "M=128 N=128 K=128 " in setting
+        assert "in check · rank 2" in setting
+        assert "tensor · all_reduce " in best

@@ -1,0 +1,124 @@
+"""The kernel's text and its file, without the screen around them."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from textual.app import App, ComposeResult
+
+from arena.workspace.kernels import content_hash
+from problems.specification import Problem
+from screens.kernel import kernel_buffer
+from screens.kernel.kernel_buffer import KernelBuffer
+from screens.kernel.kernel_session import KernelSession
+from screens.services import Services
+from screens.widgets.editor import Editor
+
+
+class Page(App[None]):
+    def __init__(self, buffer: KernelBuffer) -> None:
+        super().__init__()
+        self.buffer = buffer
+
+    def compose(self) -> ComposeResult:
+        yield self.buffer.editor
+
+
+@pytest.fixture
+def problem(services: Services) -> Problem:
+    return services.read_catalogue().find("13")
+
+
+@asynccontextmanager
+async def opened(
+    services: Services, problem: Problem, template: str = ""
+) -> AsyncIterator[tuple[KernelBuffer, str | None]]:
+    buffer = KernelBuffer(KernelSession(services, problem), Editor())
+    async with Page(buffer).run_test():
+        yield buffer, await buffer.open(template)
+        buffer.close()
+
+
+async def test_a_new_kernel_is_the_baseline(services, problem) -> None:
+    async with opened(services, problem) as (buffer, draft):
+        assert draft is None
+        assert buffer.editor.text == problem.baseline_source
+        assert buffer.session.path.read_text() == problem.baseline_source
+
+
+async def test_a_template_is_typed_over_it_unsaved(services, problem) -> None:
+    async with opened(services, problem, "torch") as (buffer, _):
+        assert buffer.editor.text != problem.baseline_source
+        assert buffer.session.path.read_text() == problem.baseline_source
+        buffer.editor.undo()
+        assert buffer.editor.text == problem.baseline_source
+
+
+async def test_saving_writes_the_file(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        buffer.replace("mine")
+        await buffer.save()
+        assert buffer.session.path.read_text() == "mine"
+        assert not buffer.editor.dirty
+
+
+async def test_what_was_typed_is_a_draft_until_it_is_discarded(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        buffer.replace("half a thought")
+        buffer.editor.dirty = True
+    async with opened(services, problem) as (buffer, draft):
+        assert draft == "half a thought"
+        await buffer.discard_draft(draft)
+        assert services.workspace.revision(content_hash(draft)) == draft
+    async with opened(services, problem) as (_, draft):
+        assert draft is None
+
+
+async def test_a_draft_is_due_when_nothing_is_typed_any_more(services, problem, until, monkeypatch) -> None:
+    monkeypatch.setattr(kernel_buffer, "DRAFT_AFTER_S", 0.05)
+    due = []
+    async with opened(services, problem) as (buffer, _):
+        buffer.editor.dirty = True
+        for _ in range(5):
+            buffer.edited(lambda: due.append(True))
+        await until(None, lambda: bool(due))
+        assert due == [True]
+
+
+async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypatch) -> None:
+    monkeypatch.setattr(kernel_buffer, "DRAFT_AFTER_S", 0.05)
+    async with opened(services, problem) as (buffer, _):
+        buffer.replace("restored from the history")
+        buffer.editor.dirty = True
+        await buffer.keep_draft()
+        assert services.workspace.draft(buffer.session.path) is not None
+        buffer.editor.undo()
+        buffer.editor.dirty = False
+        due = []
+        buffer.edited(lambda: due.append(True))
+        await until(None, lambda: bool(due))
+        await buffer.keep_draft()
+        assert services.workspace.draft(buffer.session.path) is None
+        buffer.replace("and once more")
+        buffer.editor.dirty = True
+        await buffer.keep_draft()
+        buffer.editor.undo()
+        buffer.editor.dirty = False  # and it is left at once
+    async with opened(services, problem) as (_, draft):
+        assert draft is None
+
+
+async def test_a_save_from_outside_replaces_unsaved_text_within_undo(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        buffer.replace("typed here")
+        buffer.editor.dirty = True
+        saves = buffer.outside_saves()
+        other = buffer.session.path.with_suffix(".new")
+        other.write_text("from elsewhere")
+        os.replace(other, buffer.session.path)
+        assert await anext(saves) is True
+        assert buffer.editor.text == "from elsewhere"
+        assert services.workspace.revision(content_hash("typed here")) == "typed here"
+        buffer.editor.undo()
+        assert buffer.editor.text == "typed here"

@@ -1,0 +1,111 @@
+"""The way to every pane of the kernel screen by keys, and what keys the footer, the help and the palette show then."""
+
+import pytest
+
+from screens.kernel.pane_jump import PaneJump
+from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.panes.result_pane import PANES
+from screens.kernel.source_pane import VIEW_LETTERS
+
+pytestmark = pytest.mark.slow
+
+LETTERS = {**VIEW_LETTERS, **{pane.NAME: pane.LETTER for pane in PANES}}
+
+
+async def jump(app, pilot, until, letter: str) -> None:
+    await pilot.press("ctrl+o")
+    await until(pilot, lambda: isinstance(app.screen, PaneJump) and app.screen.query("#letters"))
+    await pilot.press(letter)
+    await until(pilot, lambda: not isinstance(app.screen, PaneJump))
+
+
+def test_every_pane_has_a_letter_of_its_own() -> None:
+    assert len(set(LETTERS.values())) == len(LETTERS)
+
+
+@pytest.mark.parametrize("size", [(160, 45), (80, 24), (50, 20)], ids=lambda size: f"{size[0]}")
+async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> None:
+    async with open_app(problem="13", size=size) as (app, pilot):
+        screen = app.screen
+        for event in events("pass"):
+            screen.apply(event)
+        screen.draw(force=True)
+        for name, letter in LETTERS.items():
+            await jump(app, pilot, until, letter)
+            pane = screen.query_one(f"#{name}")
+            await until(pilot, lambda: pane.has_focus or pane.has_pseudo_class("focus-within"))  # noqa: B023
+            await until(pilot, lambda: pane.region.area > 0)  # noqa: B023
+        await pilot.press("escape")
+        await until(pilot, lambda: screen.focused is screen.editor)
+
+
+async def test_letters_stand_on_their_panes(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: "l log" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        assert "╭ s Speedup" in lines[4].replace("╭ s peedup", "╭ s Speedup")
+        await pilot.press("x")  # no letter of any pane
+        await until(pilot, lambda: app.screen.focused is app.screen.editor)
+
+
+async def test_one_pane_gets_the_whole_screen_and_gives_it_back(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        log = screen.query_one(LogPane)
+        log.focus()
+        await until(pilot, lambda: log.has_focus)
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: log.region.width == 160 and log.region.height > 35)
+        assert not screen.query_one("#source-pane").region.area
+        await pilot.press("ctrl+n")  # round to the editor: it has the whole screen now
+        await until(pilot, lambda: screen.query_one("#source-pane").region.width == 160)
+        assert screen.focused is screen.editor
+        await pilot.press("escape")
+        await until(pilot, lambda: screen.query_one("#source-pane").region.width == 80)
+        assert screen.query_one("#correctness").region.area
+
+
+async def test_tab_goes_on_from_pane_to_pane(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("ctrl+n")
+        order = []
+        for _ in range(4):
+            order.append(app.screen.focused.id)
+            await pilot.press("tab")
+        assert order == ["answer", "correctness", "timing", "log"]
+
+
+async def test_the_keys_below_are_those_of_what_has_the_focus(open_app, until, screen_text) -> None:
+    def keys() -> str:
+        return screen_text(app).splitlines()[-1]
+
+    async with open_app(problem="13") as (app, pilot):
+        await until(pilot, lambda: "^/ comment" in keys())
+        app.screen.query_one(LogPane).focus()
+        await until(pilot, lambda: "enter to the line  0-7 one rank  a all ranks" in keys())
+        assert keys().startswith("^s save & run  F5 run")
+        assert "comment" not in keys()
+
+
+async def test_help_lists_the_keys_of_what_has_the_focus(open_app, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        app.screen.query_one(LogPane).focus()
+        await pilot.pause()
+        await pilot.press("f1")
+        await until(pilot, lambda: hasattr(app.screen, "_text"))
+        text = app.screen._text
+        assert "Keys of what has the focus: Log" in text
+        assert "| 0-7 | one rank |" in text
+
+
+async def test_the_palette_has_keys_and_themes_by_name(open_app, services, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("ctrl+p", *"zoom")
+        await until(pilot, lambda: "zoom  ctrl+t" in screen_text(app))
+        await pilot.press("escape")
+        await pilot.press("ctrl+p", *"theme: light")
+        await until(pilot, lambda: "theme: light" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.theme == "light")
+        assert services.settings.theme == "light"

@@ -1,0 +1,99 @@
+"""A pane of the kernel screen is a module and a place in the table: nothing else has to know it."""
+
+from typing import ClassVar
+
+import pytest
+
+from arena.setting_choice import Choice
+from sandbox.protocol.events import Checked
+from screens.kernel.kernel_session import RunUpdate
+from screens.kernel.panes import result_pane
+from screens.kernel.panes.run_pane import RunPane
+from screens.widgets.foreign import PlainStatic
+
+
+class RoundsPane(PlainStatic, RunPane):
+    """How many rounds were timed."""
+
+    DEFAULT_CSS = "RoundsPane { height: 3; padding: 0 1; }"
+    NAME: ClassVar[str] = "rounds"
+    TITLE: ClassVar[str] = "Rounds"
+    LETTER: ClassVar[str] = "r"
+
+    def show(self, update: RunUpdate) -> None:
+        self.update(f"{len(update.state.samples)} rounds were timed")
+
+
+async def test_a_pane_named_in_the_table_is_shown_with_its_frame(
+    open_app, events, until, screen_text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result_pane, "PANES", (RoundsPane, *result_pane.PANES))
+    async with open_app(problem="13", size=(160, 50)) as (app, pilot):
+        for event in events("pass"):
+            app.screen.apply(event)
+        await until(pilot, lambda: "40 rounds were timed" in screen_text(app))
+        assert "╭─ Rounds ─" in screen_text(app)
+        assert "✓ PASS" in screen_text(app)
+        await pilot.resize_terminal(80, 45)
+        app.screen.show_view("result")
+        await until(pilot, lambda: "╭─ Rounds ─" in screen_text(app))
+        app.screen.show_view("log")
+        await until(pilot, lambda: "╭─ Rounds ─" not in screen_text(app) and "╭─ Log ─" in screen_text(app))
+
+
+async def test_a_pane_that_was_hidden_is_drawn_at_its_real_width(
+    open_app, events, until, screen_text
+) -> None:
+    async with open_app(problem="13", size=(60, 24)) as (app, pilot):
+        for event in events("pass"):
+            app.screen.apply(event)
+        screen = app.screen
+        await until(pilot, lambda: not any(worker.group == "standings" for worker in screen.workers))
+        await until(pilot, lambda: not screen.session.changed)
+        screen.show_view("log")
+        await pilot.pause()
+        screen.show_view("result")
+        await until(pilot, lambda: "1.00 = the limit" in screen_text(app))
+        assert screen_text(app).splitlines()[-3].startswith("╰")  # the last pane ends above the phases
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(160, 45), (100, 30)], ids=lambda size: f"{size[0]}")
+async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, events, until, size) -> None:
+    async with open_app(problem="13", size=size) as (app, pilot):
+        screen = app.screen
+        screen.session.choice = Choice(world=4)
+
+        async def places() -> list[object]:
+            screen.draw(force=True)
+            await pilot.pause()
+            await pilot.pause()
+            return [screen.query_one(name).region for name in ("#answer", "#correctness")]
+
+        before = await places()
+        assert all(region.area for region in before)
+        for run in ("told", "wrong", "pass"):
+            for event in events(run):
+                screen.apply(event)
+                if isinstance(event, Checked):
+                    assert await places() == before
+            assert await places() == before
+
+
+async def test_nothing_is_left_blank_by_another_size_of_the_terminal(
+    open_app, events, until, screen_text
+) -> None:
+    async with open_app(problem="13", size=(160, 45)) as (app, pilot):
+        for event in events("told"):
+            app.screen.apply(event)
+        app.screen.draw(force=True)
+        whole = ("faster", "40 rounds", "rank 3 ✓", "gloo baseline", "finished: PASS", "def solution")
+        await until(pilot, lambda: all(words in screen_text(app) for words in whole))
+        for narrow in ((60, 24), (80, 24), (40, 15)):
+            await pilot.resize_terminal(*narrow)
+            app.screen.show_view("result")
+            await until(pilot, lambda: "Speedup" in screen_text(app))
+            if narrow[0] == 40:
+                await until(pilot, lambda: "rank 2 ✓ max" in screen_text(app))
+            await pilot.resize_terminal(160, 45)
+            await until(pilot, lambda: all(words in screen_text(app) for words in whole))

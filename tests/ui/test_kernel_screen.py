@@ -1,0 +1,170 @@
+"""The kernel screen, fed with recorded runs: the same fold that a live run goes through."""
+
+import pytest
+from msgspec.structs import replace
+from textual.widgets import ContentSwitcher
+
+from sandbox.protocol.events import Interval, Speedup, Timed
+from screens.kernel.panes.log_pane import LogPane
+
+pytestmark = pytest.mark.slow
+
+
+async def play(screen, until, events) -> None:
+    for event in events:
+        screen.apply(event)
+    screen.draw(force=True)
+    log = screen.query_one(LogPane)
+    await until(None, lambda: log.is_mounted and screen.region.area > 0)
+
+
+async def test_a_pass_shows_its_speedup_largest(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await play(app.screen, until, events("pass"))
+        assert app.screen.query_one("#headline").answer.big == "1.42x"
+        await until(pilot, lambda: "✓ PASS  ▲ faster" in screen_text(app) and "rank 3 ✓" in screen_text(app))
+        text = screen_text(app)
+        assert "[1.39, 1.45]" in text
+        assert "gloo baseline" in text
+        assert "✓ time 0.98" in text
+
+
+async def test_before_the_last_round_it_says_so_far(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await play(app.screen, until, events("timing"))
+        await until(pilot, lambda: "▲ faster so far" in screen_text(app))
+        assert "round 40/80" in screen_text(app)
+        assert "esc cancels" in screen_text(app)
+
+
+async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
+    open_app, events, until, screen_text
+) -> None:
+    told = "even on the device 1.00 [0.98, 1.02], would have seen 3 %; calls too noisy to tell"
+    *before, end = events("pass")
+    result = replace(
+        end.result,
+        speedup=Speedup(call=Interval(1.1, 0.6, 2.0), device=Interval(1.0, 0.98, 1.02)),
+        outcome="even",
+        clock="device",
+        told=told,
+        advice="more rounds, a quieter machine",
+    )
+    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
+        before = [
+            replace(event, device=Interval(1.0, 0.98, 1.02)) if isinstance(event, Timed) else event
+            for event in before
+        ]
+        await play(app.screen, until, [*before, replace(end, result=result)])
+        await until(pilot, lambda: "[0.98, 1.02] on the device" in screen_text(app))
+
+        def right() -> str:
+            return " ".join(line.rpartition("││")[2].strip(" │") for line in screen_text(app).splitlines())
+
+        await until(pilot, lambda: told in right())
+        await until(pilot, lambda: "would help: more rounds (ctrl+l), a quieter machine" in right())
+        assert "Speedup on the device, 99 % interval" in screen_text(app)
+
+
+async def test_while_it_is_measured_the_line_says_how_long_that_may_take(
+    open_app, events, type_kernel, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.state.result is not None)
+        await play(app.screen, until, events("timing"))
+        await until(pilot, lambda: "s, at most 4 s · round 40/80" in screen_text(app))
+        assert "by calls" in screen_text(app)
+
+
+async def test_a_wrong_kernel_shows_where_and_what(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await play(app.screen, until, events("wrong"))
+        assert app.screen.query_one("#answer", ContentSwitcher).current == "failure"
+        await until(pilot, lambda: "rank 2 ✗" in screen_text(app) and "a barrier" in screen_text(app))
+        text = screen_text(app)
+        assert "✗ WRONG" in text
+        assert "12.5 % [64, 0] 12.5 ≠ 0.0" in text
+
+
+async def test_foreign_text_is_neither_markup_nor_escape_codes(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await play(app.screen, until, events("wrong"))
+        await until(pilot, lambda: "0.0 [/bold]" in screen_text(app))
+        await play(app.screen, until, events("error"))
+        await until(pilot, lambda: "SyntaxError: invalid syntax [red]" in screen_text(app))
+        assert "\x1b" not in screen_text(app)
+
+
+async def test_enter_in_the_log_jumps_to_the_line(open_app, events, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await play(app.screen, until, events("error"))
+        app.screen.query_one(LogPane).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.focused is app.screen.editor)
+        assert app.screen.editor.cursor_location[0] == 6
+
+
+async def test_the_log_can_show_one_rank(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await play(app.screen, until, events("wrong"))
+        log = app.screen.query_one(LogPane)
+        log.focus()
+        await pilot.press("0")
+        assert all(line.rank in (None, 0) for line in log._visible)
+        await pilot.press("a")
+        assert any(line.rank == 2 for line in log._visible)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "views"), [(160, 4), (80, 6), (50, 6)])
+async def test_panes_become_views_when_it_is_narrow(open_app, events, until, width, views) -> None:
+    async with open_app(problem="13", size=(width, 30)) as (app, pilot):
+        await play(app.screen, until, events("pass"))
+        seen = []
+        for _ in range(views):
+            await pilot.press("f3")
+            seen.append(app.screen.view)
+        assert len(set(seen)) == views
+        assert app.screen.view == "kernel"
+        if width < 100:
+            app.screen.show_view("result")
+            await until(pilot, lambda: app.screen.query_one("#correctness").region.area > 0)
+            assert not app.screen.query_one("#source-pane").region.area
+
+
+async def test_keys_that_do_not_fit_give_way_to_help_and_quit(open_app, until, screen_text) -> None:
+    def keys() -> str:
+        return screen_text(app).splitlines()[-1].rstrip()
+
+    async with open_app(problem="13", size=(40, 30)) as (app, pilot):
+        await until(pilot, lambda: keys() == "^s save & run  F5 run  ^q quit  F1 help")
+        await pilot.resize_terminal(60, 30)
+        await until(pilot, lambda: keys() == "^s save & run  F5 run  ^/ comment  ^q quit  F1 help")
+        await pilot.resize_terminal(160, 45)
+        await until(
+            pilot,
+            lambda: keys().endswith("F8 duel  ^q quit  F1 help"),
+        )
+
+
+async def test_widening_leaves_a_view_that_is_no_longer_needed(open_app, until) -> None:
+    async with open_app(problem="13", size=(80, 30)) as (app, pilot):
+        app.screen.show_view("log")
+        await pilot.resize_terminal(160, 45)
+        await until(pilot, lambda: app.screen.view == "kernel")
+        await until(pilot, lambda: app.screen.query_one("#source-pane").region.area > 0)
+
+
+async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, app.screen.problem.baseline_source + "# mine\n")
+        await pilot.press("f3")
+        await until(pilot, lambda: "▸baseline" in screen_text(app))
+        await pilot.press("f3")
+        await until(pilot, lambda: "+# mine" in screen_text(app))
+        await pilot.press("f3")
+        await until(
+            pilot, lambda: "Row-parallel GEMM" in screen_text(app) and bool(app.screen.query("MarkdownH1"))
+        )

@@ -1,0 +1,128 @@
+"""The key editor: catching a key, saying what clashes, giving back the usual ones; and keymaps that were written by hand."""
+
+import pytest
+from textual.widgets import OptionList
+
+from arena.settings import Settings, load_settings
+from screens.actions import ACTIONS, action_named, key_words
+from screens.dialogs.key_editor import KeyEditor, NextKey
+from screens.dialogs.settings import SettingsScreen
+from screens.keymap import as_sent, keymap_fault, rivals
+
+pytestmark = pytest.mark.slow
+
+
+async def in_the_editor(app, pilot, until) -> KeyEditor:
+    await pilot.press("f9")
+    await until(pilot, lambda: isinstance(app.screen, SettingsScreen))
+    app.screen.query_one("#set-keymap").press()
+    await until(pilot, lambda: bool(app.screen.query("#actions")) and app.screen.focused is not None)
+    assert isinstance(app.screen, KeyEditor)
+    return app.screen
+
+
+async def give(app, pilot, until, action: str, key: str) -> None:
+    actions = app.screen.query_one("#actions", OptionList)
+    await until(pilot, lambda: any(option.id == action for option in actions.options))
+    actions.highlighted = actions.get_option_index(action)
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(app.screen, NextKey))
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(app.screen, KeyEditor))
+
+
+async def test_the_key_that_is_pressed_becomes_the_actions_key(open_app, until, screen_text, paths) -> None:
+    async with open_app(size=(120, 60)) as (app, pilot):
+        await in_the_editor(app, pilot, until)
+        await until(pilot, lambda: "In the list of problems" in screen_text(app))
+        await until(pilot, lambda: "Run the kernel as it is in the editor" in screen_text(app))
+        await give(app, pilot, until, "run", "ctrl+r")
+        await until(pilot, lambda: "1 key of your own" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen))
+        await until(pilot, lambda: "1 of your own" in screen_text(app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: load_settings(paths).keymap == {"run": "ctrl+r"})
+
+
+async def test_keys_that_do_something_elsewhere_are_caught_too(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        editor = await in_the_editor(app, pilot, until)
+        await give(app, pilot, until, "history", "f1")
+        assert editor._keymap == {"history": "f1"}
+        await give(app, pilot, until, "history", "escape")  # leaves it as it is
+        assert editor._keymap == {"history": "f1"}
+
+
+async def test_two_actions_with_one_key_are_named_and_not_saved(open_app, until, screen_text) -> None:
+    async with open_app(size=(120, 60)) as (app, pilot):
+        editor = await in_the_editor(app, pilot, until)
+        await give(app, pilot, until, "history", "f5")
+        await until(pilot, lambda: "F5 is the key of both “run” and “history”" in screen_text(app))
+        await until(pilot, lambda: "✗ also: run" in screen_text(app))
+        await pilot.press("ctrl+s")
+        assert app.screen is editor
+        await pilot.press("backspace")  # the usual key again
+        assert editor._keymap == {}
+        await until(pilot, lambda: "✗ also" not in screen_text(app))
+
+
+async def test_a_letter_is_refused_where_people_type(open_app, until, screen_text) -> None:
+    async with open_app(size=(120, 60)) as (app, pilot):
+        editor = await in_the_editor(app, pilot, until)
+        await give(app, pilot, until, "run", "r")
+        assert editor._keymap == {}
+        await until(pilot, lambda: "r is needed to type" in screen_text(app))
+        await give(app, pilot, until, "sort", "o")
+        assert editor._keymap == {"sort": "o"}
+        await pilot.press("ctrl+r")
+        assert editor._keymap == {}
+
+
+def test_the_usual_keys_do_not_clash() -> None:
+    assert [action.name for action in ACTIONS if rivals(action, {})] == []
+
+
+@pytest.mark.parametrize(
+    ("keymap", "fault"),
+    [
+        ({"run": "ctrl+r"}, ""),
+        ({"run": "f6", "history": "f5"}, ""),
+        ({"run": '"ctrl+r"'}, "is no key"),
+        ({"run": "control+r"}, "is no key"),
+        ({"fly": "f8"}, "no action 'fly'"),
+        ({"run": "f6"}, "run and history have the same key"),
+        ({"save": "s"}, "needed to type"),
+        ({"run": "shift+f3"}, "to most terminals"),
+    ],
+)
+def test_what_is_wrong_with_a_keymap_is_said(keymap: dict[str, str], fault: str) -> None:
+    said = keymap_fault(keymap)
+    assert fault in said
+    assert bool(said) == bool(fault)
+
+
+async def test_a_keymap_written_wrongly_is_named_at_the_start(open_app, services, until) -> None:
+    services.settings = Settings(device="cpu", keymap={"run": '"ctrl+r"'})
+    async with open_app() as (app, pilot):
+        await until(pilot, lambda: any("is no key" in said.message for said in app._notifications))
+
+
+def test_function_keys_with_shift_have_both_of_their_names() -> None:
+    assert as_sent({"run": "shift+f6", "history": "f18, f5", "find": "ctrl+f"}) == {
+        "run": "shift+f6,f18",
+        "history": "f18,f5,shift+f6",
+        "find": "ctrl+f",
+    }
+    assert key_words("f18") == key_words("shift+f6,f18") == "shift+F6"
+
+
+def test_keys_are_written_as_people_know_them() -> None:
+    assert [key_words(key) for key in ("f5", "shift+f3", "escape", "slash", "shift+d,D")] == [
+        "F5",
+        "shift+F3",
+        "esc",
+        "/",
+        "D",
+    ]
+    assert action_named("fly") is None

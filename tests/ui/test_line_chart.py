@@ -1,0 +1,87 @@
+"""The chart of speedups: a logarithmic scale that the end decides, 1.0 in sight, the last value beside its line."""
+
+import pytest
+from textual.app import App, ComposeResult
+
+from sandbox.protocol.events import Interval
+from screens.kernel.panes.speedup_chart import bounds_of, rounds_words
+from screens.themes import VARIABLE_DEFAULTS
+from screens.widgets.line_chart import Line, LineChart, Point, scale_of, ticks_of
+
+
+class Page(App[None]):
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    def compose(self) -> ComposeResult:
+        yield LineChart()
+
+
+def rows_of(app: App[None]) -> list[str]:
+    return [strip.text for strip in app.query_one(LineChart).draw()]
+
+
+@pytest.mark.parametrize(
+    ("last", "low", "high"),
+    [((31.9, 31.0, 33.0), 0.7, 45.0), ((0.25, 0.24, 0.26), 0.2, 1.2), ((1.0, 0.99, 1.01), 0.95, 1.05)],
+)
+def test_wide_intervals_of_the_first_rounds_do_not_set_the_scale(last, low, high) -> None:
+    first = [Interval(last[0], last[0] / 18, last[0] * 18)] * 20
+    bottom, top = bounds_of([*first, *[Interval(*last)] * 20])
+    assert low < bottom < min(1.0, last[1])
+    assert max(1.0, last[2]) < top < high
+
+
+def test_ticks_are_round_numbers_with_one_among_them() -> None:
+    assert ticks_of(0.8, 60.0, 6) == [1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
+    assert ticks_of(0.95, 1.06, 4) == pytest.approx([0.95, 1.0, 1.05])
+    assert 1.0 in ticks_of(0.001, 2000.0, 3)
+
+
+async def test_one_is_in_sight_and_the_last_value_and_its_interval_stand_beside_the_line() -> None:
+    app = Page()
+    async with app.run_test(size=(60, 12)) as pilot:
+        points = tuple(Point(n, 31.9, 31.9 - 20 / n, 31.9 + 20 / n) for n in range(1, 41))
+        scale = scale_of([31.4, 32.4])
+        app.query_one(LineChart).plot([Line("one", points)], until=40, scale=scale, axis=rounds_words)
+        await pilot.pause()
+        rows = rows_of(app)
+        assert any(row.startswith(" 1.00 ┼┄┄") for row in rows)
+        assert next(row for row in rows if "31.9×" in row).strip()[-5:] == "31.9×"
+        assert rows[-1].split() == ["0", "40", "rounds"]
+        assert len(rows) == 12
+
+
+async def test_two_lines_far_apart_are_both_seen_and_a_failure_is_a_cross() -> None:
+    app = Page()
+    async with app.run_test(size=(50, 12)) as pilot:
+        lines = [
+            Line("one", (Point(10, None), Point(20, 1.18)), holds=True),
+            Line("two", (Point(5, 2.0), Point(30, 48.9)), holds=True),
+        ]
+        app.query_one(LineChart).plot(lines, until=60, scale=scale_of([1.18, 2.0, 48.9]), axis=str)
+        await pilot.pause()
+        rows = rows_of(app)
+        assert [("1.18×" in row, "48.9×" in row) for row in rows].count((True, False)) == 1
+        assert any("48.9×" in row for row in rows[:3])
+        assert "✗" in rows[9]
+        assert next(n for n, row in enumerate(rows) if "1.18×" in row) < 11
+
+
+async def test_values_that_end_on_one_row_are_both_named() -> None:
+    app = Page()
+    async with app.run_test(size=(50, 12)) as pilot:
+        lines = [Line("one", (Point(1, 2.0),), holds=True), Line("two", (Point(2, 2.01),), holds=True)]
+        app.query_one(LineChart).plot(lines, until=5, scale=scale_of([2.0, 10.0]), axis=str)
+        await pilot.pause()
+        assert sum("2.0" in row[-8:] for row in rows_of(app)) == 2
+
+
+@pytest.mark.parametrize("size", [(60, 12), (30, 5), (20, 3), (8, 1)])
+async def test_strange_numbers_and_small_places_do_no_harm(size) -> None:
+    app = Page()
+    async with app.run_test(size=size) as pilot:
+        points = (Point(0, 0.0, 0.0, float("inf")), Point(1, 1e9, 0.0, 1e12), Point(2, 1.0, 1.0, 1.0))
+        app.query_one(LineChart).plot([Line("one", points)], until=0, scale=scale_of([0.0]), axis=str)
+        await pilot.pause()
+        assert len(rows_of(app)) == size[1]

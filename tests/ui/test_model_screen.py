@@ -1,0 +1,202 @@
+"""A model asked from the app: real requests to a server on 127.0.0.1; the referee does what the kernels say."""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input, Markdown, OptionList, Select
+
+from arena.players.trace import read_trace
+from arena.players.writing_state import WritingState
+from arena.settings import ModelSettings, Settings, save_settings
+from screens.dialogs.reader import Reader
+from screens.kernel.screen import KernelScreen
+from screens.model.screen import ModelScreen
+from screens.model.setup import INDEPENDENT, ModelSetup
+
+pytestmark = pytest.mark.slow
+
+
+def _load_server() -> Any:
+    path = Path(__file__).parent.parent / "unit" / "model_server.py"
+    spec = importlib.util.spec_from_file_location("ui_model_server", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules["ui_model_server"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+SERVER = _load_server()
+
+
+@pytest.fixture
+def model_server() -> Iterator[Any]:
+    """A provider that answers as its `replies` say."""
+    server = SERVER.ModelServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def with_model(services, paths, model_server, monkeypatch):
+    """One model in the settings file, and a jail."""
+    monkeypatch.setenv("SCRIPTED_JAIL", "made")
+    model = ModelSettings(
+        provider="openai_chat",
+        model="m-1",
+        base_url=model_server.url,
+        price_in=1.0,
+        price_out=1000.0,
+        retries=0,
+    )
+    save_settings(Settings(device="cpu", models={"local": model}), paths)
+    return model_server
+
+
+def fenced(source: str) -> str:
+    return f"Here it is.\n\n```python\n{source}\n```\n"
+
+
+async def asked(app, pilot, until, *, answers="2", how=None, limit="1") -> ModelScreen:
+    """Fills in the dialog that is asked for, and starts."""
+    await until(pilot, lambda: isinstance(app.screen, ModelSetup))
+    dialog = app.screen
+    await until(pilot, lambda: bool(dialog.query("#limit-label")) and dialog.focused is not None)
+    await pilot.pause()
+    dialog.query_one("#answers", Input).value = answers
+    dialog.query_one("#limit", Input).value = limit
+    if how is not None:
+        dialog.query_one("#how", Select).value = how
+    await pilot.pause()
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+    return app.screen
+
+
+async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
+    open_app, until, screen_text, with_model, paths
+) -> None:
+    with_model.replies = [SERVER.streamed(fenced("wrong")), SERVER.streamed(fenced("pass"))]
+    async with open_app(problem="13") as (app, pilot):
+        kernel_screen = app.screen
+        before = kernel_screen.editor.text
+        await pilot.press("f7")
+        screen = await asked(app, pilot, until)
+        await until(pilot, lambda: screen.session.over)
+        await pilot.pause(0.3)
+        text = screen_text(app)
+        assert "1  ✗ WRONG" in text
+        assert "2  ✓ PASS  ▲ 1.50× [1.40, 1.60] by calls" in text
+        assert "best ▲ 1.50× [1.40, 1.60] by calls · kernel 2" in text
+        assert "all answers are in · 2 answers" in text
+        assert "300 tok · $0.10 of $1" in text  # 2 times 100 read and 50 written
+        assert "WRONG_RESULT" in with_model.seen[1].prompt  # it was told
+        await pilot.press("up")
+        await until(pilot, lambda: screen.query_one("#model-source").text.strip() == "wrong")
+        await pilot.press("down", "t")
+        await until(pilot, lambda: app.screen is kernel_screen)
+        assert kernel_screen.editor.text.strip() == "pass"
+        assert kernel_screen.editor.dirty
+        assert not kernel_screen.session.state.run_id  # another player's runs are not shown as its own
+        await pilot.press("ctrl+z")
+        assert kernel_screen.editor.text == before
+        path = app.services.workspace.kernel_path(kernel_screen.problem, "model:local")
+        assert path.read_text().strip() == "pass"
+
+
+async def test_the_state_is_a_fold_of_the_trace_on_disk(open_app, until, with_model, paths) -> None:
+    with_model.replies = [
+        SERVER.calling(("run", json.dumps({"source": "wrong"}))),
+        SERVER.streamed(fenced("pass")),
+        SERVER.streamed("No.", finish="refusal"),
+    ]
+    async with open_app() as (app, pilot):
+        await pilot.press("m")
+        screen = await asked(app, pilot, until, answers="4")
+        await until(pilot, lambda: screen.session.over)
+        (trace,) = paths.traces.glob("*.jsonl")
+        state = WritingState()
+        for event in read_trace(trace):
+            state.apply(event)
+        assert state == screen.session.state
+        assert [kernel.number for kernel in state.kernels] == [1, 2, 3, 4]
+        assert state.best.number == 2
+        assert state.ended.reason == "refused"
+
+
+async def test_stop_ends_the_request_and_keeps_what_was_written(
+    open_app, until, screen_text, with_model
+) -> None:
+    with_model.replies = [SERVER.streamed(fenced("pass")), SERVER.dripping()]
+    async with open_app() as (app, pilot):
+        await pilot.press("m")
+        screen = await asked(app, pilot, until, answers="5", how=INDEPENDENT, limit="")
+        await until(pilot, lambda: len(with_model.seen) == 2)
+        await pilot.press("t")
+        assert app.screen is screen  # a model at work is not stopped by one press
+        await pilot.press("s")
+        await until(pilot, lambda: screen.session.over and with_model.left.is_set())
+        await until(pilot, lambda: "stopped · 1 answer" in screen_text(app))
+        await pilot.press("t")
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await until(pilot, lambda: app.screen.editor.text.strip() == "pass")
+        await pilot.press("ctrl+z")
+        assert app.screen.editor.text == app.screen.problem.baseline_source
+
+
+async def test_without_a_model_one_message_says_what_to_set(open_app, until, screen_text, paths) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, Reader))
+        await until(pilot, lambda: "[models.opus]" in screen_text(app))
+        assert "No model is set up yet" in screen_text(app)
+        text = app.screen.query_one(Markdown).source  # the path may be longer than a line
+        assert str(paths.settings_file) in text
+
+
+async def test_a_missing_key_is_named_before_anything_starts(
+    open_app, until, screen_text, paths, monkeypatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    async with open_app() as (app, pilot):
+        model = ModelSettings(provider="anthropic", model="m-1")
+        save_settings(Settings(device="cpu", models={"opus": model}), paths)
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
+        await pilot.press("enter")
+        await until(pilot, lambda: "there is no key ANTHROPIC_API_KEY" in screen_text(app))
+        assert "tokens" in screen_text(app)  # no prices: no dollars to limit
+
+
+async def test_without_a_jail_a_models_kernel_does_not_run(
+    open_app, until, screen_text, with_model, monkeypatch
+) -> None:
+    monkeypatch.setenv("SCRIPTED_JAIL", "none")
+    with_model.replies = [SERVER.streamed(fenced("pass"))]
+    async with open_app() as (app, pilot):
+        await pilot.press("m")
+        screen = await asked(app, pilot, until)
+        await until(pilot, lambda: screen.session.over)
+        await until(pilot, lambda: "without a jail" in screen_text(app))
+        assert not with_model.seen
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_every_width_has_the_rows_the_text_and_the_cost(
+    open_app, until, screen_text, with_model, columns
+) -> None:
+    with_model.replies = [SERVER.streamed(fenced("pass"))]
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        await pilot.press("m")
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.over)
+        await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))
+        assert "$0.05 of $1" in screen_text(app)
+        assert screen.query_one("#kernels", OptionList).size.width > 30

@@ -1,0 +1,83 @@
+"""Find, replace, go to a line, wrap, and the path of the kernel's file."""
+
+import pytest
+
+from screens.kernel.source_pane import shortened_path
+
+TEXT = "one two\nTwo\n" + "\n".join(f"line {n}" for n in range(3, 60)) + "\ntwo"
+
+pytestmark = pytest.mark.slow
+
+
+async def test_the_match_is_selected_while_it_is_typed(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        editor = app.screen.editor
+        type_kernel(app.screen, TEXT)
+        editor.move_cursor((0, 0))
+        await pilot.press("ctrl+f")
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
+        await pilot.press(*"two")
+        await until(pilot, lambda: editor.selection == ((0, 4), (0, 7)))
+        await until(pilot, lambda: "1 of 3" in screen_text(app))
+        await pilot.press("enter")
+        assert editor.selection == ((1, 0), (1, 3))
+        await pilot.press("up", "up")
+        assert editor.selection == ((59, 0), (59, 3))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is editor)
+        assert "find" not in screen_text(app).splitlines()[-4]
+
+
+async def test_one_match_or_all_are_replaced(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        editor = app.screen.editor
+        type_kernel(app.screen, TEXT)
+        editor.move_cursor((0, 0))
+        await pilot.press("ctrl+f")
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "find-term")
+        await pilot.press(*"two", "tab", *"2", "enter")
+        assert editor.text == TEXT.replace("two", "2", 1)
+        await pilot.press("ctrl+a")
+        assert editor.text == TEXT.replace("two", "2").replace("Two", "2")
+        await until(pilot, lambda: "2 replaced" in screen_text(app))
+        await pilot.press("escape", "ctrl+z")
+        await until(pilot, lambda: editor.text == TEXT.replace("two", "2", 1))
+
+
+async def test_the_cursor_goes_to_a_line_and_back(open_app, type_kernel, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        editor = app.screen.editor
+        type_kernel(app.screen, TEXT)
+        editor.move_cursor((2, 1))
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
+        await pilot.press(*"50")
+        await until(pilot, lambda: editor.cursor_location == (49, 0))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.focused is editor)
+        assert editor.cursor_location == (2, 1)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: getattr(app.focused, "id", "") == "line-number")
+        await pilot.press(*"999", "enter")
+        await until(pilot, lambda: app.focused is editor)
+        assert editor.cursor_location == (59, 0)
+
+
+async def test_lines_wrap_and_the_path_is_shown_and_copied(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "# " + " ".join(f"word{n}" for n in range(40)))
+        await pilot.press("ctrl+home")
+        await until(pilot, lambda: "word0" in screen_text(app))
+        assert "word39" not in screen_text(app)
+        await pilot.press("f16")  # shift+F4
+        await until(pilot, lambda: "word39" in screen_text(app))
+        await until(pilot, lambda: "13_gemm_allreduce/you/kernel.py · shift+F2 copies" in screen_text(app))
+        await pilot.press("f14")
+        assert app.clipboard == str(app.screen.session.path)
+
+
+def test_a_path_that_is_too_long_keeps_its_end(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "arena" / "kernel.py"
+    assert shortened_path(path, 40) == "~/arena/kernel.py"
+    assert shortened_path(path, 10) == "…kernel.py"

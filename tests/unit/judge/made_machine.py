@@ -1,0 +1,250 @@
+"""A machine of made worlds: starts them, keeps what was emitted, and builds the parts of the judge on them."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from made_clock import MadeClock, MadeSelector
+from made_kernels import Fault, MadeBaseline, MadeKernel
+from made_trusted import TrustedRanks
+from made_worlds import MadeGate, MadeProcesses, MadeRanks
+
+import problems
+from sandbox.jail.choice import Jail
+from sandbox.jail.profiles import NONE
+from sandbox.machine.devices.cpu import Cpu
+from sandbox.machine.devices.pace import Pace
+from sandbox.machine.placement import RankGpu
+from sandbox.protocol.events import Run, Setting
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import LoadKernel, Order
+from sandbox.referee.awaiting import Awaiting
+from sandbox.referee.main import Referee
+from sandbox.timing.roofline import Peaks
+from sandbox.timing.rounds import Rounds
+from sandbox.timing.turns import Account, TimedSide, Turns
+from sandbox.worlds.exchange import REFERENCE, RIVAL, Exchange, Stage
+from sandbox.worlds.pool import Worlds
+from sandbox.worlds.world import World
+from sandbox.worlds.world_process import Quarters
+
+JAIL = Jail(NONE, None, {})
+PROBLEM = Path(problems.__file__).parent / "collective" / "allgather"
+SIZES = {"M": 128, "N": 256}
+"""A call moves 65536 bytes to the other rank."""
+
+
+class MadeCpu(Cpu):
+    """A kind of device without a gate; its ranks have cores of their own."""
+
+    name = "made-cpu"
+    pace = Pace(
+        batch_s=0.006, long_s=0.006, slower_s=0.030, calls=32, slots=128, pairs=4, gated_pairs=0, references=2
+    )
+
+    stops_batches = False
+
+    def __init__(self) -> None:
+        self.settled: list[int] = []
+
+    def gpus(self, world: int) -> tuple[RankGpu, ...]:
+        return tuple(RankGpu(rank, cores=(4 * rank, 4 * rank + 1)) for rank in range(world))
+
+    def lease_names(self, world: int) -> list[str]:
+        return []
+
+    def settle_threads(self, ranks: Iterable[int]) -> None:
+        self.settled += ranks
+
+
+class MadeStoppable(MadeCpu):
+    """A kind whose batches can be stopped."""
+
+    name = "made-stoppable"
+    stops_batches = True
+
+
+class MadeGpu(MadeCpu):
+    """A kind of device with a gate, on which foreign work is seen and that a killed kernel can leave unsound."""
+
+    name = "made-gpu"
+    pace = Pace(
+        batch_s=0.010,
+        long_s=0.010,
+        slower_s=0.040,
+        calls=128,
+        slots=512,
+        pairs=4,
+        gated_pairs=2,
+        references=4,
+    )
+    arena_bytes, unsealed_arena_bytes = 1 << 30, 1 << 28
+    has_gate = sees_foreign_work = outlives_kernels = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.complaint = ""
+
+    def ailment(self, gpus: Sequence[RankGpu], killed: Any) -> str:
+        return self.complaint
+
+
+class MadeMachine:
+    """Made worlds, and what they run: `kernels` by the name under which they are loaded."""
+
+    def __init__(
+        self,
+        device: str = "made-cpu",
+        kernel: MadeKernel | None = None,
+        rival: MadeKernel | None = None,
+        reference: MadeKernel | None = None,
+    ) -> None:
+        """kernel, rival: kernel.py and rival.py; reference: the baseline, in the reference worlds and as a contender."""
+        self.clock = MadeClock()
+        self.selector = MadeSelector(self.clock)
+        self.device = device
+        self.baseline = MadeBaseline()
+        reference = reference or MadeKernel()
+        self.kernels = {
+            "kernel.py": kernel or MadeKernel(),
+            "rival.py": rival or MadeKernel(),
+            "baseline.py": reference,
+            "baseline": reference,
+        }
+        self.faults: dict[str, list[list[Fault]]] = {}
+        """By role: of the worlds in the order they start; those beyond the list have none."""
+        self.room = 1000
+        """Worlds that can still be started."""
+        self.started: dict[str, list[World]] = {"baseline": [], "reference": [], "spare": []}
+        self.events: list[Any] = []
+        self.pools: list[Worlds] = []
+        self.stop = False
+        self.await_all = Awaiting(self.poll, lambda: self.stop, self.clock)
+        self._loaded: dict[str, int] = {}
+        self._parts: dict[World, tuple[MadeRanks, MadeProcesses]] = {}
+
+    def poll(self, seconds: float) -> None:
+        self.selector.select(seconds)
+
+    def start(self, quarters: Quarters) -> World:
+        """Starts a made world. Raises OSError where there is no room."""
+        if self.room == 0:
+            raise OSError("no room for a world")
+        self.room -= 1
+        role = "baseline" if quarters.trusted else "spare" if quarters.kernel else "reference"
+        if role == "baseline":
+            ranks: MadeRanks = TrustedRanks(self.clock, quarters, self.baseline)
+        else:
+            faults = self.faults.get(role, [])
+            ranks = MadeRanks(self.clock, quarters, faults.pop(0) if faults else [], self.kernel_of)
+        processes = MadeProcesses(ranks, 1 + len(self._parts))
+        world = World(quarters, processes, ranks, lambda count: MadeGate(ranks), self.clock)
+        self.started[role].append(world)
+        self._parts[world] = (ranks, processes)
+        return world
+
+    def kernel_of(self, name: str) -> tuple[MadeKernel, float]:
+        """The kernel of this name, and the offset of the next world that loads it."""
+        kernel = self.kernels[name]
+        number = self._loaded.get(name, 0)
+        self._loaded[name] = number + 1
+        return kernel, kernel.offsets[number % len(kernel.offsets)]
+
+    def ranks(self, world: World) -> MadeRanks:
+        """The made ranks of a world."""
+        return self._parts[world][0]
+
+    def processes(self, world: World) -> MadeProcesses:
+        """The made processes of a world."""
+        return self._parts[world][1]
+
+    def of(self, kind: type) -> list[Any]:
+        """The events of a type so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    # --- parts of the judge ------------------------------------------------------------------------------------
+
+    def setting(self, **changes: Any) -> Setting:
+        """The smallest all-gather on two ranks."""
+        given = {
+            "problem_dir": str(PROBLEM),
+            "preset": "tiny",
+            "sizes": SIZES,
+            "world": 2,
+            "dtype": "bfloat16",
+        }
+        return Setting(**(given | {"device": self.device} | changes))
+
+    def run(self, kernel: str = "kernel.py", **changes: Any) -> Run:
+        """A run of a kernel of this machine."""
+        return Run(run_id="1", setting=self.setting(), kernel_name=kernel, source=f"# {kernel}\n", **changes)
+
+    def pool(self) -> Worlds:
+        """The real pool, on made worlds."""
+        self.pools.append(Worlds(JAIL, self.start, self.await_all, self.events.append, self.clock))
+        return self.pools[-1]
+
+    def referee(self) -> Referee:
+        """The real referee, on made worlds."""
+        return Referee(JAIL, self.selector, self.start, self.clock)
+
+    def exchange(self, stage: Stage, world: World, side: int = 0) -> Exchange:
+        """The real exchange with a made world, which has its arenas."""
+        found = Exchange("1", stage, world, self.await_all, self.events.append, side, self.clock)
+        if side != REFERENCE:
+            found.hand_over_arenas()
+        return found
+
+    def loaded(self, pool: Worlds, stage: Stage, name: str, side: int = 0) -> TimedSide:
+        """A kernel's side, ready for its rounds."""
+        world = pool.take_spare(self.setting())
+        exchange = self.exchange(stage, world, side)
+        world.tell(LoadKernel(name, ""))
+        self.await_all(world, Kind.LOADED, 10.0)
+        exchange.phase = "time"
+        return TimedSide(exchange, [world], Account())
+
+    def rounds(
+        self, run: Run | None = None, peaks: Peaks | None = None, references: int = 2, rival: str = ""
+    ) -> Rounds:
+        """The real rounds of kernel.py against the baseline, or against a rival, in worlds of their own."""
+        pool = self.pool()
+        stage = pool.prepare_stage(self.setting(), references)
+        return self.rounds_on(pool, stage, references, run, peaks, rival)
+
+    def rounds_on(
+        self,
+        pool: Worlds,
+        stage: Stage,
+        references: int,
+        run: Run | None = None,
+        peaks: Peaks | None = None,
+        rival: str = "",
+    ) -> Rounds:
+        """The same on a stage. Who runs first, what is looked at and compared is the same in every test."""
+        setting = self.setting()
+        if rival:
+            base = self.loaded(pool, stage, rival, RIVAL)
+        else:
+            worlds = pool.take_references(stage, setting, references)
+            base = TimedSide(self.exchange(stage, worlds[0], REFERENCE), worlds)
+        turns = Turns(setting, base, self.loaded(pool, stage, "kernel.py"), random.Random(1))
+        return Rounds(run or self.run(rounds=6), turns, peaks or Peaks(device=self.device))
+
+    def at_order(
+        self, world: World, kind: Kind, action: Callable[[], None], after: int = 0, always: bool = False
+    ) -> None:
+        """Does something when a world gets an order of a kind: after so many others of them, once or always."""
+        ranks, count = self.ranks(world), 0
+        take = ranks.take_order
+
+        def noting(rank: int, order: Order) -> None:
+            nonlocal count
+            take(rank, order)
+            if rank == 0 and order.kind is kind:
+                if count == after or (always and count > after):
+                    action()
+                count += 1
+
+        ranks.take_order = noting  # type: ignore[method-assign]

@@ -1,0 +1,83 @@
+"""The ranks of a made trusted world: they answer as a MadeBaseline tells."""
+
+import os
+
+from made_clock import MadeClock
+from made_kernels import MadeBaseline, MadeKernel
+from made_worlds import ORDER_SECONDS, MadeRanks
+
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import (
+    ArenasMade,
+    CheckPoison,
+    Compared,
+    CompareOutputs,
+    Draw,
+    DrawAgain,
+    Drawn,
+    DrawnAgain,
+    LookAtProgress,
+    MakeArenas,
+    MeasurePeaks,
+    Order,
+    OutputsTaken,
+    PeaksMeasured,
+    PoisonChecked,
+    Probe,
+    Probed,
+    Reply,
+    Reveal,
+    Revealed,
+    SlotTable,
+    Sync,
+    Synced,
+    TakeOutputs,
+)
+from sandbox.worlds.world_process import Quarters
+
+
+class TrustedRanks(MadeRanks):
+    """The ranks of the trusted world."""
+
+    def __init__(self, clock: MadeClock, quarters: Quarters, baseline: MadeBaseline) -> None:
+        self.baseline = baseline
+        super().__init__(clock, quarters, baseline.faults, lambda name: (MadeKernel(), 0.0))
+
+    def take_order(self, rank: int, order: Order) -> None:
+        reply = self._answer(rank, order)
+        if reply is None:
+            super().take_order(rank, order)
+        else:
+            self._reply(rank, order.kind, reply.kind, ORDER_SECONDS, reply)
+
+    def _fds(self, kind: Kind) -> list[int]:
+        count = {Kind.ARENAS_MADE: 1 if self.baseline.lost_fds else 2}.get(kind, 0)
+        return [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
+
+    def _answer(self, rank: int, order: Order) -> Reply | None:
+        made = self.baseline
+        match order:
+            case Probe():
+                return Probed(made.in_bytes, made.out_bytes, 4, made.seconds, made.sealed)
+            case MakeArenas():
+                return ArenasMade()
+            case Draw():
+                tables = [SlotTable(index, []) for index in range(len(order.seeds))]
+                return Drawn(tables, made.touched(rank, order) if order.intact else [])
+            case Reveal():
+                return Revealed(made.foreign_us(order) if order.watch else 0.0)
+            case TakeOutputs():
+                return OutputsTaken()
+            case CompareOutputs():
+                return Compared([made.finding(rank, order, slot) for slot in order.slots])
+            case LookAtProgress():
+                return made.progress(rank, order)
+            case DrawAgain():
+                return DrawnAgain(made.fits(rank, order))
+            case CheckPoison():
+                return PoisonChecked(made.touched(rank, order))
+            case MeasurePeaks():
+                return PeaksMeasured(made.peaks_of(rank))
+            case Sync():
+                return Synced(order.number)
+        return None

@@ -1,0 +1,356 @@
+"""Worlds without processes: their ranks answer by a script, when the made clock says so.
+
+A made world is a real World, with its states and all that is legal in them, on made processes, made lines and a made gate.
+What its ranks do is told by a MadeKernel; the trusted world's by a MadeBaseline.
+"""
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from made_clock import MadeClock
+from made_kernels import Fault, MadeKernel
+
+from sandbox.protocol.frames import FAILURES, Kind
+from sandbox.protocol.messages import (
+    Arm,
+    ChooseBatch,
+    LoadKernel,
+    MapArenas,
+    Order,
+    Reply,
+)
+from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.rank_wire import Received
+from sandbox.worlds.stopping import Activity, CannotStop
+from sandbox.worlds.world_process import Quarters
+
+ANSWER = {
+    Kind.OPEN: Kind.OPENED,
+    Kind.MAP_ARENAS: Kind.MAPPED,
+    Kind.MAP_GATE: Kind.GATED,
+    Kind.LOAD: Kind.LOADED,
+    Kind.ARM: Kind.ARMED,
+    Kind.CHOOSE: Kind.CHOSEN,
+    Kind.RECOPY: Kind.RECOPIED,
+    Kind.WAKE: Kind.AWAKE,
+}
+"""What every rank answers to an order that only has to be done."""
+ORDER_SECONDS = 20e-6
+START_SECONDS, OPEN_SECONDS = 0.5, 0.1
+
+
+class MadeRanks:
+    """The lines to the ranks of a made world, and what those do. See sandbox.worlds.world.Lines."""
+
+    def __init__(
+        self,
+        clock: MadeClock,
+        quarters: Quarters,
+        faults: list[Fault],
+        kernel_of: Callable[[str], tuple[MadeKernel, float]],
+    ) -> None:
+        """faults: of the ranks themselves, whatever kernel they load. kernel_of(name): the kernel and this world's offset."""
+        self.clock = clock
+        self.quarters = quarters
+        self.kernel_of = kernel_of
+        self.sealed = True
+        self.said: dict[int, str] = {}
+        self.failure: WorldFailed | None = None
+        self.kernel = MadeKernel()
+        self.name = ""
+        """Of the kernel that is loaded."""
+        self.offset = 0.0
+        self.orders: list[Order] = []
+        """All orders, as the first rank got them."""
+        self.paused = False
+        self.on_go: Callable[[], None] = lambda: None
+        """Called when a batch starts."""
+        self.batch = ChooseBatch(0, 0)
+        self.marked_ns = 0
+        self._opened_gate = False
+        self._waiting_for_gate: list[tuple[int, Kind]] = []
+        self._answers: list[deque[Received]] = [deque() for _ in range(quarters.ranks)]
+        self._reported: dict[int, WorldFailed] = {}
+        self._ended: dict[int, WorldFailed] = {}
+        self._held: list[Callable[[], None]] = []
+        self._own_faults = faults
+        self._count: dict[Kind, int] = {}
+        self._compiled = self._compiling_since = 0.0
+        self._watch: Callable[[bool], None] | None = None
+        for rank in range(quarters.ranks):
+            self._reply(rank, Kind.READY, Kind.READY, START_SECONDS)
+
+    # --- as World sees them ------------------------------------------------------------------------------------
+
+    @property
+    def compile_seconds(self) -> float:
+        since = self._compiling_since
+        return self._compiled + (self.clock.monotonic() - since if since else 0.0)
+
+    def said_by(self, rank: int) -> str:
+        return self.said.get(rank, "")
+
+    def watch_compiling(self, watcher: Callable[[bool], None] | None) -> None:
+        self._watch = watcher
+
+    def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
+        self.orders.append(orders[0])
+        for rank, order in enumerate(orders):
+            self.take_order(rank, order)
+        self._count[orders[0].kind] = self._count.get(orders[0].kind, 0) + 1
+
+    def require_silence(self) -> None:
+        for rank, answers in enumerate(self._answers):
+            if answers and answers[0].kind not in FAILURES:
+                self.fail(WorldFailed("PROTOCOL", rank, text=f"sent {answers[0].kind.name} before GO"))
+
+    def release(self, ranks: Sequence[int] | None = None) -> None:
+        self.on_go()
+        calls = self.batch.count
+        if self.batch.epoch:
+            self._queue(calls)
+        else:
+            kernel = self.kernel
+            us = kernel.kept_us(calls) if self.batch.kept else kernel.start_us + kernel.call_us(calls)
+            us *= math.exp(self.offset)
+            for rank in range(self.quarters.ranks) if ranks is None else ranks:
+                self._done(rank, Kind.GO, us / 1e6 * (1.0 if rank == 0 else 0.9))
+        self._count[Kind.GO] = self._count.get(Kind.GO, 0) + 1
+
+    def missing(self, kind: Kind, ended: Callable[[], str]) -> list[int]:
+        if self.failure is not None:
+            raise self.failure
+        for rank, answers in enumerate(self._answers):
+            if answers and answers[0].kind in FAILURES:
+                raise self._reported[rank]
+        waiting = []
+        for rank, answers in enumerate(self._answers):
+            if answers:
+                if answers[0].kind is not kind:
+                    raise WorldFailed(
+                        "PROTOCOL", rank, text=f"sent {answers[0].kind.name} where {kind.name} was due"
+                    )
+            elif rank in self._ended:
+                raise WorldFailed("NO_MEMORY", rank, text=why) if (why := ended()) else self._ended[rank]
+            else:
+                waiting.append(rank)
+        return waiting
+
+    def take(self) -> list[Received]:
+        return [answers.popleft() for answers in self._answers]
+
+    def take_synced(self, number: int) -> bool:
+        if self.failure or self._ended:
+            raise self.failure or next(iter(self._ended.values()))
+        found = all(
+            any(getattr(answer.reply, "number", None) == number for answer in answers)
+            for answers in self._answers
+        )
+        if found:
+            self.close()
+        return found
+
+    def fail(self, failure: WorldFailed) -> None:
+        self.failure = self.failure or failure
+
+    def close(self) -> None:
+        for answers in self._answers:
+            for answer in answers:
+                for fd in answer.fds:
+                    os.close(fd)
+            answers.clear()
+
+    # --- what the ranks do -------------------------------------------------------------------------------------
+
+    def take_order(self, rank: int, order: Order) -> None:
+        """What one rank does with an order."""
+        delay = OPEN_SECONDS if order.kind is Kind.OPEN else ORDER_SECONDS
+        if isinstance(order, LoadKernel):
+            if rank == 0:
+                self.name = order.name
+                self.kernel, self.offset = self.kernel_of(order.name)
+            delay += self._compile(rank)
+        elif isinstance(order, MapArenas):
+            self.sealed = order.layout.sealed
+        elif isinstance(order, Arm):
+            delay += self.kernel.arm_s
+            self.batch = ChooseBatch(0, len(order.slots))
+        elif isinstance(order, ChooseBatch):
+            self.batch = order
+        if order.kind is Kind.FINISH:
+            late = max(0, self.marked_ns - self.clock.now_ns) / 1e9
+            self._done(rank, Kind.FINISH, late + self.kernel.trailing_us / 1e6)
+        else:
+            self._reply(rank, order.kind, ANSWER[order.kind], delay)
+
+    def resume(self) -> None:
+        """What was held back while the processes were stopped goes out."""
+        self.paused = False
+        held, self._held = self._held, []
+        for deliver in held:
+            deliver()
+
+    def _compile(self, rank: int) -> float:
+        seconds = self.kernel.compile_s
+        if seconds and rank == 0:
+            self._turn_compiling(True)
+            self.clock.after(seconds, lambda: self._turn_compiling(False))
+        return seconds
+
+    def _turn_compiling(self, active: bool) -> None:
+        if active:
+            self._compiling_since = self.clock.monotonic()
+        else:
+            self._compiled, self._compiling_since = self.compile_seconds, 0.0
+        if self._watch is not None:
+            self._watch(active)
+
+    def _queue(self, calls: int) -> None:
+        self._opened_gate = False
+        fits = self.batch.kept or calls <= self.kernel.queues
+        for rank in range(self.quarters.ranks):
+            if fits:
+                self._reply(rank, Kind.GO, Kind.QUEUED, 1e-6 * calls)
+            else:
+                self._waiting_for_gate.append((rank, Kind.QUEUED))
+
+    def gate_opened(self) -> None:
+        """The device starts with what is queued."""
+        kernel, calls = self.kernel, self.batch.count
+        us = kernel.kept_gated_us(calls) if self.batch.kept else kernel.start_us + kernel.gated_us(calls)
+        self.marked_ns = self.clock.now_ns + round(us * math.exp(self.offset) * 1e3)
+        waiting, self._waiting_for_gate = self._waiting_for_gate, []
+        for rank, kind in waiting:
+            self._reply(rank, Kind.GO, kind, us / 1e6)
+
+    def _done(self, rank: int, order: Kind, seconds: float) -> None:
+        self._reply(rank, order, Kind.DONE, seconds)
+        if not self.sealed:
+            self._reply(rank, Kind.DELIVERED, Kind.DELIVERED, seconds + ORDER_SECONDS)
+
+    def _reply(self, rank: int, order: Kind, kind: Kind, seconds: float, reply: Reply | None = None) -> None:
+        """Says something in so many seconds, unless a fault comes in its place."""
+        fault = self._fault(rank, order)
+        if fault is None or fault.extra:
+            self._later(rank, Received(kind, 0, reply, self._fds(kind)), seconds)
+        if fault is None:
+            return
+        fault.times -= 1
+        if fault.status is not None:
+            ended = WorldFailed("DIED", rank, status=fault.status)
+            self.clock.after(seconds, lambda: self._ended.setdefault(rank, ended))
+        if fault.says is not None:
+            self._reported[rank] = WorldFailed(fault.says.name, rank, fault.line, fault.text)
+            self._later(rank, Received(fault.says, fault.line, None, []), seconds)
+
+    def _fds(self, kind: Kind) -> list[int]:
+        return []
+
+    def _fault(self, rank: int, order: Kind) -> Fault | None:
+        for fault in (*self._own_faults, *self.kernel.faults):
+            before = self._count.get(order, 0)
+            if fault.order is order and rank in fault.ranks and before >= fault.after and fault.times > 0:
+                return fault
+        return None
+
+    def _later(self, rank: int, answer: Received, seconds: float) -> None:
+        def deliver() -> None:
+            if self.paused:
+                self._held.append(deliver)
+            else:
+                self._answers[rank].append(answer)
+
+        self.clock.after(seconds, deliver)
+
+
+class MadeProcesses:
+    """The processes of a made world. See sandbox.worlds.world.Processes."""
+
+    def __init__(self, ranks: MadeRanks, number: int) -> None:
+        self.ranks = ranks
+        self.rank_pids = [1000 * number + rank for rank in range(ranks.quarters.ranks)]
+        self.pins: list[tuple[int, list[int]]] = []
+        """(rank, cores) in order."""
+        self.stacks_printed = False
+        self.shown: list[str] = []
+        """Digests of kernels whose compiled code was shown."""
+        self.kept: list[str] = []
+        """Digests of kernels whose compiled code was kept."""
+        self.why_killed = ""
+        self.closed = False
+
+    @property
+    def paused(self) -> bool:
+        return self.ranks.paused
+
+    def pause(self) -> None:
+        self.ranks.paused = True
+
+    def resume(self) -> None:
+        self.ranks.resume()
+
+    def halt(self) -> None:
+        self.ranks.paused = True
+
+    def settle(self) -> None:
+        if self.ranks.kernel.unstoppable:
+            raise CannotStop(self.ranks.kernel.unstoppable)
+
+    def activity(self) -> Activity:
+        return Activity(self.ranks.kernel.cpu_share * self.ranks.clock.monotonic())
+
+    def pin(self, rank: int, cores: Sequence[int]) -> None:
+        self.pins.append((rank, list(cores)))
+
+    def print_stacks(self) -> None:
+        self.stacks_printed = True
+
+    def excess(self) -> str:
+        return self.ranks.kernel.excess
+
+    def killed(self) -> str:
+        return self.why_killed
+
+    def show_compiled(self, digest: str) -> None:
+        self.shown.append(digest)
+
+    def keep_compiled(self, digest: str) -> None:
+        self.kept.append(digest)
+
+    def close(self) -> bool:
+        self.closed = True
+        return True
+
+
+class MadeGate:
+    """The starting gate of a made world. See sandbox.worlds.world.Gate."""
+
+    fd = -1
+
+    def __init__(self, ranks: MadeRanks) -> None:
+        self.ranks = ranks
+        self.epoch = 0
+        self.opened = 0
+
+    def shut(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    def open(self) -> int:
+        self.opened += 1
+        now = self.ranks.clock.perf_counter_ns()
+        self.ranks.gate_opened()
+        return now
+
+    def wait(self, seconds: float) -> int | None:
+        clock, marked = self.ranks.clock, self.ranks.marked_ns
+        if not self.ranks.kernel.marks or marked > clock.now_ns + round(seconds * 1e9):
+            clock.sleep(seconds)
+            return None
+        clock.sleep(max(0, marked - clock.now_ns) / 1e9)
+        return clock.now_ns
+
+    def close(self) -> None:
+        self.fd = -1

@@ -1,0 +1,120 @@
+"""Waiting for ranks on made worlds: answers, failures and deadlines, by whose world it is."""
+
+import pytest
+from made_kernels import Fault, MadeKernel
+from made_machine import MadeMachine
+
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import LoadKernel, MakeArenas, Wake
+from sandbox.referee.awaiting import SettingRefused, Stopped
+from sandbox.worlds.deadlines import COMPILE
+from sandbox.worlds.exchange import Stage
+from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+from sandbox.worlds.pool import Worlds
+from sandbox.worlds.world import World
+
+
+def opened(machine: MadeMachine) -> tuple[Worlds, Stage, World]:
+    pool, setting = machine.pool(), machine.setting()
+    return pool, pool.prepare_stage(setting, 1), pool.take_spare(setting)
+
+
+def loading(kernel: MadeKernel) -> tuple[MadeMachine, World]:
+    machine = MadeMachine(kernel=kernel)
+    _, _, world = opened(machine)
+    world.tell(LoadKernel("kernel.py", ""))
+    return machine, world
+
+
+def test_the_answers_of_all_ranks_come_together() -> None:
+    machine, world = loading(MadeKernel())
+    answers = machine.await_all(world, Kind.LOADED, 1.0)
+    assert [answer.kind for answer in answers] == [Kind.LOADED] * 2
+
+
+def test_a_contenders_failure_and_its_deadline_are_its_own() -> None:
+    machine, world = loading(MadeKernel(faults=[Fault(Kind.LOAD, Kind.RAISED, ranks=(1,), text="oh")]))
+    with pytest.raises(WorldFailed, match="rank 1: RAISED oh"):
+        machine.await_all(world, Kind.LOADED, 1.0)
+    machine, world = loading(MadeKernel(faults=[Fault(Kind.LOAD, ranks=(1,))]))
+    before = machine.clock.monotonic()
+    with pytest.raises(Deadline) as late:
+        machine.await_all(world, Kind.LOADED, 1.0)
+    assert late.value.ranks == [1]
+    assert machine.clock.monotonic() - before == pytest.approx(1.0, abs=0.26)
+
+
+def test_an_answer_that_was_not_due_breaks_the_protocol() -> None:
+    machine, world = loading(MadeKernel())
+    with pytest.raises(WorldFailed, match="sent LOADED where ARMED was due"):
+        machine.await_all(world, Kind.ARMED, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("compile_s", "limit", "late"), [(60.0, 1.0, False), (COMPILE - 1, 1.0, False), (COMPILE + 5, 1.0, True)]
+)
+def test_time_for_compiling_does_not_count_up_to_its_own_limit(
+    compile_s: float, limit: float, late: bool
+) -> None:
+    machine, world = loading(MadeKernel(compile_s=compile_s))
+    before = machine.clock.monotonic()
+    if late:
+        with pytest.raises(Deadline):
+            machine.await_all(world, Kind.LOADED, limit)
+        assert machine.clock.monotonic() - before < COMPILE + limit + 1.0
+    else:
+        assert machine.await_all(world, Kind.LOADED, limit)
+
+
+def test_a_world_that_grows_too_large_while_it_is_awaited_fails() -> None:
+    machine, world = loading(MadeKernel(excess="holds 9 GiB", faults=[Fault(Kind.LOAD)]))
+    with pytest.raises(WorldFailed, match="NO_MEMORY holds 9 GiB"):
+        machine.await_all(world, Kind.LOADED, 10.0)
+
+
+def test_memory_is_not_looked_up_within_a_short_wait() -> None:
+    machine, world = loading(MadeKernel(excess="holds 9 GiB"))
+    assert machine.await_all(world, Kind.LOADED, 10.0)
+
+
+@pytest.mark.parametrize("role", ["baseline", "reference"])
+def test_whatever_goes_wrong_in_a_world_without_a_kernel_is_the_harnesss_fault(role: str) -> None:
+    machine = MadeMachine()
+    machine.faults["reference"] = [[Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]]
+    machine.baseline.faults += [Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]
+    pool, stage, _ = opened(machine)
+    worlds = {"baseline": stage.world, "reference": pool.take_references(stage, machine.setting(), 1)[0]}
+    world = worlds[role]
+    machine.ranks(world).said[0] = "what it printed"
+    world.tell(Wake())
+    with pytest.raises(HarnessFailed, match=r"BROKEN no\n(.|\n)*what it printed"):
+        machine.await_all(world, Kind.AWAKE, 1.0)
+
+
+def test_a_world_without_a_kernel_that_is_late_is_the_harnesss_fault_unless_it_may_be() -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
+    _, stage, _ = opened(machine)
+    stage.world.tell(Wake())
+    with pytest.raises(
+        HarnessFailed, match=r"ranks \[0, 1\] of the baseline world did not answer within 1 s"
+    ):
+        machine.await_all(stage.world, Kind.AWAKE, 1.0)
+    with pytest.raises(Deadline):
+        machine.await_all(stage.world, Kind.AWAKE, 1.0, may_be_late=True)
+
+
+def test_a_setting_that_the_problem_refuses_is_no_failure() -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even"))
+    with pytest.raises(SettingRefused, match="M must be even"):
+        opened(machine)
+
+
+def test_nobody_waits_on_once_the_run_is_cancelled() -> None:
+    machine = MadeMachine()
+    _, stage, _ = opened(machine)
+    stage.world.tell(MakeArenas(stage.layout, own=True, side=0))
+    machine.stop = True
+    with pytest.raises(Stopped):
+        machine.await_all(stage.world, Kind.ARENAS_MADE, 1.0)

@@ -1,0 +1,273 @@
+"""Device time on made worlds with a gate: what is queued, how many calls, when a batch has ended, and what is taken off."""
+
+import pytest
+from made_kernels import Fault, MadeKernel, noisy, wrong
+from made_machine import MadeMachine
+
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
+from sandbox.timing.clocks import CONTENDER
+from sandbox.timing.device_time import BATCH, CALLS, KEPT, QUEUE_SECONDS, SELDOM
+from sandbox.timing.rounds import Rounds
+from sandbox.worlds.exchange import Failed
+from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+
+QUICK = noisy(20.0)
+ROUNDS = 12
+
+
+def measured(machine: MadeMachine, references: int = 2, rival: str = "") -> Rounds:
+    rounds = machine.rounds(machine.run(rounds=ROUNDS), references=references, rival=rival)
+    rounds.measure()
+    return rounds
+
+
+def made(kernel: MadeKernel | None = None, reference: MadeKernel | None = None) -> MadeMachine:
+    return MadeMachine("made-gpu", kernel or MadeKernel(gated_us=QUICK), reference=reference)
+
+
+def test_the_gate_shows_the_devices_time_without_the_gates_own() -> None:
+    # A kept batch takes 2 us a call in all worlds, so 78 and 18 us remain.
+    rounds = measured(made())
+    assert rounds.device.medians() == pytest.approx((78.0, 18.0))
+    assert rounds.device.speed is not None
+    assert rounds.device.speed.median == pytest.approx(78 / 18)
+    assert rounds.call.medians() == pytest.approx((98.0, 98.0))
+    assert rounds.samples().empty_gate_us == pytest.approx(2.0 * rounds.behind_gate.calls)
+
+
+def test_without_a_gate_there_is_no_device_time() -> None:
+    machine = MadeMachine("made-cpu")
+    rounds = measured(machine)
+    assert not rounds.behind_gate.runs
+    assert not rounds.device.raw
+    assert not rounds.behind_gate.cannot_queue
+    assert all(world.gate is None for world in rounds.turns.worlds)
+
+
+def test_every_reference_has_its_rounds_behind_the_gate_and_then_one_in_a_few() -> None:
+    rounds = measured(made())
+    often = [number for number in range(ROUNDS) if number < 4 or number % SELDOM == 0]
+    assert sorted({pair.round for pair in rounds.device.raw}) == often
+    assert {pair.reference for pair in rounds.device.raw} == {0, 1}
+    assert len(rounds.device.raw) == rounds.pace.gated_pairs * len(often)
+
+
+def test_a_batch_has_as_many_calls_as_last_long_enough() -> None:
+    rounds = measured(made(MadeKernel(gated_us=noisy(900.0)), MadeKernel(gated_us=noisy(1000.0))))
+    # The calls of a batch with the gate open: 10 ms of 100 us.
+    assert rounds.behind_gate.calls == max(rounds.calls, int(BATCH / 900e-6) + 1)
+    assert {pair.calls for pair in rounds.device.raw} == {rounds.behind_gate.calls}
+
+
+def test_few_calls_with_the_gate_open_become_more_behind_it() -> None:
+    slow_calls = MadeKernel(noisy(2000.0), QUICK)
+    rounds = measured(made(slow_calls, MadeKernel(noisy(2000.0), QUICK)))
+    assert rounds.calls == 6
+    assert rounds.behind_gate.calls == CALLS[0]
+
+
+@pytest.mark.parametrize(("queues", "calls"), [(127, 101), (100, 32), (31, 4), (3, 1)])
+@pytest.mark.parametrize("side", ["kernel", "reference"])
+def test_a_queue_that_is_too_short_gets_fewer_calls(queues: int, calls: int, side: str) -> None:
+    short = MadeKernel(gated_us=QUICK, queues=queues)
+    machine = made(short) if side == "kernel" else made(None, short)
+    rounds = measured(machine)
+    assert rounds.behind_gate.calls == calls
+    assert {pair.calls for pair in rounds.device.raw} == {calls}
+    assert rounds.device.speed is not None
+    assert not rounds.behind_gate.cannot_queue
+
+
+@pytest.mark.parametrize("side", ["kernel", "reference"])
+def test_calls_that_wait_for_the_device_have_no_device_time_and_their_call_time_all_the_same(
+    side: str,
+) -> None:
+    waiting = MadeKernel(gated_us=QUICK, queues=0)
+    rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
+    assert rounds.behind_gate.cannot_queue
+    assert not rounds.behind_gate.runs
+    assert rounds.device.settle() is None
+    assert rounds.call.speed is not None
+    assert rounds.done == ROUNDS
+
+
+def test_a_batch_that_was_not_queued_is_waited_for_no_longer_than_it_needs() -> None:
+    machine = made(MadeKernel(gated_us=QUICK, queues=0))
+    before = machine.clock.monotonic()
+    rounds = machine.rounds(machine.run(rounds=1))
+    rounds.measure()
+    assert 1 * QUEUE_SECONDS < machine.clock.monotonic() - before < 5 * QUEUE_SECONDS + 2.0
+
+
+def test_outputs_of_a_batch_that_was_not_queued_are_not_compared() -> None:
+    machine = made(MadeKernel(gated_us=QUICK, queues=0))
+    rounds = machine.rounds(machine.run(rounds=1))
+    contender = machine.ranks(rounds.turns.mine.worlds[0])
+    trusted = machine.ranks(machine.started["baseline"][0])
+    after_finish: list[object] = []
+    machine.at_order(
+        rounds.turns.mine.worlds[0], Kind.FINISH, lambda: after_finish.append(len(trusted.orders))
+    )
+    rounds.measure()
+    assert any(isinstance(order, FinishBatch) for order in contender.orders)
+    at = after_finish[0]
+    assert isinstance(at, int)
+    following = [order for order in trusted.orders[at:] if isinstance(order, CompareOutputs)]
+    assert following[0].slots == []
+
+
+def test_a_world_that_never_finishes_its_batch_with_the_gate_open_misses_its_deadline() -> None:
+    stuck = MadeKernel(gated_us=QUICK, queues=0, faults=[Fault(Kind.FINISH, ranks=(0, 1))])
+    with pytest.raises(Deadline) as late:
+        measured(made(stuck))
+    assert late.value.ranks == [0, 1]
+
+
+def test_a_rank_that_dies_behind_the_gate_fails_its_world() -> None:
+    with pytest.raises(WorldFailed, match="DIED"):
+        measured(made(MadeKernel(gated_us=QUICK, faults=[Fault(Kind.FINISH, status=9, after=3)])))
+
+
+def test_a_reference_that_fails_behind_the_gate_is_the_harnesss_fault() -> None:
+    with pytest.raises(HarnessFailed, match="RAISED"):
+        measured(made(None, MadeKernel(gated_us=QUICK, faults=[Fault(Kind.FINISH, Kind.RAISED, after=3)])))
+
+
+def test_work_that_goes_on_after_the_mark_counts() -> None:
+    # Marked after a microsecond a call, done 10 ms later.
+    cheat = MadeKernel(gated_us=noisy(1.0), trailing_us=10_000.0)
+    machine = made(cheat)
+    rounds = measured(machine)
+    calls = rounds.behind_gate.calls
+    _, mine = rounds.device.medians()
+    assert mine == pytest.approx((calls + 10_000) / calls - 2.0)
+
+
+def test_a_mark_that_is_never_written_ends_when_the_rank_says_so() -> None:
+    machine = made(MadeKernel(gated_us=QUICK, marks=False))
+    rounds = measured(machine)
+    _, mine = rounds.device.medians()
+    assert mine is not None
+    assert mine * rounds.behind_gate.calls / 1e6 > rounds.turns.limits.batch * 0.9
+
+
+def test_what_worlds_need_to_say_that_they_are_done_is_no_work() -> None:
+    slow_word = 2500.0
+    reference = MadeKernel(trailing_us=slow_word)
+    rounds = measured(made(MadeKernel(gated_us=QUICK, trailing_us=slow_word), reference))
+    assert rounds.device.medians() == pytest.approx((78.0, 18.0))
+
+
+def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_references_differ_by() -> None:
+    def speed(kept_us: float) -> float:
+        reference = MadeKernel(offsets=(0.0, 0.2), kept_gated_us=noisy(5.0))
+        machine = made(MadeKernel(gated_us=noisy(80.0), kept_gated_us=noisy(kept_us)), reference)
+        found = measured(machine).device.settle()
+        assert found is not None
+        return found.median
+
+    honest, delaying, absurd = speed(5.0), speed(30.0), speed(79.0)
+    assert delaying == absurd
+    assert honest < delaying < honest * 1.03  # 1.1 of 75 us
+    rounds = measured(made(MadeKernel(kept_gated_us=noisy(79.0)), MadeKernel(kept_gated_us=noisy(5.0))))
+    assert rounds.device.cost_us(CONTENDER) == pytest.approx(5.0)
+
+
+def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None:
+    machine = MadeMachine(
+        "made-gpu", MadeKernel(kept_gated_us=noisy(60.0)), rival=MadeKernel(kept_gated_us=noisy(4.0))
+    )
+    rounds = measured(machine, rival="rival.py")
+    assert rounds.device.medians() == pytest.approx((76.0, 76.0))
+
+
+def test_kept_batches_behind_the_gate_run_on_both_sides_with_every_reference() -> None:
+    machine = made()
+    rounds = measured(machine, references=3)
+    for world, times in ((rounds.turns.base.worlds[2], KEPT), (rounds.turns.mine.worlds[0], 3 * KEPT)):
+        orders = machine.ranks(world).orders
+        assert sum(isinstance(o, ChooseBatch) and o.kept and o.epoch > 0 for o in orders) == times
+
+
+def test_a_wrong_iteration_behind_the_gate_ends_the_run() -> None:
+    machine = made()
+    rounds = machine.rounds(machine.run(rounds=ROUNDS))
+    finished = machine.ranks(rounds.turns.mine.worlds[0]).orders
+    honest = machine.baseline.finding
+
+    def finding(rank: int, order: CompareOutputs, slot: int):
+        gated = any(isinstance(each, ChooseBatch) and each.epoch and not each.kept for each in finished)
+        return wrong() if gated else honest(rank, order, slot)
+
+    machine.baseline.finding = finding
+    with pytest.raises(Failed, match="3 of 10 elements wrong"):
+        rounds.measure()
+    assert rounds.done == 0
+
+
+def test_without_sealed_memory_inputs_are_there_before_the_batch_is_queued() -> None:
+    machine = made()
+    machine.baseline.sealed = False
+    rounds = machine.rounds(machine.run(rounds=ROUNDS))
+    queued = []
+    machine.at_order(
+        machine.started["baseline"][0],
+        Kind.REVEAL,
+        lambda: queued.append([world.state.value for world in rounds.turns.worlds]),
+        always=True,
+    )
+    rounds.measure()
+    assert rounds.device.speed is not None
+    assert queued
+    assert not any("queued" in states for states in queued)
+
+
+def test_with_sealed_memory_inputs_come_when_the_batch_is_queued_and_its_world_rests() -> None:
+    machine = made()
+    rounds = machine.rounds(machine.run(rounds=ROUNDS))
+    states: set[tuple[str, bool]] = set()
+    contender = rounds.turns.mine.worlds[0]
+    machine.at_order(
+        machine.started["baseline"][0],
+        Kind.REVEAL,
+        lambda: states.add((contender.state.value, contender.paused)),
+        always=True,
+    )
+    rounds.measure()
+    assert ("queued", True) in states
+    assert not any(not paused for _, paused in states)
+
+
+def test_the_gates_of_references_serve_the_next_run_too() -> None:
+    machine = made()
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting, 2)
+    gates = []
+    for _ in range(2):
+        rounds = machine.rounds_on(pool, stage, 2, machine.run(rounds=2))
+        rounds.measure()
+        gates.append([world.gate for world in rounds.turns.base.worlds])
+        pool.end_contender()
+    assert gates[0] == gates[1]
+    assert None not in gates[0]
+
+
+@pytest.mark.parametrize("queues", [0, 40])
+def test_a_kernel_whose_launches_begin_to_wait_while_it_is_timed_gets_fewer_calls_or_no_device_time(
+    queues: int,
+) -> None:
+    kernel = MadeKernel(gated_us=QUICK)
+    machine = made(kernel)
+    rounds = machine.rounds(machine.run(rounds=24))
+
+    def shorten() -> None:
+        kernel.queues = queues
+
+    machine.at_order(rounds.turns.mine.worlds[0], Kind.FINISH, shorten, after=16)
+    rounds.measure()
+    assert rounds.behind_gate.cannot_queue is (queues == 0)
+    assert bool(rounds.device.raw) is rounds.behind_gate.runs is (queues > 0)
+    assert rounds.done == 24
+    if queues:
+        assert {pair.calls for pair in rounds.device.raw} == {128, 32}

@@ -1,0 +1,160 @@
+"""The exchange between the trusted world and a kernel's, on made worlds."""
+
+import os
+
+import pytest
+from made_kernels import MadeBaseline, figures, right, wrong
+from made_machine import MadeMachine
+
+from sandbox.protocol.events import OutputError, RankChecked
+from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.messages import Arm, CompareOutputs, Draw, MakeArenas, Reveal
+from sandbox.protocol.verdict import Verdict
+from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Exchange, Failed
+from sandbox.worlds.failures import HarnessFailed
+
+
+def exchange(machine: MadeMachine) -> Exchange:
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting)
+    return machine.exchange(stage, pool.take_spare(setting))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_arenas_go_from_each_trusted_rank_to_its_twin_and_no_descriptor_stays() -> None:
+    before = descriptors()
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.hand_over_arenas()
+    made = [o for o in machine.ranks(found.baseline).orders if isinstance(o, MakeArenas)]
+    assert [order.own for order in made] == [True, False]
+    assert descriptors() == before
+
+
+def test_lost_descriptors_are_the_harnesss_fault_and_none_stays_open() -> None:
+    before = descriptors()
+    machine = MadeMachine()
+    machine.baseline.lost_fds = True
+    with pytest.raises(HarnessFailed, match="too many open files"):
+        exchange(machine)
+    assert descriptors() == before
+
+
+def test_iterations_are_drawn_for_all_sides_and_armed_by_their_slots() -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.sides = [CONTENDER, RIVAL]
+    found.draw(6, expect_poison=False)
+    draw = machine.ranks(found.baseline).orders[-1]
+    assert isinstance(draw, Draw)
+    assert (draw.sides, draw.intact, len(set(draw.seeds))) == ([CONTENDER, RIVAL], False, 6)
+    found.arm(found.contender, 2, 3)
+    armed = machine.ranks(found.contender).orders[-1]
+    assert isinstance(armed, Arm)
+    assert [table.index for table in armed.slots] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("side", [CONTENDER, RIVAL])
+def test_poison_that_is_gone_when_the_next_inputs_are_drawn_has_its_side(side: int) -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    machine.baseline.touched = lambda rank, order: [side] if rank == 1 else []
+    found.draw(2, expect_poison=False)
+    with pytest.raises(Failed, match="rank 1 wrote to an output") as failed:
+        found.draw(2, expect_poison=True)
+    assert (failed.value.verdict, failed.value.side) == (Verdict.LATE_OUTPUT, side)
+    with pytest.raises(Failed):
+        found.require_untouched()
+
+
+def test_the_longest_foreign_moment_of_any_rank_counts_and_only_when_somebody_looks() -> None:
+    machine = MadeMachine()
+    moments = iter([3.0, 250.0, 1.0, 2.0])
+    machine.baseline = MadeBaseline(foreign_us=lambda order: next(moments))
+    found = exchange(machine)
+    assert found.reveal(0, 2) == 0.0
+    assert found.reveal(0, 2, watch=True) == 250.0
+    assert found.foreign_us() == 2.0
+    looked = machine.ranks(found.baseline).orders[-1]
+    assert isinstance(looked, Reveal)
+    assert looked.side is None
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_batch_ends_with_done_and_unsealed_outputs_are_fetched_off_the_clock(sealed: bool) -> None:
+    machine = MadeMachine()
+    machine.baseline.sealed = sealed
+    found = exchange(machine)
+    found.draw(2, expect_poison=False)
+    found.arm(found.contender)
+    started = found.contender.go()
+    assert found.await_done(found.contender, 1.0) - started == 200_000
+    assert found.sealed is sealed
+    assert found.contender.idle
+
+
+def test_discarding_compares_nothing_on_any_side() -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.sides = [CONTENDER, REFERENCE]
+    found.discard_outputs()
+    last = machine.ranks(found.baseline).orders[-2:]
+    assert [(o.slots, o.side) for o in last if isinstance(o, CompareOutputs)] == [
+        ([], CONTENDER),
+        ([], REFERENCE),
+    ]
+
+
+def test_the_first_rank_that_fails_decides_and_all_are_shown() -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.phase = "check"
+    machine.baseline.finding = lambda rank, order, slot: (
+        right() if rank == 0 else wrong(Verdict.NONFINITE if slot else Verdict.WRONG_RESULT)
+    )
+    verdict, failure = found.compare([0, 1])
+    assert verdict is Verdict.WRONG_RESULT
+    assert failure is not None
+    assert failure.rank == 1
+    assert [(event.rank, event.ok) for event in machine.of(RankChecked)] == [(0, True), (1, False)]
+
+
+def test_while_timing_only_failures_are_shown() -> None:
+    machine = MadeMachine()
+    found = exchange(machine)
+    found.phase = "time"
+    assert found.compare([0]) == (Verdict.PASS, None)
+    assert machine.of(RankChecked) == []
+    assert found.paper is True
+
+
+def test_a_second_look_keeps_no_figures() -> None:
+    found = exchange(MadeMachine())
+    found.compare([0], note=False)
+    assert (found.findings, found.paper) == ({}, None)
+
+
+def test_the_worst_figures_of_an_output_are_kept_and_a_wrong_one_is_worse_than_any() -> None:
+    found = exchange(MadeMachine())
+
+    def kept() -> OutputError:
+        return found.findings[0]["out"]
+
+    for rms in (0.2, 0.5, 0.3):
+        found.note(0, [figures(rms=rms)], paper=True)
+    assert kept().rms == 0.5
+    found.note(0, [figures(ok=False, rms=0.1)], paper=True)
+    assert (kept().ok, kept().rms) == (False, 0.1)
+    found.note(0, [figures(rms=0.9)], paper=False)
+    assert (kept().ok, found.paper) == (False, False)
+    found.note(0, [figures()], paper=True)
+    assert found.paper is False
+
+
+def test_a_mismatch_of_an_empty_output_has_no_share() -> None:
+    found = exchange(MadeMachine())
+    empty = OutputError("out", False, True, 0, 0, 0, 0, 0, 0)
+    assert found.mismatch(0, OutputFinding(Verdict.WRONG_RESULT, outputs=[empty])).wrong_share == 0.0

@@ -1,0 +1,142 @@
+"""The whole judging of a revision on made worlds: from its text to a result."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from made_kernels import Fault, MadeKernel, noisy, wrong
+from made_machine import MadeMachine
+
+from sandbox.protocol.events import PhaseStarted, Result
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee.judging import RevisionJudge
+from sandbox.referee.labels import NO_DEVICE_TIME
+from sandbox.referee.proving import Proving
+from sandbox.timing.roofline import Peaks
+from sandbox.timing.turns import TimedSide
+from sandbox.worlds.exchange import REFERENCE, Exchange
+
+PEAKS = Peaks(1e12, 1e10, 1e10, "made-gpu")
+
+
+def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> RevisionJudge:
+    pool, setting, run = machine.pool(), machine.setting(), machine.run(rounds=rounds)
+    stage = pool.prepare_stage(setting, 2)
+    world = pool.take_spare(setting)
+    proof = Proving(
+        run, Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
+    )
+    if rounds == 0:
+        return RevisionJudge(proof, peaks, None)
+    worlds = pool.take_references(stage, setting, 2)
+    return RevisionJudge(proof, peaks, TimedSide(machine.exchange(stage, worlds[0], REFERENCE), worlds))
+
+
+def judged(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> Result:
+    return revision(machine, rounds, peaks).judge()
+
+
+def gpu(kernel: MadeKernel | None = None, reference: MadeKernel | None = None) -> MadeMachine:
+    return MadeMachine("made-gpu", kernel or MadeKernel(noisy(50.0), noisy(40.0)), reference=reference)
+
+
+def test_a_kernel_that_passes_has_both_times_and_a_roofline() -> None:
+    result = judged(gpu())
+    assert result.verdict is Verdict.PASS
+    assert (result.outcome, result.clock) == ("faster", "call")
+    assert result.told.startswith("2.04x faster by calls")
+    assert result.baseline_us is not None
+    assert result.contender_us is not None
+    assert (result.baseline_us.call, result.contender_us.call) == pytest.approx((98, 48))
+    assert (result.baseline_us.device, result.contender_us.device) == pytest.approx((78, 38))
+    assert result.speedup is not None
+    assert result.speedup.device is not None
+    assert result.speedup.device.median == pytest.approx(78 / 38)
+    assert result.roofline is not None
+    # 3 times 65536 bytes of its own memory at 1e10 bytes a second, beside 38 us on the device
+    assert (result.roofline.bound_us, result.roofline.limiter) == (pytest.approx(19.66, abs=0.01), "memory")
+    assert result.roofline.percent == pytest.approx(100 * 19.66 / 38, abs=0.1)
+    assert result.rounds == 6
+    assert result.seconds.time > 0.0
+    assert result.seconds.total >= result.seconds.load + result.seconds.check + result.seconds.time
+    assert result.labels == []
+    assert result.error is not None
+    assert result.error.rms == 1e-3
+
+
+def test_a_machine_that_was_never_calibrated_has_no_roofline() -> None:
+    result = judged(gpu(), peaks=Peaks(device="made-gpu"))
+    assert result.verdict is Verdict.PASS
+    assert result.roofline is None
+
+
+def test_a_kernel_without_device_time_says_so() -> None:
+    result = judged(gpu(MadeKernel(noisy(50.0), queues=0)))
+    assert result.labels == [NO_DEVICE_TIME]
+    assert result.contender_us is not None
+    assert result.contender_us.device is None
+
+
+def test_without_rounds_a_kernel_is_only_checked() -> None:
+    machine = gpu()
+    result = judged(machine, rounds=0)
+    assert result.verdict is Verdict.PASS
+    assert (result.speedup, result.outcome, result.told, result.rounds) == (None, "", "", 0)
+    assert "time" not in [event.phase for event in machine.of(PhaseStarted)]
+
+
+def test_a_kernel_that_is_wrong_is_not_timed() -> None:
+    machine = gpu()
+    machine.baseline.finding = lambda rank, order, slot: wrong()
+    result = judged(machine)
+    assert result.verdict is Verdict.WRONG_RESULT
+    assert (result.rounds, result.speedup) == (0, None)
+    assert result.error is not None
+    assert result.error.rms == 1.0
+    assert "phase check" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict"),
+    [
+        (MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, after=30)]), Verdict.CRASH),
+        (MadeKernel(faults=[Fault(Kind.GO, after=30)]), Verdict.TIMEOUT),
+        (MadeKernel(faults=[Fault(Kind.CHOOSE, Kind.DONE, after=30, extra=True)]), Verdict.PROTOCOL),
+        (MadeKernel(cpu_share=0.7), Verdict.BASELINE_DISTURBED),
+        (MadeKernel(call_us=noisy(1e-5)), Verdict.IMPOSSIBLE_SPEED),
+    ],
+)
+def test_whatever_fails_while_it_is_timed_has_its_verdict_and_no_times(
+    kernel: MadeKernel, verdict: Verdict
+) -> None:
+    result = judged(gpu(kernel), rounds=12)
+    assert result.verdict is verdict
+    assert result.failure is not None
+    assert result.failure.phase == "time"
+    assert (result.speedup, result.baseline_us, result.roofline, result.outcome) == (None, None, None, "")
+
+
+def test_the_machine_is_asked_for_its_turn_only_for_what_is_timed() -> None:
+    machine = gpu()
+    judge = revision(machine)
+    phases: list[str] = []
+
+    @contextlib.contextmanager
+    def turn() -> Iterator[None]:
+        phases.append(machine.of(PhaseStarted)[-1].phase)
+        yield
+        phases.append(machine.of(PhaseStarted)[-1].phase)
+
+    judge.turn = turn
+    judge.judge()
+    assert phases == ["check", "time"]
+
+
+def test_noisy_calls_leave_the_headline_to_device_time() -> None:
+    reference = MadeKernel(noisy(100.0, 0.8, seed=1), noisy(80.0, 0.002, seed=2))
+    kernel = MadeKernel(noisy(100.0, 0.8, seed=3), noisy(40.0, 0.002, seed=4))
+    result = judged(gpu(kernel, reference), rounds=16)
+    assert (result.outcome, result.clock) == ("faster", "device")
+    assert result.told.endswith("calls too noisy to tell")
+    assert "more rounds" in result.advice

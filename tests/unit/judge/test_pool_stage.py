@@ -1,0 +1,224 @@
+"""The trusted world and the references of the pool, on made worlds: what becomes of them after a run, a cancel and a kill."""
+
+import pytest
+from made_kernels import Fault, MadeKernel
+from made_machine import MadeCpu, MadeGpu, MadeMachine
+
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import CheckPoison, ChooseBatch, LoadKernel
+from sandbox.referee.awaiting import Stopped
+from sandbox.worlds import deadlines
+from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.state import State
+
+# --- the stage -----------------------------------------------------------------------------------------------
+
+
+def test_a_stage_has_slots_and_limits_of_what_was_probed_and_is_kept() -> None:
+    machine = MadeMachine()
+    machine.baseline.seconds = 0.01
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting)
+    assert (stage.layout.in_bytes, stage.layout.room, stage.layout.sealed) == (1024, 4, True)
+    assert stage.layout.slots == MadeCpu.pace.slots
+    assert stage.calls == 1
+    assert stage.limits.first_call == 10.0
+    assert pool.prepare_stage(setting) is stage
+    assert pool.prepare_stage(machine.setting(dtype="float32")) is not stage
+    assert len(machine.started["baseline"]) == 1
+
+
+def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
+    sizes = []
+    for sealed in (True, False):
+        machine = MadeMachine("made-gpu")
+        machine.baseline.sealed = sealed
+        machine.baseline.in_bytes = 16 << 20
+        sizes.append(machine.pool().prepare_stage(machine.setting()).layout.slots)
+    assert sizes == [
+        MadeGpu.arena_bytes // ((16 << 20) + 1024),
+        MadeGpu.unsealed_arena_bytes // ((16 << 20) + 1024),
+    ]
+
+
+def test_a_baseline_that_fails_its_probe_is_not_used_again() -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    pool = machine.pool()
+    with pytest.raises(HarnessFailed, match="no"):
+        pool.prepare_stage(machine.setting())
+    assert pool.baseline is None
+    assert pool.prepare_stage(machine.setting()).world is machine.started["baseline"][1]
+
+
+def test_another_number_of_ranks_needs_another_trusted_world() -> None:
+    machine = MadeMachine()
+    pool = machine.pool()
+    first = pool.prepare_stage(machine.setting()).world
+    second = pool.prepare_stage(machine.setting(world=3)).world
+    assert first.state is State.DEAD
+    assert second.ranks == 3
+
+
+def test_nothing_but_the_baseline_stays_for_a_calibration() -> None:
+    machine = MadeMachine()
+    pool, setting = machine.pool(), machine.setting()
+    pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
+    pool.drop_all_but_baseline()
+    assert (pool.spares, pool.references) == ([], [])
+    assert pool.baseline is not None
+
+
+# --- references ----------------------------------------------------------------------------------------------
+
+
+def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_clock() -> None:
+    machine = MadeMachine()
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting, 2)
+    assert pool.has_references(0)
+    assert not pool.has_references(2)
+    worlds = pool.take_references(stage, setting, 2)
+    assert pool.has_references(2)
+    assert not pool.has_references(3)
+    assert pool.take_references(stage, setting, 2) == worlds
+    for world in worlds:
+        orders = machine.ranks(world).orders
+        assert sum(isinstance(order, LoadKernel) for order in orders) == 1
+        assert [order.warm for order in orders if isinstance(order, ChooseBatch)] == [50]
+
+
+def test_references_are_loaded_again_for_another_stage() -> None:
+    machine = MadeMachine()
+    pool = machine.pool()
+    for sizes in ({"M": 64, "N": 64}, {"M": 128, "N": 64}):
+        setting = machine.setting(sizes=sizes)
+        worlds = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
+        for world in worlds:
+            world.pause()
+    loads = [isinstance(order, LoadKernel) for order in machine.ranks(worlds[0]).orders]
+    assert sum(loads) == 2
+    assert len(machine.started["reference"]) == 2
+
+
+def test_references_that_failed_or_do_not_fit_are_replaced() -> None:
+    machine = MadeMachine()
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting, 2)
+    first, second = pool.take_references(stage, setting, 2)
+    machine.ranks(first).kernel = MadeKernel(excess="too much")
+    first.check_memory()
+    third = pool.take_references(stage, setting, 2)
+    assert first.state is State.DEAD
+    assert third == [second, machine.started["reference"][2]]
+    other = machine.setting(world=3)
+    pool.take_references(pool.prepare_stage(other, 2), other, 2)
+    assert second.state is State.DEAD
+    assert len(machine.started["reference"]) == 5
+
+
+def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None:
+    machine = MadeMachine()
+    pool, setting = machine.pool(), machine.setting()
+    resting, running = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
+    resting.pause()
+    pool.settle_references()
+    assert pool.references == [resting]
+    assert running.state is State.DEAD
+    assert not pool.has_references(1)
+    pool.drop_references()
+    assert pool.references == []
+
+
+# --- after a cancel, after a kill ----------------------------------------------------------------------------
+
+
+def test_a_trusted_world_that_answers_is_kept_after_a_cancel() -> None:
+    machine = MadeMachine()
+    pool = machine.pool()
+    pool.settle_baseline(machine.poll)
+    world = pool.prepare_stage(machine.setting()).world
+    world.tell(CheckPoison([0]))
+    pool.settle_baseline(machine.poll)
+    assert pool.baseline is world
+    assert world.idle
+    assert machine.ranks(world).missing(Kind.POISON_CHECKED, str) == [0, 1]
+
+
+@pytest.mark.parametrize("fault", [Fault(Kind.SYNC), Fault(Kind.SYNC, status=9)])
+def test_a_trusted_world_that_does_not_answer_after_a_cancel_is_replaced(fault: Fault) -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(fault)
+    pool = machine.pool()
+    world = pool.prepare_stage(machine.setting()).world
+    before = machine.clock.monotonic()
+    pool.settle_baseline(machine.poll)
+    assert world.state is State.DEAD
+    assert (pool.baseline, pool.stage) == (None, None)
+    assert machine.clock.monotonic() - before < 2.1
+
+
+def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None:
+    machine = MadeMachine("made-gpu")
+    rounds = machine.rounds(references=2)
+    pool = machine.pools[0]
+    queued, other = rounds.turns.base.worlds
+
+    def cancel() -> None:
+        machine.stop |= queued.state is State.QUEUED
+
+    machine.at_order(machine.started["baseline"][0], Kind.REVEAL, cancel, always=True)
+    with pytest.raises(Stopped):
+        rounds.measure()
+    machine.stop = False
+    assert queued.paused
+    pool.settle_baseline(machine.poll)
+    pool.settle_references()
+    assert queued.state is State.DEAD
+    assert pool.references == [other]
+
+
+def test_after_a_kill_on_a_device_the_baseline_must_still_compute_there() -> None:
+    machine = MadeMachine("made-gpu")
+    pool, setting = machine.pool(), machine.setting()
+    pool.prepare_stage(setting)
+    pool.take_spare(setting)
+    pool.end_contender()
+    assert pool.baseline is not None
+    assert machine.ranks(pool.baseline).orders[-1].kind is Kind.WAKE
+    assert pool.require_health() == ""
+
+
+def test_a_baseline_that_no_longer_computes_after_a_kill_is_replaced() -> None:
+    machine = MadeMachine("made-gpu")
+    machine.baseline.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
+    pool, setting = machine.pool(), machine.setting()
+    pool.prepare_stage(setting)
+    pool.take_spare(setting)
+    before = machine.clock.monotonic()
+    pool.end_contender()
+    assert pool.baseline is None
+    assert machine.clock.monotonic() - before == pytest.approx(deadlines.HEALTH, abs=0.5)
+
+
+def test_an_unsound_device_is_complained_of_until_it_is_sound_again(gpu: MadeGpu) -> None:
+    machine = MadeMachine("made-gpu")
+    pool, setting = machine.pool(), machine.setting()
+    pool.prepare_stage(setting)
+    pool.take_spare(setting)
+    gpu.complaint = "GPU 0 asks for a reset"
+    pool.end_contender()
+    assert pool.baseline is not None
+    assert machine.ranks(pool.baseline).orders[-1].kind is not Kind.WAKE
+    assert pool.require_health() == "GPU 0 asks for a reset"
+    gpu.complaint = ""
+    assert pool.require_health() == ""
+
+
+def test_a_killed_kernel_on_cpu_ranks_leaves_nothing_to_examine() -> None:
+    machine = MadeMachine("made-cpu")
+    pool, setting = machine.pool(), machine.setting()
+    pool.prepare_stage(setting)
+    pool.take_spare(setting)
+    pool.end_contender()
+    assert pool.killed is None

@@ -1,0 +1,282 @@
+"""Proving on made worlds: whatever a kernel does wrong when it is loaded or checked has its verdict."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from made_kernels import Fault, MadeKernel, right, wrong
+from made_machine import MadeMachine
+
+from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted
+from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee.proving import CHECKED_SLOTS, Proving
+from sandbox.referee.stacks import place_of
+from sandbox.worlds.deadlines import COMPILE
+from sandbox.worlds.exchange import Exchange
+from sandbox.worlds.failures import HarnessFailed
+
+
+def proving(machine: MadeMachine) -> Proving:
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting)
+    world = pool.take_spare(setting)
+    exchange = Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
+    return Proving(machine.run(), exchange)
+
+
+def proved(machine: MadeMachine) -> tuple[Verdict, Failure]:
+    verdict, failure = proving(machine).prove()
+    assert failure is not None
+    return verdict, failure
+
+
+def of_kernel(*faults: Fault, **kernel: Any) -> MadeMachine:
+    return MadeMachine(kernel=MadeKernel(faults=list(faults), **kernel))
+
+
+def test_a_right_kernel_passes_with_its_phases_in_order() -> None:
+    machine = MadeMachine()
+    proof = proving(machine)
+    assert proof.prove() == (Verdict.PASS, None)
+    phases = [(type(event).__name__, event.phase) for event in machine.events if hasattr(event, "phase")]
+    assert phases == [(kind, name) for name in ("load", "check") for kind in ("PhaseStarted", "PhaseEnded")]
+    (checked,) = machine.of(Checked)
+    assert (checked.verdict, checked.paper_rule, checked.failure) == (Verdict.PASS, "match", None)
+    assert set(proof.seconds) == {"load", "check"}
+    assert proof.exchange.findings.keys() == {0, 1}
+
+
+def test_a_few_iterations_are_checked_on_private_copies_and_fewer_where_there_is_one_slot() -> None:
+    for in_bytes, count in ((1 << 10, CHECKED_SLOTS), (1 << 30, 1)):
+        machine = MadeMachine()
+        machine.baseline.in_bytes = in_bytes
+        proof = proving(machine)
+        proof.prove()
+        (armed,) = [o for o in machine.ranks(proof.contender).orders if isinstance(o, Arm)]
+        assert armed.checking
+        assert len(armed.slots) == count
+
+
+@pytest.mark.parametrize(
+    ("says", "verdict", "phase"),
+    [
+        (Kind.SYNTAX, Verdict.COMPILE_ERROR, "compile"),
+        (Kind.COMPILE_FAILED, Verdict.COMPILE_ERROR, "compile"),
+        (Kind.LOAD_FAILED, Verdict.LOAD_ERROR, "load"),
+        (Kind.NO_MEMORY, Verdict.OUT_OF_MEMORY, "load"),
+        (Kind.STALLED, Verdict.TIMEOUT, "load"),
+        (Kind.DEVICE, Verdict.DEVICE_ERROR, "load"),
+        (Kind.REFUSED, Verdict.PROTOCOL, "load"),
+    ],
+)
+def test_a_rank_that_cannot_load_the_kernel_says_why(says: Kind, verdict: Verdict, phase: str) -> None:
+    fault = Fault(Kind.LOAD, says, ranks=(1,), text="Why\nit failed", line=7)
+    found, failure = proved(of_kernel(fault))
+    assert (found, failure.phase, failure.rank, failure.line) == (verdict, phase, 1, 7)
+    assert failure.message in ("Why", "it failed")  # the last line of a syntax error
+    assert failure.text == "Why\nit failed"
+
+
+@pytest.mark.parametrize(
+    ("says", "verdict"),
+    [
+        (Kind.RAISED, Verdict.CRASH),
+        (Kind.BAD_STRUCTURE, Verdict.WRONG_STRUCTURE),
+        (Kind.MUTATED, Verdict.MUTATED_INPUT),
+        (Kind.COMPILE_FAILED, Verdict.COMPILE_ERROR),
+        (Kind.READY, Verdict.PROTOCOL),
+    ],
+)
+def test_a_first_call_that_fails_is_named(says: Kind, verdict: Verdict) -> None:
+    found, failure = proved(of_kernel(Fault(Kind.GO, says, text="no")))
+    assert (found, failure.rank) == (verdict, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "words"),
+    [
+        (int(signal.SIGSEGV), Verdict.CRASH, "rank 1 was killed by SIGSEGV"),
+        (int(signal.SIGKILL), Verdict.OUT_OF_MEMORY, "rank 1 was killed by SIGKILL"),
+        (3 << 8, Verdict.CRASH, "rank 1 exited with status 3 before its work was done"),
+        (-1, Verdict.CRASH, "rank 1 exited with status unknown"),
+    ],
+)
+def test_a_rank_that_ends_is_named_with_what_ended_it(status: int, verdict: Verdict, words: str) -> None:
+    found, failure = proved(of_kernel(Fault(Kind.GO, status=status, ranks=(1,))))
+    assert found is verdict
+    assert words in failure.message
+
+
+def test_a_world_that_the_system_ended_for_its_memory_is_out_of_memory() -> None:
+    machine = of_kernel(Fault(Kind.GO, status=9))
+    proof = proving(machine)
+    machine.processes(proof.contender).why_killed = "the world held 3 GiB"
+    verdict, failure = proof.prove()
+    assert (verdict, failure and failure.message) == (Verdict.OUT_OF_MEMORY, "the world held 3 GiB")
+
+
+@pytest.mark.parametrize(("order", "phase"), [(Kind.LOAD, "load"), (Kind.GO, "check"), (Kind.ARM, "check")])
+def test_ranks_that_say_nothing_miss_the_deadline_and_are_asked_where_they_are(
+    order: Kind, phase: str
+) -> None:
+    machine = of_kernel(Fault(order, ranks=(0, 1)))
+    proof = proving(machine)
+    before = machine.clock.monotonic()
+    verdict, failure = proof.prove()
+    assert verdict is Verdict.TIMEOUT
+    assert failure is not None
+    assert failure.message == f"ranks 0, 1 did not finish the {phase} phase in time"
+    assert machine.processes(proof.contender).stacks_printed
+    assert proof.timed_out
+    limit = proof.limits.first_call if order is Kind.GO else proof.limits.load
+    assert limit < machine.clock.monotonic() - before < limit + 1.0
+
+
+def stack(*frames: tuple[str, int], thread: str = "Current thread") -> str:
+    rows = [f'  File "{path}", line {line} in f' for path, line in frames]
+    return "\n".join([f"{thread} 0x00007f (most recent call first):", *rows, ""])
+
+
+def test_the_rank_that_holds_up_the_others_is_named_with_its_line() -> None:
+    machine = of_kernel(Fault(Kind.GO, ranks=(0, 1)))
+    proof = proving(machine)
+    proof.run = msgspec.structs.replace(proof.run, kernel_name="kernel.py", source="\n" * 12)
+    said = machine.ranks(proof.contender).said
+    said[0] = stack(("/x/torch/distributed/c10d.py", 2949), ("/tmp/w/kernel.py", 10), ("/a/rank.py", 300))
+    said[1] = stack(("/t.py", 1), thread="Thread") + stack(("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
+    _, failure = proof.prove()
+    assert failure is not None
+    assert failure.message.endswith("in time: rank 0 waits at line 10, rank 1 is at line 8")
+    assert (failure.rank, failure.line) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    "printed", ["", "nothing of the kind", stack(("/tmp/other.py", 3)), stack(("/tmp/kernel.py", 99))]
+)
+def test_prints_that_tell_no_place_name_none(printed: str) -> None:
+    assert place_of(0, printed, "kernel.py", 12) is None
+
+
+def test_an_exception_is_called_one_and_not_a_segmentation_fault() -> None:
+    fault = Fault(Kind.GO, Kind.RAISED, text="ValueError: no", line=5)
+    verdict, failure = proved(of_kernel(fault))
+    assert verdict is Verdict.CRASH
+    assert failure.message == "an exception ended solution(): ValueError: no"
+    assert failure.line == 5
+    assert "segmentation" not in failure.advice
+
+
+def test_one_rank_that_hangs_is_named_alone() -> None:
+    _, failure = proved(of_kernel(Fault(Kind.GO, ranks=(1,))))
+    assert failure.message == "rank 1 did not finish the check phase in time"
+    assert failure.rank == 1
+
+
+def test_compiling_is_a_phase_of_its_own_and_has_its_own_deadline() -> None:
+    machine = of_kernel(compile_s=60.0)
+    proof = proving(machine)
+    assert proof.prove()[0] is Verdict.PASS
+    assert proof.seconds["compile"] == pytest.approx(60.0)
+    assert [event.phase for event in machine.of(PhaseStarted)] == ["load", "compile", "check"]
+    assert [event.phase for event in machine.of(PhaseEnded)] == ["compile", "load", "check"]
+
+
+def test_compiling_has_an_end_too() -> None:
+    machine = of_kernel(compile_s=1000.0)
+    proof = proving(machine)
+    before = machine.clock.monotonic()
+    assert proof.prove()[0] is Verdict.TIMEOUT
+    assert machine.clock.monotonic() - before == pytest.approx(COMPILE + proof.limits.load, abs=1.0)
+
+
+# --- comparing -----------------------------------------------------------------------------------------------
+
+Finds = Callable[[int, CompareOutputs, int], OutputFinding]
+
+
+def finding(machine: MadeMachine, finds: Finds) -> MadeMachine:
+    machine.baseline.finding = finds
+    return machine
+
+
+def on_rank_1(found: OutputFinding) -> Finds:
+    return lambda rank, order, slot: found if rank == 1 else right()
+
+
+@pytest.mark.parametrize("verdict", [Verdict.WRONG_RESULT, Verdict.NONFINITE])
+def test_wrong_outputs_say_where(verdict: Verdict) -> None:
+    found, failure = proved(finding(MadeMachine(), on_rank_1(wrong(verdict))))
+    word = "not finite" if verdict is Verdict.NONFINITE else "wrong"
+    assert found is verdict
+    assert failure.message.startswith(f"output out: 3 of 10 elements {word} (relative RMS error 1.00e+00")
+    assert (failure.rank, failure.index, failure.expected, failure.got) == (1, [4], "1.0", "2.0")
+    assert failure.wrong_share == pytest.approx(0.3)
+
+
+def test_outputs_that_must_match_exactly_say_so() -> None:
+    _, failure = proved(finding(MadeMachine(), on_rank_1(wrong(exact=True))))
+    assert "(must match exactly)" in failure.message
+
+
+def test_a_structure_that_was_not_compared_has_its_own_words() -> None:
+    found = OutputFinding(Verdict.WRONG_STRUCTURE, message="nothing was written", output="out")
+    verdict, failure = proved(finding(MadeMachine(), on_rank_1(found)))
+    assert (verdict, failure.message, failure.output) == (
+        Verdict.WRONG_STRUCTURE,
+        "nothing was written",
+        "out",
+    )
+
+
+def late(rank: int, order: CompareOutputs, slot: int, seen: list[int]) -> OutputFinding:
+    """Wrong at the first comparison of a slot on a rank, right afterwards."""
+    seen.append(slot)
+    return wrong() if len(seen) <= 2 * CHECKED_SLOTS else right()
+
+
+def test_outputs_that_are_right_a_moment_later_were_still_being_written() -> None:
+    seen: list[int] = []
+    machine = finding(MadeMachine(), lambda rank, order, slot: late(rank, order, slot, seen))
+    verdict, failure = proved(machine)
+    assert verdict is Verdict.LATE_OUTPUT
+    assert failure.message == "the outputs were still being written when solution() returned"
+
+
+@pytest.mark.parametrize("fault", [Fault(Kind.RECOPY), Fault(Kind.RECOPY, Kind.RAISED)])
+def test_a_rank_that_cannot_show_its_outputs_again_is_wrong(fault: Fault) -> None:
+    seen: list[int] = []
+    machine = finding(of_kernel(fault), lambda rank, order, slot: late(rank, order, slot, seen))
+    assert proved(machine)[0] is Verdict.WRONG_RESULT
+
+
+def test_what_is_written_after_the_outputs_were_read_is_late() -> None:
+    machine = MadeMachine()
+    machine.baseline.touched = lambda rank, order: [0] if isinstance(order, CheckPoison) and rank else []
+    verdict, failure = proved(machine)
+    assert (verdict, failure.rank) == (Verdict.LATE_OUTPUT, 1)
+
+
+def test_upstreams_rule_is_told_apart() -> None:
+    machine = finding(MadeMachine(), lambda rank, order, slot: OutputFinding(Verdict.PASS, paper=slot != 1))
+    proof = proving(machine)
+    assert proof.paper_rule() is None
+    assert proof.prove()[0] is Verdict.PASS
+    assert proof.paper_rule() == "mismatch"
+
+
+def test_a_trusted_rank_that_fails_is_never_the_kernels_fault() -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(Kind.COMPARE, Kind.BROKEN, text="the oracle failed"))
+    with pytest.raises(HarnessFailed, match="the oracle failed"):
+        proving(machine).prove()
+
+
+@pytest.mark.parametrize(("busy", "verdict"), [(0.9, Verdict.PASS), (0.1, Verdict.TIMEOUT)])
+def test_first_calls_that_compute_have_twice_as_long(busy: float, verdict: Verdict) -> None:
+    machine = MadeMachine(kernel=MadeKernel(call_us=lambda calls: 15e6, cpu_share=busy))
+    assert proving(machine).prove()[0] is verdict

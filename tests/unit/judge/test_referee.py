@@ -1,0 +1,356 @@
+"""The referee's commands on made worlds: every run ends in one event, whatever fails, and the next run is not affected."""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+from made_kernels import Fault, MadeKernel, noisy
+from made_machine import JAIL, MadeGpu, MadeMachine
+
+from sandbox.protocol import events
+from sandbox.protocol.events import (
+    Calibrated,
+    Cancel,
+    Cancelled,
+    Fatal,
+    Finished,
+    Log,
+    PhaseStarted,
+    Refused,
+    Rival,
+    Run,
+    RunStarted,
+)
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee import main
+from sandbox.referee.lease import Lease
+from sandbox.referee.main import Referee
+from sandbox.worlds.state import State
+
+
+@pytest.fixture
+def told(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[[], list[Any]]:
+    """The events since the last call."""
+    return lambda: [events.decode_event(line) for line in capfdbinary.readouterr().out.splitlines()]
+
+
+def result(found: list[Any]) -> events.Result:
+    """Of the only run, whose last event is followed by those of worlds alone."""
+    of_run = [event for event in found if not isinstance(event, events.WorldChanged)]
+    assert isinstance(of_run[0], RunStarted)
+    assert isinstance(of_run[-1], Finished)
+    assert sum(isinstance(event, Finished) for event in of_run) == 1
+    return of_run[-1].result
+
+
+def test_a_run_is_judged_from_its_start_to_its_last_event(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine("made-gpu", MadeKernel(noisy(50.0), noisy(40.0)))
+    referee = machine.referee()
+    referee.judge(machine.run(rounds=6))
+    found = told()
+    assert [e.phase for e in found if isinstance(e, PhaseStarted)] == ["prepare", "load", "check", "time"]
+    judged = result(found)
+    assert (judged.verdict, judged.outcome, judged.jail) == (Verdict.PASS, "faster", JAIL.name)
+    assert judged.labels == ["library calls only"]
+    assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(found))
+
+
+def test_the_next_run_of_a_setting_prepares_nothing_and_has_a_fresh_world(
+    told: Callable[[], list[Any]],
+) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    for _ in range(2):
+        referee.judge(machine.run(rounds=6))
+    found = told()
+    assert [e.phase for e in found if isinstance(e, PhaseStarted)].count("prepare") == 1
+    assert len(machine.started["baseline"]) == 1
+    assert len(machine.started["reference"]) == 2
+    assert machine.started["spare"][0].state is machine.started["spare"][1].state is State.DEAD
+
+
+@pytest.mark.parametrize(("rounds", "references"), [(0, 0), (3, 1), (4, 2), (40, 4), (None, 4)])
+def test_fewer_worlds_run_the_baseline_for_few_rounds(rounds: int | None, references: int) -> None:
+    machine = MadeMachine("made-gpu")
+    machine.referee().judge(machine.run(rounds=rounds, budget_s=0.2))
+    assert len(machine.started["reference"]) == references
+
+
+def test_the_baseline_against_itself_keeps_its_world_for_the_next_run(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    run = Run(run_id="1", setting=machine.setting(), kernel_name="baseline", source="", rounds=6)
+    referee.judge(run)
+    assert result(told()).outcome == "even"
+    kept = machine.started["spare"][0]
+    assert kept.state is State.ARMED
+    assert kept in referee.worlds.spares
+    referee.judge(machine.run(rounds=6))
+    assert result(told()).verdict is Verdict.PASS
+    assert kept.state is State.DEAD
+
+
+def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
+    machine.referee().judge(machine.run(rounds=6, versus=Rival("rival.py", "# rival.py\n")))
+    judged = result(told())
+    assert judged.rival is not None
+    assert (judged.verdict, judged.rival.verdict) == (Verdict.PASS, Verdict.CRASH)
+
+
+def test_what_was_compiled_for_a_kernel_that_passed_is_kept() -> None:
+    machine = MadeMachine(kernel=MadeKernel(compile_s=3.0))
+    machine.referee().judge(machine.run(rounds=6))
+    assert len(machine.processes(machine.started["spare"][0]).kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("order", "after", "phase"),
+    [(Kind.OPEN, 0, "prepare"), (Kind.LOAD, 0, "prepare"), (Kind.GO, 6, "time"), (Kind.CHOOSE, 10, "time")],
+)
+def test_a_reference_that_fails_is_a_harness_error_and_the_next_run_has_new_ones(
+    order: Kind, after: int, phase: str, told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine()
+    machine.faults["reference"] = [[Fault(order, Kind.RAISED, after=after, text="out of order", times=1)]]
+    referee = machine.referee()
+    referee.judge(machine.run(rounds=6))
+    judged = result(told())
+    assert judged.verdict is Verdict.HARNESS_ERROR
+    assert judged.failure is not None
+    assert (judged.failure.phase, "out of order" in judged.failure.text) == (phase, True)
+    assert judged.speedup is None
+    referee.judge(machine.run(rounds=6))
+    assert result(told()).verdict is Verdict.PASS
+    assert len(machine.started["reference"]) == 4
+
+
+@pytest.mark.parametrize("order", [Kind.PROBE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
+def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(order, Kind.BROKEN, text="the oracle failed", times=1))
+    referee = machine.referee()
+    referee.judge(machine.run(rounds=6))
+    assert result(told()).verdict is Verdict.HARNESS_ERROR
+    referee.judge(machine.run(rounds=6))
+    assert result(told()).verdict is Verdict.PASS
+
+
+def test_a_machine_without_room_for_a_world_is_a_harness_error(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    machine.room = 1
+    machine.referee().judge(machine.run(rounds=6))
+    judged = result(told())
+    assert (judged.verdict, judged.detail[:22]) == (Verdict.HARNESS_ERROR, "cannot start the spare")
+
+
+def test_an_unsound_device_is_a_harness_error_until_it_is_sound(
+    gpu: MadeGpu, told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine("made-gpu")
+    referee = machine.referee()
+    gpu.complaint = "GPU 0 asks for a reset"
+    verdicts = []
+    for _ in range(2):
+        referee.judge(machine.run(rounds=6))
+        verdicts.append(result(told()).verdict)
+    gpu.complaint = ""
+    referee.judge(machine.run(rounds=6))
+    verdicts.append(result(told()).verdict)
+    assert verdicts == [Verdict.PASS, Verdict.HARNESS_ERROR, Verdict.PASS]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"dtype": "int64"}, {"device": "abacus"}, {"problem_dir": "/nowhere"}, {"world": 0}],
+)
+def test_a_setting_that_cannot_be_run_is_refused(
+    changes: dict[str, Any], told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    run = machine.run(rounds=6)
+    referee.judge(msgspec.structs.replace(run, setting=machine.setting(**changes)))
+    assert len([event for event in told() if isinstance(event, Refused)]) == 1
+    assert machine.started["baseline"] == []
+
+
+def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even\n"))
+    referee = machine.referee()
+    referee.judge(machine.run(rounds=6))
+    (refused,) = [event for event in told() if isinstance(event, Refused)]
+    assert refused.message == "M must be even"
+    assert referee.worlds.baseline is None
+
+
+# --- cancelling ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("role", "order", "after", "phase"),
+    [
+        ("baseline", Kind.PROBE, 0, "prepare"),
+        ("baseline", Kind.OPEN, 0, "prepare"),
+        ("baseline", Kind.MAKE_ARENAS, 0, "prepare"),
+        ("baseline", Kind.DRAW, 0, "prepare"),
+        ("reference", Kind.OPEN, 0, "prepare"),
+        ("reference", Kind.MAP_ARENAS, 0, "prepare"),
+        ("reference", Kind.LOAD, 0, "prepare"),
+        ("reference", Kind.CHOOSE, 0, "prepare"),
+        ("baseline", Kind.MAKE_ARENAS, 1, "load"),
+        ("baseline", Kind.COMPARE, 0, "check"),
+        ("baseline", Kind.DRAW, 4, "time"),
+        ("reference", Kind.CHOOSE, 20, "time"),
+        ("reference", Kind.FINISH, 2, "time"),
+        ("spare", Kind.ARM, 0, "check"),
+        ("spare", Kind.CHOOSE, 20, "time"),
+        ("spare", Kind.FINISH, 2, "time"),
+    ],
+)
+def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
+    role: str, order: Kind, after: int, phase: str, told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine("made-gpu")
+    referee = machine.referee()
+    start = machine.start
+
+    def starting(quarters: Any) -> Any:
+        world = start(quarters)
+        if machine.started[role][:1] == [world]:
+            machine.at_order(world, order, lambda: referee.hear_command(Cancel(run_id="1")), after)
+        return world
+
+    referee.worlds.start_processes = starting
+    referee.judge(machine.run(rounds=12))
+    found = told()
+    assert [event.phase for event in found if isinstance(event, Cancelled)] == [phase]
+    assert not any(isinstance(event, Finished) for event in found)
+    referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id="2"))
+    judged = result(told())
+    assert judged.verdict is Verdict.PASS, judged.detail
+
+
+@pytest.mark.parametrize("role", ["reference", "spare"])
+def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(
+    role: str, told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine("made-gpu")
+    referee = machine.referee()
+    referee.warm(machine.setting())
+
+    def cancel() -> None:
+        if any(world.state is State.QUEUED for world in machine.started[role]):
+            referee.hear_command(Cancel(run_id="1"))
+
+    machine.at_order(machine.started["baseline"][0], Kind.REVEAL, cancel, always=True)
+    referee.judge(machine.run(rounds=12))
+    assert [event.phase for event in told() if isinstance(event, Cancelled)] == ["time"]
+    referee.judge(msgspec.structs.replace(machine.run(rounds=6), run_id="2"))
+    judged = result(told())
+    assert judged.verdict is Verdict.PASS, judged.detail
+
+
+def test_a_run_that_waits_its_turn_is_cancelled_without_being_started(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    referee.hear_command(machine.run())
+    referee.hear_command(Cancel(run_id="2"))
+    assert len(referee.commands) == 1
+    referee.hear_command(Cancel(run_id="1"))
+    assert not referee.commands
+    assert [event.phase for event in told() if isinstance(event, Cancelled)] == ["waiting"]
+
+
+def test_when_the_engine_hangs_up_no_new_world_is_started() -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    referee.hear_command(events.Shutdown())
+    referee.judge(machine.run(rounds=6))
+    assert len(machine.started["spare"]) == 1
+
+
+# --- the machine's turn --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def contended(gpu: MadeGpu, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Lease:
+    """Another arena that may hold the lease of the made GPU."""
+    folder = tmp_path / "leases"
+    monkeypatch.setattr(main, "Lease", partial(Lease, folder=folder))
+    monkeypatch.setattr(gpu, "lease_names", lambda world: ["made"])
+    return Lease(["made"], folder)
+
+
+def test_a_run_waits_until_no_other_arena_times_on_these_devices(
+    contended: Lease, told: Callable[[], list[Any]]
+) -> None:
+    machine = MadeMachine("made-gpu")
+    assert contended.take()
+    referee = machine.referee()
+    machine.clock.after(30.0, contended.close)
+    referee.judge(machine.run(rounds=6))
+    found = told()
+    assert result(found).verdict is Verdict.PASS
+    assert ["another arena is timing" in event.text for event in found if isinstance(event, Log)] == [True]
+    assert machine.clock.monotonic() > 30.0
+
+
+def test_a_turn_that_never_comes_is_a_harness_error(contended: Lease, told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine("made-gpu")
+    assert contended.take()
+    machine.referee().judge(machine.run(rounds=6))
+    judged = result(told())
+    assert judged.verdict is Verdict.HARNESS_ERROR
+    assert "has been timing for 240 s" in judged.detail
+    contended.close()
+
+
+# --- other commands ------------------------------------------------------------------------------------------
+
+
+def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine("made-gpu")
+    referee = machine.referee()
+    referee.warm(machine.setting())
+    referee.judge(machine.run(rounds=None, budget_s=0.2))
+    assert not any(isinstance(event, PhaseStarted) and event.phase == "prepare" for event in told())
+
+
+def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    referee = machine.referee()
+    referee.warm(machine.setting(dtype="int64"))
+    referee.warm(machine.setting())
+    assert referee.worlds.baseline is None
+    assert {type(event) for event in told()} == {events.WorldChanged}
+
+
+def test_a_calibration_has_the_slowest_ranks_peaks_with_nothing_beside_it(
+    told: Callable[[], list[Any]],
+) -> None:
+    machine = MadeMachine()
+    referee = machine.referee()
+    referee.warm(machine.setting())
+    ranks = iter([{"local": 3e9, "start_us": 5.0}, {"local": 2e9, "start_us": 4.0}])
+    machine.baseline.peaks_of = lambda rank: next(ranks)
+    referee.calibrate(machine.setting())
+    (calibrated,) = [event for event in told() if isinstance(event, Calibrated)]
+    assert calibrated.peaks == {"local": 2e9, "start_us": 5.0}
+    assert (referee.worlds.spares, referee.worlds.references) == ([], [])
+
+
+def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    machine.baseline.faults.append(Fault(Kind.MEASURE_PEAKS, Kind.BROKEN, text="no"))
+    referee: Referee = machine.referee()
+    referee.calibrate(machine.setting())
+    (fatal,) = [event for event in told() if isinstance(event, Fatal)]
+    assert fatal.message.startswith("calibration failed: rank 0: BROKEN no")
+    assert referee.worlds.baseline is None

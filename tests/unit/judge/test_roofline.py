@@ -1,0 +1,58 @@
+"""The bound of a problem on a machine, and what no machine reaches."""
+
+import msgspec
+import pytest
+from made_machine import MadeMachine
+
+from sandbox.machine.devices import KINDS
+from sandbox.protocol.events import Setting
+from sandbox.timing.roofline import Peaks, bound_us
+
+BYTES = 65536
+"""Of the smallest all-gather: a rank sends and receives so many, and moves three times as many in its own memory."""
+
+
+def setting(**changes: object) -> Setting:
+    return msgspec.structs.replace(MadeMachine().setting(), **changes)
+
+
+@pytest.mark.parametrize(
+    ("peaks", "limiter", "seconds"),
+    [
+        (Peaks(1e12, 1e9, 1e12), "memory", 3 * BYTES / 1e9),
+        (Peaks(1e12, 1e12, 1e9), "link", BYTES / 1e9),
+        (Peaks(1e-9, 1e12, 1e12), "memory", 3 * BYTES / 1e12),  # nothing is computed
+    ],
+)
+def test_the_slowest_resource_is_the_bound(peaks: Peaks, limiter: str, seconds: float) -> None:
+    bound, found = bound_us(setting(), peaks)
+    assert found == limiter
+    assert bound == pytest.approx(seconds * 1e6)
+
+
+def test_computing_can_be_the_bound() -> None:
+    problem = setting().problem_dir.replace("collective/allgather", "tensor/gemm_allreduce")
+    gemm = setting(problem_dir=problem, sizes={"M": 256, "N": 256, "K": 256})
+    assert bound_us(gemm, Peaks(1.0, 1e12, 1e12))[1] == "compute"
+
+
+def test_peaks_are_those_of_the_run_dtype() -> None:
+    measured = {"flops.bfloat16": 1.0, "flops.float32": 2.0, "local": 3.0, "link": 4.0}
+    assert Peaks.of(measured, setting(dtype="float16")) == Peaks(1.0, 3.0, 4.0, "made-cpu")
+    assert Peaks.of(measured, setting(dtype="float32")) == Peaks(2.0, 3.0, 4.0, "made-cpu")
+    assert Peaks.of({"flops.float32": 2.0, "local": 3.0}, setting(dtype="int64")).link == 3.0
+
+
+def test_a_machine_is_known_when_all_of_it_was_measured() -> None:
+    assert Peaks(1.0, 1.0, 1.0).known
+    assert not Peaks(1.0, 0.0, 1.0).known
+    assert not Peaks.of({}, setting()).known
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "made-gpu"])
+def test_what_is_impossible_lies_far_beyond_what_was_measured_or_what_any_device_does(device: str) -> None:
+    measured = Peaks(1.0, 1.0, 1.0, device).impossible()
+    assert (measured.flops, measured.local, measured.link) == (4.0, 16.0, 8.0)
+    never = Peaks(device=device).impossible()
+    assert never.flops == KINDS[device].out_of_reach.flops
+    assert never.known

@@ -1,0 +1,264 @@
+"""The rounds of a run on made worlds: what counts, who runs when, and what ends them."""
+
+import itertools
+
+import pytest
+from made_kernels import Fault, MadeKernel, noisy, right, wrong
+from made_machine import MadeCpu, MadeGpu, MadeMachine
+
+from sandbox.machine.placement import RankGpu
+from sandbox.protocol.events import RankChecked, Timed
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.rounds import KEPT_EVERY, KEPT_FIRST, Rounds
+from sandbox.timing.settling import Settling
+from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
+from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+
+PAIRS = MadeCpu.pace.pairs
+
+
+def test_a_run_of_so_many_rounds_measures_the_calls_without_the_harness() -> None:
+    machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
+    rounds = machine.rounds(machine.run(rounds=6))
+    rounds.measure()
+    assert rounds.done == 6
+    assert len(rounds.call.raw) == 6 * PAIRS
+    assert rounds.call.harness_us == pytest.approx(2.0)
+    assert rounds.call.medians() == pytest.approx((98.0, 48.0))
+    assert rounds.call.speed is not None
+    assert rounds.call.speed.median == pytest.approx(98 / 48)
+    assert rounds.device.speed is None
+
+
+def test_a_batch_lasts_as_its_pace_says_on_the_quicker_side() -> None:
+    machine = MadeMachine(kernel=MadeKernel(noisy(1000.0)), reference=MadeKernel(noisy(1500.0)))
+    rounds = machine.rounds()
+    rounds.measure()
+    assert rounds.calls == int(MadeCpu.pace.batch_s / 1e-3) + 1
+    assert {sample.calls for sample in rounds.samples().call} == {rounds.calls}
+
+
+def test_a_slow_side_shortens_the_batch() -> None:
+    machine = MadeMachine(kernel=MadeKernel(noisy(200.0)), reference=MadeKernel(noisy(10_000.0)))
+    rounds = machine.rounds()
+    rounds.measure()
+    assert rounds.calls == int(MadeCpu.pace.slower_s / 10e-3)
+
+
+def test_an_arena_of_one_slot_has_batches_of_one_call() -> None:
+    machine = MadeMachine()
+    machine.baseline.in_bytes = MadeCpu.arena_bytes
+    rounds = machine.rounds()
+    rounds.measure()
+    assert rounds.stage.layout.slots == rounds.calls == 1
+    assert len(rounds.call.raw) == rounds.done == 6
+
+
+def test_pairs_while_worlds_get_warm_do_not_count() -> None:
+    batches = itertools.count()
+    machine = MadeMachine(kernel=MadeKernel(lambda calls: calls * (5000.0 if next(batches) < 4 else 50.0)))
+    rounds = machine.rounds()
+    rounds.measure()
+    assert rounds.turns.kernels[0].account is not None
+    assert [pair.contender_us for pair in rounds.call.raw] == pytest.approx([50.0] * 6 * PAIRS)
+
+
+def test_references_take_turns_by_round_and_either_side_runs_first() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds(machine.run(rounds=8), references=2)
+    rounds.measure()
+    assert [pair.reference for pair in rounds.call.raw[::PAIRS]] == [0, 1] * 4
+    assert {pair.baseline_first for pair in rounds.call.raw} == {False, True}
+
+
+def test_one_world_runs_at_a_time_and_its_inputs_come_while_all_rest() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds()
+    at_go, started, resting_at_reveal = [], [], []
+    worlds = rounds.turns.worlds
+    for world in worlds:
+        machine.ranks(world).on_go = lambda: (
+            at_go.append(all(each.paused for each in worlds)),
+            machine.clock.after(1e-6, lambda: started.append([each.paused for each in worlds])),
+        )
+    machine.at_order(
+        machine.started["baseline"][0],
+        Kind.REVEAL,
+        lambda: resting_at_reveal.append(all(each.paused for each in worlds)),
+        always=True,
+    )
+    rounds.measure()
+    assert len(started) > 6 * PAIRS * 2
+    assert all(at_go)  # the one whose turn it is, too: the clock starts first
+    assert all(paused.count(False) == 1 for paused in started)
+    assert resting_at_reveal
+    assert all(resting_at_reveal)
+
+
+def test_both_worlds_of_a_pair_are_pinned_to_the_same_cores_in_turn_once_they_are_warm() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds(references=1)
+    pinned: list[tuple[int, list[int]]] = []
+    for world in rounds.turns.worlds:
+        pins = machine.processes(world).pins
+        machine.ranks(world).on_go = lambda pins=pins: pinned.append((rounds._turn, pins[-1][1]))
+    rounds.measure()
+    by_turn: dict[int, set[tuple[int, ...]]] = {}
+    for turn, cores in pinned:
+        by_turn.setdefault(turn, set()).add(tuple(cores))
+    assert all(len(cores) == 1 for cores in by_turn.values())
+    single = {cores for found in by_turn.values() for cores in found if len(cores) == 1}
+    assert single == {(4,), (5,)}  # rank 1's cores
+    assert by_turn[1] == {(4, 5)}  # not pinned while worlds get warm
+    assert set(machine.processes(rounds.turns.worlds[0]).pins[-2][1]) == {0, 1}
+
+
+def test_worlds_are_unpinned_after_a_run_that_failed() -> None:
+    machine = MadeMachine(kernel=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, after=10)]))
+    rounds = machine.rounds()
+    with pytest.raises(WorldFailed):
+        rounds.measure()
+    for world in rounds.turns.worlds:
+        assert machine.processes(world).pins[-2:] == [(0, [0, 1]), (1, [4, 5])]
+
+
+def test_a_rank_with_one_core_needs_no_pinning(gpu: MadeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "gpus", lambda world: tuple(RankGpu(n, cores=(n,)) for n in range(world)))
+    machine = MadeMachine("made-gpu")
+    rounds = machine.rounds()
+    rounds.measure()
+    assert all(machine.processes(world).pins == [] for world in rounds.turns.worlds)
+
+
+def kept(machine: MadeMachine, rounds: Rounds, side: int) -> int:
+    orders = [o for world in rounds.turns.sides[side].worlds for o in machine.ranks(world).orders]
+    return sum(isinstance(order, ChooseBatch) and order.kept for order in orders)
+
+
+def test_batches_of_kept_results_run_first_and_every_few_rounds_without_the_contender() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds(machine.run(rounds=9))
+    rounds.measure()
+    assert kept(machine, rounds, 0) == KEPT_FIRST + 9 // KEPT_EVERY
+    assert kept(machine, rounds, 1) == 0
+
+
+def test_in_a_duel_both_kernels_run_batches_of_kept_results_and_the_quicker_word_counts() -> None:
+    machine = MadeMachine(kernel=MadeKernel(kept_us=noisy(40.0)), rival=MadeKernel(kept_us=noisy(3.0)))
+    rounds = machine.rounds(machine.run(rounds=9), rival="rival.py")
+    rounds.measure()
+    assert kept(machine, rounds, 0) == kept(machine, rounds, 1) == KEPT_FIRST + 9 // KEPT_EVERY
+    assert rounds.call.medians() == pytest.approx((97.0, 97.0))
+
+
+def test_progress_is_shown_with_the_last_round_as_the_end() -> None:
+    machine = MadeMachine(kernel=MadeKernel(noisy(50.0, 0.05)), reference=MadeKernel(noisy(100.0, 0.05, 1)))
+    rounds = machine.rounds(machine.run(budget_s=1.0))
+    rounds.measure()
+    shown = machine.of(Timed)
+    assert len(shown) > 2
+    assert all(event.round <= event.rounds for event in shown)
+    assert shown[-1].round == shown[-1].rounds == rounds.done
+    assert shown[-1].call == rounds.call.speed
+    assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(shown))
+
+
+def test_iterations_of_every_pair_are_compared_with_what_the_reference_made() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds(references=1)
+    rounds.measure()
+    orders = machine.ranks(machine.started["baseline"][0]).orders
+    compared = [order for order in orders if isinstance(order, CompareOutputs) and order.slots]
+    assert {order.against for order in compared} == {REFERENCE}
+    by_pair = [[slot // rounds.calls for slot in order.slots] for order in compared[-6:]]
+    assert by_pair == [list(range(PAIRS))] * 6
+    assert len({order.slots[0] for order in compared[-6:]}) > 1
+
+
+def test_a_timed_iteration_that_is_wrong_ends_the_run() -> None:
+    machine = MadeMachine()
+    machine.baseline.finding = lambda rank, order, slot: wrong() if rank == 1 else right()
+    rounds = machine.rounds()
+    with pytest.raises(Failed) as failed:
+        rounds.measure()
+    assert (failed.value.verdict, failed.value.side) == (Verdict.WRONG_RESULT, CONTENDER)
+    assert failed.value.failure.rank == 1
+    assert [event.ok for event in machine.of(RankChecked)] == [False]
+
+
+def touched_at_draw(number: int, side: int):
+    draws = itertools.count()
+
+    def touched(rank: int, order: Order) -> list[int]:
+        return [side] if isinstance(order, Draw) and rank == 0 and next(draws) == number else []
+
+    return touched
+
+
+def test_an_output_written_after_it_was_due_ends_the_run() -> None:
+    machine = MadeMachine()
+    machine.baseline.touched = touched_at_draw(5, CONTENDER)
+    rounds = machine.rounds()
+    with pytest.raises(Failed, match="wrote to an output after its call had ended") as failed:
+        rounds.measure()
+    assert (failed.value.verdict, failed.value.side) == (Verdict.LATE_OUTPUT, CONTENDER)
+
+
+def test_a_reference_that_writes_late_is_the_harnesss_fault() -> None:
+    machine = MadeMachine()
+    machine.baseline.touched = touched_at_draw(5, REFERENCE)
+    with pytest.raises(HarnessFailed, match="rank 0 of the baseline wrote to an output"):
+        machine.rounds().measure()
+
+
+def test_a_reference_that_fails_is_the_harnesss_fault() -> None:
+    machine = MadeMachine(reference=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, after=10, text="gone")]))
+    with pytest.raises(HarnessFailed, match="gone"):
+        machine.rounds().measure()
+
+
+def test_a_reference_that_hangs_is_the_harnesss_fault() -> None:
+    machine = MadeMachine(reference=MadeKernel(faults=[Fault(Kind.GO, after=10, ranks=(0, 1))]))
+    with pytest.raises(HarnessFailed, match=r"ranks \[0, 1\] of the baseline world did not answer"):
+        machine.rounds().measure()
+
+
+def test_a_contender_that_hangs_in_a_batch_misses_its_deadline() -> None:
+    machine = MadeMachine(kernel=MadeKernel(faults=[Fault(Kind.GO, after=20, ranks=(1,))]))
+    rounds = machine.rounds()
+    with pytest.raises(Deadline) as late:
+        rounds.measure()
+    assert late.value.ranks == [1]
+
+
+def test_a_contender_that_says_done_before_go_breaks_the_protocol() -> None:
+    machine = MadeMachine(kernel=MadeKernel(faults=[Fault(Kind.CHOOSE, Kind.DONE, after=0, extra=True)]))
+    with pytest.raises(WorldFailed, match="PROTOCOL sent DONE before GO"):
+        machine.rounds().measure()
+
+
+def test_unsealed_outputs_are_fetched_after_each_batch_and_inputs_come_before_go() -> None:
+    machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
+    machine.baseline.sealed = False
+    rounds = machine.rounds()
+    running_at_reveal: list[bool] = []
+    machine.at_order(
+        machine.started["baseline"][0],
+        Kind.REVEAL,
+        lambda: running_at_reveal.append(any(not world.paused for world in rounds.turns.worlds)),
+        always=True,
+    )
+    rounds.measure()
+    assert all(running_at_reveal)
+    assert rounds.call.medians() == pytest.approx((98.0, 48.0))
+
+
+def test_a_kernel_that_is_slow_to_assemble_its_batches_has_as_many_rounds() -> None:
+    kernels = (MadeKernel(noisy(50.0, 0.2)), MadeKernel(noisy(50.0, 0.2), arm_s=0.5))
+    quick, slow = (MadeMachine(kernel=kernel).rounds() for kernel in kernels)
+    for rounds in (quick, slow):
+        rounds.settling = Settling(0.2)
+        rounds.measure()
+    assert slow.done >= quick.done // 2

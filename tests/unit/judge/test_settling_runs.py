@@ -1,0 +1,96 @@
+"""Whole timing phases with their own end, on made worlds with noise: what is said of identical code and of a real difference."""
+
+from typing import NamedTuple
+
+import pytest
+from made_kernels import MadeKernel, noisy
+from made_machine import MadeMachine
+
+from sandbox.timing.interval import outcome, sees
+from sandbox.timing.rounds import Rounds
+from sandbox.timing.settling import LOOKS
+
+
+class Noise(NamedTuple):
+    """Standard deviations of logarithms: of one batch's call time and device time, and of worlds of the same code."""
+
+    call: float
+    device: float
+    worlds: float
+
+
+LEVELS = {
+    "quiet": Noise(0.003, 0.0005, 0.001),
+    "ordinary": Noise(0.03, 0.003, 0.004),
+    "loud": Noise(0.12, 0.01, 0.008),
+}
+OFFSETS = (0.3, -1.1, 0.7, 0.2)
+"""Of worlds, in standard deviations."""
+
+
+def settled(device: str, noise: Noise, factor: float, seed: int, budget_s: float = 1.0) -> Rounds:
+    """Rounds against a baseline that takes `factor` times as long as the kernel."""
+
+    def kernel(scale: float, number: int, offsets: tuple[float, ...]) -> MadeKernel:
+        return MadeKernel(
+            noisy(300.0 * scale, noise.call, seed=4 * seed + number),
+            noisy(250.0 * scale, noise.device, seed=4 * seed + number + 1),
+            offsets=[offset * noise.worlds for offset in offsets],
+        )
+
+    machine = MadeMachine(device, kernel(1.0, 0, (-0.5,)), reference=kernel(factor, 2, OFFSETS))
+    rounds = machine.rounds(machine.run(budget_s=budget_s), references=2 if device == "made-cpu" else 4)
+    started = machine.clock.monotonic()
+    rounds.measure()
+    assert machine.clock.monotonic() - started < budget_s * LOOKS[-1] + 1.0
+    return rounds
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
+def test_identical_code_is_never_called_faster_or_slower(device: str, level: str, seed: int) -> None:
+    rounds = settled(device, LEVELS[level], 1.0, seed)
+    clocks = [interval for interval in rounds.settle() if interval is not None]
+    assert len(clocks) == (1 if device == "made-cpu" else 2)
+    for interval in clocks:
+        assert outcome(interval) in ("even", "too noisy")
+        assert interval.low <= 1.0 <= interval.high
+    if level == "quiet":
+        assert all(outcome(interval) == "even" for interval in clocks)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("factor", [1.2, 1 / 1.2])
+@pytest.mark.parametrize("level", ["quiet", "ordinary"])
+@pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
+def test_a_difference_of_a_fifth_is_called(device: str, level: str, factor: float, seed: int) -> None:
+    rounds = settled(device, LEVELS[level], factor, seed)
+    for interval in rounds.settle():
+        if interval is not None:
+            assert outcome(interval) == ("faster" if factor > 1 else "slower")
+            assert interval.median == pytest.approx(factor, rel=0.05)
+            assert interval.low <= factor * 1.005
+            assert interval.high >= factor * 0.995
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_on_a_loud_machine_device_time_still_tells(seed: int) -> None:
+    call, device = settled("made-gpu", LEVELS["loud"], 1.2, seed).settle()
+    assert call is not None
+    assert device is not None
+    assert outcome(device) == "faster"
+    assert outcome(call) != "slower"
+
+
+def test_quiet_machines_are_settled_early_and_loud_ones_use_the_time_there_is() -> None:
+    early, late = (settled("made-cpu", LEVELS[level], 1.0, 1) for level in ("quiet", "loud"))
+    assert early.done < late.done
+    assert early.call.speed is not None
+    assert late.call.speed is not None
+    assert sees(early.call.speed) < sees(late.call.speed)
+
+
+def test_a_budget_that_is_too_short_for_enough_pairs_is_overdrawn() -> None:
+    rounds = settled("made-cpu", LEVELS["quiet"], 1.0, 1, budget_s=0.0)
+    assert rounds.done >= 1

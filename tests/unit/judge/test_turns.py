@@ -1,0 +1,220 @@
+"""Whose fault it is: what a kernel does out of its turn, on made worlds, alone and against another kernel."""
+
+import pytest
+from made_kernels import MadeBaseline, MadeKernel, noisy, wrong
+from made_machine import MadeMachine
+
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import CheckPoison, CompareOutputs, Draw, Reveal, TakeOutputs
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.clocks import FOREIGN_US
+from sandbox.timing.roofline import Peaks
+from sandbox.timing.rounds import Rounds
+from sandbox.worlds.exchange import CONTENDER, REFERENCE, RIVAL, Failed
+from sandbox.worlds.failures import WorldFailed
+
+
+def failing(rounds: Rounds) -> Failed:
+    with pytest.raises(Failed) as failed:
+        rounds.measure()
+    return failed.value
+
+
+def test_a_kernel_that_computes_while_the_baseline_is_timed_disturbs_it() -> None:
+    machine = MadeMachine(kernel=MadeKernel(cpu_share=0.5))
+    failed = failing(machine.rounds(machine.run(rounds=12)))
+    assert failed.verdict is Verdict.BASELINE_DISTURBED
+    assert "s of CPU though they were stopped" in failed.failure.message
+    assert "while the baseline was timed" in failed.failure.message
+    assert failed.side == CONTENDER
+
+
+def test_what_stopping_itself_takes_is_no_disturbance() -> None:
+    machine = MadeMachine(kernel=MadeKernel(cpu_share=0.01))
+    rounds = machine.rounds(machine.run(rounds=12))
+    rounds.measure()
+    account = rounds.turns.mine.account
+    assert account is not None
+    assert account.rests.count > 24  # both of every pair
+    assert account.rests.disturbed == 0
+
+
+def test_a_kernel_that_cannot_be_stopped_is_not_timed() -> None:
+    failed = failing(MadeMachine(kernel=MadeKernel(unstoppable="it keeps 999 processes")).rounds())
+    assert failed.verdict is Verdict.BASELINE_DISTURBED
+    assert "it keeps 999 processes" in failed.failure.message
+
+
+def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds()
+    stopped: list[bool] = []
+    orders = machine.ranks(machine.started["baseline"][0]).orders
+    take = rounds.turns.exchange.take
+
+    def taking(first: int, count: int) -> None:
+        stopped.append(rounds.turns.mine.worlds[0].paused)
+        take(first, count)
+
+    rounds.turns.exchange.take = taking  # type: ignore[method-assign]
+    rounds.measure()
+    taken: set[int] = set()
+    for order in orders:
+        if isinstance(order, Draw):
+            taken = set()
+        elif isinstance(order, TakeOutputs):
+            taken |= set(range(order.first, order.first + order.count))
+        elif isinstance(order, CompareOutputs):
+            assert taken >= set(order.slots)
+    assert len(stopped) > 6
+    assert all(stopped)
+
+
+@pytest.mark.parametrize(("thief", "side"), [("kernel", CONTENDER), ("rival", RIVAL)])
+def test_in_a_duel_the_one_that_computes_out_of_its_turn_is_blamed(thief: str, side: int) -> None:
+    machine = MadeMachine(**{thief: MadeKernel(cpu_share=0.5)})
+    failed = failing(machine.rounds(machine.run(rounds=12), rival="rival.py"))
+    assert failed.side == side
+    assert "while the other kernel was timed" in failed.failure.message
+
+
+@pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
+def test_faster_than_the_machine_can_move_the_bytes_is_impossible(device: str) -> None:
+    machine = MadeMachine(device, MadeKernel(noisy(50.0)))
+    # 65536 bytes over 8 times the measured link: 82 us
+    failed = failing(machine.rounds(peaks=Peaks(1e12, 1e12, 1e8, device)))
+    assert failed.verdict is Verdict.IMPOSSIBLE_SPEED
+    assert "but link alone needs 81.920 us" in failed.failure.message
+
+
+def test_a_kept_result_is_quicker_than_the_machine_and_no_record() -> None:
+    machine = MadeMachine("made-gpu", MadeKernel(kept_us=noisy(0.01)), rival=MadeKernel(kept_us=noisy(0.01)))
+    rounds = machine.rounds(rival="rival.py", peaks=Peaks(1e12, 1e12, 1e8, "made-gpu"))
+    rounds.measure()
+    assert [side.account.quickest for side in rounds.turns.kernels if side.account] == pytest.approx(
+        [100.0] * 2
+    )
+
+
+def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> None:
+    machine = MadeMachine()
+    rounds = machine.rounds()
+    running: list[bool] = []
+
+    def touched(rank: int, order: object) -> list[int]:
+        if not isinstance(order, CheckPoison):
+            return []
+        running.append(not rounds.turns.mine.worlds[0].paused)
+        return [CONTENDER] if rank == 1 else []
+
+    machine.baseline.touched = touched
+    failed = failing(rounds)
+    assert (failed.verdict, failed.failure.rank) == (Verdict.LATE_OUTPUT, 1)
+    assert all(running)
+    assert rounds.done == 6
+
+
+@pytest.mark.parametrize("side", [CONTENDER, RIVAL])
+def test_in_a_duel_the_one_whose_outputs_are_wrong_or_late_is_blamed(side: int) -> None:
+    machine = MadeMachine()
+    honest = machine.baseline.finding
+    machine.baseline.finding = lambda rank, order, slot: (
+        wrong() if order.side == side else honest(rank, order, slot)
+    )
+    assert failing(machine.rounds(rival="rival.py")).side == side
+
+    machine.baseline.finding = honest
+    machine.baseline.touched = lambda rank, order: [side] if isinstance(order, CheckPoison) else []
+    failed = failing(machine.rounds(rival="rival.py"))
+    assert (failed.verdict, failed.side) == (Verdict.LATE_OUTPUT, side)
+
+
+def test_in_a_duel_the_trusted_ranks_run_the_baseline_for_what_is_compared() -> None:
+    machine = MadeMachine()
+    machine.rounds(rival="rival.py").measure()
+    orders = machine.ranks(machine.started["baseline"][0]).orders
+    compared = [order for order in orders if isinstance(order, CompareOutputs) and order.slots]
+    assert {order.against for order in compared} == {None}
+    assert {order.side for order in compared} == {CONTENDER, RIVAL}
+
+
+def test_a_kernel_that_holds_too_much_memory_fails_while_it_rests() -> None:
+    machine = MadeMachine(kernel=MadeKernel(excess="holds 9 GiB"))
+    with pytest.raises(WorldFailed, match="holds 9 GiB"):
+        machine.rounds(machine.run(rounds=50)).measure()
+
+
+# --- work of others on the devices -------------------------------------------------------------------------
+
+
+def looking(machine: MadeMachine, foreign) -> Rounds:
+    """Rounds in which `foreign(order)` runs on the devices when the trusted ranks look, in microseconds."""
+    machine.baseline = MadeBaseline(foreign_us=foreign)
+    return machine.rounds(machine.run(rounds=12))
+
+
+@pytest.mark.parametrize(("side", "name"), [(CONTENDER, "contender"), (REFERENCE, "baseline")])
+def test_work_on_the_devices_right_before_batches_of_a_kind_disturbs_them(side: int, name: str) -> None:
+    machine = MadeMachine("made-gpu")
+    rounds = looking(machine, lambda order: 300.0 if order.side == side else 1.0)
+    failed = failing(rounds)
+    assert failed.verdict is Verdict.BASELINE_DISTURBED
+    assert f"({name}, call time)" in failed.failure.message
+    assert failed.side == CONTENDER
+    assert {key.split(",")[0] for key in rounds.samples().foreign_us} == {"contender", "baseline"}
+
+
+def test_work_behind_the_closed_gate_is_seen_as_well() -> None:
+    machine = MadeMachine("made-gpu")
+    rounds = looking(
+        machine, lambda order: 300.0 if rounds.turns.mine.worlds[0].state.value == "queued" else 1.0
+    )
+    assert "(contender, device time)" in failing(rounds).failure.message
+
+
+def test_a_quiet_device_or_one_that_is_seldom_busy_is_no_fault() -> None:
+    machine = MadeMachine("made-gpu")
+    looks = iter(range(10_000))
+    rounds = looking(machine, lambda order: 300.0 if next(looks) % 41 == 0 else FOREIGN_US)
+    rounds.measure()
+    found = [us for times in rounds.samples().foreign_us.values() for us in times]
+    assert len(found) > 20
+    assert max(found) == 300.0
+
+
+def test_looks_come_before_about_every_other_batch_and_never_while_worlds_only_get_ready() -> None:
+    machine = MadeMachine("made-gpu")
+    rounds = looking(machine, lambda order: 1.0)
+    rounds.measure()
+    orders = machine.ranks(machine.started["baseline"][0]).orders
+    watched = [order.watch for order in orders if isinstance(order, Reveal)]
+    assert 0.3 < sum(watched) / len(watched) < 0.7
+
+
+@pytest.mark.parametrize(("left_over", "blamed"), [(False, "mine"), (True, "other")])
+def test_in_a_duel_what_runs_while_both_rest_was_left_by_the_one_before(left_over: bool, blamed: str) -> None:
+    # Before the contender's batches the devices are busy: already while both kernels rest, or only once it may run.
+    machine = MadeMachine("made-gpu")
+    turn_of: list[int] = []
+
+    def foreign(order: Reveal) -> float:
+        if order.side is None:
+            return 300.0 if left_over and turn_of and turn_of[-1] == RIVAL else 0.0
+        return 300.0 if order.side == CONTENDER and (not left_over or turn_of[-1] == RIVAL) else 0.0
+
+    machine.baseline = MadeBaseline(foreign_us=foreign)
+    rounds = machine.rounds(machine.run(rounds=24), rival="rival.py")
+    for side in rounds.turns.sides:
+        number = side.exchange.side
+        machine.ranks(side.worlds[0]).on_go = lambda number=number: turn_of.append(number)
+    failed = failing(rounds)
+    assert failed.verdict is Verdict.BASELINE_DISTURBED
+    assert failed.side == (CONTENDER if blamed == "mine" else RIVAL)
+    assert ("(its," if blamed == "mine" else "(the other,") in failed.failure.message
+
+
+def test_a_device_that_cannot_be_looked_at_is_not_asked_in_a_duel() -> None:
+    machine = MadeMachine("made-cpu")
+    machine.rounds(rival="rival.py").measure()
+    orders = machine.ranks(machine.started["baseline"][0]).orders
+    assert not any(order.kind is Kind.REVEAL and order.side is None for order in orders)

@@ -1,0 +1,130 @@
+"""Runs between two kernels on made worlds: both are checked, and whoever is at fault is blamed."""
+
+from typing import Any
+
+import pytest
+from made_kernels import Fault, MadeKernel, noisy, wrong
+from made_machine import MadeMachine
+
+from sandbox.protocol.events import Checked, PhaseStarted, RankChecked, Result, Rival
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import CheckPoison
+from sandbox.protocol.verdict import Verdict
+from sandbox.referee.versus import Versus
+from sandbox.timing.roofline import Peaks
+from sandbox.worlds.exchange import CONTENDER, RIVAL
+
+SIDES = [("kernel", 0), ("rival", 1)]
+
+
+def fought(machine: MadeMachine, rounds: int = 6) -> Result:
+    pool, setting = machine.pool(), machine.setting()
+    run = machine.run(rounds=rounds, versus=Rival("rival.py", "# rival.py\n"))
+    stage = pool.prepare_stage(setting)
+    theirs, mine = pool.take_rival(setting), pool.take_spare(setting)
+    versus = Versus(
+        run,
+        stage,
+        (mine, theirs),
+        machine.await_all,
+        machine.events.append,
+        Peaks(device=machine.device),
+        machine.clock,
+    )
+    return versus.judge()
+
+
+def verdicts(result: Result) -> tuple[Verdict, Verdict]:
+    assert result.rival is not None
+    return result.verdict, result.rival.verdict
+
+
+@pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
+def test_the_quicker_of_two_right_kernels_is_faster_than_the_other(device: str) -> None:
+    quick, slow = MadeKernel(noisy(50.0), noisy(30.0)), MadeKernel(noisy(100.0), noisy(90.0))
+    won, lost = (
+        fought(MadeMachine(device, *kernels), rounds=16) for kernels in ((quick, slow), (slow, quick))
+    )
+    assert verdicts(won) == verdicts(lost) == (Verdict.PASS, Verdict.PASS)
+    assert (won.outcome, lost.outcome) == ("faster", "slower")
+    assert won.speedup is not None
+    assert lost.speedup is not None
+    assert won.speedup.call is not None
+    assert lost.speedup.call is not None
+    assert won.speedup.call.median == pytest.approx(98 / 48)
+    assert lost.speedup.call.median == pytest.approx(48 / 98)
+    assert (won.speedup.device is None) == (device == "made-cpu")
+
+
+def test_only_phases_are_shown_of_the_rival_as_its_figures_would_pass_for_the_contenders() -> None:
+    machine = MadeMachine()
+    fought(machine)
+    assert [event.phase for event in machine.of(PhaseStarted)] == ["load", "check", "load", "check", "time"]
+    assert len(machine.of(Checked)) == 1
+    assert len(machine.of(RankChecked)) == 2
+
+
+def test_without_rounds_both_are_checked_alone() -> None:
+    result = fought(MadeMachine(), rounds=0)
+    assert verdicts(result) == (Verdict.PASS, Verdict.PASS)
+    assert result.speedup is None
+
+
+@pytest.mark.parametrize(("name", "side"), SIDES)
+@pytest.mark.parametrize(
+    ("fault", "verdict"),
+    [
+        (Fault(Kind.LOAD, Kind.SYNTAX, text="bad"), Verdict.COMPILE_ERROR),
+        (Fault(Kind.GO, Kind.RAISED), Verdict.CRASH),
+        (Fault(Kind.GO), Verdict.TIMEOUT),
+        (Fault(Kind.GO, Kind.RAISED, after=30), Verdict.CRASH),
+        (Fault(Kind.GO, status=11, after=30), Verdict.CRASH),
+        (Fault(Kind.GO, after=30, ranks=(1,)), Verdict.TIMEOUT),
+        (Fault(Kind.FINISH, Kind.DEVICE, after=2), Verdict.DEVICE_ERROR),
+    ],
+)
+def test_a_kernel_that_fails_fails_alone(name: str, side: int, fault: Fault, verdict: Verdict) -> None:
+    made: dict[str, Any] = {name: MadeKernel(faults=[fault])}
+    result = fought(MadeMachine("made-gpu", **made))
+    found = verdicts(result)
+    assert (found[side], found[1 - side]) == (verdict, Verdict.PASS)
+    assert (result.speedup, result.baseline_us, result.outcome, result.told) == (None, None, "", "")
+
+
+@pytest.mark.parametrize("side", [CONTENDER, RIVAL])
+@pytest.mark.parametrize("late", [False, True])
+def test_wrong_and_late_outputs_are_laid_at_the_right_door(side: int, late: bool) -> None:
+    machine = MadeMachine()
+    honest = machine.baseline.finding
+    timed = [False]
+
+    def finding(rank: int, order: Any, slot: int) -> Any:
+        timed[0] |= any(event.phase == "time" for event in machine.of(PhaseStarted))
+        return wrong() if timed[0] and order.side == side and not late else honest(rank, order, slot)
+
+    def touched(rank: int, order: Any) -> list[int]:
+        return [side] if late and timed[0] and isinstance(order, CheckPoison) else []
+
+    machine.baseline.finding, machine.baseline.touched = finding, touched
+    result = fought(machine)
+    found = verdicts(result)
+    assert (found[side], found[1 - side]) == (
+        Verdict.LATE_OUTPUT if late else Verdict.WRONG_RESULT,
+        Verdict.PASS,
+    )
+    failure = result.failure if side == CONTENDER else result.rival and result.rival.failure
+    assert failure is not None
+    assert failure.phase == "time"
+
+
+def test_both_may_fail() -> None:
+    broken = MadeKernel(faults=[Fault(Kind.LOAD, Kind.LOAD_FAILED, text="no solution")])
+    result = fought(MadeMachine("made-cpu", broken, broken))
+    assert verdicts(result) == (Verdict.LOAD_ERROR, Verdict.LOAD_ERROR)
+
+
+@pytest.mark.parametrize(("name", "side"), SIDES)
+def test_the_one_that_computes_while_the_other_is_timed_has_disturbed_it(name: str, side: int) -> None:
+    made: dict[str, Any] = {name: MadeKernel(cpu_share=0.8)}
+    found = verdicts(fought(MadeMachine(**made), rounds=12))
+    assert (found[side], found[1 - side]) == (Verdict.BASELINE_DISTURBED, Verdict.PASS)

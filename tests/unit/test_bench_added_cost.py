@@ -1,0 +1,134 @@
+"""The measurement `ab`: kernels with a known cost, and what their runs come to."""
+
+import time
+import types
+from typing import Any
+
+import msgspec
+import pytest
+
+from arena.bench.costly_kernels import found_added_us, with_device_cost, with_host_cost
+from arena.bench.tables.added_cost import (
+    SHARES,
+    TABLE,
+    AddedCost,
+    AddedCostRow,
+    conclude,
+    costs,
+    row_of,
+    source_of,
+)
+from arena.runs.rows import RunRow
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import Interval, Microseconds, Speedup
+
+CATALOGUE = load_catalogue()
+
+
+@pytest.mark.parametrize("problem", CATALOGUE.problems, ids=lambda problem: problem.stem)
+def test_every_baseline_takes_a_cost(problem: Any) -> None:
+    for text in (with_host_cost(problem, 0.2), with_device_cost(problem, 3.25)):
+        compile(text, problem.stem, "exec")
+        assert text.count("\ndef solution(") == 1
+        assert text.count("\ndef _baseline_solution(") == 1
+
+
+def test_a_host_cost_is_a_share_of_what_the_call_took() -> None:
+    text = with_host_cost(CATALOGUE.find("13"), 0.5)
+    added = text[text.index("# --- the cost") :]
+    module = types.ModuleType("kernel")
+    module.__dict__["_baseline_solution"] = lambda seconds: time.sleep(seconds) or "result"
+    exec(added, module.__dict__)
+    started = time.perf_counter()
+    assert module.__dict__["solution"](0.2) == "result"
+    took = time.perf_counter() - started
+    assert 0.299 <= took < 0.9  # no less ever; more on a busy machine
+
+
+def test_what_a_device_cost_came_to_is_read_from_what_was_printed() -> None:
+    assert found_added_us("[rank 0] added 3.120 us\n[rank 1] added 3.310 us\n") == 3.31
+    assert found_added_us("[rank 0] nothing") is None
+
+
+def test_a_cost_is_expected_where_it_can_be_seen() -> None:
+    on_cpu = costs(Microseconds(call=900.0, device=None))
+    assert [(cost.kind, cost.share, cost.expected) for cost in on_cpu] == [
+        ("host", share, "call") for share in SHARES
+    ]
+    host_bound = costs(Microseconds(call=60.0, device=20.0))
+    assert {(cost.kind, cost.expected) for cost in host_bound} == {("host", "call"), ("device", "device")}
+    assert host_bound[-1].added_us == pytest.approx(10.0)
+    device_bound = costs(Microseconds(call=101.0, device=100.0))
+    assert {(cost.kind, cost.expected) for cost in device_bound} == {("host", ""), ("device", "device")}
+    waits = costs(Microseconds(call=1000.0, device=None))
+    assert {(cost.kind, cost.expected) for cost in waits} == {("host", "call")}
+
+
+def test_the_kernel_of_a_cost_is_of_its_kind() -> None:
+    problem = CATALOGUE.find("1")
+    assert "* 0.05\n" in source_of(problem, AddedCost("host", 0.05, "call"))
+    assert "_WANTED_US = 7.5\n" in source_of(problem, AddedCost("device", 0.5, "device", 7.5))
+
+
+def run(call: float, device: float | None = None, outcome: str = "slower", verdict: str = "PASS") -> RunRow:
+    """A run of a baseline of 60 microseconds a call, 20 on the device, whose intervals reach 2 % to either side."""
+    made = [
+        None if value is None else Interval(value, value * 0.98, value * 1.02) for value in (call, device)
+    ]
+    return RunRow(
+        id=13,
+        problem="gemm_allreduce",
+        size="",
+        sizes={},
+        world=2,
+        dtype="bfloat16",
+        kernel="host_20",
+        verdict=verdict,
+        outcome=outcome,
+        preset="tiny",
+        speedup=Speedup(*made) if verdict == "PASS" else None,
+        baseline_us=Microseconds(call=60.0, device=20.0) if verdict == "PASS" else None,
+    )
+
+
+def on_host(call: float, device: float | None = None, outcome: str = "slower") -> AddedCostRow:
+    return row_of(run(call, device, outcome), AddedCost("host", 0.2, "call"), None)
+
+
+def test_the_truth_of_a_host_cost_is_its_share() -> None:
+    row = on_host(0.83, 1.0)
+    assert row.truth == pytest.approx(1 / 1.2)
+    assert (row.call_outcome, row.device_outcome, row.holds) == ("slower", "even", True)
+    assert on_host(0.9).holds is False
+    assert "slower holds" in TABLE.line(row)
+    assert "slower MISSES" in TABLE.line(on_host(0.9))
+
+
+def test_the_truth_of_a_device_cost_is_what_the_kernel_found() -> None:
+    row = row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), 5.0)
+    assert (row.truth, row.added_us, row.holds) == (pytest.approx(0.8), 5.0, True)
+    assert row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), None).truth == pytest.approx(
+        20 / 24
+    )
+
+
+def test_a_cost_that_may_hide_has_no_truth() -> None:
+    row = row_of(run(1.0, 1.0, "even"), AddedCost("host", 0.2, ""), None)
+    assert (row.truth, row.holds) == (None, None)
+
+
+def test_runs_of_one_cost_come_to_a_line() -> None:
+    rows = [on_host(0.83), on_host(0.9), on_host(0.99, outcome="even")]
+    line = "host 20 %, expected on call: slower 2 of 3 (by call 2, by device 0); "
+    line += "truth 0.833 in 1 of 3 intervals, found 0.900"
+    assert conclude(rows).lines == [f"13 gemm_allreduce: {line}"]
+    assert conclude(rows).sound
+    hidden = msgspec.structs.replace(row_of(run(1.0, 1.0, "even"), AddedCost("host", 0.2, ""), None), id=1)
+    assert conclude([*rows, hidden]).lines == [
+        f"13 gemm_allreduce: {line}",
+        "01 gemm_allreduce: host 20 %, expected on neither clock for sure: slower 0 of 1 (by call 0, by device 0)",
+        f"all where it is expected: {line}",
+    ]
+    failed = row_of(run(1.0, verdict="CRASH"), AddedCost("host", 0.2, "call"), None)
+    assert not conclude([failed]).sound
+    assert "slower 0 of 1" in conclude([failed]).lines[0]

@@ -1,0 +1,134 @@
+"""The measurement `clock`: what the turns of the plain loop and of the arena come to."""
+
+import math
+
+import pytest
+
+from arena.bench.plain_ranks import slowest
+from arena.bench.plain_turns import (
+    CALLS,
+    FEWEST,
+    MOST,
+    MOST_WAIT_US,
+    PlainTimes,
+    repetitions_for,
+    wait_us,
+)
+from arena.bench.tables.clock import (
+    FAILED,
+    PROBLEMS,
+    TABLE,
+    ByClock,
+    ClockRow,
+    Spread,
+    batches,
+    conclude,
+    quartiles,
+    ratios,
+    within,
+)
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import Microseconds, Result, Seconds
+from sandbox.protocol.plain_loop import Times
+from sandbox.protocol.samples import Batches, Samples
+from sandbox.protocol.verdict import Verdict
+
+ASKED = {8, 13, 27, 31, 46, 49, 54, 64, 69, 82}
+
+
+def result(call: float, device: float | None = None) -> Result:
+    """A run of the arena whose baseline takes so many microseconds."""
+    pair = Batches(calls=4, baseline_us=call, contender_us=1.0, baseline_first=True)
+    return Result(
+        verdict=Verdict.PASS,
+        detail="",
+        failure=None,
+        paper_rule=None,
+        error=None,
+        speedup=None,
+        baseline_us=Microseconds(call=call, device=device),
+        contender_us=None,
+        roofline=None,
+        seconds=Seconds(),
+        jail="none",
+        sealed=True,
+        samples=Samples(call=[pair]),
+    )
+
+
+def row(problem: int, call: float | None = None, device: float | None = None, **changes: object) -> ClockRow:
+    ratio = ByClock(*(None if value is None else Spread(value, value, value) for value in (call, device)))
+    fields = {"verdict": "PASS", "ratio": ratio, "within": within(ratio)} | changes
+    return ClockRow(
+        id=problem, problem="x", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16", **fields
+    )
+
+
+def test_the_default_problems_are_of_every_category_and_no_fewer_than_twenty():
+    catalogue = load_catalogue()
+    chosen = [catalogue.find(str(number)) for number in PROBLEMS]
+    assert len({problem.id for problem in chosen}) == len(PROBLEMS) >= 20
+    assert set(PROBLEMS) >= ASKED
+    assert {problem.category for problem in chosen} == {problem.category for problem in catalogue.problems}
+
+
+def test_the_slowest_rank_counts_in_each_repetition():
+    assert slowest([Times([1.0, 5.0]), Times([2.0, 3.0])]) == Times([2.0, 5.0], queued=True)
+    assert not slowest([Times([1.0]), Times([1.0], queued=False)]).queued
+
+
+def test_an_arena_run_is_compared_with_the_turns_around_it():
+    # The machine gets slower all the time: neither side is to blame.
+    plain = [PlainTimes(call=[us, us, 9 * us]) for us in (100.0, 121.0, 144.0)]
+    ratio = ratios(plain, [result(110.0), result(132.0)], "call")
+    assert ratio is not None
+    assert ratio.median == pytest.approx(1.0)
+    worse = ratios(plain, [result(110.0), result(264.0)], "call")
+    assert worse is not None
+    assert (worse.low, worse.high) == (pytest.approx(110 / math.sqrt(12100)), pytest.approx(2.0))
+
+
+def test_a_clock_that_one_side_lacks_is_not_compared():
+    plain = [PlainTimes(call=[1.0], device=[1.0]), PlainTimes(call=[1.0])]
+    assert ratios(plain, [result(1.0, device=1.0)], "device") is None
+    assert ratios(plain, [result(1.0)], "device") is None
+    assert within(ByClock(call=Spread(1.0, 1.0, 1.0))) == {"call": True}
+
+
+def test_the_spread_is_that_of_the_quartiles():
+    assert quartiles([1.0, 2.0, 3.0, 4.0, 100.0]) == Spread(3.0, 2.0, 4.0)
+    assert quartiles([2.0]) == Spread(2.0, 2.0, 2.0)
+    assert quartiles([]) is None
+    assert batches([result(3.0), result(4.0)], "call") == [3.0, 4.0]
+
+
+def test_the_limits_are_ten_percent_of_a_call_and_five_of_device_time():
+    assert within(row(1, 1.09, 1.04).ratio) == {"call": True, "device": True}
+    assert within(row(1, 0.89, 0.94).ratio) == {"call": False, "device": False}
+
+
+def test_the_rows_come_to_counts_by_clock():
+    lost = row(64, verdict=FAILED, detail="rank 1 of the plain loop failed: out of memory")
+    conclusion = conclude([row(1, 1.05, 1.2), row(8, 1.5), row(54, verdict="REFUSED"), lost])
+    assert conclusion.lines == [
+        "call within 10 % of the plain loop: 1 of 2; not 8",
+        "device within 5 % of the plain loop: 0 of 1; not 1",
+        "not measured: 64 (rank 1 of the plain loop failed: out of memory)",
+    ]
+    assert not conclusion.sound
+    assert conclude([row(8, 1.5)]).sound
+
+
+def test_a_line_says_whether_the_ratio_is_near_enough():
+    line = TABLE.line(row(8, 1.5, 1.01))
+    assert "1.500 [1.500, 1.500] NO" in line
+    assert "1.010 [1.010, 1.010] ok" in line
+    assert TABLE.line(row(64, verdict=FAILED, detail="no memory")).endswith("no memory")
+
+
+def test_a_turn_is_bounded_whatever_a_call_takes():
+    assert repetitions_for(1.0) == MOST
+    assert repetitions_for(1e6) == FEWEST
+    assert FEWEST < repetitions_for(1500.0) < MOST
+    assert wait_us(CALLS, 1e6) == MOST_WAIT_US
+    assert wait_us(CALLS, 1000.0) >= 2 * CALLS * 1000.0

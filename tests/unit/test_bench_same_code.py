@@ -1,0 +1,83 @@
+"""Counting of runs of identical code, on CPU ranks and on GPUs."""
+
+from arena.bench.tables import same_code_on_cpus, same_code_on_gpus
+from arena.bench.tables.same_code import conclude, is_too_noisy, summary
+from arena.runs.rows import REFUSED, RunRow
+from arena.runs.table import SAME_CODE_TABLE
+from sandbox.protocol.events import Interval, Microseconds, Speedup
+
+WIDE, NARROW = (1.01, 0.50, 2.04), (1.01, 0.98, 1.03)
+
+
+def itself(
+    outcome: str, call: tuple[float, float, float] = NARROW, verdict: str = "PASS", problem: int = 13
+) -> RunRow:
+    """A run of a baseline against itself."""
+    speedup = Speedup(call=Interval(*call), device=Interval(1.001, 0.99, 1.01))
+    return RunRow(
+        id=problem,
+        problem="gemm_allreduce",
+        size="tiny",
+        sizes={},
+        world=2,
+        dtype="bfloat16",
+        kernel="baseline",
+        verdict=verdict,
+        outcome=outcome,
+        speedup=speedup if verdict == "PASS" else None,
+        baseline_us=Microseconds(call=40.0, device=20.0) if verdict == "PASS" else None,
+    )
+
+
+def test_runs_of_one_problem_come_to_a_line():
+    rows = [itself("even"), itself("slower", (0.95, 0.93, 0.98)), itself("", verdict="TIMEOUT")]
+    assert summary(rows) == (
+        "2 of 3 passed: 0 faster, 1 slower, 1 even, 0 too noisy; "
+        "call 0.9500 to 1.0100, 1 inside 1 of 2 intervals, ±2.55 %; "
+        "device 1.0010 to 1.0010, 1 inside 2 of 2 intervals, ±1 %"
+    )
+
+
+def test_all_runs_come_to_shares_by_clock_and_to_the_problems_that_are_too_noisy():
+    rows = [itself("even"), itself("faster", (1.1, 1.05, 1.2))]
+    rows += [itself("too noisy", WIDE, problem=8), itself("too noisy", WIDE, problem=8)]
+    lines = conclude(rows).lines
+    assert [line.split(":")[0] for line in lines[:3]] == [
+        "13 gemm_allreduce",
+        "08 gemm_allreduce",
+        "all",
+    ]
+    assert (
+        lines[3]
+        == "all, call: 25.0 % faster, 0.0 % slower, 25.0 % even, 50.0 % too noisy; 1 inside 75.0 % of 4 intervals"
+    )
+    assert "100.0 % even" in lines[4]
+    assert lines[5] == "too noisy in more than half of the runs: 1 of 2 problems: 8"
+
+
+def test_one_wrong_run_in_a_hundred_is_what_the_interval_allows():
+    assert conclude([itself("faster"), *[itself("even")] * 9]).sound
+    assert not conclude([itself("faster"), itself("slower"), *[itself("even")] * 98]).sound
+    assert conclude([itself("faster"), itself("slower"), *[itself("even")] * 198]).sound
+
+
+def test_a_run_that_does_not_pass_is_a_fault_and_a_refused_one_is_none():
+    assert not conclude([itself("", verdict="CRASH")]).sound
+    assert conclude([itself("", verdict=REFUSED)]).sound
+    assert conclude([]).lines == []
+
+
+def test_half_of_the_runs_may_be_too_noisy():
+    assert not is_too_noisy([itself("even"), itself("too noisy", WIDE)])
+    assert is_too_noisy([itself("even"), itself("too noisy", WIDE), itself("too noisy", WIDE)])
+
+
+def test_a_row_marks_an_interval_without_1():
+    assert "1.010 [0.980, 1.030] ±2.49 % even " in SAME_CODE_TABLE.line(itself("even"))
+    assert "0.950 [0.930, 0.980] ±2.62 % slower !" in SAME_CODE_TABLE.line(
+        itself("slower", (0.95, 0.93, 0.98))
+    )
+
+
+def test_both_tables_are_counted_by_the_same_code():
+    assert same_code_on_cpus.conclude is same_code_on_gpus.conclude is conclude

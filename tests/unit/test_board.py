@@ -1,0 +1,72 @@
+"""The board: players in order, counts by category, fast_p, and what others have published."""
+
+from pathlib import Path
+
+import pytest
+
+from arena.board.board import FACTORS, Tally, fast_p, order_of, read_published, tally
+from arena.paths import Paths
+from arena.runs.store import BASELINE, Entry, Store
+from problems.catalogue import load_catalogue
+from sandbox.protocol.verdict import Verdict
+
+
+def entry(
+    number: int, problem: int = 13, player: str = "you", kernel: str = "kernel.py",
+    verdict: Verdict = Verdict.PASS, speedup: float | None = None, outcome: str = "",
+) -> Entry:  # fmt: skip
+    """A finished run."""
+    return Entry(
+        run_id=str(number), created=float(number), problem_id=problem, slug="", player=player, kernel_path="",
+        kernel_name=kernel, sha256="", device="cpu", world=2, dtype="bfloat16", preset="tiny", preset_sizes=True,
+        verdict=verdict, outcome=outcome, speedup=speedup, low=speedup, high=speedup, percent=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def store(paths: Paths) -> Store:
+    return Store(paths.database, Path("nowhere"))
+
+
+def test_players_are_those_who_ran_a_kernel_of_their_own(store: Store) -> None:
+    for number, (player, kernel) in enumerate(
+        [
+            ("you", "kernel.py"),
+            ("you", BASELINE),
+            ("baseline", BASELINE),
+            ("model:b", "b-1.py"),
+            ("house", "house"),
+        ]
+    ):
+        store.record(entry(number, player=player, kernel=kernel))
+    assert order_of(store.players()) == ["you", "house", "model:b"]
+
+
+def test_a_slow_kernel_is_solved_and_a_wrong_one_is_not(store: Store) -> None:
+    problems = [load_catalogue().find(name) for name in ("1", "2", "13", "14")]
+    for number, (problem, verdict, speedup, outcome) in enumerate(
+        [
+            (1, Verdict.PASS, 2.5, "faster"),
+            (2, Verdict.PASS, 0.6, "slower"),
+            (13, Verdict.WRONG_RESULT, None, ""),
+        ]
+    ):
+        store.record(entry(number, problem, verdict=verdict, speedup=speedup, outcome=outcome))
+    standings = store.standings()
+    assert tally(standings, problems) == Tally(solved=2, faster=1, problems=4)
+    assert [fast_p(standings, problems, p) for p in FACTORS] == [0.5, 0.5, 0.25, 0.25, 0.0]
+    assert fast_p(standings, [], 1.0) == 0.0
+
+
+def test_published_rows_add_up_to_the_published_totals() -> None:
+    published = read_published()
+    assert set(published.problems) == set(load_catalogue().categories)
+    totals = {model.name: published.tally(model, "").solved for model in published.model}
+    assert totals == {
+        "GPT-5.5": 36, "Claude Opus 4.7": 31, "Gemini 3 Pro": 30, "GLM-5.1": 7, "DeepSeek V4 Pro": 3
+    }  # fmt: skip
+    for model in published.model:
+        assert len(model.solved) == len(model.faster) == len(published.problems)
+        assert len(model.curve) == len(FACTORS)
+        assert all(fast <= right for fast, right in zip(model.faster, model.solved, strict=True))
+    assert published.tally(published.model[0], "context") == Tally(8, 6, 12)

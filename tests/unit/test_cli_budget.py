@@ -1,0 +1,27 @@
+"""`--budget` of `run`: what the judge is given, with a referee that says it."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from arena.cli.runs import run
+from arena.runs.engine import Engine
+from sandbox.protocol.verdict import ExitCode
+
+COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [((), "a budget of 1 s"), (("--budget", "2.5"), "a budget of 2.5 s")]
+)
+def test_the_budget_is_the_settings_or_the_option_s(monkeypatch, tmp_path, arguments, said):
+    monkeypatch.setattr(run, "Engine", partial(Engine, command=COMMAND))
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("budget")
+    done = CliRunner().invoke(run.command, ["13", str(kernel), "--device", "cpu", *arguments])
+    assert done.exit_code == ExitCode.PASS, done.stderr
+    assert said in done.stderr
+    assert "✓ PASS   ▲ what both clocks say" in done.stdout

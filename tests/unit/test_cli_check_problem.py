@@ -1,0 +1,126 @@
+"""`pkb-arena check-problem`: its rows, its exit codes, and one clear sentence for a folder that cannot be used."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arena.cli.problems.check_problem import table
+from sandbox.admission.row import CHEATS, HONEST, AdmissionRow
+
+pytestmark = pytest.mark.slow
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+MadeProblem = Callable[..., Path]
+
+
+def test_an_honest_problem_is_admitted(pkb_arena: CommandLine, made_problem: MadeProblem) -> None:
+    baseline = (
+        "import torch.distributed as dist\n\n\ndef solution(x):\n    print('{words of a problem}')\n"
+        "    total = x.clone()\n    dist.all_reduce(total)\n    return total\n"
+    )
+    done = pkb_arena("check-problem", str(made_problem(baseline=baseline)), "--world", "1,2,7", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [(row["stem"], row["world"], row["dtype"], row["against"]) for row in rows] == [
+        ("901_total", 1, "float32", []),
+        ("901_total", 2, "float32", []),
+    ]
+    assert rows[1]["baseline"] == ["PASS", ""]
+    assert set(CHEATS) <= set(rows[1])
+    assert {"silent", "problem", "error", "alias"}.isdisjoint(rows[0])
+    assert done.stderr.splitlines() == ["901_total W=1 float32: ok", "901_total W=2 float32: ok"]
+
+
+def test_a_problem_that_is_not_admitted_exits_with_1(
+    pkb_arena: CommandLine, made_problem: MadeProblem
+) -> None:
+    folder = made_problem(baseline="def solution(x):\n    return x * 2\n", check="")
+    done = pkb_arena("check-problem", str(folder), "--world", "2")
+    assert done.returncode == 1
+    assert done.stderr == "901_total W=2 float32: silent passes\n"
+    assert done.stdout.splitlines() == ["901_total: Sum over all ranks", "solution(x)"]
+
+
+BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no folder": (shutil.rmtree, "problem.toml is missing"),
+    "no card": (lambda folder: (folder / "card.md").unlink(), "card.md is missing"),
+    "no TOML": (lambda folder: (folder / "problem.toml").write_text("id ="), "problem.toml: "),
+    "no id": (
+        lambda folder: (folder / "problem.toml").write_text('slug = "x"'),
+        "id is missing; it must be a whole number",
+    ),
+    "no solution": (
+        lambda folder: (folder / "baseline.py").write_text("x = 1\n"),
+        "defines no solution(...)",
+    ),
+    "baseline.py is no Python": (
+        lambda folder: (folder / "baseline.py").write_text("\ndef solution(x:\n"),
+        "baseline.py:2: ",
+    ),
+    "inputs.py is no Python": (
+        lambda folder: (folder / "inputs.py").write_text("def draw(:\n"),
+        "inputs.py:1: invalid syntax",
+    ),
+    "inputs.py lacks a function": (
+        lambda folder: (folder / "inputs.py").write_text("def draw(setting):\n    return {}\n"),
+        "inputs.py defines no arguments(...)",
+    ),
+    "inputs.py cannot be imported": (
+        lambda folder: (folder / "inputs.py").write_text("import torch\n\nimport no_such_module\n"),
+        "inputs.py:3: ModuleNotFoundError: No module named 'no_such_module'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_folder_that_cannot_be_used_is_a_usage_error(
+    pkb_arena: CommandLine, made_problem: MadeProblem, what: str
+) -> None:
+    folder = made_problem()
+    breaks, words = BROKEN[what]
+    breaks(folder)
+    done = pkb_arena("check-problem", str(folder), "--world", "1", "--json")
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert str(folder) in done.stderr
+    assert len(done.stderr.splitlines()) <= 2
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name one problem folder, or say --all"),
+        (("FOLDER", "--all"), "name one problem folder, or say --all"),
+        (("FOLDER", "--world", "two"), "--world 'two': world sizes are numbers with commas between them"),
+        (("FOLDER", "--world", "7"), "total runs on 1, 2 ranks, not on 7"),
+    ],
+)
+def test_what_cannot_be_asked_is_a_usage_error(
+    pkb_arena: CommandLine, made_problem: MadeProblem, arguments: tuple[str, ...], words: str
+) -> None:
+    folder = str(made_problem())
+    done = pkb_arena("check-problem", *(folder if word == "FOLDER" else word for word in arguments))
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_the_table_counts_over_worlds_and_dtypes() -> None:
+    passed, wrong = ("PASS", ""), ("WRONG_RESULT", "rank 0: out")
+    rejected = dict.fromkeys(CHEATS[:-1], wrong) | dict.fromkeys(HONEST, passed)
+    rows = [
+        AdmissionRow(1, "01_total", 1, "float32", baseline=passed, own_rms=0.25, peak_mib=100, **{**rejected, "input": passed}),
+        AdmissionRow(1, "01_total", 2, "float32", baseline=passed, own_rms=0.5, peak_mib=100, **rejected, silent=wrong),
+        AdmissionRow(2, "02_crash", 2, "float32", ["ValueError: no"], error="Traceback\nValueError: no"),
+    ]  # fmt: skip
+    first, second = table(rows).splitlines()[-2:]
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    assert cells[:5] == ["01_total", "1, 2", "float32", "2/2", "5.0e-01"]
+    assert cells[5:18] == ["2", "2", "1 of 2 (excused)", *["2"] * 9, "1"]
+    assert cells[18:] == ["2/2", "2/2", "2/2", "200", "–"]
+    assert second.startswith("| 02_crash | 2 | float32 | 0/1 | 0.0e+00 | none |")
+    assert second.endswith("| ValueError: no |")

@@ -1,0 +1,81 @@
+"""The doctor on this machine's clocks: from the results of the last runs, without making any."""
+
+import msgspec
+
+from arena.machine.clock_findings import clock_finding, clocks_seen
+from arena.paths import Paths
+from arena.runs.store import Entry, Store
+from sandbox.protocol.verdict import Verdict
+
+
+def entry(number: int, device: str, call: float | None, on_device: float | None) -> Entry:
+    return Entry(
+        run_id=f"r{number}",
+        created=float(number),
+        problem_id=13,
+        slug="gemm_allreduce",
+        player="you",
+        kernel_path="",
+        kernel_name="kernel.py",
+        sha256="ab",
+        device=device,
+        world=2,
+        dtype="bfloat16",
+        preset="tiny",
+        preset_sizes=True,
+        verdict=Verdict.PASS,
+        outcome="even",
+        speedup=1.0,
+        low=0.9,
+        high=1.1,
+        percent=None,
+        clock="call",
+        call_sees=call,
+        device_sees=on_device,
+    )
+
+
+def keep(paths: Paths, *entries: Entry) -> None:
+    store = Store(paths.database, paths.runs)
+    for each in entries:
+        store.record(each)
+    store.close()
+
+
+def test_before_the_first_run_the_command_that_measures_it_is_named(paths: Paths) -> None:
+    found = clock_finding(paths)
+    assert (found.state, clocks_seen(paths)) == ("limited", [])
+    assert "doctor --bench aa" in found.advice
+    assert not paths.database.exists()
+
+
+def test_the_median_of_the_last_runs_by_clock_and_device(paths: Paths) -> None:
+    keep(
+        paths,
+        entry(1, "cpu", 10.0, None),
+        entry(2, "cpu", 30.0, None),
+        entry(3, "cpu", 12.0, None),
+        entry(4, "cuda", 80.0, 2.0),
+        entry(5, "cpu", None, None),
+    )
+    found = clock_finding(paths)
+    assert found.state == "ok"
+    assert found.found == (
+        "CPU ranks: calls would have seen 12 % (median of 3 runs); GPUs: calls would have seen 80 % "
+        "(median of 1 run), device time would have seen 2 % (median of 1 run)"
+    )
+    assert [(each.device, each.clock, each.sees, each.runs) for each in clocks_seen(paths)] == [
+        ("cpu", "call", 12.0, 3),
+        ("cuda", "call", 80.0, 1),
+        ("cuda", "device", 2.0, 1),
+    ]
+    assert msgspec.to_builtins(clocks_seen(paths)[0]) == {
+        "device": "cpu", "clock": "call", "sees": 12.0, "runs": 3,
+    }  # fmt: skip
+
+
+def test_clocks_that_can_tell_nothing_get_advice(paths: Paths) -> None:
+    keep(paths, entry(1, "cpu", 90.0, None))
+    found = clock_finding(paths)
+    assert found.state == "limited"
+    assert "--budget" in found.advice

@@ -1,0 +1,354 @@
+"""The comparison of outputs with the baseline's and the oracle's, in a world of one rank without a process group."""
+
+import re
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from problems.setting import RankSetting
+from problems.specification import load_problem
+from sandbox.memory import slots
+from sandbox.memory.trees import flatten
+from sandbox.protocol.finding import OutputFinding
+from sandbox.protocol.verdict import Verdict
+from sandbox.rank.checks import OwnError, UsualError, compare
+from sandbox.rank.comparison import Comparison, OracleDiffers, Reference
+from sandbox.rank.problem_code import ProblemCode
+
+TENTHS = "def solution(x):\n    return sum(x * 0.1 for _ in range(7))\n"
+"""A baseline with rounding errors."""
+MOVED = "def solution(x):\n    return x.flip(0)\n"
+TWO = "def solution(x):\n    return x * 0.1, (x * 100).round().int()\n"
+ROWS_SORTED = """
+def canonical(outputs, setting):
+    return outputs[outputs[:, 0].argsort()]
+"""
+NO_SEVEN = """
+def canonical(outputs, setting):
+    if outputs[0, 0] == 7:
+        raise ValueError("seven")
+    return outputs
+"""
+INPUTS = """
+def draw(setting):
+    return {"x": setting.randn(8, setting.sizes.n)}
+
+
+def arguments(tensors, setting):
+    return (tensors["x"],)
+"""
+
+
+class Compared:
+    """A comparison with the reference of one iteration."""
+
+    def __init__(self, code: ProblemCode, dtype: torch.dtype) -> None:
+        self.setting = RankSetting(0, 1, SimpleNamespace(n=16), dtype, torch.device("cpu"))
+        self.comparison = Comparison(code, self.setting, reduce=lambda figures: None)
+        self.code = code
+        self.comparison.calibrate(self.referred(seed) for seed in range(100, 108))
+        self.reference = self.referred(1)
+        self.comparison.note({0: self.reference})
+        self.right = code.call(code.baseline, code.draw(self.setting, 1), self.setting)
+
+    def referred(self, seed: int) -> Reference:
+        return self.comparison.reference(self.code.draw(self.setting, seed))
+
+    def finding(self, output: Any) -> OutputFinding:
+        return self.comparison.finding(slots.packed(*flatten(output)), self.reference)
+
+
+Compares = Callable[..., Compared]
+
+
+@pytest.fixture
+def compares(made_problem: Callable[..., Any]) -> Compares:
+    """compares(baseline, extra="", check="", dtype=torch.float32); extra: more functions of inputs.py."""
+
+    def make(baseline: str, extra: str = "", check: str = "", dtype: torch.dtype = torch.float32) -> Compared:
+        return Compared(ProblemCode(load_problem(made_problem(INPUTS + extra, baseline, check))), dtype)
+
+    return make
+
+
+def test_the_baselines_own_output_passes_with_figures(compares: Compares) -> None:
+    case = compares(TENTHS)
+    finding = case.finding(case.right)
+    (figures,) = finding.outputs
+    assert (finding.verdict, finding.paper, finding.message) == (Verdict.PASS, True, "")
+    assert (figures.output, figures.ok, figures.exact, figures.wrong) == ("out", True, False, 0)
+    assert 0 < figures.rms == figures.baseline_rms < figures.rms_limit
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda y: [y], r"returned \[tensor\], expected a float32 tensor of shape"),
+        (lambda y: (y, y), r"returned \(tensor, tensor\), expected a float32 tensor of shape"),
+        (lambda y: None, "returned None, expected a float32 tensor of shape"),
+        (lambda y: y.double(), "output out is float64, expected float32"),
+        (lambda y: y[:7], r"output out has shape \[7, 16\], expected \[8, 16\]"),
+        (lambda y: y.reshape(-1), r"output out has shape \[128\]"),
+        (lambda y: y.t().contiguous().t(), r"output out has strides \[1, 8\]: return it contiguous"),
+        (lambda y: y[:1].expand(8, 16), r"output out has strides \[0, 1\]"),
+    ],
+)
+def test_another_structure_is_named(
+    compares: Compares, change: Callable[[torch.Tensor], Any], words: str
+) -> None:
+    case = compares(TENTHS)
+    finding = case.finding(change(case.right))
+    assert finding.verdict is Verdict.WRONG_STRUCTURE
+    assert finding.outputs == []
+    assert re.search(words, finding.message), finding.message
+
+
+def test_strides_like_the_baselines_are_accepted(compares: Compares) -> None:
+    case = compares("def solution(x):\n    return (x * 0.1).t()\n")
+    assert not case.right.is_contiguous()
+    assert case.finding(case.right).verdict is Verdict.PASS
+    assert case.finding(case.right.contiguous()).verdict is Verdict.PASS
+
+
+def test_an_output_on_the_wrong_device_is_named(compares: Compares) -> None:
+    case = compares(TENTHS)
+    got = slots.packed(*flatten(case.right))
+    got.devices[0] = 1
+    finding = case.comparison.finding(got, case.reference)
+    assert (finding.verdict, finding.output) == (Verdict.WRONG_STRUCTURE, "out")
+    assert "wrong device" in finding.message
+
+
+@pytest.mark.parametrize(("byte", "words"), [(slots.POISON, "never arrived"), (None, "never writes")])
+def test_a_slot_without_an_output_is_a_fault_of_protocol(
+    compares: Compares, byte: int | None, words: str
+) -> None:
+    case = compares(TENTHS)
+    memory = torch.full((slots.header_bytes(4),), byte or 0xFF, dtype=torch.uint8)
+    if byte is None:  # marked as written, but with more tensors than there is room for
+        memory[:8] = torch.tensor([slots.WRITTEN]).view(torch.uint8)
+    finding = case.comparison.finding(slots.Unpacked(memory, 4), case.reference)
+    assert finding.verdict is Verdict.PROTOCOL
+    assert words in finding.message
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_value_that_is_not_finite_must_be_where_the_baseline_has_it(
+    compares: Compares, value: float
+) -> None:
+    case = compares(TENTHS)
+    case.right[2, 3] = value
+    finding = case.finding(case.right)
+    assert finding.verdict is Verdict.NONFINITE
+    assert finding.outputs[0].first_wrong == [2, 3]
+
+    masked = compares("def solution(x):\n    return (x * 0.1).masked_fill(x < 0, float('nan'))\n")
+    assert bool(masked.right.isnan().any())
+    assert masked.finding(masked.right).verdict is Verdict.PASS
+    assert masked.finding(masked.right.nan_to_num(0.0)).verdict is Verdict.NONFINITE
+
+
+def test_data_that_is_only_moved_must_match_to_the_bit(compares: Compares) -> None:
+    case = compares(MOVED)
+    assert case.finding(case.right).outputs[0].exact
+    assert case.finding(torch.nextafter(case.right, torch.tensor(9.0))).verdict is Verdict.WRONG_RESULT
+
+
+def test_the_card_can_ask_for_exactness(compares: Compares) -> None:
+    for check, exact in (('exact = ["0"]', True), ('exact = ["*"]', True), ('exact = ["1"]', False)):
+        case = compares("def solution(x):\n    return x * 0.1, x\n", check=check)
+        tenth, x = case.right
+        close = torch.nextafter(tenth, torch.tensor(9.0))
+        expected = Verdict.WRONG_RESULT if exact else Verdict.PASS
+        assert case.finding((close, x)).verdict is expected
+
+
+def test_the_cards_floor_of_the_run_dtype_widens_the_limits(compares: Compares) -> None:
+    check = "floors = { float32 = [0.5, 0.5] }"
+    assert compares(TENTHS, check=check).finding(compares(TENTHS).right * 1.1).verdict is Verdict.PASS
+    assert compares(TENTHS).finding(compares(TENTHS).right * 1.1).verdict is Verdict.WRONG_RESULT
+
+
+def test_limits_follow_the_iteration_where_the_card_says_so(compares: Compares) -> None:
+    usual, own = UsualError(5e-2, 0.3, 0.1), OwnError(5e-3, 1e-2)
+    held = [
+        compares(TENTHS, check=check, dtype=torch.bfloat16).comparison.held(
+            "out", torch.ones(4096), usual, own
+        )
+        for check in ("", "by_iteration = true")
+    ]
+    assert 5e-2 < held[0].rms < 0.2
+    assert 5e-3 < held[1].rms < 1e-2
+
+
+def test_each_index_of_a_dimension_is_held_to_the_limit_where_the_card_says_so(compares: Compares) -> None:
+    oracle = torch.randn(32, 512, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    one_row = oracle.to(torch.bfloat16)
+    one_row[3] += 5e-3 * one_row[4]
+    verdicts = []
+    for check in ("", "along = 0"):
+        comparison = compares(TENTHS, check=check, dtype=torch.bfloat16).comparison
+        held = comparison.held("out", one_row, UsualError(1.7e-3, 0.0, 4e-3), OwnError())
+        figures, verdict = compare("out", one_row, one_row, oracle, OwnError(), held)
+        verdicts.append(verdict)
+    assert verdicts == [Verdict.PASS, Verdict.WRONG_RESULT]
+    assert (figures.first_wrong, figures.wrong) == ([3, 0], 512)
+
+
+def test_integers_are_exact_beside_a_floating_output(compares: Compares) -> None:
+    case = compares(TWO)
+    tenth, whole = case.right
+    assert case.finding(case.right).verdict is Verdict.PASS
+    finding = case.finding((tenth, whole + 1))
+    assert finding.verdict is Verdict.WRONG_RESULT
+    assert [figures.ok for figures in finding.outputs] == [True, False]
+    assert [figures.exact for figures in finding.outputs] == [False, True]
+
+
+def test_the_order_is_free_where_the_problem_says_so(compares: Compares) -> None:
+    case = compares(TENTHS, ROWS_SORTED)
+    assert case.finding(case.right.flip(0)).verdict is Verdict.PASS
+    assert compares(TENTHS).finding(case.right.flip(0)).verdict is Verdict.WRONG_RESULT
+    case.right[3] = case.right[4]
+    assert case.finding(case.right).verdict is Verdict.WRONG_RESULT
+
+
+def test_outputs_that_cannot_be_put_in_order_are_wrong(compares: Compares) -> None:
+    case = compares(TENTHS, NO_SEVEN)
+    case.right[0, 0] = 7
+    finding = case.finding(case.right)
+    assert (finding.verdict, finding.message) == (
+        Verdict.WRONG_RESULT,
+        "the outputs do not belong together: seven",
+    )
+
+
+def test_an_order_with_another_structure_or_shape_is_the_kernels_fault(compares: Compares) -> None:
+    splits = (
+        "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else (outputs, outputs)\n"
+    )
+    drops = "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else outputs[1:]\n"
+    for extra, words in ((splits, "(T,T) after ordering, not T"), (drops, "[7, 16] after ordering")):
+        case = compares(TENTHS, extra)
+        case.right[0, 0] = 7
+        finding = case.finding(case.right)
+        assert finding.verdict is Verdict.WRONG_STRUCTURE
+        assert words in finding.message
+
+
+def test_the_papers_rule_is_told_apart_from_the_verdict(compares: Compares) -> None:
+    small = compares("def solution(x):\n    return x * 1e-4\n")
+    zeros = small.finding(torch.zeros_like(small.right))
+    assert (zeros.verdict, zeros.paper) == (Verdict.WRONG_RESULT, True)
+    wide = compares("def solution(x):\n    return x * 1e4\n", check="rms_floor = 0.5\nmax_floor = 0.5")
+    coarse = wide.finding(wide.right * 1.1)
+    assert (coarse.verdict, coarse.paper) == (Verdict.PASS, False)
+
+
+def test_an_oracle_of_another_shape_is_a_fault_of_the_problem(compares: Compares) -> None:
+    narrow = "import torch\ndef solution(x):\n    return x * 0.1 if x.dtype == torch.float32 else {}\n"
+    for odd, words in (
+        ("x[:3]", r"\(8, 16\), oracle \(3, 16\)"),
+        ("(x, x)", r"returns T, the oracle \(T,T\)"),
+    ):
+        with pytest.raises(OracleDiffers, match=words):
+            compares(narrow.format(odd))
+
+
+def test_limits_do_not_depend_on_what_was_compared_before(compares: Compares) -> None:
+    case = compares(TENTHS, dtype=torch.bfloat16)
+    first = case.finding(case.right)
+    case.comparison.new_iterations()
+    wild = flatten(case.right.double() * 3)
+    case.comparison.note({slot: case.referred(slot) for slot in range(1, 50)})
+    case.comparison.note({50: Reference(case.reference.plain, case.reference.baseline, wild)})
+    case.comparison.new_iterations()
+    case.comparison.note({0: case.reference})
+    assert case.finding(case.right) == first
+
+
+def test_slots_of_one_request_do_not_change_each_others_limits(compares: Compares) -> None:
+    def limit(slots: list[int]) -> float:
+        case = compares(TENTHS, dtype=torch.bfloat16)
+        case.comparison.new_iterations()
+        references = {slot: case.referred(slot) for slot in slots}
+        case.comparison.note(references)
+        output = case.right
+        return case.comparison.finding(slot_of(output), references[3], 3).outputs[0].rms_limit
+
+    def slot_of(output: torch.Tensor) -> Any:
+        return slots.packed(*flatten(output))
+
+    assert limit([1, 2, 3]) == limit([3, 2, 1]) == limit([3])
+
+
+def test_comparing_the_same_slots_again_has_the_same_limits(compares: Compares) -> None:
+    case = compares(TENTHS, dtype=torch.bfloat16)
+    coarse = case.right * 1.01
+    first = case.finding(coarse)
+    assert first.verdict is Verdict.WRONG_RESULT
+    wider = Reference(case.reference.plain, case.reference.baseline, flatten(case.right.double() * 2))
+    case.comparison.note({0: wider})  # as from a baseline that is not the same twice
+    assert case.finding(coarse) == first
+    case.comparison.new_iterations()
+    case.comparison.note({0: wider})
+    assert case.comparison.own[0][0].rms > 10 * first.outputs[0].baseline_rms
+
+
+@pytest.mark.parametrize(("rows", "taken"), [(8, 8), (3, 20)])
+def test_a_calibration_takes_more_iterations_where_outputs_are_small(
+    compares: Compares, rows: int, taken: int
+) -> None:
+    case = compares(f"def solution(x):\n    return (x * 0.1)[:{rows}]\n")
+    drawn: list[int] = []
+
+    def references() -> Iterator[Reference]:
+        for seed in range(20):
+            drawn.append(seed)
+            yield case.referred(seed)
+
+    case.comparison.calibrate(references())
+    assert len(drawn) == taken
+
+
+def test_the_largest_error_of_all_ranks_counts_and_ranks_may_have_more_outputs(compares: Compares) -> None:
+    case = compares(TENTHS)
+
+    def another_rank(figures: torch.Tensor) -> None:
+        if figures.dim() == 1:
+            figures.clamp_(min=2)
+        else:
+            theirs = torch.tensor([[[0.0, 0.25], [0.5, 0.5]]], dtype=torch.float64)
+            figures.copy_(torch.maximum(figures, theirs))
+
+    mine = case.comparison.own[0][0]
+    case.comparison.reduce = another_rank
+    case.comparison.new_iterations()
+    case.comparison.note({0: case.reference})
+    assert case.comparison.own[0] == [OwnError(mine.rms, 0.25), OwnError(0.5, 0.5)]
+    assert case.finding(case.right).verdict is Verdict.PASS
+
+
+def test_outputs_of_many_slots_are_held_beside_the_baseline_in_canonical_order(compares: Compares) -> None:
+    judge = compares(MOVED, ROWS_SORTED)
+    assert judge.comparison.free_order
+    right = slots.packed(*flatten(judge.right))
+    turned = slots.packed(*flatten(judge.right.flip(0)))
+    other = slots.packed(*flatten(judge.right + 1e-3))
+    plain = flatten(judge.right)
+    found = [judge.comparison.farness_of(each, plain) for each in (right, turned, other)]
+    assert found[:2] == [0.0, 0.0]
+    assert found[2] > 1
+
+
+def test_an_inexact_output_may_be_beside_the_baseline_and_no_further(compares: Compares) -> None:
+    judge = compares(TENTHS)
+    plain = flatten(judge.right)
+    once = judge.code.call(
+        lambda x: (x.double() * 0.7).float(), judge.code.draw(judge.setting, 1), judge.setting
+    )
+    assert judge.comparison.farness_of(slots.packed(*flatten(once)), plain) <= 1
+    assert judge.comparison.farness_of(slots.packed(*flatten(once * 1.001)), plain) > 1

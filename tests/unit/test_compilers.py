@@ -1,0 +1,109 @@
+"""Compilers that kernels bring along are shown as compiling, from the moment they are loaded."""
+
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox.kit import build, compiling
+from sandbox.kit.errors import CompileError
+from sandbox.rank import compilers
+
+MADE = """
+from shown import said
+said.append("loads")
+def build(): said.append("builds"); return 7
+class Tuner:
+    def bench(self): said.append("tunes"); return build()
+"""
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What the hooks and a made compiler say, in order."""
+    (tmp_path / "shown.py").write_text("said = []\n")
+    (tmp_path / "made_compiler.py").write_text(MADE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+
+    def patch(module: object) -> None:
+        for path in (("build",), ("Tuner", "bench"), ("Tuner", "gone"), ("Gone", "bench")):
+            compilers._attribute(*path)(module)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compilers, "PATCHES", {"made_compiler": patch})
+    import shown  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(compiling, "on_compile_start", lambda: shown.said.append("<"))
+    monkeypatch.setattr(compiling, "on_compile_end", lambda: shown.said.append(">"))
+    yield shown.said
+    for name in ("shown", "made_compiler"):
+        sys.modules.pop(name, None)
+
+
+def test_loading_building_and_tuning_count_each_once(said: list[str]) -> None:
+    compilers.watch()
+    import made_compiler  # type: ignore[import-not-found]
+
+    assert made_compiler.build() == 7
+    assert made_compiler.Tuner().bench() == 7
+    assert said == ["<", "loads", ">", "<", "builds", ">", "<", "tunes", "builds", ">"]
+
+
+def test_what_was_loaded_before_is_shown_as_well(said: list[str]) -> None:
+    import made_compiler
+
+    compilers.watch()
+    said.clear()
+    made_compiler.build()
+    assert said == ["<", "builds", ">"]
+
+
+def test_a_failure_ends_it_too(said: list[str]) -> None:
+    with pytest.raises(ZeroDivisionError), compiling.shown(), compiling.shown():
+        1 / 0  # noqa: B018
+    assert said == ["<", ">"]
+
+
+EXTENSION = """
+built = []
+def _jit_compile(name, sources, extra_cflags, build_directory, is_python_module, is_standalone=False):
+    import importlib.util, pathlib
+    if "wrong" in pathlib.Path(sources[0]).read_text():
+        raise RuntimeError("Error building extension\\nmain.cpp:3:9: error: expected a ; here")
+    built.append(name)
+    file = pathlib.Path(build_directory) / (name + ".py")
+    file.write_text("number = 7")
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+"""
+
+
+def test_an_extension_is_built_once_and_an_error_is_a_compile_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        build, "import_extension", lambda name, file: (name, file)
+    )  # a made one is no library
+    source = tmp_path / "main.cpp"
+    source.write_text("int x;")
+    made: list[types.ModuleType] = []
+    for _ in range(2):  # in two processes, as it were
+        made.append(types.ModuleType("made_extension"))
+        exec(EXTENSION, made[-1].__dict__)
+        compilers._extension(made[-1])
+    first = made[0]._jit_compile("twice", [str(source)], ["-O2"], str(tmp_path), True)
+    assert first.number == 7
+    name, file = made[1]._jit_compile("twice", [str(source)], ["-O2"], str(tmp_path), True)
+    assert name == "twice"
+    assert file.read_text() == "number = 7"
+    assert (made[0].built, made[1].built) == (["twice"], [])
+    made[1]._jit_compile("other", [str(source)], ["-O3"], str(tmp_path), True)
+    assert made[1].built == ["other"]  # other flags
+    source.write_text("wrong")
+    with pytest.raises(CompileError, match="expected a ; here"):
+        made[1]._jit_compile("third", [str(source)], [], str(tmp_path), True)

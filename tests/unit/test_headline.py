@@ -1,0 +1,102 @@
+"""Every headline names its clock, live and in the end; results of older versions have none to name."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.cli.runs.progress import RunProgress
+from arena.duel.card import final_words, speed_words
+from arena.duel.events import DuelEnded, DuelHeader, Finalist
+from arena.runs.headline import advice_words, by_clock, headline_of, headline_so_far, sees_words
+from arena.runs.journal import read_events
+from arena.runs.run_state import fold
+from sandbox.protocol.events import AnyEvent, Finished, Interval, Speedup, Timed, decode_event
+from sandbox.protocol.verdict import Verdict
+
+ROOT = Path(__file__).parents[2]
+RECORDINGS = ROOT / "tests" / "ui" / "recordings"
+NOISY, EVEN, FAST = Interval(1.1, 0.6, 2.0), Interval(1.0, 0.99, 1.01), Interval(1.5, 1.4, 1.6)
+
+
+def recorded(name: str) -> list[AnyEvent]:
+    return [decode_event(line) for line in (RECORDINGS / f"{name}.jsonl").read_bytes().splitlines()]
+
+
+def sample(call: Interval, device: Interval | None) -> Timed:
+    return Timed(
+        run_id="r1", round=3, rounds=9, calls=4, baseline_us=9.0, contender_us=8.0, call=call, device=device
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "device", "clock", "outcome", "median"),
+    [
+        (FAST, EVEN, "call", "faster", 1.5),
+        (NOISY, EVEN, "device", "even", 1.0),
+        (NOISY, NOISY, "call", "too noisy", 1.1),
+        (NOISY, None, "call", "too noisy", 1.1),
+    ],
+)
+def test_the_live_headline_is_by_the_clock_that_can_tell(call, device, clock, outcome, median):
+    headline = headline_so_far(sample(call, device))
+    assert (headline.clock, headline.outcome, headline.speedup.median) == (clock, outcome, median)
+
+
+def test_a_result_is_shown_by_the_clock_that_it_names():
+    (end,) = [event for event in recorded("pass") if isinstance(event, Finished)]
+    both = Speedup(call=NOISY, device=EVEN)
+    result = msgspec.structs.replace(end.result, speedup=both, clock="device", outcome="even")
+    headline = headline_of(result)
+    assert headline is not None
+    assert (headline.speedup, headline.where) == (EVEN, "on the device")
+    assert by_clock(both, "call") is NOISY
+    assert headline_of(msgspec.structs.replace(result, speedup=None)) is None
+
+
+@pytest.mark.parametrize("name", ["pass", "timing", "wrong", "error"])
+def test_recordings_without_the_new_fields_replay(name):
+    state = fold(recorded(name))
+    if name == "pass":
+        assert state.headline is not None
+        assert (state.headline.clock, state.headline.outcome, state.headline.where) == ("", "faster", "")
+        assert state.result is not None
+        assert (state.result.told, state.result.advice) == ("", "")
+    assert (state.verdict is Verdict.PASS) == (name in ("pass", "timing"))
+
+
+def test_what_both_clocks_would_have_seen_and_what_would_help():
+    assert sees_words(Speedup(call=FAST, device=EVEN)) == (
+        "would have seen 12 % by calls, 1.7 % on the device"
+    )
+    assert sees_words(Speedup(call=FAST, device=None)) == "would have seen 12 % by calls"
+    assert sees_words(None) == ""
+    assert advice_words("more rounds, a quieter machine", "F7") == "more rounds (F7), a quieter machine"
+    assert advice_words("", "F7") == ""
+
+
+def test_the_live_line_of_the_command_line_names_the_clock_and_the_end():
+    progress = RunProgress(most_s=4.0)
+    for event in recorded("timing"):
+        progress.event(event)
+    line = progress._line()
+    assert "by calls" in line
+    assert line.endswith("goes on up to 4 s")
+
+
+def test_a_duel_names_the_clock_of_its_final():
+    events = (RECORDINGS / "duel.jsonl").read_bytes().splitlines()
+    header = msgspec.json.decode(events[0], type=DuelHeader)
+    side = Finalist(1, "ab", Verdict.PASS, "", 9.0, FAST, "device")
+    ended = DuelEnded(winner="left", reason="", speedup=FAST, rounds=9, left=side, right=side, clock="device")
+    assert "▲ 1.50× [1.40, 1.60] on the device in 9" in final_words(header, ended)
+    assert "[1.40, 1.60] in 9" in final_words(header, msgspec.structs.replace(ended, clock=""))
+    assert speed_words(Interval(1.002, 1.001, 1.003), "call") == "▲ 1.00× [1.001, 1.003] by calls"
+
+
+def test_journals_of_older_duels_have_no_clock():
+    for name in ("duel.jsonl", "duel-house.jsonl"):
+        last = json.loads((ROOT / "docs" / name).read_bytes().splitlines()[-1])
+        assert "clock" not in last or last["clock"] in ("", "call", "device")
+    assert list(read_events(RECORDINGS / "pass.jsonl"))

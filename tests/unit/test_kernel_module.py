@@ -1,0 +1,42 @@
+"""A kernel's text as a module: what is refused, and which line of the user's own file is named."""
+
+from pathlib import Path
+
+import pytest
+
+from sandbox.rank.kernel_module import KernelRefused, load_solution
+
+DECORATED = """
+import functools
+
+
+def plain(f):
+    @functools.cache
+    def inner(*a, b):
+        return f(*a, b)
+    return inner
+
+
+@plain
+def solution(x, y):
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("import torch\n\n\ndef solution(a, b, c):\n    return a\n", 4),
+        (DECORATED, 13),
+        ("def f(a, b):\n    return a\n\n\nsolution = f\n", 5),
+        ("from operator import add as solution\n", 1),
+        ("def f(a, b): ...\nglobals()['solution'] = f\n", 0),
+        ("solution = None\nclass solution:\n    def __init__(self, a, b): ...\n", 2),
+    ],
+)
+def test_a_signature_that_does_not_fit_is_named_with_its_line(tmp_path: Path, source: str, line: int) -> None:
+    with pytest.raises(KernelRefused, match="cannot be called") as refused:
+        load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])
+    assert refused.value.line == line
+    assert 0 <= refused.value.line <= source.count("\n")
+    assert "Expected: solution(x)" in str(refused.value)

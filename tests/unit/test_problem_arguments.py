@@ -1,0 +1,86 @@
+"""`arguments` of each problem reads no values of its inputs, which come with GO, but of those that it names."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from problems.catalogue import load_catalogue
+from problems.setting import RankSetting, SizesRefused
+from problems.specification import Problem, WorldRefused
+from sandbox.rank.problem_code import ProblemCode
+
+PROBLEMS = load_catalogue().problems
+WORLD = 8
+"""So large that splits and counts of ranks are withheld, too, where a problem does not say that they are read."""
+
+
+class NoGroups(dict[str, Any]):
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def shape_of(value: Any) -> Any:
+    """Arguments without the values of tensors. Objects such as layers are told by their type."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), value.dtype, value.stride()
+    if isinstance(value, torch.nn.Module):
+        return [(name, shape_of(tensor)) for name, tensor in value.state_dict().items()]
+    if isinstance(value, (list, tuple)):
+        return [shape_of(each) for each in value]
+    return value
+
+
+def opened(problem: Problem, dtype: str) -> tuple[ProblemCode, RankSetting, dict[str, torch.Tensor]] | None:
+    """The last rank's inputs in the largest world that the tiny preset allows, without a process group."""
+    code = ProblemCode(problem)
+    for world in (WORLD, 4, 2, 1):
+        try:
+            names = problem.names(problem.sizes("tiny"), world, dtype)
+            setting = RankSetting(
+                rank=world - 1,
+                world=world,
+                sizes=SimpleNamespace(**names),
+                dtype=getattr(torch, dtype),
+                device=torch.device("cpu"),
+                groups=NoGroups(),
+            )
+            return code, setting, code.draw(setting, 12345)
+        except (SizesRefused, WorldRefused):
+            continue
+    return None
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
+def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> None:
+    found = opened(problem, problem.dtypes[0])
+    assert found is not None
+    code, setting, tensors = found
+    stale = {
+        name: torch.full((tensor.numel() * tensor.element_size(),), 0xA5, dtype=torch.uint8)
+        .view(tensor.dtype)
+        .view(tensor.shape)
+        if code.is_withheld(name, tensor) and tensor.dtype is not torch.bool
+        else tensor
+        for name, tensor in tensors.items()
+    }
+    assert shape_of(code.arguments(stale, setting)) == shape_of(code.arguments(tensors, setting))
+
+
+def test_names_that_arguments_reads_are_inputs() -> None:
+    for problem in PROBLEMS:
+        found = opened(problem, problem.dtypes[0])
+        assert found is not None
+        code, _, tensors = found
+        assert set(getattr(code.inputs, "READ_BY_ARGUMENTS", ())) <= set(tensors)
+
+
+def test_integers_are_withheld_but_for_those_that_shape_the_arguments() -> None:
+    by_slug = {problem.slug: problem for problem in PROBLEMS}
+    found = opened(by_slug["gnn_neighbor_sampling"], "int64")
+    assert found is not None
+    code, _, tensors = found
+    assert code.is_withheld("seeds", tensors["seeds"])
+    assert not code.is_withheld("fanouts", torch.zeros(64, dtype=torch.int64))
+    assert not code.is_withheld("seeds", torch.zeros(1, dtype=torch.int64))

@@ -1,0 +1,35 @@
+"""Every bit of a seed counts in what is drawn from it."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+
+from sandbox.rank.seeds import seeded
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("bit", [0, 1, 31, 32, 33, 47, 62])
+def test_seeds_that_differ_in_one_bit_draw_different_numbers(bit: int) -> None:
+    seed = 0x1234_5678_9ABC_DEF0
+    one, other = (torch.randn(64, generator=seeded(each, CPU)) for each in (seed, seed ^ (1 << bit)))
+    assert int((one == other).sum()) < 4
+    assert torch.equal(one, torch.randn(64, generator=seeded(seed, CPU)))
+
+
+def test_what_is_drawn_is_the_mersenne_twister_of_the_hashed_state() -> None:
+    # Independent of how torch lays its state out: when that changes, this fails.
+    key = np.frombuffer(hashlib.shake_256((5).to_bytes(8, "little")).digest(4 * 624), dtype=np.uint32)
+    twister = np.random.MT19937()
+    twister.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": 624}}
+    expected = twister.random_raw(2000) % (1 << 20)
+    drawn = torch.empty(2000, dtype=torch.int64).random_(0, 1 << 20, generator=seeded(5, CPU))
+    assert np.array_equal(drawn.numpy(), expected)
+
+
+def test_the_numbers_are_normal() -> None:
+    drawn = torch.randn(100_000, generator=seeded(1, CPU))
+    assert abs(float(drawn.mean())) < 0.02
+    assert abs(float(drawn.std()) - 1) < 0.02

@@ -1,0 +1,154 @@
+"""A stopped world stays stopped, or it is seen that it did not: real processes, stopped by a group and by signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sandbox.jail import cgroup
+from sandbox.machine import processes
+from sandbox.timing.rests import Rests
+from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping
+
+FORKS_WHEN_TOLD = """
+import os, signal, time
+def fork(number, frame):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+signal.signal(signal.SIGUSR1, fork)
+print(flush=True)
+while True: pass
+"""
+MANY = """
+import os, time
+for _ in range(200):
+    if os.fork() == 0:
+        os._exit(0)  # which nobody waits for
+print(flush=True)
+time.sleep(60)
+"""
+
+
+class Started:
+    """A process that keeps a core busy, and the way to stop it."""
+
+    def __init__(self, stopping: str, program: str = FORKS_WHEN_TOLD) -> None:
+        self.group = cgroup.make_uncounted() if stopping == "group" else None
+        argv = [sys.executable, "-c", program]
+        self.process = subprocess.Popen(
+            self.group.starts(argv) if self.group else argv, stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+        pid = self.process.pid
+        self.stopping: Stopping = (
+            ByGroup(self.group) if self.group else BySignals(pid, lambda: [pid], kernel=True)
+        )
+
+    def end(self) -> None:
+        self.stopping.go_on()
+        assert processes.kill_tree(self.process.pid)
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        if self.group is not None:
+            assert self.group.remove()
+
+
+@pytest.fixture(params=["group", "signals"])
+def started(request) -> Iterator[Started]:
+    if request.param == "group" and isinstance(reason := cgroup.stopping_place(), str):
+        pytest.skip(f"no group can be made: {reason}")
+    started = Started(request.param)
+    yield started
+    started.end()
+
+
+def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signal.Signals) -> Rests:
+    """One rest in which these signals arrive from elsewhere."""
+    stopping.halt()
+    stopping.complete()
+    stopping.settle()
+    before, began = stopping.activity(), time.monotonic()
+    for number in signals:
+        os.kill(process.pid, number)
+    time.sleep(0.1)
+    until = time.monotonic() + 10  # on a busy machine who goes on waits for a core
+    while (
+        before.pids and signals and time.monotonic() < until and not has_gone_on(before, stopping.activity())
+    ):
+        time.sleep(0.01)
+    rests = Rests()
+    rests.note(before, stopping.activity(), time.monotonic() - began)
+    return rests
+
+
+def has_gone_on(before: Activity, now: Activity) -> bool:
+    return now.cpu_seconds > before.cpu_seconds + 0.02 and now.pids > before.pids
+
+
+def test_a_rest_is_a_rest(started):
+    assert rest(started.stopping, started.process).disturbed == 0
+    started.stopping.go_on()
+    used = started.stopping.activity().cpu_seconds
+    time.sleep(0.1)
+    assert started.stopping.activity().cpu_seconds > used
+
+
+def test_who_is_continued_by_a_signal_does_not_run_or_is_seen(started):
+    found = rest(started.stopping, started.process, signal.SIGUSR1, signal.SIGCONT)
+    if started.group is not None:
+        assert found.disturbed == 0
+    else:
+        assert found.disturbed == 1
+        assert found.cpu_seconds > 0.0
+        assert found.processes == 1
+
+
+def test_ended_processes_without_end_are_no_way_to_gain_time():
+    started = Started("signals", MANY)
+    try:
+        started.stopping.halt()
+        started.stopping.complete()
+        with pytest.raises(CannotStop, match="it keeps 201 processes; 192 may be there"):
+            started.stopping.settle()
+    finally:
+        started.end()
+
+
+def test_what_a_killed_referee_left_frozen_is_killed_by_the_next(monkeypatch):
+    if isinstance(place := cgroup.stopping_place(), str):
+        pytest.skip(f"no group can be made: {place}")
+    ended = subprocess.Popen(["/bin/true"])
+    ended.wait()
+    with monkeypatch.context() as patched:
+        patched.setattr(cgroup.os, "getpid", lambda: ended.pid)
+        group = cgroup.make_uncounted()
+    left = subprocess.Popen(group.starts(["/bin/sleep", "600"]))
+    until = time.monotonic() + 10
+    while not (group.path / "cgroup.procs").read_text() and time.monotonic() < until:
+        time.sleep(0.01)
+    group.freeze()
+    cgroup.stopping_place.cache_clear()
+    assert cgroup.stopping_place() == place
+    assert left.wait(10) == -signal.SIGKILL
+    assert not group.path.exists()
+
+
+def test_a_fault_needs_more_than_a_few_rests_and_a_tenth_of_them():
+    idle, busy = Activity(1.0), Activity(1.001)
+    rests = Rests()
+    for _ in range(20):
+        rests.note(idle, idle, 0.01)
+    for count in range(1, 4):
+        assert not rests.fault("baseline")
+        rests.note(idle, busy, 0.01)
+        assert rests.disturbed == count
+    assert "in 3 of 23 rests, while the baseline was timed" in rests.fault("baseline")
+    rests.note(idle, Activity(1.001), 0.1)  # a hundredth of a long rest is what stopping takes
+    assert rests.disturbed == 3
