@@ -17,9 +17,9 @@ from arena.runs.store import Entry
 from sandbox.protocol.events import Interval
 from screens import figures
 from screens.dialogs.dialog import Dialog
-from screens.kernel.diff_view import DiffView
 from screens.kernel.kernel_session import KernelSession
-from screens.kernel.side_by_side import SideBySide
+from screens.kernel.source.diff_view import DiffView
+from screens.kernel.source.side_by_side import SideBySide
 from screens.widgets.editor import SOURCE_STYLES, Source
 from screens.widgets.foreign import PlainStatic
 

@@ -9,8 +9,8 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.kernel.pane_jump import NEXT, PaneJump, Stop
 from screens.kernel.panes.result_pane import ResultPane
-from screens.kernel.source_pane import KERNEL, VIEW_LETTERS, VIEW_NAMES, SourcePane
-from screens.kernel.view_tabs import ViewTabs
+from screens.kernel.source.source_pane import KERNEL, VIEW_LETTERS, VIEW_NAMES, SourcePane
+from screens.kernel.source.view_tabs import ViewTabs
 
 NARROW_VIEWS = (*VIEW_NAMES, "result", "log")
 

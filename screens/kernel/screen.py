@@ -26,17 +26,17 @@ from screens.app_protocol import AppProtocol
 from screens.complaints import explain
 from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, waiting_answer, worlds_words
-from screens.kernel.kernel_buffer import KernelBuffer
 from screens.kernel.kernel_session import KernelSession
-from screens.kernel.outside_editor import edit_outside
 from screens.kernel.paned_screen import PanedScreen
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.phase_line import PhaseLine
-from screens.kernel.source_pane import KERNEL, VIEW_NAMES, BaselineView, SourcePane
+from screens.kernel.source.kernel_buffer import KernelBuffer
+from screens.kernel.source.outside_editor import edit_outside
+from screens.kernel.source.source_pane import KERNEL, VIEW_NAMES, BaselineView, SourcePane
+from screens.kernel.source.view_tabs import ViewTabs
 from screens.kernel.status_words import best_words, problem_words, setting_words
-from screens.kernel.view_tabs import ViewTabs
 from screens.widgets.editor import SOURCE_STYLES, Editor, Source
 from screens.widgets.key_line import KeyLine
 from screens.widgets.source_bars import FindBar, LineBar, SourceBar

@@ -9,9 +9,9 @@ from textual.app import App, ComposeResult
 
 from arena.workspace.kernels import content_hash
 from problems.specification import Problem
-from screens.kernel import kernel_buffer
-from screens.kernel.kernel_buffer import KernelBuffer
 from screens.kernel.kernel_session import KernelSession
+from screens.kernel.source import kernel_buffer
+from screens.kernel.source.kernel_buffer import KernelBuffer
 from screens.services import Services
 from screens.widgets.editor import Editor
 

@@ -5,7 +5,7 @@ import pytest
 from screens.kernel.pane_jump import PaneJump
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
-from screens.kernel.source_pane import VIEW_LETTERS
+from screens.kernel.source.source_pane import VIEW_LETTERS
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from screens.kernel.source_pane import shortened_path
+from screens.kernel.source.source_pane import shortened_path
 
 TEXT = "one two\nTwo\n" + "\n".join(f"line {n}" for n in range(3, 60)) + "\ntwo"
 

@@ -1,6 +1,6 @@
 """Rows of two sources beside each other."""
 
-from screens.kernel.side_by_side import Row, rows_of
+from screens.kernel.source.side_by_side import Row, rows_of
 
 
 def test_changed_lines_stand_opposite_each_other() -> None:

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from problems.specification import Problem
-from screens.kernel.diff_view import DiffView
+from screens.kernel.source.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
 from screens.widgets.pane_title import entitle
 from screens.widgets.source_bars import SourceBar
