@@ -1,0 +1,121 @@
+"""How a player is named, and what a player must do to take part where kernels are handed in: the protocol `Author`.
+
+baseline, house, baseline-graph ...    a kernel that the arena brings along
+model:NAME                             a model's answers, independent of each other
+agent:NAME                             somebody who runs kernels while writing: a model with the arena's tools, or a program
+file:DIR                               kernels that lie in a folder, or in one file
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from arena.errors import UsageError
+from arena.players.budget import Spent
+from arena.runs.judge import Judgement
+from arena.workspace.named_kernels import NAMED
+from problems.specification import Problem
+from sandbox.protocol.events import Setting
+
+
+class PlayerKind(StrEnum):
+    """What is before the colon of a player's name."""
+
+    NAMED = "named"
+    """No colon: one of `arena.workspace.named_kernels.NAMED`."""
+    MODEL = "model"
+    AGENT = "agent"
+    FILE = "file"
+
+
+@dataclass(frozen=True)
+class PlayerName:
+    """A player. `str()` gives the word back; results are stored under it."""
+
+    kind: PlayerKind
+    name: str
+    """Of a named kernel its word, else what is behind the colon: a model, an agent, a path."""
+
+    def __str__(self) -> str:
+        return self.name if self.kind is PlayerKind.NAMED else f"{self.kind}:{self.name}"
+
+
+def parse_player(word: str) -> PlayerName:
+    """The player that a word stands for; whether there is such a model, agent or folder is not looked up.
+
+    Raises:
+        UsageError: the word is none of the forms above.
+    """
+    kind, colon, name = word.strip().partition(":")
+    if not colon and kind in NAMED:
+        return PlayerName(PlayerKind.NAMED, kind)
+    kinds = (PlayerKind.MODEL, PlayerKind.AGENT, PlayerKind.FILE)
+    if colon and name and kind in kinds:
+        return PlayerName(PlayerKind(kind), name)
+    raise UsageError(
+        f"{word!r} names no player",
+        f"use {', '.join(NAMED)}, model:NAME, agent:NAME or file:DIR",
+    )
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kernel to write."""
+
+    problem: Problem
+    setting: Setting
+    attempt: int
+    """1, 2, 3... Attempts of one player at one problem know nothing of each other."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What came of a task: a kernel, or none with the reason."""
+
+    source: str | None
+    """The kernel's text; empty for the baseline, which is run against itself. None: there is no kernel."""
+    file_name: str = "kernel.py"
+    """Shown in tracebacks. For the baseline the word `baseline`."""
+    complaint: str = ""
+    """Why there is no kernel: "refusal", "empty", "prose", "truncated"..."""
+    spent: Spent = field(default=Spent())
+    trace_id: str = ""
+    """The trace in the folder of the traces; empty where nobody wrote."""
+
+
+class Desk(Protocol):
+    """Where an author may try kernels while it writes. Each call waits for its turn at the devices."""
+
+    async def judge(self, source: str, name: str) -> Judgement:
+        """The whole verdict. Such runs are no attempts: only what the author submits counts.
+
+        Raises:
+            ArenaError: it could not be run.
+        """
+
+    async def build(self, source: str, name: str) -> Judgement:
+        """Compiles the kernel and calls it without timing it.
+
+        Raises:
+            ArenaError: it could not be run.
+        """
+
+
+class Author(Protocol):
+    """Writes kernels for tasks. One author serves all tasks of its player, several at the same time."""
+
+    @property
+    def player(self) -> PlayerName:
+        """Whose kernels these are."""
+
+    @property
+    def fixed(self) -> bool:
+        """It has one kernel for a problem, at no cost: one attempt says all."""
+
+    async def write(self, task: Task, desk: Desk) -> Submission:
+        """One attempt at a task. Cancelling ends it, with all processes and requests it started.
+
+        Raises:
+            PlayerFailed: no answer could be had. This attempt has no result, and can be made again.
+            UsageError: this player has nothing for this problem or setting: it is left out.
+        """
