@@ -57,6 +57,12 @@ $(READY): requirements.lock pyproject.toml
 	@echo "Once, for some minutes: installing what pkb-arena needs into .venv; torch is the largest part of it."
 	@$(PIP) -r .venv/requirements.txt
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
+	@if nvidia-smi >/dev/null 2>&1; then \
+	  $(BIN)/python -P -m arena.machine.cupy_choice > .venv/cupy.txt; \
+	  if [ -s .venv/cupy.txt ] && ! $(PIP) -r .venv/cupy.txt; then \
+	    echo "note: CuPy could not be installed; CUDA C++ kernels need it. 'pkb-arena doctor --fix-plan' has the command." >&2; \
+	  fi; \
+	fi
 	@echo "Installed. 'make clean' removes .venv again."
 	@touch $@
 

@@ -12,7 +12,9 @@ from arena.errors import ArenaError
 from arena.machine.clock_findings import clock_finding
 from arena.machine.facts import installed_version, torch_is_cpu_only
 from arena.machine.finding import MachineFinding
-from arena.machine.gpu_findings import gpu_findings
+from arena.machine.gpu_findings import TORCH, gpu_findings
+from arena.machine.install_commands import as_root, python_install, system_install
+from arena.machine.walls_fix import walls_fix
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
@@ -49,7 +51,11 @@ def _software() -> Iterator[MachineFinding]:
     torch = installed_version("torch")
     if torch is None:
         yield MachineFinding(
-            "torch", "missing", "not installed", "pip install torch (2.9 or newer); no kernel runs without it"
+            "torch",
+            "missing",
+            "not installed",
+            "pip install torch (2.9 or newer); no kernel runs without it",
+            (python_install(TORCH),),
         )
     else:
         yield MachineFinding("torch", "ok", torch + (", CPU only" if torch_is_cpu_only() else ""))
@@ -58,7 +64,11 @@ def _software() -> Iterator[MachineFinding]:
         yield MachineFinding("gcc", "ok", gcc)
     else:
         yield MachineFinding(
-            "gcc", "limited", "not found", "install gcc and g++ to write C++ kernels for CPU ranks"
+            "gcc",
+            "limited",
+            "not found",
+            "install gcc and g++ to write C++ kernels for CPU ranks",
+            system_install("gcc", "g++"),
         )
 
 
@@ -72,7 +82,7 @@ def _jail() -> MachineFinding:
         return MachineFinding("jail", "ok", found)
     loses = f"{found}: {profile.loses}" if profile.loses else found
     refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
-    return MachineFinding("jail", "limited", loses, f"{profile.advice}{refused}")
+    return MachineFinding("jail", "limited", loses, f"{profile.advice}{refused}", walls_fix(profile.name))
 
 
 def _world_memory() -> Iterator[MachineFinding]:
@@ -120,7 +130,11 @@ def _shared_memory() -> MachineFinding:
     if room >= SHARED_MEMORY_MIB:
         return MachineFinding("/dev/shm", "ok", f"{room} MiB free")
     return MachineFinding(
-        "/dev/shm", "limited", f"{room} MiB free", "in a container: docker run --shm-size=8g"
+        "/dev/shm",
+        "limited",
+        f"{room} MiB free",
+        "in a container: docker run --shm-size=8g",
+        (as_root("mount -o remount,size=8G /dev/shm"),),
     )
 
 
@@ -156,7 +170,13 @@ def _terminal() -> Iterator[MachineFinding]:
     depth = "16 million" if colours in {"truecolor", "24bit"} else "256" if "256" in term else "16"
     found = f"{columns} x {lines}, {depth} colours ({term or 'TERM is not set'})"
     if os.environ.get("NO_COLOR"):
-        yield MachineFinding("terminal", "limited", f"{found}, NO_COLOR set", "unset NO_COLOR to see colours")
+        yield MachineFinding(
+            "terminal",
+            "limited",
+            f"{found}, NO_COLOR set",
+            "unset NO_COLOR to see colours",
+            ("unset NO_COLOR",),
+        )
     elif columns < 60:
         yield MachineFinding(
             "terminal", "limited", found, "widen it to 60 columns or more: below that one pane is shown"

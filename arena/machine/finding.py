@@ -12,3 +12,5 @@ class MachineFinding(msgspec.Struct, frozen=True):
     found: str
     advice: str = ""
     """Advice; empty when it is ok."""
+    fix: tuple[str, ...] = ()
+    """Command lines that mend it, for a person to run; empty when it is ok, or where commands cannot."""

@@ -8,10 +8,13 @@ from arena.machine.facts import gpu_details, installed_version, torch_is_cpu_onl
 from arena.machine.finding import MachineFinding
 from arena.machine.gpu_software import CUPY, NCCL, cuda_major, nvcc, torch_cuda
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
+from arena.machine.install_commands import extra_requirements, python_install
 from sandbox.machine import nvml
 from sandbox.machine.nvml import Gpu, NvmlMissing
 from sandbox.machine.processes import tree
 
+TORCH = "torch>=2.9,<3"
+NVML = "nvidia-ml-py"
 UNSEEN_MIB = 2048
 """More than a driver takes for itself: so much memory in use without a process is somebody out of sight."""
 _NAMED = 6
@@ -32,7 +35,9 @@ def gpu_findings() -> Iterator[MachineFinding]:
     try:
         yield from _driver_says(gpus)
     except NvmlMissing as missing:
-        yield MachineFinding("NVML", "limited", str(missing), _nvml_advice(missing))
+        lacks_package = isinstance(missing.__cause__, ImportError)
+        fix = (python_install(NVML),) if lacks_package else ()
+        yield MachineFinding("NVML", "limited", str(missing), _nvml_advice(missing), fix)
     yield from _software()
 
 
@@ -40,7 +45,11 @@ def _gpus(visible: int, gpus: Sequence[Gpu]) -> MachineFinding:
     names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in gpus})) or "unknown"
     if torch_is_cpu_only():
         return MachineFinding(
-            "GPUs", "limited", f"{visible} x {names}", "install torch with CUDA to use them"
+            "GPUs",
+            "limited",
+            f"{visible} x {names}",
+            "install torch with CUDA to use them",
+            (python_install(TORCH, force=True),),
         )
     return MachineFinding("GPUs", "ok", f"{visible} x {names}")
 
@@ -219,7 +228,11 @@ def _software() -> Iterator[MachineFinding]:
         yield MachineFinding("Triton", "ok", triton)
     else:
         yield MachineFinding(
-            "Triton", "limited", "not installed", "pip install triton to write Triton kernels"
+            "Triton",
+            "limited",
+            "not installed",
+            "pip install triton to write Triton kernels",
+            (python_install("triton"),),
         )
 
 
@@ -239,7 +252,9 @@ def _cupy(major: int | None) -> MachineFinding:
     found = _installed(CUPY)
     extra = f"pip install 'pkb-arena[cuda{major or 13}]'"
     if not found:
-        return MachineFinding("CuPy", "limited", "not installed", f"{extra} to write CUDA C++ kernels")
+        wanted = extra_requirements(f"cuda{major or 13}")
+        fix = (python_install(*wanted),) if wanted else ()
+        return MachineFinding("CuPy", "limited", "not installed", f"{extra} to write CUDA C++ kernels", fix)
     return _fitting("CuPy", found, major, f"pip uninstall {found[0][0]}, then {extra}")
 
 

@@ -15,6 +15,9 @@ from arena.cli.session import open_session
 from arena.errors import ArenaError, UsageError
 from arena.machine.clock_findings import ClockSight, clocks_seen
 from arena.machine.doctor import can_run, examine
+from arena.machine.finding import MachineFinding
+from arena.machine.fix_plan import as_script
+from arena.machine.fix_plan import fix_plan as plan_fixes
 from arena.paths import find_paths
 from problems.specification import PRESETS
 from sandbox.machine.devices import KINDS
@@ -56,6 +59,9 @@ class _BenchOption(click.Option):
 @click.option("--preset", type=click.Choice(PRESETS), help="Sizes of a table.")
 @click.option("--device", type=click.Choice(list(KINDS)), help="Where the ranks of a table run.")
 @click.option("--loaded", is_flag=True, help="Make a table's runs beside a busy process on every core.")
+@click.option(
+    "--fix-plan", is_flag=True, help="Print the commands for what is missing, as a shell script; run none."
+)
 @json_option
 @click.pass_context
 def command(
@@ -67,6 +73,7 @@ def command(
     preset: str | None,
     device: str | None,
     loaded: bool,
+    fix_plan: bool,
     as_json: bool,
 ) -> None:
     """Say what this machine can do, and what to do about the rest.
@@ -76,6 +83,8 @@ def command(
     """
     options = {"problems": problems, "world": world, "preset": preset, "device": device, "loaded": loaded}
     _check_options(bench, [name for name, value in options.items() if value])
+    if fix_plan and bench is not None:
+        raise UsageError("--fix-plan is about findings, and --bench measures", "ask for one of them")
     if bench in TABLES:
         session = open_session()
         scope = Scope(tuple(map(session.problem, problems)), world, preset, device, repetitions, loaded)
@@ -84,7 +93,9 @@ def command(
         sound = _bench(bench, display_of(ctx), repetitions, as_json)
         ctx.exit(ExitCode.PASS if sound else ExitCode.KERNEL_FAILED)
     findings = examine()
-    if as_json:
+    if fix_plan:
+        _print_plan(findings, as_json)
+    elif as_json:
         print_json({"can_run": can_run(findings), "findings": findings, "clocks": _clocks()})
     else:
         for finding in findings:
@@ -92,6 +103,15 @@ def command(
             if finding.advice:
                 print_line(f"  {'':<16} → {finding.advice}")
     ctx.exit(ExitCode.PASS if can_run(findings) else ExitCode.ENVIRONMENT)
+
+
+def _print_plan(findings: list[MachineFinding], as_json: bool) -> None:
+    plan = plan_fixes(findings)
+    if as_json:
+        print_json({"can_run": can_run(findings), "fixes": plan})
+        return
+    for line in as_script(plan):
+        print_line(line)
 
 
 def _check_options(bench: str | None, given: list[str]) -> None:

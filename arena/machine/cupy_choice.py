@@ -1,0 +1,85 @@
+"""The CuPy that fits a machine: the one for torch's CUDA where torch has one, else for the newest CUDA of the driver.
+
+`python -m arena.machine.cupy_choice` prints what pip has to install, a requirement a line; or on stderr, why nothing.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arena.machine.gpu_software import CUPY, cuda_major, torch_cuda
+from arena.machine.install_commands import extra_requirements
+
+CudaVersion = tuple[int, int]
+KNOWN = (12, 13)
+"""The CUDA major versions that there is a CuPy for: the extras cuda12 and cuda13."""
+
+
+@dataclass(frozen=True)
+class CupyChoice:
+    """extra: the extra of pkb-arena to install, "" for none. why: in a sentence, for a person."""
+
+    extra: str
+    why: str
+
+
+def choose_cupy(
+    torch: CudaVersion | None, driver: CudaVersion | None, installed: Sequence[str] = ()
+) -> CupyChoice:
+    """torch: the CUDA it was built for, None for a build without; driver: the newest CUDA it runs; installed: CuPy's packages."""
+    if driver is None:
+        return CupyChoice("", "no driver answers: there is no GPU to write CUDA C++ for")
+    newest = _dotted(driver)
+    if torch is not None and torch[0] > driver[0]:
+        return CupyChoice(
+            "", f"torch is for CUDA {_dotted(torch)}, and the driver goes up to {newest}: mend that first"
+        )
+    wanted = torch[0] if torch is not None else driver[0]
+    because = (
+        f"torch is for CUDA {_dotted(torch)}, the driver goes up to {newest}"
+        if torch is not None
+        else f"the driver goes up to CUDA {newest}"
+    )
+    if wanted not in KNOWN:
+        return CupyChoice("", f"{because}, and CuPy is here for CUDA {' and '.join(map(str, KNOWN))} alone")
+    fitting = [package for package in installed if cuda_major(package) in (wanted, None)]
+    if fitting:
+        return CupyChoice("", f"{fitting[0]} is installed already, and fits: {because}")
+    if installed:
+        return CupyChoice(
+            "",
+            f"{installed[0]} is installed, and {because}: uninstall it, then install pkb-arena[cuda{wanted}]",
+        )
+    return CupyChoice(f"cuda{wanted}", because)
+
+
+def this_machine() -> CupyChoice:
+    """The choice for the torch, the driver and the packages that are here."""
+    from arena.machine.facts import installed_version
+    from sandbox.machine import nvml
+
+    try:
+        asked = nvml.ask("nvmlSystemGetCudaDriverVersion")
+    except nvml.NvmlMissing as missing:
+        return CupyChoice("", f"the driver cannot be asked: {missing}")
+    driver = None if asked is None else (asked // 1000, asked % 1000 // 10)
+    installed = [package for package in CUPY if installed_version(package)]
+    return choose_cupy(torch_cuda(), driver, installed)
+
+
+def _dotted(version: CudaVersion) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def main() -> None:
+    """Prints requirements on stdout and the reason on stderr."""
+    choice = this_machine()
+    if choice.extra:
+        print(f"CuPy for {choice.extra}: {choice.why}", file=sys.stderr)
+        print("\n".join(extra_requirements(choice.extra)))
+    else:
+        print(f"no CuPy is installed: {choice.why}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""The commands that the doctor prints for what is missing, and the CuPy that `make arena` chooses."""
+
+import json
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from arena.machine.cupy_choice import choose_cupy
+from arena.machine.finding import MachineFinding
+from arena.machine.fix_plan import as_script, fix_plan
+from arena.machine.install_commands import extra_requirements, python_install, system_install
+from arena.machine.walls_fix import walls_fix
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_what_every_run_needs_comes_first_and_a_command_only_once() -> None:
+    findings = [
+        MachineFinding("python", "ok", "3.11"),
+        MachineFinding("NVLink", "limited", "none", "expect less"),
+        MachineFinding("gcc", "limited", "not found", "install it", ("apt-get install -y gcc",)),
+        MachineFinding("gcc again", "limited", "not found", "install it", ("apt-get install -y gcc",)),
+        MachineFinding("torch", "missing", "not installed", "install it", ("pip install torch",)),
+    ]
+    assert [(fix.name, fix.commands) for fix in fix_plan(findings)] == [
+        ("torch", ["pip install torch"]),
+        ("gcc", ["apt-get install -y gcc"]),
+        ("NVLink", []),
+    ]
+
+
+def test_the_script_runs_its_commands_and_nothing_that_was_found(tmp_path: Path) -> None:
+    hostile = f"a name\ntouch {tmp_path}/harm"
+    findings = [
+        MachineFinding("one", "limited", hostile, hostile),
+        MachineFinding("two", "limited", hostile, "", (f"touch {tmp_path}/done",)),
+    ]
+    script = "\n".join(as_script(fix_plan(findings)))
+    subprocess.run(["sh", "-e"], input=script, text=True, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["done"]
+
+
+def test_nothing_to_do_is_said() -> None:
+    assert list(as_script(fix_plan([MachineFinding("python", "ok", "3.11")]))) == [
+        "# Nothing is missing here."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("manager", "words"),
+    [
+        ("apt-get", ["gcc", "g++"]),
+        ("dnf", ["gcc", "gcc-c++"]),
+        ("pacman", ["gcc"]),
+        ("zypper", ["gcc", "gcc-c++"]),
+    ],
+)
+def test_packages_by_the_names_of_each_system(manager: str, words: Sequence[str]) -> None:
+    (line,) = system_install("gcc", "g++", which=lambda name: name if name == manager else None)
+    assert shlex.split(line)[-len(words) :] == words
+    assert manager in line
+
+
+def test_no_package_manager_no_command() -> None:
+    assert system_install("gcc", which=lambda name: None) == ()
+
+
+def test_python_packages_go_where_the_program_lives() -> None:
+    pipx = "/home/me/.local/share/pipx/venvs/pkb-arena/bin/python"
+    uv = "/home/me/.local/share/uv/tools/pkb-arena/bin/python"
+    assert python_install("triton", executable=pipx) == "pipx inject pkb-arena triton"
+    assert python_install("triton", executable=uv) == f"uv pip install --python {uv} triton"
+    assert python_install("torch>=2.9,<3", executable="/a b/python", force=True) == (
+        "'/a b/python' -m pip install --force-reinstall 'torch>=2.9,<3'"
+    )
+
+
+def test_walls_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("arena.machine.walls_fix.shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("arena.machine.walls_fix.ctypes.util.find_library", lambda name: "libseccomp.so.2")
+    (tmp_path / "kernel").mkdir()
+    switch = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
+    switch.write_text("1\n")
+    (line,) = walls_fix("landlock", tmp_path)
+    assert line.endswith("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
+    switch.write_text("0\n")
+    assert walls_fix("landlock", tmp_path) == ()
+    assert walls_fix("root", tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("torch", "driver", "installed", "extra", "words"),
+    [
+        ((13, 0), (13, 0), [], "cuda13", "torch is for CUDA 13.0"),
+        ((12, 8), (13, 0), [], "cuda12", "torch is for CUDA 12.8"),
+        (None, (12, 4), [], "cuda12", "the driver goes up to CUDA 12.4"),
+        ((13, 0), (12, 8), [], "", "the driver goes up to 12.8"),
+        ((13, 0), (13, 1), ["cupy-cuda13x"], "", "installed already"),
+        ((13, 0), (13, 1), ["cupy"], "", "installed already"),
+        ((13, 0), (13, 1), ["cupy-cuda12x"], "", "uninstall it"),
+        ((11, 8), (13, 0), [], "", "12 and 13 alone"),
+        (None, None, [], "", "no driver answers"),
+    ],
+)
+def test_the_cupy_that_fits(
+    torch: tuple[int, int] | None,
+    driver: tuple[int, int] | None,
+    installed: list[str],
+    extra: str,
+    words: str,
+) -> None:
+    choice = choose_cupy(torch, driver, installed)
+    assert choice.extra == extra
+    assert words in choice.why
+
+
+def test_an_extra_names_the_packages_of_pyproject() -> None:
+    names = [requirement.partition(">")[0].partition("<")[0] for requirement in extra_requirements("cuda13")]
+    assert names == ["cupy-cuda13x", "nvidia-cuda-nvrtc", "nvidia-ml-py"]
+    assert extra_requirements("nothing") == []
+
+
+def test_the_doctor_prints_a_plan_and_does_nothing(pkb_arena: CommandLine, home: Path) -> None:
+    done = pkb_arena("doctor", "--fix-plan", NO_COLOR="1", PATH="/nowhere")
+    assert "# gcc: not found" in done.stdout
+    for line in done.stdout.splitlines():
+        assert not line or line.startswith("#") or shlex.split(line)
+    fixes = json.loads(pkb_arena("doctor", "--fix-plan", "--json", PATH="/nowhere").stdout)["fixes"]
+    assert {"gcc", "terminal"} <= {fix["name"] for fix in fixes}
+    assert not home.exists()
+    assert pkb_arena("doctor", "--fix-plan", "--bench", "clock").returncode == 2
+
+
+def test_make_asks_the_driver_which_cupy_it_is(
+    with_driver: Callable[..., "subprocess.CompletedProcess[str]"],
+) -> None:
+    program = """
+
+import arena.machine.facts
+arena.machine.facts.installed_version = lambda package: None
+from arena.machine.cupy_choice import main
+main()
+"""
+    done = with_driver(program, GPUS=2, CUDA=12080)
+    assert "the driver goes up to CUDA 12.8" in done.stderr
+    assert "cupy-cuda12x" in done.stdout
