@@ -1,6 +1,6 @@
 """The examination of a problem on the ranks of one world: the baseline is right, and what must not pass does not.
 
-Outputs are packed into slots and compared by the code that judges kernels (`sandbox.rank.comparison`).
+Outputs are packed into slots and compared by the code that judges kernels (`sandbox.rank.outputs.comparison`).
 """
 
 import time
@@ -29,7 +29,7 @@ from sandbox.memory.bits import same_bits
 from sandbox.memory.trees import NotATree, Output, flatten
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.comparison import Comparison, OracleDiffers, Reference
+from sandbox.rank.outputs.comparison import Comparison, OracleDiffers, Reference
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 SEED, OTHER_SEED = 12345, 67890

@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sandbox.kit import build, gcc, source_lines
-from sandbox.kit.arguments import Converter, converter
+from sandbox.kit.compilers import build, gcc, source_lines
+from sandbox.kit.compilers.arguments import Converter, converter
+from sandbox.kit.compilers.signature import SCALARS, Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError, KernelError, ranks_text
 from sandbox.kit.layout import Px
-from sandbox.kit.signature import SCALARS, Function, Parameter, exported
 
 _HEADER = '#include "px_cpu.h"\n'
 _GUARD = """

@@ -30,11 +30,11 @@ from typing import Any
 
 import torch
 
-from sandbox.kit import build, nvrtc, source_lines
-from sandbox.kit.arguments import converter
+from sandbox.kit.compilers import build, nvrtc, source_lines
+from sandbox.kit.compilers.arguments import converter
+from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 from sandbox.kit.layout import Px
-from sandbox.kit.signature import Function, Parameter, exported
 
 Extent = int | Sequence[int]
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

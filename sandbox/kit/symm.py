@@ -37,12 +37,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sandbox.kit import segment
 from sandbox.kit.errors import SymmetricMemoryError
-from sandbox.kit.heap import heap_bytes, host_heap
-from sandbox.kit.host_signals import host_signals
 from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, Px
-from sandbox.kit.team import OUT_RING, Shape, Team
+from sandbox.kit.symmetric_memory import segment
+from sandbox.kit.symmetric_memory.heap import heap_bytes, host_heap
+from sandbox.kit.symmetric_memory.host_signals import host_signals
+from sandbox.kit.symmetric_memory.team import OUT_RING, Shape, Team
 
 rank: int
 world: int
@@ -83,7 +83,7 @@ def _connect(timeout_s: float) -> Team:
         team = Team(mapped, host_heap(mapped), host, range(size))
         team.barrier(timeout_s)
         return team
-    from sandbox.kit.device_heap import DeviceSignals, device_heap
+    from sandbox.kit.symmetric_memory.device_heap import DeviceSignals, device_heap
 
     heap = device_heap(me, size, heap_bytes(), store, timeout_s)
     team = Team(mapped, heap, DeviceSignals(), range(size), host)

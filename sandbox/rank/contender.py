@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from sandbox.kit import compiling
+from sandbox.kit.compilers import compiling
 from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.memory import slots
 from sandbox.memory.trees import NotATree, flatten
@@ -28,11 +28,11 @@ from sandbox.protocol.messages import (
     OpenProblem,
     Recopy,
 )
-from sandbox.rank.checked_calls import CallRefused, run_checked
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
-from sandbox.rank.kernel_module import KernelRefused, load_solution
-from sandbox.rank.kernel_traceback import describe, kernel_line
+from sandbox.rank.kernel.checked_calls import CallRefused, run_checked
+from sandbox.rank.kernel.module import KernelRefused, load_solution
+from sandbox.rank.kernel.traceback import describe, kernel_line
 from sandbox.rank.problem_code import with_mutated
 from sandbox.rank.rank import Rank
 from sandbox.rank.serving import Reported

@@ -78,7 +78,7 @@ def _hung_up(fd: int) -> bool:
 
 
 def _rank(plan: LaunchPlan, r: int, device: Any, kind: Any) -> None:
-    from sandbox.rank import compilers
+    from sandbox.rank.kernel import compilers
     from sandbox.rank.rank import prepare_process
 
     os.dup2(plan.pipes[r], 1)

@@ -44,7 +44,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
-from sandbox.rank.comparison import Comparison, Reference, named
+from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
 

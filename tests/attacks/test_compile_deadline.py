@@ -6,7 +6,7 @@ SLOW = """
 import time
 import torch.distributed as dist
 
-from sandbox.kit import compiling
+from sandbox.kit.compilers import compiling
 
 first = True
 

@@ -12,7 +12,8 @@ import torch
 
 import sandbox.kit
 from arena.machine.facts import visible_gpus
-from sandbox.kit import cuda, errors, nvrtc, source_lines, templates
+from sandbox.kit import cuda, errors, templates
+from sandbox.kit.compilers import nvrtc, source_lines
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"

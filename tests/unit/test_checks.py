@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.checks import OwnError, UsualError, compare, errors, limits, paper_rule
+from sandbox.rank.outputs.checks import OwnError, UsualError, compare, errors, limits, paper_rule
 
 
 def judged(got, baseline, oracle, exact=False):

@@ -14,8 +14,8 @@ from sandbox.memory import slots
 from sandbox.memory.trees import flatten
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.checks import OwnError, UsualError, compare
-from sandbox.rank.comparison import Comparison, OracleDiffers, Reference
+from sandbox.rank.outputs.checks import OwnError, UsualError, compare
+from sandbox.rank.outputs.comparison import Comparison, OracleDiffers, Reference
 from sandbox.rank.problem_code import ProblemCode
 
 TENTHS = "def solution(x):\n    return sum(x * 0.1 for _ in range(7))\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.kit import build, compiling
+from sandbox.kit.compilers import build, compiling
 from sandbox.kit.errors import CompileError
-from sandbox.rank import compilers
+from sandbox.rank.kernel import compilers
 
 MADE = """
 from shown import said

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.rank.kernel_module import KernelRefused, load_solution
+from sandbox.rank.kernel.module import KernelRefused, load_solution
 
 DECORATED = """
 import functools

@@ -7,8 +7,8 @@ import torch
 
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
-from sandbox.rank.checks import Limits
-from sandbox.rank.nearness import FAR, farness, farness_of_slots
+from sandbox.rank.outputs.checks import Limits
+from sandbox.rank.outputs.nearness import FAR, farness, farness_of_slots
 
 LIMITS = Limits(1e-2, 4e-2, False)
 EXACT = Limits(0.0, 0.0, True)

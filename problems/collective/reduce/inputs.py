@@ -3,7 +3,7 @@
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.dense import root
+from problems.shared.inputs.dense import root
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

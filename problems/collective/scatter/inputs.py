@@ -5,7 +5,7 @@ to call.
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.dense import finite_bits, root
+from problems.shared.inputs.dense import finite_bits, root
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.dense import finite_bits
+from problems.shared.inputs.dense import finite_bits
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
-from problems.shared.dense import finite_bits
+from problems.shared.inputs.dense import finite_bits
 
 LONGEST = 2
 """No shard is longer than this many times M."""

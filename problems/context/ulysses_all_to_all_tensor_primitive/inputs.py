@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.dense import finite_bits
+from problems.shared.inputs.dense import finite_bits
 
 # (shape, scatter_dim, gather_dim): the scattered dimension always has M elements, the others N together.
 LAYOUTS: tuple[tuple[tuple[str, ...], int, int], ...] = (

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.moe_inputs import draw_layer, layer_arguments
+from problems.shared.inputs.moe_layer import draw_layer, layer_arguments
 
 _FACTORS = ("lora_gate_A", "lora_gate_B", "lora_up_A", "lora_up_B", "lora_down_A", "lora_down_B")
 

@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.dense import finite_bits
-from problems.shared.routing import even_splits
+from problems.shared.inputs.dense import finite_bits
+from problems.shared.inputs.routing import even_splits
 
 HOT = 4.0
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.moe_inputs import draw_layer, layer_arguments
+from problems.shared.inputs.moe_layer import draw_layer, layer_arguments
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.routing import (
+from problems.shared.inputs.routing import (
     count_per_expert,
     even_chunks,
     even_splits,

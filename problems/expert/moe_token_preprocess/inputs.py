@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.routing import skewed_choices
+from problems.shared.inputs.routing import skewed_choices
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

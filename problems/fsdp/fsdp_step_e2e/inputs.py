@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting
+from problems.shared.inputs.zero import require_equal_slices
 from problems.shared.mlp import (
     draw_batch,
     draw_moments,
@@ -14,7 +15,6 @@ from problems.shared.mlp import (
     gradient_scale,
     shapes,
 )
-from problems.shared.zero import require_equal_slices
 
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:

@@ -1,5 +1,5 @@
 """Inputs of problem 42: a batch slice, parameters on rank 0, this rank's slice of Adam's state."""
 
-from problems.shared.zero import arguments, draw
+from problems.shared.inputs.zero import arguments, draw
 
 __all__ = ["arguments", "draw"]

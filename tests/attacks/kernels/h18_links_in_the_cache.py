@@ -9,7 +9,7 @@ import tempfile
 
 import torch.distributed as dist
 
-from sandbox.kit import compiling
+from sandbox.kit.compilers import compiling
 
 with compiling.shown():  # as if it had compiled something: only then is there a collection
     own = tempfile.gettempdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from sandbox.kit import build
+from sandbox.kit.compilers import build
 
 folder = Path(os.environ["PKB_KERNEL_CACHE"])
 others = [path for path in folder.rglob("*") if path.is_file() and build.cache_dir() not in path.parents]

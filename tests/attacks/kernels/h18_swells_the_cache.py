@@ -9,7 +9,7 @@ import tempfile
 
 import torch.distributed as dist
 
-from sandbox.kit import compiling
+from sandbox.kit.compilers import compiling
 
 with compiling.shown():
     own = f"{tempfile.gettempdir()}/pkb-kernels-{os.getuid()}"

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 import sandbox.kit
-from sandbox.kit import build, gcc, nvrtc, signature
-from sandbox.kit.arguments import converter
+from sandbox.kit.compilers import build, gcc, nvrtc, signature
+from sandbox.kit.compilers.arguments import converter
 
 THREADS = 8
 """Of a block, whatever the kernel's own number: it must divide nothing, and be no less than the largest world."""

@@ -9,8 +9,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from sandbox.kit import compiling, cpp, errors, symm
-from sandbox.kit.signature import exported
+from sandbox.kit import cpp, errors, symm
+from sandbox.kit.compilers import compiling
+from sandbox.kit.compilers.signature import exported
 
 KERNEL = '''
 from sandbox.kit import cpp
@@ -197,7 +198,7 @@ def test_an_undefined_symbol_is_a_compile_error(kernel_cache):
 
 
 def test_without_a_compiler_it_says_what_to_install(kernel_cache, monkeypatch):
-    from sandbox.kit import gcc
+    from sandbox.kit.compilers import gcc
 
     monkeypatch.setenv("CXX", "no-such-compiler")
     for cached in (gcc.compiler, gcc.fingerprint):

@@ -6,7 +6,8 @@ import os
 import pytest
 import torch.distributed as dist
 
-from sandbox.kit import descriptors, errors
+from sandbox.kit import errors
+from sandbox.kit.symmetric_memory import descriptors
 
 
 def everybody_reads_everybody(rank: int, world: int) -> None:

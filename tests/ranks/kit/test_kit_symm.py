@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from sandbox.kit import errors, host_signals, symm
+from sandbox.kit import errors, symm
+from sandbox.kit.symmetric_memory import host_signals
 
 WORLDS = [1, 2, 3, 4, 8]
 DTYPES = [torch.bfloat16, torch.float32, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn]

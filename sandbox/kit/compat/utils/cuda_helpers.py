@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from sandbox.kit import build
+from sandbox.kit.compilers import build
 from sandbox.kit.errors import CompileError
 
 

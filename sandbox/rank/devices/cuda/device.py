@@ -71,8 +71,8 @@ class CudaDevice:
 
     def warm_kit(self) -> None:
         """CuPy's import, and the code of the kit's own signals, compiled once per world."""
-        from sandbox.kit import device_heap, host_signals
         from sandbox.kit.errors import CompileError
+        from sandbox.kit.symmetric_memory import device_heap, host_signals
 
         host_signals.host_signals()
         with contextlib.suppress(CompileError):  # without CuPy or NVRTC: a kernel that needs them is told so

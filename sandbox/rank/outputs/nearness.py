@@ -10,7 +10,7 @@ import torch
 
 from sandbox.memory import slots
 from sandbox.memory.host import up
-from sandbox.rank.checks import Limits
+from sandbox.rank.outputs.checks import Limits
 
 FAR = float("inf")
 CHUNK_BYTES, CACHED_BYTES = 64 << 20, 256 << 10

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from sandbox.kit.compilers.signature import Function, Parameter, Scalar
 from sandbox.kit.errors import ArgumentError
 from sandbox.kit.layout import Px
-from sandbox.kit.signature import Function, Parameter, Scalar
 
 Converter = Callable[[Any], Any]
 """Takes the Python value, returns what ctypes passes; raises ArgumentError."""

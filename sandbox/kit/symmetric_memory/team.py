@@ -9,8 +9,6 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
-from sandbox.kit.heap import Heap, pad_address
-from sandbox.kit.host_signals import HostSignals
 from sandbox.kit.layout import (
     ALLOCATION_SLOT,
     BARRIER_SLOT,
@@ -22,7 +20,9 @@ from sandbox.kit.layout import (
     make_px,
     team_mask,
 )
-from sandbox.kit.segment import Segment
+from sandbox.kit.symmetric_memory.heap import Heap, pad_address
+from sandbox.kit.symmetric_memory.host_signals import HostSignals
+from sandbox.kit.symmetric_memory.segment import Segment
 
 Shape = int | Sequence[int]
 OUT_RING = 4

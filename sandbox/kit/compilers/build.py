@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
-from sandbox.kit import compiling
+from sandbox.kit.compilers import compiling
 from sandbox.kit.errors import CompileError
 
 TIMEOUT_S = 120.0

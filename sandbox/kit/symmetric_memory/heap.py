@@ -11,7 +11,7 @@ import torch
 
 from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.layout import ALIGN, HEAD_BYTES, PAD_BYTES
-from sandbox.kit.segment import Segment
+from sandbox.kit.symmetric_memory.segment import Segment
 
 DEFAULT_BYTES = 1 << 30
 _MARGIN = 4096

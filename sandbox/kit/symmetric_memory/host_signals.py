@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from sandbox.kit import build, gcc
+from sandbox.kit.compilers import build, gcc
 from sandbox.kit.errors import CompileError
 from sandbox.kit.layout import MAX_WORLD, Px, is_before
 

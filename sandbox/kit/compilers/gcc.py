@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from sandbox.kit.build import TIMEOUT_S
+from sandbox.kit.compilers.build import TIMEOUT_S
 from sandbox.kit.errors import CompileError
 
 FLAGS = (
@@ -24,7 +24,7 @@ FLAGS = (
     "-fmax-errors=5",
     "-fdiagnostics-color=never",
 )
-INCLUDE = Path(__file__).parent / "include"
+INCLUDE = Path(__file__).parents[1] / "include"
 _NO_COMPILER = (
     "no C++ compiler (g++) on this machine: install one (Debian, Ubuntu: apt install g++; "
     "Fedora: dnf install gcc-c++), or write the kernel with torch and symm alone"

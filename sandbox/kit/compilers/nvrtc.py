@@ -7,8 +7,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from sandbox.kit.compilers.gcc import INCLUDE, first_error
 from sandbox.kit.errors import CompileError
-from sandbox.kit.gcc import INCLUDE, first_error
 
 OPTIONS = (
     "-std=c++17",

@@ -20,8 +20,8 @@ from sandbox.memory.trees import Output, flatten, unflatten
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.verdict import Verdict
-from sandbox.rank.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
-from sandbox.rank.nearness import FAR, farness, farness_of_slots
+from sandbox.rank.outputs.checks import Limits, OwnError, UsualError, compare, errors, limits, paper_rule
+from sandbox.rank.outputs.nearness import FAR, farness, farness_of_slots
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 CALIBRATED = 8
@@ -182,7 +182,7 @@ class Comparison:
     ) -> torch.Tensor:
         """How far outputs are from the baseline's in the same slots, float64 [slots], the same on all ranks (collective).
 
-        Above 1 an output may be wrong: `finding` tells. Arguments as `sandbox.rank.nearness.farness_of_slots`.
+        Above 1 an output may be wrong: `finding` tells. Arguments as `sandbox.rank.outputs.nearness.farness_of_slots`.
         """
         if self.free_order:
             pairs = ([arena[n * size : (n + 1) * size] for arena in (theirs, baseline)] for n in chosen)

@@ -18,9 +18,9 @@ from typing import Any
 
 import torch
 
-from sandbox.kit import build, compiling
+from sandbox.kit.compilers import build, compiling
+from sandbox.kit.compilers.gcc import first_error
 from sandbox.kit.errors import CompileError
-from sandbox.kit.gcc import first_error
 
 
 def watch() -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 import torch.utils.dlpack
 
-from sandbox.kit import cuda, descriptors
+from sandbox.kit import cuda
 from sandbox.kit.errors import SymmetricMemoryError
-from sandbox.kit.heap import Heap
 from sandbox.kit.layout import PADS_BYTES, Px
+from sandbox.kit.symmetric_memory import descriptors
+from sandbox.kit.symmetric_memory.heap import Heap
 from sandbox.memory import gpu as gpu_memory
 
 _SOURCE = r"""

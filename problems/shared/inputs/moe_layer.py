@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from problems.setting import RankSetting
-from problems.shared.linear import linear
+from problems.shared.inputs.linear import linear
 
 HOT_BIAS = 1.5
 EMPTY_BIAS = -30.0
