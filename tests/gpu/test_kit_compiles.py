@@ -54,7 +54,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 def _literals() -> dict[str, str]:
     """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
     found = {"every function of px.cuh": EVERYTHING}
-    for path in [*KIT.glob("examples/*_cuda.py"), KIT / "templates" / "cuda.py", KIT / "device_heap.py"]:
+    for path in [*KIT.glob("examples/*_cuda.py"), KIT / "templates" / "cuda.py", KIT / "symmetric_memory" / "device_heap.py"]:
         for node in ast.parse(path.read_text()).body:
             if (
                 isinstance(node, ast.Assign)
