@@ -123,6 +123,26 @@ def test_kernels_of_every_text_have_readable_signatures():
                 assert cuda._slot(parameter) is not None
 
 
+STANDARD_HEADERS = r"""
+#include <cooperative_groups.h>
+#include <cuda/atomic>
+extern "C" __global__ void count(Px px, u32* counter, int64_t* wide, u32 epoch) {
+    cooperative_groups::this_grid().sync();
+    cuda::atomic_ref<u32, cuda::thread_scope_system>(*counter).fetch_add(1, cuda::memory_order_release);
+    *wide = (int64_t)sizeof(uint64_t);
+    px_barrier(px, blockIdx.x, epoch);
+}
+"""
+
+
+@needs_nvrtc
+@pytest.mark.skipif(
+    MAY_SKIP and not nvrtc.include_dirs(), reason="needs the headers of a CUDA toolkit, or of torch's wheels for CUDA"
+)
+def test_cooperative_groups_and_libcus_atomics_compile_as_promised():
+    assert nvrtc.to_cubin(STANDARD_HEADERS, ARCH)[:4] == b"\x7fELF"
+
+
 @needs_nvrtc
 def test_an_error_carries_the_line_of_the_python_file():
     located, _ = source_lines.with_line_directives(

@@ -40,12 +40,14 @@ def header() -> str:
 
 @functools.cache
 def include_dirs() -> tuple[str, ...]:
-    """Directories with cuda_bf16.h and its kind: of torch's own wheels, then of a toolkit."""
+    """Directories with cuda_bf16.h, and with libcu++: of torch's own wheels, then of a toolkit."""
     site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
     candidates = [*sorted(site.glob("cu*/include")), site / "cuda_runtime" / "include", toolkit]
-    # A jail may hide the toolkit: what cannot be read is not there.
-    return tuple(str(path) for path in candidates if os.access(path / "cuda_bf16.h", os.R_OK))
+    # A jail may hide the toolkit: what cannot be read is not there. CUDA 13 keeps <cuda/atomic> and its kind in a folder below.
+    found = [path for path in candidates if os.access(path / "cuda_bf16.h", os.R_OK)]
+    below = [path / "cccl" for path in found if os.access(path / "cccl" / "cuda" / "atomic", os.R_OK)]
+    return tuple(map(str, found + below))
 
 
 def to_cubin(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:

@@ -14,8 +14,13 @@ typedef short int16_t;
 typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
+#ifdef __CUDACC_RTC__  // as libcu++ has them under NVRTC, and the system under nvcc
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
 typedef long int64_t;
 typedef unsigned long uint64_t;
+#endif
 
 #define PX_MAX_WORLD 8
 #define PX_SLOTS 1008  // slots 0..1007 of a pad are the kernel's; use blockIdx.x for barriers between equal blocks
