@@ -3,8 +3,6 @@
 The struct below is the whole schema: the settings screen, the file's comments and the messages come from it.
 """
 
-import difflib
-import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -14,17 +12,20 @@ from msgspec import Meta
 
 from arena.errors import SettingsError
 from arena.paths import Paths, make_folder, unwritable
-from arena.workspace.atomic_file import write_atomically
-from problems.specification import DTYPE_BYTES, PRESETS
-from problems.toml_fields import misfit
-from sandbox.machine.devices import KINDS
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "device": ("auto", *KINDS),
-    "preset": ("", *PRESETS),
-    "dtype": ("", *DTYPE_BYTES),
-}
-"""What settings that are one of a few words can be; the empty word leaves it to the problem or the machine."""
+OF_A_FEW_WORDS = ("device", "preset", "dtype")
+
+
+def choices_of(name: str) -> tuple[str, ...]:
+    """The words that a setting can be; none where it is not one of a few words.
+
+    Where they come from is imported here: the app reads its settings before its first paint.
+    """
+    from problems.specification import DTYPE_BYTES, PRESETS
+    from sandbox.machine.devices import KINDS
+
+    words = {"device": ("auto", *KINDS), "preset": ("", *PRESETS), "dtype": ("", *DTYPE_BYTES)}
+    return words.get(name, ())
 
 
 class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ def setting_fields() -> list[SettingField]:
         kind = annotation.__origin__
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         description = next(meta.description for meta in annotation.__metadata__ if isinstance(meta, Meta))
-        choices = CHOICES.get(field.name, ())
+        choices = choices_of(field.name)
         fields.append(
             SettingField(field.name, getattr(kind, "__origin__", kind), default, description or "", choices)
         )
@@ -183,6 +184,8 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
     place = f"{where}: " if where else ""
     for key in values:
         if key not in known:
+            import difflib
+
             near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]}?" if near else f"known keys are {', '.join(known)}"
             raise SettingsError(f"{place}unknown key {key!r}", hint)
@@ -190,9 +193,11 @@ def check_settings(values: dict[str, Any], where: str = "") -> Settings:
     try:
         settings = msgspec.convert(values, Settings)
     except msgspec.ValidationError:
+        from problems.toml_fields import misfit
+
         raise SettingsError(f"{place}{misfit(values, Settings)}", advice) from None
-    for key, choices in CHOICES.items():
-        if values.get(key, choices[0]) not in choices:
+    for key in OF_A_FEW_WORDS:
+        if key in values and values[key] not in (choices := choices_of(key)):
             words = ", ".join(choice for choice in choices if choice)
             raise SettingsError(f"{place}{key} is {values[key]!r}; it must be one of {words}", advice)
     return settings
@@ -222,6 +227,8 @@ def save_settings(settings: Settings, paths: Paths) -> None:
             for key, value in msgspec.to_builtins(model).items()
             if value != _unset(key)
         ]
+    from arena.workspace.atomic_file import write_atomically
+
     make_folder(paths.config)
     try:
         write_atomically(paths.settings_file, "\n".join([*lines, *tables, ""]).encode())
@@ -259,4 +266,6 @@ def _toml(value: Any) -> str:
 
 def _text(value: str) -> str:
     """A TOML basic string: JSON's escapes are TOML's, but for DEL."""
+    import json
+
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -68,7 +68,15 @@ class ArenaApp(App[None]):
             self.register_theme(theme)
         self.theme_names = [theme.name for theme in themes]
         self.theme = services.settings.theme if services.settings.theme in self.available_themes else DEFAULT
+        self._theme_read = self.theme
+        self.stylesheet.set_variables(self.get_css_variables())
         self.set_keymap(as_sent(services.settings.keymap))
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Reads the stylesheet again for another theme. Textual does so for the first one, too: 20 ms before the first paint."""
+        if self.theme != self._theme_read:
+            self._theme_read = self.theme
+            super().refresh_css(animate)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return VARIABLE_DEFAULTS
@@ -121,11 +129,15 @@ class ArenaApp(App[None]):
 
     async def _open(self) -> None:
         services = self.services
-        catalogue = await services.open()
-        services.engine.subscribe_notices(self._notice)
-        self.opened.set()
-        await self._fill_picker()
-        gc.freeze()  # what is there now stays: the collector need not walk it (80 ms) in the middle of a run
+        try:
+            catalogue = await services.read()
+            await self._fill_picker()
+            services.make_engine().subscribe_notices(self._notice)
+            self.opened.set()
+            self.picker.refresh_bindings()
+        finally:
+            gc.freeze()  # what is there now stays: the collector need not walk it (80 ms) in the middle of a run
+            gc.enable()
         for broken in [*map(str, catalogue.broken), *map(str, self._theme_errors)]:
             self.notify(broken, severity="warning", timeout=15, markup=False)
         if fault := keymap_fault(services.settings.keymap):

@@ -1,15 +1,14 @@
 """Entry point of `pkb-arena`: the command line, with the app and the measurements of it.
 
-Nothing of either is imported before it is asked for: `pkb-arena list` loads no Textual.
+Nothing is imported before it is asked for: `pkb-arena list` loads no Textual, and `pkb-arena` alone no command line.
 """
 
 from __future__ import annotations
 
+import gc
+import sys
 from functools import partial
 from typing import TYPE_CHECKING
-
-from arena.cli import main as run_command_line
-from arena.cli.display import Display
 
 if TYPE_CHECKING:
     from arena.bench.figure import Figure
@@ -19,10 +18,28 @@ MEASUREMENTS = ("first-paint", "loop-lag", "keystroke", "tokens")
 """What `screens.measure` offers to `doctor --bench`."""
 
 
-def _open_app(problem: str) -> int:
+def _open_app(problem: str = "") -> int:
+    gc.disable()  # passes over what is being imported find nothing; the app turns it on again once it is open
     from screens.app import run_app
 
     return run_app(problem)
+
+
+def _open_alone() -> int:
+    """The app without the command line around it, which would take a tenth of the time to the first paint."""
+    from arena.errors import ArenaError
+
+    try:
+        return _open_app()
+    except ArenaError as error:
+        from arena.cli.diagnostics import complain
+
+        complain(error.message, error.advice)
+        return error.exit_code
+    except KeyboardInterrupt:
+        from sandbox.protocol.verdict import ExitCode
+
+        return ExitCode.INTERRUPTED
 
 
 async def _measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:
@@ -33,6 +50,12 @@ async def _measure(name: str, paths: Paths, repetitions: int | None) -> list[Fig
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command, or the app when there is none; exits with the documented code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if not given and sys.stdin.isatty() and sys.stdout.isatty():
+        sys.exit(_open_alone())
+    from arena.cli import main as run_command_line
+    from arena.cli.display import Display
+
     measurements = {name: partial(_measure, name) for name in MEASUREMENTS}
     run_command_line(arguments, Display(_open_app, measurements))
 

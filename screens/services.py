@@ -1,26 +1,26 @@
-"""Services of the screens, opened in two steps: the first paint waits for neither disk nor engine."""
+"""Services of the screens, opened in steps: the first paint waits for no disk, the list of problems for no engine."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from arena.paths import Paths
 from arena.settings import Settings, load_settings
-from arena.workspace.house import HOUSE
-from arena.workspace.kernels import Workspace
 from arena.workspace.workspace_lock import WorkspaceLock
 
 if TYPE_CHECKING:
     from arena.runs.engine import Engine
     from arena.runs.store import Entry, Standing, Store
+    from arena.workspace.kernels import Workspace
     from problems.catalogue import Catalogue
     from sandbox.protocol.events import Setting
 
 
 class Services:
-    """Settings and workspace at once; catalogue, index of results and engine after `open`."""
+    """Settings and workspace at once; catalogue and index of results after `read`, the engine after `make_engine`."""
 
     def __init__(self, paths: Paths, referee: Sequence[str] = ()) -> None:
         """Reads the settings and takes the workspace for this app alone.
@@ -36,7 +36,6 @@ class Services:
         self._referee = referee
         self.first_start = not paths.settings_file.exists()
         self.settings: Settings = load_settings(paths)
-        self.workspace = Workspace(paths.workspace)
         self._lock = WorkspaceLock(paths.workspace)
         self.catalogue: Catalogue | None = None
         self.standings: dict[int, Standing] = {}
@@ -48,20 +47,31 @@ class Services:
         self._store: Store | None = None
         self._engine: Engine | None = None
 
-    async def open(self) -> Catalogue:
-        """Reads the catalogue and the index of results, and makes the engine; its processes start later.
+    @cached_property
+    def workspace(self) -> Workspace:
+        """The kernel files."""
+        from arena.workspace.kernels import Workspace
+
+        return Workspace(self.paths.workspace)
+
+    async def read(self) -> Catalogue:
+        """Reads what a list of problems needs: the catalogue and the results.
 
         Raises:
             ArenaError: the index of results cannot be used.
         """
         self.catalogue = await asyncio.to_thread(self.read_catalogue)
         self._store = await asyncio.to_thread(self._open_store)
+        await self.refresh_standings()
+        return self.catalogue
+
+    def make_engine(self) -> Engine:
+        """Makes the engine; only after `read`. Its processes start later."""
         from arena.runs.engine import Engine
         from arena.runs.referee_process import COMMAND
 
-        self._engine = Engine(self.paths, self._store, self._referee or COMMAND)
-        await self.refresh_standings()
-        return self.catalogue
+        self._engine = Engine(self.paths, self.store, self._referee or COMMAND)
+        return self._engine
 
     def read_catalogue(self) -> Catalogue:
         """All problems, the person's own among them. Blocks for milliseconds."""
@@ -76,14 +86,14 @@ class Services:
 
     @property
     def store(self) -> Store:
-        """The index of results; only after `open`."""
-        assert self._store is not None, "Services.open has not run"
+        """The index of results; only after `read`."""
+        assert self._store is not None, "Services.read has not run"
         return self._store
 
     @property
     def engine(self) -> Engine:
-        """The engine; only after `open`."""
-        assert self._engine is not None, "Services.open has not run"
+        """The engine; only after `make_engine`."""
+        assert self._engine is not None, "Services.make_engine has not run"
         return self._engine
 
     async def warm(self, setting: Setting) -> str:
@@ -98,6 +108,8 @@ class Services:
 
     async def refresh_standings(self) -> None:
         """Reads again the person's, the house's and the best results of every problem."""
+        from arena.workspace.house import HOUSE
+
         self.standings = await asyncio.to_thread(self.store.standings)
         self.house = await asyncio.to_thread(self.store.standings, HOUSE)
         self.best = await asyncio.to_thread(self.store.best)

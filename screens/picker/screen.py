@@ -13,12 +13,10 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from screens import figures
-from screens.actions import Scope, bindings
+from screens.actions import ACTIONS, Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.widgets.foreign import PlainStatic
-from screens.widgets.key_line import KeyLine
 from screens.widgets.pane_title import entitle
 
 if TYPE_CHECKING:
@@ -53,6 +51,10 @@ class PickerScreen(BaseScreen):
         self.standings: dict[int, Standing] = {}
         self.category = ""
         self.machine = ""
+        self._own_actions = {
+            "clear_filter",
+            *(action.name for action in ACTIONS if action.scope == "problems"),
+        }
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (76, "-narrow"), (100, "-wide"), (140, "-broad")]
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (26, "-high")]
 
@@ -62,23 +64,20 @@ class PickerScreen(BaseScreen):
             yield PlainStatic("", id="machine")
             yield PlainStatic("", id="score")
         with Horizontal(id="panes"):
-            yield OptionList(id="categories")
+            yield Vertical(id="category-pane")
             with Container(id="problems-and-card"):
                 with Vertical(id="problem-pane"):
-                    yield FilterInput(
-                        placeholder="filter: id, words, collective, class:C, solved, unsolved, slower…",
-                        id="filter",
-                        compact=True,
-                    )
                     yield PlainStatic("reading the problems…", id="nothing")
                 with VerticalScroll(id="card-pane", can_focus=False):
                     yield PlainStatic("", id="card-preview")
-        yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one("#categories").border_title = "Parallelism"
+        self.query_one("#category-pane").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
-        self.query_one("#filter").display = False
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Until the problems and the engine are there, only what works everywhere works."""
+        return action not in self._own_actions or self.parent_app.opened.is_set()
 
     @property
     def table(self) -> ProblemTable:
@@ -89,15 +88,25 @@ class PickerScreen(BaseScreen):
 
     async def show(self, problems: list[Problem], standings: dict[int, Standing], machine: str) -> None:
         """Fills the screen; called again when results changed."""
-        from screens.picker.problem_table import ProblemTable  # not before the first paint: it takes a while
-
         self.problems, self.standings, self.machine = problems, standings, machine
         if not self.query("#problems"):
-            await self.query_one("#problem-pane").mount(ProblemTable(id="problems"), after="#filter")
-            self.table.focus()
+            await self._furnish()
         self._show_score()
         self._show_categories()
         self._fill()
+
+    async def _furnish(self) -> None:
+        """Puts into the panes what shows problems. The first paint has empty panes: their contents take as long as all of it."""
+        from screens.picker.problem_table import ProblemTable
+        from screens.widgets.key_line import KeyLine
+
+        words = "filter: id, words, collective, class:C, solved, unsolved, slower…"
+        box = FilterInput(placeholder=words, id="filter", compact=True)
+        box.display = False
+        await self.query_one("#category-pane").mount(OptionList(id="categories"))
+        await self.query_one("#problem-pane").mount(box, ProblemTable(id="problems"), before="#nothing")
+        await self.mount(KeyLine())
+        self.table.focus()
 
     def on_screen_resume(self) -> None:
         if self.problems:
@@ -106,6 +115,8 @@ class PickerScreen(BaseScreen):
     # --- drawing -------------------------------------------------------------------------------------------
 
     def _show_score(self) -> None:
+        from screens import figures  # not before the first paint, as with the table
+
         self.query_one("#machine", PlainStatic).update(self.machine)
         held = [self.standings[problem.id] for problem in self.problems if problem.id in self.standings]
         solved = sum(standing.solved for standing in held)

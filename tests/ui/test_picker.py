@@ -7,6 +7,7 @@ from textual.widgets import Input, OptionList
 
 from arena.runs.store import Entry
 from sandbox.protocol.verdict import Verdict
+from screens.app import ArenaApp
 from screens.dialogs.questions import Choose
 from screens.kernel.screen import KernelScreen
 from screens.picker.problem_table import cut
@@ -34,6 +35,20 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         assert [option.id for option in options.options] == ["all", "collective", "tensor"]
         await until(pilot, lambda: "solved 0 of 3" in screen_text(app))
         assert "Every rank holds a tensor" in screen_text(app)
+
+
+async def test_keys_before_the_problems_are_there_do_nothing(services, until) -> None:
+    app = ArenaApp(services)
+    try:
+        async with app.run_test() as pilot:
+            for key in ("enter", "slash", "s", "escape", "b", "m"):
+                await pilot.press(key)
+            await app.opened.wait()
+            await until(pilot, lambda: app.picker.table.row_count == 3 and app.picker.table.has_focus)
+            assert app.screen is app.picker
+    finally:
+        await services.close()
+    assert app.faults == []
 
 
 async def test_a_category_counts_the_problems_that_it_lists(open_app, until) -> None:
