@@ -42,6 +42,10 @@ class Paths:
         return self.data / "duels"
 
     @property
+    def campaigns(self) -> Path:
+        return self.data / "campaigns"
+
+    @property
     def database(self) -> Path:
         return self.data / "results.sqlite"
 
@@ -61,6 +65,7 @@ class Paths:
             "runs": self.runs,
             "traces": self.traces,
             "duels": self.duels,
+            "campaigns": self.campaigns,
             "results": self.database,
             "calibrations": self.calibrations,
             "kernel cache": self.kernel_cache,

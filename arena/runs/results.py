@@ -18,6 +18,17 @@ from sandbox.protocol.harness_error import harness_error_result
 from sandbox.protocol.verdict import Verdict
 
 
+class OtherSize(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that passed, judged for correctness in another setting."""
+
+    sizes: dict[str, int]
+    dtype: str
+    world: int
+    verdict: Verdict
+    detail: str
+    run_id: str
+
+
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """Units: microseconds in `*_us`, seconds in `seconds`; errors are relative to the float64 oracle."""
 
@@ -55,6 +66,13 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """What both clocks say, in a sentence."""
     advice: str = ""
     """What would let the clocks tell more; empty when they tell enough."""
+    other_sizes: list[OtherSize] | None = None
+    """Of a kernel that passed, where other settings were asked for (`arena/runs/other_sizes.py`)."""
+
+    @property
+    def one_size_only(self) -> bool:
+        """It passed here and in another setting did not: it was made for one shape."""
+        return any(other.verdict is not Verdict.PASS for other in self.other_sizes or ())
 
 
 def report(header: RunHeader, result: Result) -> RunReport:

@@ -1,119 +1,218 @@
-"""`pkb-arena sweep`: runs every baseline against itself in one engine and prints a table."""
+"""`pkb-arena sweep`: a campaign of players at problems. Without `--players` every baseline is run against itself."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from arena.cli.diagnostics import complain, say
+from arena.campaign.cast import Stage, make_author
+from arena.campaign.driver import Campaign, Standing
+from arena.campaign.journal import CampaignJournal
+from arena.campaign.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
+from arena.campaign.plan import ALL, CampaignPlan, choose_problems, parse_players
+from arena.campaign.purse import Purse
+from arena.campaign.seats import Seat
+from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import json_option, rounds_option, setting_options
-from arena.cli.output import print_json, print_line
+from arena.cli.players.model_options import shots_option, unsafe_option
+from arena.cli.runs.campaign_progress import CampaignProgress
+from arena.cli.runs.sweep_output import BaselineRows, print_campaign
 from arena.cli.session import Session, open_session
-from arena.errors import MachineError
+from arena.machine.facts import choose_device
+from arena.machine.fingerprint import this_machine
 from arena.runs.engine import Engine
-from arena.runs.headline import WHERE, by_clock
-from arena.runs.rows import PlannedRun, RunRow, harness_lost, judged_row, unfinished_row
 from arena.runs.store import BASELINE
-from arena.runs.table import BASELINE_TABLE
 from arena.setting_choice import Choice
-from problems.specification import Problem
-from sandbox.protocol.events import Interval
-from sandbox.protocol.verdict import ExitCode, Verdict
+from sandbox.protocol.verdict import ExitCode
 
 ROUNDS = 5
+"""Of a baseline against itself, where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the command line asks for, beside the plan."""
+
+    name: str
+    resume: bool
+    ahead: int
+    unsafe: bool
+    as_json: bool
 
 
 @click.command()
 @click.argument("problems", nargs=-1, metavar="[PROBLEM]...")
+@click.option(
+    "--problems",
+    "problem_set",
+    metavar="SET",
+    help="all, category:expert, class:B, 1-8,13 or names; joined by commas. [default: all]",
+)
+@click.option(
+    "--players",
+    metavar="P,P",
+    help="baseline, house, model:NAME, agent:NAME, file:DIR. [default: baseline, against itself]",
+)
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 1000),
+    metavar="K",
+    help="Answers of every model and agent at every problem. [default: 1]",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    metavar="USD",
+    help="Ask no provider any more when this much is spent, in all sessions of the campaign together.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 600.0),
+    metavar="SECONDS",
+    help="Time budget of one measurement, as `run --budget`. [default: the setting budget_s]",
+)
+@click.option(
+    "--other-sizes/--one-size",
+    default=None,
+    help="After a PASS judge three other legal settings for correctness. [default: on with --players]",
+)
+@click.option("--name", default="", metavar="NAME", help="Name of the campaign. [default: date and time]")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the campaign of this --name, else with the newest of the same plan; with no other option: the newest.",
+)
+@click.option(
+    "--ahead",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Answers that are written at the same time, ahead of judging.",
+)
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Kernels that an agent may have judged in one attempt.",
+)
+@shots_option
 @setting_options
 @rounds_option
+@unsafe_option
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, problems: tuple[str, ...], choice: Choice, rounds: int | None, as_json: bool
+    ctx: click.Context,
+    problems: tuple[str, ...],
+    problem_set: str | None,
+    players: str | None,
+    attempts: int | None,
+    budget: float | None,
+    seconds: float | None,
+    other_sizes: bool | None,
+    name: str,
+    resume: bool,
+    ahead: int,
+    steps: int,
+    shots: int,
+    choice: Choice,
+    rounds: int | None,
+    unsafe: bool,
+    as_json: bool,
 ) -> None:
-    """Run the baselines of all problems (or of those named) against themselves and print a table.
+    """Run players on problems: every result is journalled, and a campaign that was stopped goes on with --resume.
 
-    Exit code 1 when one does not pass, or is called faster or slower than itself by the clock of the
-    headline: calls, or the device where calls are too noisy to tell.
+    Without --players the baselines of all problems (or of those named) are run against themselves, and a table is
+    printed. Exit code 1 when a baseline does not pass, or is called faster or slower than itself by the clock of the
+    headline. With --players: 0 when every result is in, whatever the verdicts; 3 when the campaign could not be
+    finished: a provider, the machine, or the budget.
     """
     session = open_session()
-    chosen = [session.problem(name) for name in problems] or session.catalogue.problems
-    rows: list[RunRow] = []
-    try:
-        run_interruptibly(_sweep(session, chosen, choice, ROUNDS if rounds is None else rounds, rows))
-    finally:
-        if rows:  # an interrupted sweep has found out something, too; one that could not begin has not
-            _print(rows, as_json)
-    ctx.exit(ExitCode.PASS if _sound(rows) else ExitCode.KERNEL_FAILED)
-
-
-def _sound(rows: list[RunRow]) -> bool:
-    """Every baseline passed, and none differs from itself. Names those that do on stderr."""
-    different = [row for row in rows if row.differs_from_itself]
-    for row in different:
-        ratio = by_clock(row.speedup, row.clock)
-        figures = f": {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else ""
-        where = f" {WHERE[row.clock]}" if row.clock else ""
-        complain(
-            f"the baseline of {row.id} {row.problem} is called {row.outcome} than itself{where}{figures}",
-            "run it again on a quiet machine; if it repeats, speedups measured here are not to be trusted",
+    words = [*problems, *([problem_set] if problem_set else [])]
+    asked = any((words, players, attempts, budget, seconds, choice != Choice(), rounds is not None))
+    if resume and not asked:
+        name, plan = plan_to_go_on(session.paths, name)
+    else:
+        cast = parse_players(players) if players else [BASELINE]
+        plan = CampaignPlan(
+            players=cast,
+            problems=[problem.slug for problem in choose_problems(session.catalogue, words or [ALL])],
+            attempts=attempts or 1,
+            preset=choice.preset,
+            world=choice.world,
+            device=choice.device,
+            dtype=choice.dtype,
+            sizes=dict(choice.sizes),
+            rounds=ROUNDS if rounds is None and players is None else rounds,
+            seconds=seconds,
+            budget_usd=budget,
+            other_sizes=players is not None if other_sizes is None else other_sizes,
+            shots=shots,
+            steps=steps,
         )
-    return not different and all(row.verdict == Verdict.PASS for row in rows)
+        if resume and not name:
+            name = same_plan(session.paths, plan)
+    order = Order(name or new_name(), resume, ahead, unsafe, as_json)
+    ctx.exit(_run(session, plan, order))
 
 
-def _print(rows: list[RunRow], as_json: bool) -> None:
-    if as_json:
-        print_json(list(map(_object, rows)))
-        return
-    for line in BASELINE_TABLE.lines(rows):
-        print_line(line)
+def _run(session: Session, plan: CampaignPlan, order: Order) -> int:
+    """The campaign, then its results on stdout. Returns the exit code."""
+    problems = [session.problem(slug) for slug in plan.problems]
+    journal = open_journal(session.paths, order.name, order.resume)
+    rows = BaselineRows(plan) if plan.players == [BASELINE] else None
+    try:
+        purse = Purse(plan.budget_usd, journal.spent)
+        stage = Stage(session.settings, session.catalogue, session.paths, purse, plan.shots, plan.steps, say)
+        authors = [make_author(word, stage) for word in plan.players]
+        progress = CampaignProgress(order.name, rows)
 
-
-async def _sweep(
-    session: Session, problems: list[Problem], choice: Choice, rounds: int, rows: list[RunRow]
-) -> None:
-    """Adds a row to `rows` for each problem, as soon as it is there."""
-    async with Engine(session.paths) as engine:
-        await engine.start()
-        for problem in problems:
-            planned = PlannedRun(problem, BASELINE, choice)
-            try:
-                row = await judged_row(engine, planned, session.settings, session.catalogue, rounds)
-            except MachineError as error:
-                row = unfinished_row(planned, Verdict.HARNESS_ERROR, error.message)
-            rows.append(row)
-            if harness_lost(rows):
-                say(
-                    "three harness errors in a row: stopping; see the last one with `pkb-arena run PROBLEM baseline`"
+        async def campaign() -> None:
+            async with Engine(session.paths) as engine:
+                engine.subscribe_notices(progress.notice)
+                await engine.start()
+                device = choose_device(plan.device or session.settings.device)
+                seats = [Seat("local", engine, this_machine(device))]
+                begin_session(journal, plan, seats)
+                made = Campaign(
+                    plan,
+                    problems,
+                    authors,
+                    seats,
+                    journal,
+                    session.settings,
+                    purse,
+                    ahead=order.ahead,
+                    unsafe=order.unsafe,
+                    listener=progress.listener,
                 )
-                break
-            say(f"{problem.stem}: {row.verdict} {row.seconds} s {row.detail}")
+                with progress.watching(made):
+                    await made.run()
+
+        try:
+            run_interruptibly(campaign())
+        finally:  # an interrupted campaign has found out something, too
+            _show(journal, rows, progress.standing, order)
+    finally:
+        journal.close()
+    standing = progress.standing
+    if rows is not None:
+        return ExitCode.PASS if rows.sound() and not standing.stopped else ExitCode.KERNEL_FAILED
+    return ExitCode.PASS if standing.whole else ExitCode.ENVIRONMENT
 
 
-def _object(row: RunRow) -> dict[str, Any]:
-    """A row of `sweep --json`. Fields are added, never renamed."""
-    base, speedup, roofline = row.baseline_us, row.speedup, row.roofline
-    return {
-        "id": row.id,
-        "problem": row.problem,
-        "world": row.world or None,
-        "dtype": row.dtype or None,
-        "verdict": row.verdict,
-        "detail": row.detail,
-        "outcome": row.outcome,
-        "clock": row.clock,
-        "told": row.told,
-        "call_us": base.call if base else None,
-        "device_us": base.device if base else None,
-        "call": _bounds(speedup.call) if speedup else None,
-        "device": _bounds(speedup.device) if speedup else None,
-        "percent": roofline.percent if roofline else None,
-        "limiter": roofline.limiter if roofline else None,
-        "text": row.text,
-        "seconds": row.seconds,
-    }
-
-
-def _bounds(interval: Interval | None) -> list[float] | None:
-    return None if interval is None else [interval.low, interval.median, interval.high]
+def _show(journal: CampaignJournal, rows: BaselineRows | None, standing: Standing, order: Order) -> None:
+    """The results on stdout; on stderr what is missing, and how to go on."""
+    if standing.stopped:
+        say(f"stopped: {standing.stopped}")
+    if rows is not None:
+        rows.read_earlier(journal.path)
+        rows.show(order.as_json)
+    elif standing.done:
+        print_campaign(journal.path, standing, order.as_json)
+    if standing.total and not standing.whole:
+        missing = f"{standing.done} of {standing.total} results are in"
+        say(f"{missing}; go on with `pkb-arena sweep --resume --name {order.name}`")

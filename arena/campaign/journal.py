@@ -1,0 +1,216 @@
+"""A campaign's journal: one line a result, on the disk before the next one is begun. It is the only truth.
+
+A line that a crash or a full disk cut short is removed when the file is opened again, or at once.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from arena.campaign.records import AnyLine, CellResult, Opened, Session, Written, decode_line
+from arena.errors import MachineError, UsageError
+from arena.paths import make_folder, unwritable
+from arena.players.budget import Spent
+
+
+class CampaignBusy(MachineError):
+    """Another process is at work on this campaign."""
+
+
+class JournalFull(MachineError):
+    """A line could not be written; nothing of it is in the file."""
+
+
+class CampaignJournal:
+    """A journal open for writing, by this process alone. Holds keys and offsets in memory, no result."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Opens the journal, or creates it.
+
+        Raises:
+            CampaignBusy: another process has it open.
+            FolderUnwritable: it cannot be created or written.
+            UsageError: the file is no campaign's journal.
+        """
+        make_folder(path.parent)
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unwritable(path.parent, error) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise CampaignBusy(
+                f"another process is at work on the campaign {name}",
+                "wait for it, watch it in the app (c in the list of problems), or choose another --name",
+            ) from None
+        self._size = 0
+        self._done: set[str] = set()
+        self._written: dict[str, int] = {}
+        """Offset of the `Written` line by its cell."""
+        self.spent = Spent()
+        """By all sessions so far, as far as answers came to their end."""
+        self.sessions: list[Session] = []
+        try:
+            self._read()
+            if not self._size:
+                self.append(Opened(at=time.time(), name=name))
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self) -> None:
+        for offset, end, line in _lines(self.path):
+            self._size = end
+            self._note(line, offset)
+        try:
+            os.ftruncate(self._file, self._size)  # a line that a crash cut short
+        except OSError as error:
+            raise unwritable(self.path.parent, error) from None
+
+    def _note(self, line: AnyLine, offset: int) -> None:
+        match line:
+            case CellResult():
+                if line.final:
+                    self._done.add(line.key)
+            case Written():
+                self._written[line.cell.digest] = offset
+                self.spent += line.spent
+            case Session():
+                self.sessions.append(line)
+
+    def append(self, line: AnyLine) -> None:
+        """Writes a line and waits until it is on the disk. Blocks for milliseconds.
+
+        Raises:
+            JournalFull: it could not be written; the file is as it was.
+        """
+        data = msgspec.json.encode(line) + b"\n"
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._file, data[written:], self._size + written)
+            os.fsync(self._file)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise JournalFull(
+                f"cannot write {self.path}: {error.strerror}",
+                "everything until now is in it; make room, then go on with --resume",
+            ) from None
+        self._note(line, self._size)
+        self._size += len(data)
+
+    def is_done(self, key: str) -> bool:
+        """There is a result of this name."""
+        return key in self._done
+
+    def written(self, cell: str) -> Written | None:
+        """What a player answered for a cell (its digest), if it has."""
+        offset = self._written.get(cell)
+        if offset is None:
+            return None
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            line = decode_line(file.readline())
+        return line if isinstance(line, Written) else None
+
+    def close(self) -> None:
+        """Lets another process in. May be called twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
+    """(offset, offset of the next line, line) of every whole line.
+
+    Raises:
+        UsageError: the file is no campaign's journal, or damaged before its end.
+    """
+    offset = 0
+    with path.open("rb") as file:
+        for number, data in enumerate(file, 1):
+            if not data.endswith(b"\n"):
+                return
+            try:
+                line = decode_line(data)
+                if number == 1 and not isinstance(line, Opened):
+                    raise msgspec.ValidationError("the first line names no campaign")
+            except msgspec.MsgspecError as error:
+                raise UsageError(
+                    f"{path}, line {number}, is no line of a campaign: {error}",
+                    "choose another --name, or put the file aside",
+                ) from None
+            yield offset, offset + len(data), line
+            offset += len(data)
+
+
+def read_lines(path: Path) -> Iterator[AnyLine]:
+    """All whole lines of a journal, in order; another process may be writing it.
+
+    Raises:
+        OSError: it cannot be read.
+        UsageError: it is no campaign's journal.
+    """
+    return (line for _, _, line in _lines(path))
+
+
+class JournalReader:
+    """Follows a journal that another process writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+
+    def more(self, most: int = 2000) -> list[AnyLine]:
+        """Lines that have come since the last call, at most so many. Blocks for milliseconds.
+
+        Raises:
+            OSError, ValueError: the file is gone, or no journal.
+        """
+        found: list[AnyLine] = []
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            for data in file:
+                if not data.endswith(b"\n") or len(found) >= most:
+                    break
+                found.append(decode_line(data))
+                self._offset += len(data)
+        return found
+
+
+def campaign_path(folder: Path, name: str) -> Path:
+    """The journal of a campaign of this name.
+
+    Raises:
+        UsageError: it cannot be a file's name.
+    """
+    if not name or len(name) > 80 or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
+        raise UsageError(f"{name!r} cannot be a campaign's name", "use letters, digits, - _ and .")
+    return folder / f"{name}.jsonl"
+
+
+def journals(folder: Path) -> list[Path]:
+    """All campaigns' journals, the one that was written last at the end."""
+    found = [(path.stat().st_mtime, path) for path in folder.glob("*.jsonl")] if folder.is_dir() else []
+    return [path for _, path in sorted(found)]
+
+
+def last_plan(path: Path) -> Session | None:
+    """The last session of a journal; None where there is none, or the file is no journal."""
+    last = None
+    try:
+        for line in read_lines(path):
+            if isinstance(line, Session):
+                last = line
+    except (OSError, UsageError):
+        return None
+    return last

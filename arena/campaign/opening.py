@@ -1,0 +1,71 @@
+"""Finding and opening the journal of a campaign: a new one, or the one that is to go on."""
+
+import secrets
+import time
+from collections.abc import Sequence
+
+from arena.campaign.journal import CampaignJournal, campaign_path, journals, last_plan
+from arena.campaign.plan import CampaignPlan
+from arena.campaign.records import Session
+from arena.campaign.seats import Seat, machines
+from arena.errors import UsageError
+from arena.machine.facts import installed_version
+from arena.paths import Paths
+
+
+def new_name() -> str:
+    """Sorts by time, like a run's id."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def plan_to_go_on(paths: Paths, name: str) -> tuple[str, CampaignPlan]:
+    """The name and the plan of a campaign that is to go on as it was; the newest one where no name is given.
+
+    Raises:
+        UsageError: there is none.
+    """
+    path = campaign_path(paths.campaigns, name) if name else None
+    found = (
+        [path] if path is not None and path.exists() else journals(paths.campaigns) if path is None else []
+    )
+    for candidate in reversed(found):
+        if (session := last_plan(candidate)) is not None:
+            return candidate.stem, session.plan
+    raise UsageError(
+        f"there is no campaign {name!r}" if name else "there is no campaign to go on with",
+        "`pkb-arena sweep --players baseline,house --problems all` begins one",
+    )
+
+
+def same_plan(paths: Paths, plan: CampaignPlan) -> str:
+    """The newest campaign with this very plan; empty where there is none."""
+    for path in reversed(journals(paths.campaigns)):
+        session = last_plan(path)
+        if session is not None and session.plan == plan:
+            return path.stem
+    return ""
+
+
+def open_journal(paths: Paths, name: str, resume: bool) -> CampaignJournal:
+    """The journal of this name, open for writing.
+
+    Raises:
+        UsageError: there is one already and it is not to be resumed, or it is no campaign's journal.
+        MachineError: another process has it, or it cannot be written.
+    """
+    path = campaign_path(paths.campaigns, name)
+    if path.exists() and not resume:
+        raise UsageError(
+            f"there is a campaign {name} already", "go on with it by --resume, or choose another --name"
+        )
+    return CampaignJournal(path, name)
+
+
+def begin_session(journal: CampaignJournal, plan: CampaignPlan, seats: Sequence[Seat]) -> None:
+    """Writes down who is at work from now on, and at what.
+
+    Raises:
+        JournalFull: it could not be written.
+    """
+    version = installed_version("pkb-arena") or ""
+    journal.append(Session(at=time.time(), plan=plan, machines=machines(seats), arena=version))

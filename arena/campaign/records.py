@@ -1,0 +1,128 @@
+"""The lines of a campaign's journal. Fields are added, never renamed."""
+
+import hashlib
+
+import msgspec
+
+from arena.campaign.plan import CampaignPlan
+from arena.machine.fingerprint import Machine
+from arena.players.budget import Spent
+from arena.runs.results import RunReport
+from sandbox.protocol.events import Setting
+from sandbox.protocol.verdict import Verdict
+
+VERSION = 1
+NO_KERNEL = "NO_KERNEL"
+"""In the place of a verdict: the player's answer held no kernel."""
+REFUSED = "REFUSED"
+"""In the place of a verdict: the setting cannot be run."""
+TEXT_CHARACTERS = 2000
+"""Of a traceback or compiler output that a result keeps; the run's own journal has all of it."""
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all lines. `at`: seconds since the epoch."""
+
+    at: float = 0.0
+
+
+class Opened(Line, tag="campaign", frozen=True, kw_only=True):
+    """First line."""
+
+    name: str
+    version: int = VERSION
+
+
+class Session(Line, tag="session", frozen=True, kw_only=True):
+    """Somebody starts, or goes on with, the campaign."""
+
+    plan: CampaignPlan
+    machines: list[Machine]
+    """Of the seats, without repetition."""
+    arena: str
+    """Version of pkb-arena."""
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One place in the table of a campaign."""
+
+    slug: str
+    setting: Setting
+    """Without `problem_dir`, which is a path of one machine."""
+    player: str
+    attempt: int
+    catalogue: str
+    """Version of the problem: a digest of its files."""
+
+    @property
+    def digest(self) -> str:
+        """Sixteen characters that name the cell."""
+        return _digest(msgspec.json.encode(self, order="sorted"))
+
+    def key(self, sha256: str, machine: str) -> str:
+        """The name of a result: this cell, the kernel's hash ("" without one) and the machine's fingerprint."""
+        return _digest(f"{self.digest} {sha256} {machine}".encode())
+
+
+class Written(Line, tag="written", frozen=True, kw_only=True):
+    """A player has answered, and was paid: it is not asked again for this cell."""
+
+    cell: Cell
+    source: str | None
+    file_name: str
+    complaint: str
+    spent: Spent
+    trace_id: str
+
+
+class CellResult(Line, tag="result", frozen=True, kw_only=True):
+    """A cell is judged. A later line with the same key replaces this one."""
+
+    key: str
+    cell: Cell
+    problem_id: int
+    category: str
+    class_: str
+    sha256: str
+    """Of the kernel; empty where there is none."""
+    machine: str
+    """Fingerprint of the seat's machine; the session has it in words."""
+    seat: str
+    verdict: str
+    """A `Verdict`, NO_KERNEL or REFUSED."""
+    detail: str
+    report: RunReport | None
+    """As `run --json`, its texts cut short; None without a run."""
+    spent: Spent
+    trace_id: str
+    seconds: float
+    """At the seat, tries that failed and other sizes included."""
+    tries: int = 1
+
+    @property
+    def final(self) -> bool:
+        """It says something of the kernel. What the harness failed at is tried again when the campaign goes on."""
+        return self.verdict != Verdict.HARNESS_ERROR
+
+    @property
+    def passed(self) -> bool:
+        """The kernel is right."""
+        return self.verdict == Verdict.PASS
+
+
+AnyLine = Opened | Session | Written | CellResult
+
+decode_line = msgspec.json.Decoder(AnyLine).decode
+
+
+def cut_short(report: RunReport) -> RunReport:
+    """A report with the end of its long text."""
+    failure = report.failure
+    if failure is None or len(failure.text) <= TEXT_CHARACTERS:
+        return report
+    short = msgspec.structs.replace(failure, text=failure.text[-TEXT_CHARACTERS:])
+    return msgspec.structs.replace(report, failure=short)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -1,0 +1,141 @@
+"""A campaign's progress on stderr: one line that is redrawn on a terminal, a line a result elsewhere."""
+
+import shutil
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from arena.campaign.driver import Campaign, Listener, Standing
+from arena.campaign.records import Cell, CellResult
+from arena.cli.diagnostics import complain, say
+from arena.cli.runs.sweep_output import BaselineRows
+from arena.runs.headline import by_clock
+from arena.runs.run_request import Notice
+from problems.specification import Problem
+from sandbox.protocol.verdict import Verdict
+
+REDRAW_S = 0.2
+RECENT = 40
+"""Results that the rate is taken from."""
+_BAR = 24
+
+
+class CampaignProgress:
+    """Listens to a campaign."""
+
+    def __init__(self, name: str, rows: BaselineRows | None) -> None:
+        """rows: takes results, too, where baselines are run against themselves."""
+        self.listener = Listener(
+            judged=self._judged, skipped=self._skipped, left_out=self._left_out, said=self._said
+        )
+        self._name = name
+        self._rows = rows
+        self._live = sys.stderr.isatty()
+        self._campaign: Campaign | None = None
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._began = self._drawn_at = 0.0
+        self._width = 0
+
+    @contextmanager
+    def watching(self, campaign: Campaign) -> Iterator[None]:
+        """Draws while the campaign runs."""
+        self._campaign = campaign
+        self._began = time.monotonic()
+        self._recent.append(self._began)
+        say(f"campaign {self._name}: {campaign.journal.path}")
+        try:
+            yield
+        finally:
+            self._clear()
+
+    @property
+    def standing(self) -> Standing:
+        """Where the campaign is, or was when it ended."""
+        return self._campaign.standing if self._campaign is not None else Standing()
+
+    def notice(self, notice: Notice) -> None:
+        """Shows a notice of the engine on a line of its own."""
+        self._clear()
+        complain(notice.message, notice.advice)
+
+    def _judged(self, result: CellResult) -> None:
+        self._recent.append(time.monotonic())
+        if self._rows is not None:
+            self._rows.judged(result)
+        if not self._live or not (result.final and result.passed):
+            self._clear()
+            say(_line(result))
+        self._draw()
+
+    def _skipped(self, cell: Cell) -> None:
+        if self._rows is not None:
+            self._rows.skipped(cell)
+        self._draw()
+
+    def _left_out(self, problem: Problem, player: str, why: str) -> None:
+        if self._rows is not None:
+            self._rows.left_out(problem, why)
+        if player != "house":  # which has kernels for some problems, and need not be told so for all others
+            self._said(f"{problem.stem} {player}: left out: {why}")
+
+    def _said(self, text: str) -> None:
+        self._clear()
+        say(text)
+
+    def _draw(self) -> None:
+        now = time.monotonic()
+        if not self._live or self._campaign is None or now - self._drawn_at < REDRAW_S:
+            return
+        self._drawn_at = now
+        columns = max(20, shutil.get_terminal_size().columns - 1)
+        line = self._words(now)[:columns]
+        try:
+            sys.stderr.write("\r" + line.ljust(self._width))
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self._live = False
+        self._width = len(line)
+
+    def _words(self, now: float) -> str:
+        assert self._campaign is not None
+        standing, purse = self._campaign.standing, self._campaign.purse
+        total = max(standing.total, 1)
+        filled = round(_BAR * min(standing.done / total, 1.0))
+        parts = [f"{'█' * filled}{'░' * (_BAR - filled)} {standing.done}/{standing.total}"]
+        if len(self._recent) > 1:
+            each = (self._recent[-1] - self._recent[0]) / (len(self._recent) - 1)
+            left = each * max(standing.total - standing.done - standing.unanswered, 0)
+            parts.append(f"{each:.1f} s each, {_duration(left)} to go")
+        good = standing.verdicts[Verdict.PASS.value]
+        parts.append(f"✓ {good}  ✗ {standing.judged - good}")
+        if standing.writing:
+            parts.append(f"{standing.writing} writing")
+        if purse.spent.usd or purse.usd:
+            limit = f" of ${purse.usd:g}" if purse.usd is not None else ""
+            parts.append(f"${purse.spent.usd:.2f}{limit}")
+        return "   ".join(parts)
+
+    def _clear(self) -> None:
+        if self._width:
+            sys.stderr.write("\r" + " " * self._width + "\r")
+            sys.stderr.flush()
+            self._width = 0
+
+
+def _line(result: CellResult) -> str:
+    cell = result.cell
+    report = result.report
+    speed = by_clock(report.speedup, report.clock) if report is not None else None
+    said = f" {speed.median:.2f}× {report.outcome}" if speed is not None and report is not None else ""
+    attempt = f" {cell.attempt}" if cell.attempt > 1 else ""
+    only = " (at this size only)" if report is not None and report.one_size_only else ""
+    detail = "" if result.passed else f" {result.detail}"
+    who = f"{result.problem_id:02d}_{cell.slug} {cell.player}{attempt}"
+    return f"{who}: {result.verdict}{said}{only} {result.seconds:.1f} s{detail}"
+
+
+def _duration(seconds: float) -> str:
+    hours, rest = divmod(round(seconds), 3600)
+    return f"{hours}:{rest // 60:02d} h" if hours else f"{rest // 60}:{rest % 60:02d} min"

@@ -1,0 +1,81 @@
+"""What a measurement depends on besides the kernel and the setting: the machine and the software below the ranks.
+
+Results with different fingerprints are not compared with each other without saying so.
+"""
+
+import functools
+import hashlib
+import os
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from arena.machine.facts import gpu_details, installed_version
+from sandbox.machine import nvml
+from sandbox.machine.devices import kind_of
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """One machine as its results name it. No host name: the same hardware with the same software is the same machine."""
+
+    devices: str
+    """ "4 × NVIDIA H200", or the processor's name and its cores."""
+    driver: str
+    """Version of the GPUs' driver; empty on CPU ranks."""
+    torch: str
+    collectives: str
+    """ "NCCL 2.27.5", or "gloo" of that torch."""
+
+    @property
+    def digest(self) -> str:
+        """Twelve characters that differ where any of this does."""
+        return hashlib.sha256("\n".join(msgspec.structs.astuple(self)).encode()).hexdigest()[:12]
+
+    def __str__(self) -> str:
+        return " · ".join(
+            filter(None, (self.devices, self.driver and f"driver {self.driver}", self.software))
+        )
+
+    @property
+    def software(self) -> str:
+        """ "torch 2.9.1, NCCL 2.27.5"."""
+        return f"torch {self.torch}, {self.collectives}"
+
+
+@functools.cache
+def this_machine(device: str) -> Machine:
+    """This machine as ranks on that kind of device ("cpu", "cuda") see it. Imports no torch."""
+    torch = installed_version("torch") or "(missing)"
+    if not kind_of(device).on_gpus:
+        cores = len(os.sched_getaffinity(0))
+        return Machine(f"{_processor()}, {cores} cores", "", torch, "gloo")
+    names = [gpu.name for gpu in gpu_details()]
+    kinds = [f"{names.count(name)} × {name}" for name in dict.fromkeys(names)]
+    return Machine(", ".join(kinds) or "GPUs without NVML", _driver(), torch, f"NCCL {_nccl()}")
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "Model"):
+                return value.strip()
+    return os.uname().machine
+
+
+def _driver() -> str:
+    try:
+        version = nvml.call("nvmlSystemGetDriverVersion")
+    except nvml.NvmlMissing:
+        return "unknown"
+    return version.decode() if isinstance(version, bytes) else str(version)
+
+
+def _nccl() -> str:
+    """Of the wheel beside torch; torch that brings its own says its version only when it is imported."""
+    for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12"):
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return "of torch"

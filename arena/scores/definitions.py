@@ -1,0 +1,96 @@
+"""The definitions of all scores. Every interval here is a 95 % interval over problems: how much the score would move with
+other problems of the same kind. (What a single speedup is worth is said by its own 99 % interval.)
+
+Sources
+    pass@k          Chen et al., "Evaluating Large Language Models Trained on Code", arXiv 2107.03374, equation 1
+    fast_p          Ouyang et al., "KernelBench: Can LLMs Write Efficient GPU Kernels?", arXiv 2502.10517, section 3.3
+    Wilson          Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22 (1927) 209-212
+    geometric mean  Fleming and Wallace, "How Not to Lie with Statistics", CACM 29 (1986) 218-221: ratios are averaged so
+    t quantile      Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from arena.players.attempts import pass_at
+
+Z = 1.959963984540054
+"""The normal distribution's quantile at 97.5 %."""
+
+
+class Score(msgspec.Struct, frozen=True):
+    """A score with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    problems: int
+    """How many it is made of."""
+
+
+def share(values: Sequence[float]) -> Score | None:
+    """The mean of numbers from 0 to 1, one a problem, with Wilson's interval; None without a problem.
+
+    For numbers that are 0 or 1 it is Wilson's score interval of a binomial share. Numbers in between vary less than 0 and 1
+    with the same mean would, so the interval errs on the wide side; and it says something at 0 and at 1, where a normal
+    interval has no width.
+    """
+    n = len(values)
+    if not n:
+        return None
+    p = math.fsum(values) / n
+    centre = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * math.sqrt(max(p * (1 - p), 0.0) / n + Z * Z / (4 * n * n))
+    return Score(p, min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half)), n)
+
+
+def pass_at_k(k: int, counts: Iterable[tuple[int, int]]) -> Score | None:
+    """pass@k: the chance that at least one of k attempts is good, averaged over problems.
+
+    counts: (attempts, good ones) of each problem. Each problem gives the unbiased estimate
+    1 - C(n - c, k) / C(n, k); problems with fewer than k attempts are left out.
+    "Good" is what the caller says: right (pass@k), or right and faster than p times the baseline (fast_p@k).
+    """
+    return share([pass_at(k, n, c) for n, c in counts if n >= k])
+
+
+def is_fast(speedup: float | None, passed: bool, p: float) -> bool:
+    """What fast_p counts: right, and more than p times as fast as the baseline by the median; p = 0 is right alone.
+
+    The definition is strict (>), so that p = 1 asks for more than the baseline's own speed.
+    """
+    return passed and (p <= 0 or (speedup is not None and speedup > p))
+
+
+def geometric_mean(ratios: Sequence[float]) -> Score | None:
+    """exp(mean of logs) of positive numbers, one a problem; None without one.
+
+    The interval is Student's on the logs; of a single number it is not known, and reaches from 0 to infinity.
+    """
+    logs = [math.log(ratio) for ratio in ratios if ratio > 0 and math.isfinite(ratio)]
+    n = len(logs)
+    if not n:
+        return None
+    mean = math.fsum(logs) / n
+    if n == 1:
+        return Score(math.exp(mean), 0.0, math.inf, 1)
+    variance = math.fsum((value - mean) ** 2 for value in logs) / (n - 1)
+    half = t_quantile(n - 1) * math.sqrt(variance / n)
+    return Score(math.exp(mean), math.exp(mean - half), math.exp(min(mean + half, 700.0)), n)
+
+
+def t_quantile(freedom: int) -> float:
+    """Student's quantile at 97.5 %; within 1 % from 3 degrees of freedom on, exact for 1 and 2."""
+    if freedom == 1:
+        return math.tan(0.475 * math.pi)
+    if freedom == 2:
+        return 0.95 / math.sqrt(2 * 0.975 * 0.025)
+    z, n = Z, freedom
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    )

@@ -1,0 +1,338 @@
+"""A campaign through its driver and its command, with a referee that does what the kernels' texts say."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from arena.campaign.cast import FileAuthor, Stage, make_author
+from arena.campaign.driver import Campaign, Listener
+from arena.campaign.journal import CampaignBusy, CampaignJournal, read_lines
+from arena.campaign.plan import CampaignPlan, choose_problems, parse_players
+from arena.campaign.purse import Purse
+from arena.campaign.records import CellResult, Written
+from arena.campaign.seats import Seat
+from arena.errors import PlayerFailed, UsageError
+from arena.machine.fingerprint import Machine
+from arena.paths import Paths
+from arena.players.authors import Author, Desk, PlayerKind, PlayerName, Submission, Task
+from arena.players.budget import Spent
+from arena.runs.engine import Engine
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.protocol.verdict import Verdict
+
+REFEREE = (sys.executable, str(Path(__file__).parent.parent / "scripted_referee.py"))
+HERE = Machine("test", "", "2.9", "gloo")
+CATALOGUE = load_catalogue()
+
+
+class Scripted:
+    """A player whose answers are given by attempt; a text, None for an answer without a kernel, or an error."""
+
+    fixed = False
+
+    def __init__(self, *answers: str | Exception | None, name: str = "s", tries: bool = False) -> None:
+        self.player = PlayerName(PlayerKind.AGENT, name)
+        self.answers = answers
+        self.asked: list[tuple[str, int]] = []
+        self.tries = tries
+        self.at_once = self.most_at_once = 0
+
+    async def write(self, task: Task, desk: Desk) -> Submission:
+        self.asked.append((task.problem.slug, task.attempt))
+        self.at_once += 1
+        self.most_at_once = max(self.at_once, self.most_at_once)
+        await asyncio.sleep(0.01)
+        self.at_once -= 1
+        answer = self.answers[(task.attempt - 1) % len(self.answers)]
+        if isinstance(answer, Exception):
+            raise answer
+        if self.tries and answer is not None:
+            assert (await desk.judge("wrong", "try.py")).result.verdict is Verdict.WRONG_RESULT
+        return Submission(answer, complaint="" if answer else "refusal", spent=Spent(10, 5, 0.25))
+
+
+def plan_for(problems: str, players: Sequence[str] = (), **more: object) -> CampaignPlan:
+    slugs = [problem.slug for problem in choose_problems(CATALOGUE, [problems])]
+    return CampaignPlan(players=list(players), problems=slugs, device="cpu", **more)  # type: ignore[arg-type]
+
+
+async def played(
+    paths: Paths, plan: CampaignPlan, cast: Sequence[Author], listener: Listener | None = None, seats: int = 1
+) -> Campaign:
+    """One session of the campaign "c"; the journal is closed after it."""
+    journal = CampaignJournal(paths.campaigns / "c.jsonl", "c")
+    engines = [Engine(paths, command=REFEREE) for _ in range(seats)]
+    try:
+        for engine in engines:
+            await engine.start()
+        campaign = Campaign(
+            plan,
+            [CATALOGUE.find(slug) for slug in plan.problems],
+            cast,
+            [Seat(f"seat {n}", engine, HERE) for n, engine in enumerate(engines)],
+            journal,
+            Settings(),
+            Purse(plan.budget_usd, journal.spent),
+            unsafe=True,
+            listener=listener,
+        )
+        await campaign.run()
+        return campaign
+    finally:
+        for engine in engines:
+            await engine.close()
+        journal.close()
+
+
+def results(paths: Paths) -> list[CellResult]:
+    return [line for line in read_lines(paths.campaigns / "c.jsonl") if isinstance(line, CellResult)]
+
+
+async def test_every_cell_has_one_result_and_a_second_session_has_nothing_to_do(paths: Paths) -> None:
+    player = Scripted("pass", "wrong", None)
+    plan = plan_for("1-4", attempts=3)
+    first = await played(paths, plan, [player])
+    assert first.standing.whole
+    assert len(player.asked) == 12
+    assert {result.key for result in results(paths)} == {result.key for result in results(paths)}
+    assert len({(r.cell.slug, r.cell.attempt) for r in results(paths)}) == len(results(paths)) == 12
+    verdicts = {r.cell.attempt: r.verdict for r in results(paths)}
+    assert verdicts == {1: "PASS", 2: "WRONG_RESULT", 3: "NO_KERNEL"}
+    again = await played(paths, plan, [player])
+    assert again.standing.whole
+    assert again.standing.judged == 0
+    assert len(player.asked) == 12
+    assert len(results(paths)) == 12
+
+
+async def test_writing_runs_ahead_within_its_bound(paths: Paths) -> None:
+    player = Scripted("pass")
+    await played(paths, plan_for("1-12"), [player])
+    assert 1 < player.most_at_once <= 4
+
+
+async def test_two_seats_share_the_cells(paths: Paths) -> None:
+    await played(paths, plan_for("1-12"), [Scripted("pass")], seats=2)
+    assert {result.seat for result in results(paths)} == {"seat 0", "seat 1"}
+    assert len(results(paths)) == 12
+
+
+async def test_an_agent_tries_kernels_at_the_seats(paths: Paths) -> None:
+    campaign = await played(paths, plan_for("1-3"), [Scripted("pass", tries=True)])
+    assert campaign.standing.whole
+    assert [result.verdict for result in results(paths)] == ["PASS"] * 3
+
+
+async def test_a_provider_that_is_broken_is_asked_no_more_and_the_others_go_on(paths: Paths) -> None:
+    broken, sound = Scripted(PlayerFailed("no answer: 503"), name="broken"), Scripted("pass", name="sound")
+    said: list[str] = []
+    campaign = await played(paths, plan_for("1-12"), [broken, sound], Listener(said=said.append))
+    assert not campaign.standing.whole
+    assert campaign.standing.done == 12
+    assert campaign.standing.unanswered == 12
+    assert len(broken.asked) < 3 + 4
+    assert any("503" in text and "asked no more" in text for text in said)
+    mended = Scripted("pass", name="broken")
+    campaign = await played(paths, plan_for("1-12"), [mended, sound])
+    assert campaign.standing.whole
+    assert len(results(paths)) == 24
+
+
+async def test_a_kernel_that_was_paid_for_is_not_asked_for_again_when_the_machine_fails(paths: Paths) -> None:
+    player = Scripted("die")
+    campaign = await played(paths, plan_for("1-6"), [player])
+    assert "3 harness errors in a row" in campaign.standing.stopped
+    assert not campaign.standing.whole
+    asked = len(player.asked)
+    written = [line for line in read_lines(paths.campaigns / "c.jsonl") if isinstance(line, Written)]
+    assert len(written) == asked
+    assert campaign.standing.judged == 3
+    again = await played(paths, plan_for("1-6"), [player])
+    assert again.standing.done == 0
+    assert len({(slug, attempt) for slug, attempt in player.asked}) == len(player.asked)
+
+
+async def test_the_budget_holds_over_sessions_and_an_answer_in_two_is_not_a_result(paths: Paths) -> None:
+    """0.25 dollars an answer are in the journal: a second session counts them."""
+    player = Scripted("pass")
+    await played(paths, plan_for("1-4"), [player])
+    campaign = await played(paths, plan_for("1-8", budget_usd=1.0), [player])
+    assert len(player.asked) == 4
+    assert campaign.standing.stopped == "the budget of $1 is spent"
+    assert (campaign.standing.done, campaign.standing.total) == (4, 8)
+
+
+async def test_a_fixed_kernel_that_changed_is_judged_again(paths: Paths, tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("pass")
+    author = FileAuthor(PlayerName(PlayerKind.FILE, str(kernel)))
+    await played(paths, plan_for("1-2", attempts=5), [author])
+    assert len(results(paths)) == 2
+    kernel.write_text("wrong")
+    await played(paths, plan_for("1-2", attempts=5), [author])
+    assert [r.verdict for r in results(paths)] == ["PASS", "PASS", "WRONG_RESULT", "WRONG_RESULT"]
+
+
+async def test_a_setting_that_is_refused_is_a_result_and_not_tried_again(paths: Paths) -> None:
+    player = Scripted("refuse")
+    await played(paths, plan_for("1"), [player])
+    assert [(r.verdict, r.detail) for r in results(paths)] == [("REFUSED", "sizes do not fit")]
+    assert (await played(paths, plan_for("1"), [player])).standing.judged == 0
+
+
+async def test_who_has_no_kernel_for_a_problem_is_left_out(paths: Paths, tmp_path: Path) -> None:
+    (tmp_path / "allreduce.py").write_text("pass")
+    (tmp_path / "03_broadcast").mkdir()
+    (tmp_path / "03_broadcast" / "kernel.py").write_text("pass")
+    left: list[str] = []
+    listener = Listener(left_out=lambda problem, player, why: left.append(problem.slug))
+    author = FileAuthor(PlayerName(PlayerKind.FILE, str(tmp_path)))
+    campaign = await played(paths, plan_for("1-4"), [author], listener)
+    assert left == ["allgather", "reduce"]
+    assert campaign.standing.whole
+    assert {result.cell.slug for result in results(paths)} == {"allreduce", "broadcast"}
+
+
+async def test_a_journal_has_one_writer_and_loses_a_line_that_was_cut_short(paths: Paths) -> None:
+    await played(paths, plan_for("1-2"), [Scripted("pass")])
+    path = paths.campaigns / "c.jsonl"
+    journal = CampaignJournal(path, "c")
+    with pytest.raises(CampaignBusy):
+        CampaignJournal(path, "c")
+    journal.close()
+    path.write_bytes(path.read_bytes()[:-40])
+    campaign = await played(paths, plan_for("1-2"), [Scripted("pass")])
+    assert campaign.standing.judged == 1
+    assert len(results(paths)) == 2
+
+
+def test_problem_sets_and_players() -> None:
+    def ids(*texts: str) -> list[int]:
+        return [problem.id for problem in choose_problems(CATALOGUE, texts)]
+
+    assert ids("1-3,13,2") == [1, 2, 3, 13]
+    assert ids("category:collective") == list(range(1, 9))
+    assert len(ids("all")) == 87
+    assert set(ids("class:A")) < set(ids("all"))
+    assert ids("allreduce", "2") == [1, 2]
+    for wrong in ("category:none", "class:X", "400-500", "nobody", ","):
+        with pytest.raises(UsageError):
+            ids(wrong)
+    assert parse_players("baseline, house,baseline") == ["baseline", "house"]
+    with pytest.raises(UsageError):
+        parse_players("baseline,nobody")
+
+
+def test_a_player_without_a_model_or_a_folder_is_refused_before_anything_starts(paths: Paths) -> None:
+    stage = Stage(Settings(), CATALOGUE, paths, Purse(None), 1, 20, print)
+    for word in ("model:nobody", "agent:nobody", "file:/no/such/folder"):
+        with pytest.raises(UsageError):
+            make_author(word, stage)
+
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_what_cannot_be_done_says_so(pkb_arena: CommandLine, home: Path) -> None:
+    for arguments, words in (
+        (("--resume",), "no campaign to go on with"),
+        (("--resume", "--name", "x"), "no campaign 'x'"),
+        (("--players", "nobody"), "names no player"),
+        (("--players", "baseline", "--name", "a/b"), "cannot be a campaign's name"),
+        (("--players", "model:nobody"), "no model 'nobody'"),
+        (("--problems", "category:none"), "no category"),
+    ):
+        done = pkb_arena("sweep", *arguments)
+        assert done.returncode == 2, done.stderr
+        assert words in done.stderr
+        assert done.stdout == ""
+
+
+SCRIPT = """
+import asyncio, sys
+sys.path.insert(0, {folder!r})
+from test_campaign import HERE, Scripted, plan_for, played
+from arena.paths import find_paths
+asyncio.run(played(find_paths(), plan_for("1-30", attempts=2), [Scripted("pass", "wrong")]))
+"""
+
+
+def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
+    """Starts the command, and kills it once two more results are in its journal."""
+
+    def count() -> int:
+        return path.read_bytes().count(b'"type":"result"') if path.exists() else 0
+
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    until, wanted = time.monotonic() + 60, count() + 2
+    while count() < wanted and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.002)
+    assert process.poll() is None, "it ended before it was killed"
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths) -> None:
+    command = [sys.executable, "-c", SCRIPT.format(folder=str(Path(__file__).parent))]
+    for _ in range(3):
+        killed_in_the_middle(command, paths.campaigns / "c.jsonl")
+    before = {result.key for result in results(paths)}
+    subprocess.run(command, check=True, timeout=60)
+    keys = [result.key for result in results(paths)]
+    assert len(keys) == len(set(keys)) == 60
+    assert before < set(keys)
+    written = [line for line in read_lines(paths.campaigns / "c.jsonl") if isinstance(line, Written)]
+    assert len({line.cell.digest for line in written}) == len(written) == 60
+
+
+@pytest.mark.long
+def test_the_command_killed_three_times(home: Path, tmp_path: Path) -> None:
+    """The real judge, and the scores that it prints in the end."""
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    (kernels / "01.py").write_text("def solution(tensor):\n    return tensor.clone()\n")
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "arena.cli",
+        "sweep",
+        "--players",
+        f"baseline,house,file:{kernels}",
+    ]
+    command += [
+        "--problems",
+        "1-4",
+        "--rounds",
+        "1",
+        "--one-size",
+        "--device",
+        "cpu",
+        "--name",
+        "k",
+        "--resume",
+    ]
+    path = home / "data" / "campaigns" / "k.jsonl"
+    for _ in range(3):
+        killed_in_the_middle(command, path)
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["whole"]
+    assert (said["total"], said["done"]) == (9, 9)
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    keys = [line["key"] for line in found if line["type"] == "result"]
+    assert len(keys) == len(set(keys)) == 9
+    assert sum(line["type"] == "session" for line in found) == 4
+    cards = {card["player"]: card for card in said["scores"] if card["scope"] == "all"}
+    assert cards["house"]["solved"] == 4
+    assert cards[f"file:{kernels}"]["solved"] == 0
