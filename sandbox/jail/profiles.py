@@ -151,7 +151,9 @@ def program_paths() -> list[Path]:
         *(SOURCE_ROOT / name for name in PROGRAM),
         *import_paths()[1:],
     }
-    return sorted(path.resolve() for path in paths if not str(path).startswith("/usr"))
+    # An environment may be reached through a link: commands name it as they found it.
+    named = paths | {path.resolve() for path in paths}
+    return sorted(path for path in named if not str(path).startswith("/usr"))
 
 
 def _bubblewrap(

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from sandbox.memory import gpu
 from sandbox.memory.host import up
 from sandbox.memory.places import TensorPlace
-from sandbox.memory.trees import flatten
+from sandbox.memory.trees import flatten, unflatten
 
 DTYPES = (
     torch.bool,
@@ -101,9 +102,12 @@ class Outline:
             DoesNotFit: no slot can hold such outputs.
         """
         self.key = _key(structure, leaves)
-        only = leaves[0][1] if structure == "T" else None
-        self.tensor = None if only is None else _Expected(only.shape, only.dtype, only.stride(), only.device)
-        """What a solution that returns one tensor returns; None for any other structure."""
+        expected = [_Expected(t.shape, t.dtype, t.stride(), t.device) for _, t in leaves]
+        self.mould = unflatten(structure, expected, lambda _: _NOTHING)
+        """The containers of such outputs, with what is expected of each tensor in its place. Nothing fits where a number was."""
+        self.raw = [_is_copied_raw(t, device) for _, t in leaves]
+        """By tensor, whether a slot gets its bytes as they lie, by the driver's own copy."""
+        self.copy = gpu.copy_within() if any(self.raw) else None
         text = structure.encode("ascii", "replace")
         if len(leaves) > room or len(text) > TEXT:
             raise DoesNotFit(f"{len(leaves)} tensors in {structure[:200]}")
@@ -141,11 +145,54 @@ class Outline:
         return [view(memory, offset, shape, dtype) for offset, shape, dtype in self._places]
 
 
+class _Nothing:
+    """No value is of this type."""
+
+
+_NOTHING = _Nothing()
+
+
 class _Expected(NamedTuple):
+    """A tensor of an output."""
+
     shape: torch.Size
     dtype: torch.dtype
     stride: tuple[int, ...]
     device: torch.device
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is such a tensor, no subclass and no view that changes signs when it is read."""
+        return (
+            type(value) is torch.Tensor
+            and value.shape == self.shape
+            and value.dtype is self.dtype
+            and value.stride() == self.stride
+            and value.device == self.device
+            and not value.is_neg()
+        )
+
+
+def _is_copied_raw(tensor: torch.Tensor, device: torch.device) -> bool:
+    lies_there = tensor.is_cuda and tensor.device == device
+    return lies_there and tensor.is_contiguous() and tensor.numel() > 0 and not tensor.is_complex()
+
+
+def _pour(value: Any, mould: Any, found: list[torch.Tensor]) -> bool:
+    """Appends the tensors of a value in the order of `flatten`; False where it differs from the mould."""
+    kind = type(mould)
+    if kind is _Expected:
+        found.append(value)
+        fits: bool = mould.fits(value)
+        return fits
+    if type(value) is not kind:
+        return False
+    if mould is None:
+        return True
+    if len(value) != len(mould):
+        return False
+    if kind is dict:
+        return all(name in value and _pour(value[name], part, found) for name, part in mould.items())
+    return all(_pour(item, part, found) for item, part in zip(value, mould, strict=True))
 
 
 def _key(structure: str, leaves: Leaves) -> tuple[Any, ...]:
@@ -162,25 +209,25 @@ class Slot:
         self.outline: Outline | None = None
         """What `put` and `pack` expect."""
         self._targets: list[torch.Tensor] = []
+        self._raw: list[tuple[int, int]] = []
+        """By target, (address, bytes) for the driver's own copy; no bytes: torch copies it."""
 
     def put(self, result: Any) -> None:
-        """Copies what a call returned into the slot: one launch where it is what the slot was laid out for. On the clock.
+        """Copies what a call returned into the slot: one launch a tensor where it is what was expected. On the clock.
 
         Raises:
             NotATree, DoesNotFit: no slot can hold it.
         """
-        expected = self.outline.tensor if self.outline is not None else None
-        if (
-            expected is not None
-            and type(result) is torch.Tensor
-            and result.shape == expected.shape
-            and result.dtype is expected.dtype
-            and result.stride() == expected.stride
-            and result.device == expected.device
-        ):
-            self._targets[0].copy_(result.detach() if result.requires_grad else result)
-        else:
+        found: list[torch.Tensor] = []
+        if self.outline is None or not _pour(result, self.outline.mould, found):
             self.pack(*flatten(result))
+            return
+        copy = self.outline.copy
+        stream = gpu.current_stream(self.memory.device.index) if copy is not None else 0
+        for target, (address, size), tensor in zip(self._targets, self._raw, found, strict=True):
+            # The driver refuses where the current context is another one's, or after an error, which torch then names.
+            if not size or copy is None or copy(address, tensor.data_ptr(), size, stream):
+                target.copy_(tensor.detach() if tensor.requires_grad else tensor)
 
     def pack(self, structure: str, leaves: Leaves) -> None:
         """Copies an output into the slot; the header, too, where the slot was laid out for other shapes. Raises DoesNotFit."""
@@ -197,6 +244,10 @@ class Slot:
         """Makes `put` and `pack` expect outputs like these. The header has still to be written: see `write_headers`."""
         self.outline = outline
         self._targets = outline.targets(self.memory)
+        self._raw = [
+            (target.data_ptr(), target.nbytes) if raw else (0, 0)
+            for target, raw in zip(self._targets, outline.raw, strict=True)
+        ]
 
 
 def write_headers(arena: torch.Tensor, slot_bytes: int, first: int, count: int, outline: Outline) -> None:

@@ -1,5 +1,6 @@
 """Trees of outputs: a solution's result as tensors in a fixed order and a text that describes the containers."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -65,8 +66,13 @@ def flatten(value: Any) -> Output:
     return structure, leaves
 
 
-def unflatten(structure: str, tensors: list[torch.Tensor]) -> Any:
-    """The containers that a structure text describes, filled with these tensors (numbers stay 0-dim tensors)."""
+def unflatten(
+    structure: str, tensors: Sequence[Any], number: Callable[[Any], Any] = lambda tensor: tensor
+) -> Any:
+    """The containers that a structure text describes, filled with these tensors.
+
+    number: what takes the place of a number, given its 0-dim tensor.
+    """
     remaining = iter(tensors)
     position = 0
 
@@ -75,7 +81,8 @@ def unflatten(structure: str, tensors: list[torch.Tensor]) -> Any:
         for word in ("T", "None", "bool", "int", "float"):
             if structure.startswith(word, position):
                 position += len(word)
-                return None if word == "None" else next(remaining)
+                found = None if word == "None" else next(remaining)
+                return number(found) if word in ("bool", "int", "float") else found
         opening = structure[position]
         closing = {"(": ")", "[": "]", "{": "}"}[opening]
         position += 1

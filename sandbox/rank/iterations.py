@@ -16,6 +16,9 @@ from sandbox.memory.trees import Output, flatten
 from sandbox.protocol.messages import SlotLayout, SlotTable
 from sandbox.rank.problem_code import Leaves, ProblemCode, with_mutated
 
+LARGE = 1 << 30
+"""Bytes of one iteration's inputs from which on no further copy of them is kept for untimed calls."""
+
 
 class Iteration(NamedTuple):
     """One call: what it is given, and where its result goes."""
@@ -78,10 +81,13 @@ class Iterations:
 
     def arm(self, tables: list[SlotTable], checking: bool) -> None:
         """Assembles the iterations of the tables."""
-        if tables and not self.practice:
-            # Complete inputs: the check's in a contender world, anything in a world that runs no kernel.
-            self.practice = {name: tensor.clone() for name, tensor in self._drawn(tables[0]).items()}
         self.armed = [self._assemble(table, checking) for table in tables]
+        if self.armed and not self.practice:
+            # Complete inputs: the check's in a contender world, anything in a world that runs no kernel.
+            first = self.armed[0]
+            found = first.given if checking else first.drawn
+            large = self.in_bytes >= LARGE
+            self.practice = found if large else {name: t.clone() for name, t in found.items()}
 
     def _drawn(self, table: SlotTable) -> Leaves:
         return slots.read_inputs(self.inputs, table.index * self.in_bytes, table.tensors)

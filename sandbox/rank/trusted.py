@@ -73,6 +73,13 @@ class SideArenas:
         return self.taken if self.takes and self.taken is not None else self.outputs
 
 
+HELD = 4
+"""Times that an iteration lies in a device's memory: as drawn, in this rank's arena, in a kernel's, and in the private copies
+that a kernel's first calls work on."""
+CONTEXTS_BYTES = 12 << 30
+"""Of the processes that share a GPU: their contexts, and what libraries allocate."""
+
+
 class TrustedRank(Rank):
     """A rank that does the referee's work: it answers with messages, which are believed."""
 
@@ -136,7 +143,10 @@ class TrustedRank(Rank):
             out_sizes.append(sum(memory.up(t.numel() * t.element_size()) for _, t in plain[1]))
             return comparison.reference(tensors, plain)
 
-        comparison.calibrate(iteration(seed) for seed in order.seeds)
+        try:
+            comparison.calibrate(iteration(seed) for seed in order.seeds)
+        except torch.OutOfMemoryError as error:  # no kernel runs yet
+            raise SizesRefused(f"not one iteration fits this rank's device: {error}") from None
         self.always_returns = len(set(out_sizes)) == 1 and out_sizes[0] > 0
         self.room = max(16, 2 * leaves)
         capacity = self.code.capacity(self.setting)
@@ -144,6 +154,7 @@ class TrustedRank(Rank):
         out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
         # Room beyond the baseline's own size, so that a result of the wrong shape is seen and not merely refused.
         out_bytes += slots.header_bytes(self.room) + max(memory.PAGE, min(out_bytes, 1 << 20))
+        self.require_room(in_bytes + out_bytes)
         self.reply(
             Probed(
                 in_bytes=memory.up(in_bytes),
@@ -153,6 +164,22 @@ class TrustedRank(Rank):
                 sealed=self.device.can_seal(),
             )
         )
+
+    def require_room(self, size: int) -> None:
+        """Refuses a setting of which one iteration does not fit the device as often as it is held.
+
+        size: of a slot of both arenas, in bytes.
+
+        Raises:
+            SizesRefused: it says how much there is and how much is needed.
+        """
+        there = self.device.memory_bytes()
+        needed = HELD * size + CONTEXTS_BYTES
+        if there and needed > there:
+            raise SizesRefused(
+                f"one iteration takes {size / 2**30:.1f} GiB a rank and is held {HELD} times, which is {needed / 2**30:.0f} GiB "
+                f"with the processes' own memory; this rank's device has {there / 2**30:.0f} GiB"
+            )
 
     def make_arenas(self, order: MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side, and hands their descriptors out."""

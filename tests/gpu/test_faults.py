@@ -26,7 +26,8 @@ def test_a_fault_gets_its_verdict_in_time_and_hurts_nobody_else(judge, name):
     assert result.verdict in FAULTS[name], f"{result.verdict}: {result.detail}"
     assert result.failure is not None
     assert result.failure.advice
-    assert result.seconds.check < FIRST_CALL_S + 3
+    # A rank that waits for the GPU computes, as one that tries out variants does: it has as long again.
+    assert result.seconds.check < 2 * FIRST_CALL_S + 3
     assert judge.seconds < 45  # with the start of a world
     after = judge.honest()
     assert after.verdict is Verdict.PASS, after.detail

@@ -42,6 +42,50 @@ def test_a_packed_output_is_read_back(value):
     ).replace("bool", "")
 
 
+TREES = [
+    torch.randn(3, 4),
+    (
+        torch.arange(5),
+        [torch.ones(2, dtype=torch.bool), None],
+        {"b": torch.zeros(()), "a": torch.empty(0, 3)},
+    ),
+    {"returned": None, "written": {"grad0": torch.randn(2, 2)}},
+    (torch.randn(2), 3),
+]
+
+
+def ready_for(value):
+    """(memory, a slot in it that is laid out for such values)."""
+    memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
+    structure, leaves = flatten(value)
+    outline = slots.Outline(structure, leaves, ROOM, SIZE, memory.device)
+    slot = slots.Slot(memory, ROOM)
+    slot.lay_out(outline)
+    slots.write_headers(memory, SIZE, 0, 1, outline)
+    return memory, slot
+
+
+@pytest.mark.parametrize("first", TREES)
+@pytest.mark.parametrize(
+    "then", [*TREES, torch.randn(4, 3).t(), torch.randn(2, 3, 4), (torch.randn(2), torch.tensor(3))]
+)
+def test_a_slot_that_was_laid_out_for_one_value_takes_any(first, then):
+    memory, slot = ready_for(first)
+    slot.put(then)
+    got = slots.Unpacked(memory, ROOM)
+    structure, leaves = flatten(then)
+    assert got.sound
+    assert got.structure == structure
+    assert all(torch.equal(out, put) for (_, put), out in zip(leaves, got.tensors, strict=True))
+
+
+@pytest.mark.parametrize("value", [torch._neg_view(torch.randn(3, 4)), torch.nn.Parameter(torch.randn(3, 4))])
+def test_a_tensor_is_stored_as_it_reads(value):
+    memory, slot = ready_for(torch.randn(3, 4))
+    slot.put(value)
+    assert torch.equal(slots.Unpacked(memory, ROOM).tensors[0], value)
+
+
 def test_a_changed_shape_is_laid_out_anew():
     memory = torch.zeros(SIZE, dtype=torch.uint8)
     slot = slots.Slot(memory, ROOM)

@@ -68,6 +68,10 @@ class CpuDevice:
             to[low:high].copy_(source[low:high])
         return 0.0
 
+    def memory_bytes(self) -> int:
+        """Of all ranks together: the worlds' own bounds hold."""
+        return 0
+
     def free_cache(self) -> None:
         """The allocator of CPU ranks keeps nothing."""
 

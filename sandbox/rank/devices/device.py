@@ -68,6 +68,9 @@ class Device(Protocol):
         watch: look for other work on this device; returns the longest moment in microseconds that it took.
         """
 
+    def memory_bytes(self) -> int:
+        """Memory of the device in all; 0 where ranks share the machine's."""
+
     def free_cache(self) -> None:
         """Gives memory back that the framework only keeps for itself."""
 

@@ -133,6 +133,11 @@ class CudaDevice:
             self._copier.copy(at + low, source.data_ptr() + low, high - low)
         return self._copier.watch() if watch else 0.0
 
+    def memory_bytes(self) -> int:
+        """As the driver says."""
+        total: int = torch.cuda.mem_get_info(self.index)[1]
+        return total
+
     def free_cache(self) -> None:
         """torch's cached blocks go back to the driver, so that the other world can have them."""
         gc.collect()
