@@ -134,13 +134,35 @@ async def model() -> None:
         await until(pilot, lambda: screen.session.over)
 
 
+async def demo() -> None:
+    """The race of a recorded duel on the stage of a demo."""
+    from arena.demo.performance import Performance
+    from arena.demo.script import DemoScript, Scene, load_script
+    from arena.paths import find_paths
+    from arena.settings import Settings
+    from screens.demo.screen import DemoScreen
+
+    recorded = next(scene for scene in load_script().scene if scene.recorded)
+    async with opened(Settings()) as (app, pilot):
+        scene = Scene(recorded=recorded.recorded, pace=20.0)
+        performance = Performance(
+            DemoScript([scene], 0.0, 600.0), app.services.catalogue, Settings(), find_paths()
+        )
+        app.push_screen(DemoScreen(app, performance))
+        playing = asyncio.create_task(performance.play())
+        await until(pilot, lambda: performance.stage.slide == "verdict")
+        await draw(app, pilot, "demo")
+        playing.cancel()
+
+
 PICTURES = {
     "arena": arena,
     "duel": duel,
     "model": model,
+    "demo": demo,
     "arena-gpu": lambda: arena("arena-gpu", "13", "gemm_allreduce_overlap_cuda"),
 }
 
 if __name__ == "__main__":
-    for picture in sys.argv[1:] or ["arena", "duel", "model"]:
+    for picture in sys.argv[1:] or ["arena", "duel", "model", "demo"]:
         asyncio.run(PICTURES[picture]())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.bench.figure import Figure
+    from arena.demo.script import DemoScript
     from arena.paths import Paths
 
 MEASUREMENTS = ("first-paint", "loop-lag", "keystroke", "tokens")
@@ -42,6 +43,12 @@ def _open_alone() -> int:
         return ExitCode.INTERRUPTED
 
 
+def _play_demo(script: DemoScript, loop: bool) -> int:
+    from screens.demo.app import run_demo
+
+    return run_demo(script, loop)
+
+
 async def _measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:
     from screens.measure.promises import measure
 
@@ -57,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     from arena.cli.display import Display
 
     measurements = {name: partial(_measure, name) for name in MEASUREMENTS}
-    run_command_line(arguments, Display(_open_app, measurements))
+    run_command_line(arguments, Display(_open_app, _play_demo, measurements))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from arena.bench.figure import Figure
+    from arena.demo.script import DemoScript
     from arena.paths import Paths
 
     Measure = Callable[[Paths, int | None], Coroutine[Any, Any, list[Figure]]]
@@ -22,6 +23,8 @@ class Display:
 
     open_app: Callable[[str], int] | None = None
     """Runs the app until it is left, opened at a problem (its slug) or, for "", at the list. Returns the exit code."""
+    play_demo: Callable[[DemoScript, bool], int] | None = None
+    """Plays a demo until it is over or left; True: from its end to its start again. Returns the exit code."""
     measurements: Mapping[str, Measure] = field(default_factory=dict)
     """More names for `doctor --bench`."""
 

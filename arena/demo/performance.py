@@ -1,0 +1,223 @@
+"""Plays a demo's scenes one after another. `stage` is what a screen shows; it changes while `play` runs."""
+
+import asyncio
+import re
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from arena.demo.script import DemoScript, Scene
+from arena.duel.events import DuelHeader
+from arena.duel.journal import DuelRecord, duel_records, new_duel_id, read_duel, read_duel_header
+from arena.duel.match import Match
+from arena.duel.ratings import ALL, Rating, ratings
+from arena.duel.sides import DuelSide, make_side
+from arena.duel.state import DuelState
+from arena.errors import ArenaError, UsageError
+from arena.paths import Paths, paths_in
+from arena.runs.engine import Engine
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice, choose_setting, find_problem
+from arena.settings import Settings
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+from sandbox.protocol.events import Setting
+
+OpenJudge = Callable[[], AbstractAsyncContextManager[Engine]]
+Slide = Literal["opening", "problem", "race", "verdict", "board", "trouble"]
+TROUBLE_S = 6.0
+"""For how long a scene that cannot be played says why, before the next one."""
+LONGEST_GAP_S = 3.0
+"""Between two events of a recorded duel: people wait no longer for what is over."""
+KEPT_DUELS = 200
+MODEL_ROUNDS = 3
+"""Kernels that a model of a speaker's script may hand in."""
+
+
+@dataclass
+class Stage:
+    """What is to be seen now."""
+
+    slide: Slide = "opening"
+    number: int = 0
+    """Of the scene, from 1; 0 before the first."""
+    recorded: str = ""
+    """When the duel was recorded; empty for one that is played now."""
+    problem: str = ""
+    """ "1 allreduce"."""
+    sentence: str = ""
+    state: DuelState | None = None
+    ratings: list[Rating] = field(default_factory=list)
+    trouble: str = ""
+    clock: Callable[[], float] = lambda: 0.0
+    """Seconds since the duel began."""
+
+
+class Performance:
+    """One demo. Live duels are played in engines of their own, whose files are gone when a duel is over: no journal of the
+    person's grows at a stand, and nothing runs between the scenes."""
+
+    def __init__(
+        self,
+        script: DemoScript,
+        catalogue: Catalogue,
+        settings: Settings,
+        paths: Paths,
+        *,
+        loop: bool = False,
+        judge: OpenJudge = temporary_engine,
+    ) -> None:
+        """paths: of the person, whose own duels count on the board. loop: from the end to the first scene again.
+        judge: opens the engine of one live duel."""
+        self.script = script
+        self.stage = Stage()
+        self.played = 0
+        """Scenes so far."""
+        self._catalogue = catalogue
+        self._settings = settings
+        self._paths = paths
+        self._loop = loop
+        self._judge = judge
+        self._records: deque[DuelRecord] = deque(maxlen=KEPT_DUELS)
+
+    async def play(self) -> None:
+        """Every scene, again and again with `loop`. A scene that cannot be played says why; the demo goes on."""
+        while True:
+            for number, scene in enumerate(self.script.scene, 1):
+                try:
+                    await self._play_scene(number, scene)
+                except (ArenaError, OSError, ValueError) as error:
+                    words = error.message if isinstance(error, ArenaError) else str(error)
+                    self.stage = Stage("trouble", number, trouble=words)
+                    await asyncio.sleep(TROUBLE_S)
+                self.played += 1
+            if not self._loop:
+                return
+
+    async def _play_scene(self, number: int, scene: Scene) -> None:
+        if scene.board:
+            own = await asyncio.to_thread(duel_records, self._paths.duels)
+            found = [each for each in ratings([*own, *self._records]) if each.category == ALL]
+            self.stage = Stage("board", number, ratings=found)
+            await asyncio.sleep(self._pause(scene))
+        elif scene.recorded:
+            await self._play_recorded(number, scene)
+        else:
+            await self._play_live(number, scene)
+
+    # --- recorded ----------------------------------------------------------------------------------------------
+
+    async def _play_recorded(self, number: int, scene: Scene) -> None:
+        path = Path(scene.recorded)
+        header = await asyncio.to_thread(read_duel_header, path)
+        events = await asyncio.to_thread(lambda: list(read_duel(path)))
+        state = DuelState(header)
+        self.stage = Stage(
+            "problem",
+            number,
+            recorded=time.strftime("%d %b %Y", time.localtime(header.created)),
+            problem=f"{header.problem_id} {header.slug}",
+            sentence=scene.say or self._sentence_of(header.problem_id),
+            state=state,
+            clock=lambda: state.at,
+        )
+        await asyncio.sleep(self._intro(scene))
+        self.stage.slide = "race"
+        for event in events:
+            await asyncio.sleep(min(max(0.0, event.at - state.at) / scene.pace, LONGEST_GAP_S))
+            state.apply(event)
+        await self._show_result(scene, state)
+
+    def _sentence_of(self, problem_id: int) -> str:
+        known = [problem for problem in self._catalogue.problems if problem.id == problem_id]
+        return first_sentence(known[0].card) if known else ""
+
+    # --- live --------------------------------------------------------------------------------------------------
+
+    async def _play_live(self, number: int, scene: Scene) -> None:
+        problem = find_problem(self._catalogue, str(scene.problem))
+        sides = self._sides(problem, scene)
+        header = DuelHeader(
+            duel_id=new_duel_id(),
+            created=time.time(),
+            problem_id=problem.id,
+            slug=problem.slug,
+            title=problem.title,
+            category=problem.category,
+            left=sides[0].contestant,
+            right=sides[1].contestant,
+            setting=self._setting(problem),
+            rounds=MODEL_ROUNDS,
+        )
+        self.stage = Stage(
+            "problem",
+            number,
+            problem=f"{problem.id} {problem.slug}",
+            sentence=scene.say or first_sentence(problem.card),
+            state=DuelState(header),
+        )
+        with tempfile.TemporaryDirectory(prefix="pkb-demo-") as folder:
+            match = await self._play_match(problem, header, sides, paths_in(Path(folder)), scene)
+        await self._show_result(scene, match.state)
+
+    async def _play_match(
+        self,
+        problem: Problem,
+        header: DuelHeader,
+        sides: tuple[DuelSide, DuelSide],
+        paths: Paths,
+        scene: Scene,
+    ) -> Match:
+        """paths: where the duel's journal goes, for as long as it is played."""
+        async with self._judge() as engine:
+            match = Match(engine, paths, problem, header, sides, budget_s=self._settings.budget_s)
+            self.stage.state, self.stage.clock = match.state, lambda: match.now
+            playing = asyncio.create_task(match.play())
+            try:
+                await asyncio.wait({playing}, timeout=self._intro(scene))
+                self.stage.slide = "race"
+                await playing
+            finally:
+                playing.cancel()
+                await asyncio.gather(playing, return_exceptions=True)
+        self.stage.clock = lambda: match.state.at
+        return match
+
+    def _setting(self, problem: Problem) -> Setting:
+        return choose_setting(problem, Choice(), self._settings)
+
+    def _sides(self, problem: Problem, scene: Scene) -> tuple[DuelSide, DuelSide]:
+        setting = self._setting(problem)
+        left, right = (
+            make_side(word, problem, setting, self._settings, self._catalogue, self._paths, owner)
+            for word, owner in ((scene.left, "you"), (scene.right, "guest"))
+        )
+        return left, right
+
+    # --- the result --------------------------------------------------------------------------------------------
+
+    async def _show_result(self, scene: Scene, state: DuelState) -> None:
+        if state.ended is None:
+            raise UsageError(f"this duel was not decided: {state.abandoned or 'its journal ends early'}", "")
+        self._records.append(DuelRecord(state.header, state.ended))
+        self.stage.slide = "verdict"
+        await asyncio.sleep(self._pause(scene))
+
+    def _intro(self, scene: Scene) -> float:
+        return self.script.intro if scene.intro is None else scene.intro
+
+    def _pause(self, scene: Scene) -> float:
+        return self.script.pause if scene.pause is None else scene.pause
+
+
+def first_sentence(card: str) -> str:
+    """The first sentence below a card's heading."""
+    body = card.split("\n", 1)[1] if card.startswith("#") else card
+    paragraph = " ".join(body.strip().split("\n\n")[0].split())
+    found = re.match(r".+?[.;](?=\s|$)", paragraph)
+    return (found[0][:-1] + "." if found else paragraph).strip()

@@ -1,0 +1,85 @@
+"""The order of a demo: scenes in a TOML file."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import UsageError
+
+DEFAULT = Path(__file__).with_name("default.toml")
+PACES = (1.0, 20.0)
+LONGEST_S = 3600.0
+
+
+class Scene(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A live duel, a recorded one, or the board. Seconds that are None are the script's."""
+
+    problem: int | str | None = None
+    left: str = "house"
+    right: str = "baseline"
+    recorded: str = ""
+    """A journal; a relative path is looked for where the script lies."""
+    pace: float = 3.0
+    """How many times as fast a recorded duel is told."""
+    board: bool = False
+    say: str = ""
+    """The problem in one sentence; empty: the first sentence of its card."""
+    intro: float | None = None
+    """For how long the problem is shown."""
+    pause: float | None = None
+    """For how long the result is shown."""
+
+
+class DemoScript(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A whole demo."""
+
+    scene: list[Scene]
+    intro: float = 6.0
+    pause: float = 8.0
+
+
+def load_script(path: Path = DEFAULT) -> DemoScript:
+    """Reads a script; paths of recorded duels become absolute.
+
+    Raises:
+        UsageError: it cannot be read, or says something that it may not; names the scene.
+    """
+    try:
+        script = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), DemoScript)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a script that can") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(
+            f"{path}: {error}", "`pkb-arena demo --print-script` shows what a script says"
+        ) from None
+    if not script.scene:
+        raise UsageError(f"{path} has no scene", "add a [[scene]]")
+    scenes = [_checked(scene, number, path) for number, scene in enumerate(script.scene, 1)]
+    for name in ("intro", "pause"):
+        _check_seconds(name, getattr(script, name), str(path))
+    return msgspec.structs.replace(script, scene=scenes)
+
+
+def _checked(scene: Scene, number: int, path: Path) -> Scene:
+    where = f"{path}: scene {number}"
+    kinds = [scene.problem is not None, bool(scene.recorded), scene.board]
+    if sum(kinds) != 1:
+        raise UsageError(f"{where} has to be one thing", "give it one of problem, recorded and board")
+    if not PACES[0] <= scene.pace <= PACES[1]:
+        raise UsageError(
+            f"{where}: pace is {scene.pace:g}", f"from {PACES[0]:g} to {PACES[1]:g} times as fast"
+        )
+    for name in ("intro", "pause"):
+        _check_seconds(name, getattr(scene, name), where)
+    if not scene.recorded:
+        return scene
+    journal = path.parent / Path(scene.recorded).expanduser()
+    if not journal.is_file():
+        raise UsageError(f"{where}: there is no file {journal}", "name the journal of a duel")
+    return msgspec.structs.replace(scene, recorded=str(journal.absolute()))
+
+
+def _check_seconds(name: str, value: float | None, where: str) -> None:
+    if value is not None and not 0.0 <= value <= LONGEST_S:
+        raise UsageError(f"{where}: {name} is {value:g} seconds", f"from 0 to {LONGEST_S:g}")

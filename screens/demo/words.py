@@ -1,0 +1,168 @@
+"""What the slides of a demo say: few words, in big type."""
+
+from textual.content import Content
+
+from arena.demo.performance import Stage
+from arena.duel.card import final_result
+from arena.duel.events import SIDES, SideName
+from arena.duel.ratings import Rating
+from arena.duel.state import AttemptState, DuelState
+from arena.foreign_text import printable
+from arena.runs.headline import WHERE
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import outcome
+from screens import figures
+from screens.duel.words import COLOURS, clock_words
+
+_PHASES = {
+    "prepare": "inputs and baseline are being prepared",
+    "load": "the kernel is being loaded",
+    "compile": "the kernel is being compiled",
+    "check": "checked on fresh secret inputs",
+    "time": "timed against the baseline",
+}
+LEAST_TRACK = 2.0
+"""The right end of the track, at least: a speedup of 2."""
+
+
+def head(stage: Stage, scenes: int) -> Content:
+    """The line above every slide: what this is, and how to take over."""
+    mark = ""
+    if stage.slide in ("problem", "race", "verdict"):
+        mark = f"● RECORDED {stage.recorded}" if stage.recorded else "● LIVE on this machine"
+    return Content.assemble(
+        (" pkb-arena ", "$accent bold"),
+        (f" {mark} ", f"{'$warning' if stage.recorded else '$success'} bold"),
+        (f"  {stage.number} of {scenes}   any key takes over", "$muted"),
+    )
+
+
+def player(state: DuelState, name: SideName) -> str:
+    """A side's name, in capitals; a model's without the word."""
+    return printable(state.header.contestant(name).player).removeprefix("model:").upper()
+
+
+def figure(attempt: AttemptState | None) -> tuple[str, str]:
+    """(speedup of a kernel with its sign, theme colour); a cross where it failed."""
+    if attempt is None:
+        return "", "$muted"
+    if attempt.judged is not None and attempt.judged.verdict is not Verdict.PASS:
+        return "✗", "$error"
+    if attempt.speedup is None:
+        return ("✓", "$success") if attempt.judged is not None else ("…", "$muted")
+    said = attempt.judged.outcome if attempt.judged is not None else outcome(attempt.speedup)
+    return figures.speedup_words(attempt.speedup, said), f"${figures.outcome_style(said)}"
+
+
+def shown_attempt(state: DuelState, name: SideName) -> AttemptState | None:
+    """The kernel that a lane shows: the one at work, else the best one, else the last."""
+    side = state.side(name)
+    if side.last is not None and side.last.judged is None:
+        return side.last
+    return side.best or side.last
+
+
+def track_end(state: DuelState) -> float:
+    """The speedup at the right end of both tracks."""
+    known = [
+        attempt.speedup.median
+        for name in SIDES
+        for attempt in state.side(name).attempts
+        if attempt.speedup is not None
+    ]
+    return max([LEAST_TRACK, *(1.1 * value for value in known)])
+
+
+def track(state: DuelState, name: SideName, columns: int, rows: int) -> Content:
+    """A bar as long as the speedup, with a mark at 1, which is the baseline."""
+    attempt = shown_attempt(state, name)
+    end = track_end(state)
+    value = attempt.speedup.median if attempt is not None and attempt.speedup is not None else 0.0
+    filled = round(min(1.0, value / end) * columns)
+    one = min(columns - 1, round(columns / end))
+    row = Content.assemble(
+        ("█" * filled, COLOURS[name]),
+        ("░" * (columns - filled), "$rule"),
+    )
+    marked = Content.assemble(row[:one], ("│", "$foreground bold"), row[one + 1 :])
+    return Content("\n").join([marked] * rows)
+
+
+def status(state: DuelState, name: SideName) -> Content:
+    """A line below a lane: the phase, or what the verdict says."""
+    side = state.side(name)
+    last = side.last
+    if side.writing and not side.left:
+        return Content.styled(f"writes kernel {side.writing}: {len(side.text)} characters", "$accent")
+    if last is None:
+        return Content.styled("no kernel yet", "$muted")
+    number = f"kernel {last.number}: "
+    if last.judged is None:
+        return Content.styled(number + _PHASES.get(last.phase, "waits for the judge"), "$accent")
+    verdict = last.judged.verdict
+    colour = f"${figures.verdict_style(verdict)}"
+    detail = printable(last.judged.detail) if verdict is not Verdict.PASS else _interval_words(last)
+    return Content.assemble(
+        (number, "$muted"), (figures.verdict_words(verdict), f"{colour} bold"), f"  {detail}"
+    )
+
+
+def _interval_words(attempt: AttemptState) -> str:
+    if attempt.speedup is None:
+        return ""
+    where = WHERE.get(attempt.clock, "")
+    return f"{figures.interval_words(attempt.speedup)} {where} over the baseline"
+
+
+def race_line(stage: Stage, state: DuelState) -> tuple[str, str]:
+    """(what goes on, theme colour), in big type below the lanes."""
+    if state.stage == "final":
+        sample = state.final_samples[-1] if state.final_samples else None
+        if sample is None:
+            return "FINAL", "$accent"
+        return f"FINAL {figures.speedup_words(sample.speedup)}", "$accent"
+    return clock_words(state.clock(stage.clock())), "$muted"
+
+
+def winner(state: DuelState) -> tuple[str, str]:
+    """(who won, theme colour)."""
+    assert state.ended is not None
+    if state.ended.winner == "draw":
+        return "A DRAW", "$foreground"
+    return f"{player(state, state.ended.winner)} WINS", COLOURS[state.ended.winner]
+
+
+def margin(state: DuelState) -> tuple[str, str, str]:
+    """(speedup of the final, theme colour, over whom); empty words where nothing was measured."""
+    ended = state.ended
+    assert ended is not None
+    if ended.speedup is None:
+        return "", "$muted", ended.reason
+    _, second, speed = final_result(state.header, ended)
+    said = outcome(speed)
+    over = printable(second).removeprefix("model:").upper()
+    return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
+
+
+def small_print(stage: Stage, state: DuelState) -> Content:
+    """Below a result: the interval, the rounds, the setting."""
+    ended = state.ended
+    assert ended is not None
+    setting = state.header.setting
+    parts = [ended.reason]
+    if ended.speedup is not None:
+        _, _, speed = final_result(state.header, ended)
+        where = WHERE.get(ended.clock, "")
+        parts.append(
+            f"99 % interval {figures.interval_words(speed)} {where}, {ended.rounds} interleaved rounds"
+        )
+    parts.append(f"{setting.preset} · {setting.dtype} · {setting.world} ranks · {setting.device}")
+    return Content.styled("   ".join(parts), "$muted")
+
+
+def board_rows(found: list[Rating], most: int) -> list[str]:
+    """The best players: place, name, rating."""
+    return [
+        f"{place} {printable(each.player).removeprefix('model:').upper()[:14]} {each.rating:.0f}"
+        for place, each in enumerate(found[:most], 1)
+    ]

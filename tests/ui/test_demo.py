@@ -1,0 +1,145 @@
+"""Demo mode: scenes follow one another, one that fails is told, any key takes over, nothing is left running."""
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from arena.demo import performance
+from arena.demo.script import DemoScript, Scene, load_script
+from arena.paths import paths_in
+from arena.runs.engine import Engine
+from screens.demo import app as demo_app
+from screens.demo.app import DemoApp
+from screens.demo.big_type import big_type
+from screens.demo.screen import DemoScreen
+
+pytestmark = pytest.mark.slow
+
+REFEREE = (sys.executable, "-P", str(Path(__file__).parent.parent / "unit" / "scripted_referee.py"))
+RECORDED = load_script().scene[1].recorded
+
+
+@asynccontextmanager
+async def scripted_engine() -> AsyncIterator[Engine]:
+    """An engine whose referee does what kernels say."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with Engine(paths_in(Path(folder)), command=REFEREE) as engine:
+            yield engine
+
+
+@pytest.fixture
+def play(services, until):
+    """play(scenes, loop=...): the app with a demo of these scenes; closes everything behind it."""
+
+    @asynccontextmanager
+    async def opened(scenes: list[Scene], loop: bool = False, pause: float = 0.6, intro: float = 0.3):
+        app = DemoApp(services, DemoScript(scenes, intro, pause), loop=loop, judge=scripted_engine)
+        before = set(psutil.Process().children(recursive=True))
+        try:
+            async with app.run_test(size=(100, 30)) as pilot:
+                await until(pilot, lambda: app._demo is not None)
+                yield app, pilot
+        finally:
+            await app.stop()
+            await services.close()
+        assert app.faults == []
+        assert set(psutil.Process().children(recursive=True)) <= before
+
+    return opened
+
+
+def kernel(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+async def test_scenes_play_to_the_end_and_the_app_leaves(play, until, tmp_path, services) -> None:
+    live = Scene(problem=13, left=kernel(tmp_path, "a.py", "pass"), right=kernel(tmp_path, "b.py", "pass"))
+    seen: set[tuple[str, bool]] = set()
+    async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)]) as (app, pilot):
+        stage_of = app._demo.performance
+
+        def over() -> bool:
+            seen.add((stage_of.stage.slide, bool(stage_of.stage.recorded)))
+            return stage_of.played == 3
+
+        await until(pilot, over)
+        await until(pilot, lambda: app._exit)
+    assert {("race", False), ("verdict", False), ("race", True), ("verdict", True), ("board", False)} <= seen
+    assert not list(services.paths.duels.glob("*"))  # a live duel of a demo is nobody's
+    assert not list(services.paths.runs.glob("*"))
+
+
+async def test_what_is_recorded_says_so_and_what_is_live_says_so(play, until, screen_text, tmp_path) -> None:
+    live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
+    async with play([Scene(recorded=RECORDED, pace=20.0), live], pause=0.1) as (app, pilot):
+        stage_of = app._demo.performance
+        await until(pilot, lambda: stage_of.stage.slide == "race")
+        await pilot.pause(0.3)
+        assert "RECORDED" in screen_text(app).splitlines()[0]
+        await until(pilot, lambda: stage_of.stage.number == 2 and stage_of.stage.slide == "race")
+        await pilot.pause(0.3)
+        text = screen_text(app)
+        assert "LIVE on this machine" in text.splitlines()[0]
+        for row in big_type("13 GEMM ALLREDUCE", 96, 4):
+            assert row.rstrip() in text
+
+
+async def test_a_scene_that_cannot_be_played_is_told_and_the_next_one_plays(
+    play, until, screen_text, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(performance, "TROUBLE_S", 1.0)
+    scenes = [Scene(problem=999), Scene(problem=13, left=str(tmp_path / "none.py")), Scene(board=True)]
+    async with play(scenes, pause=5.0) as (app, pilot):
+        stage_of = app._demo.performance
+        await until(pilot, lambda: stage_of.stage.slide == "trouble" and stage_of.stage.number == 1)
+        await pilot.pause(0.2)
+        assert "no problem '999'" in screen_text(app)
+        await until(pilot, lambda: stage_of.stage.number == 2 and "none.py" in stage_of.stage.trouble)
+        await until(pilot, lambda: stage_of.stage.slide == "board")
+
+
+@pytest.mark.parametrize("key", ["a", "escape", "f1"])
+async def test_any_key_takes_over_and_ends_what_is_played(play, until, tmp_path, key) -> None:
+    live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
+    async with play([live], loop=True) as (app, pilot):
+        await until(pilot, lambda: app._demo.performance.stage.slide == "race")
+        assert psutil.Process().children(recursive=True)
+        await pilot.press(key)
+        await until(pilot, lambda: app.screen is app.picker and app._playing is None)
+        await until(pilot, lambda: not psutil.Process().children(recursive=True))
+
+
+async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(
+    play, until, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(demo_app, "IDLE_CHECK_S", 0.1)
+    async with play([Scene(board=True)], loop=True, pause=0.2) as (app, pilot):
+        await until(pilot, lambda: app._demo.performance.played > 2)  # it loops
+        await pilot.press("x")
+        await until(pilot, lambda: app.screen is app.picker)
+        monkeypatch.setattr(demo_app, "IDLE_S", 0.3)
+        await until(pilot, lambda: isinstance(app.screen, DemoScreen))
+        monkeypatch.setattr(demo_app, "IDLE_S", 600.0)
+        await pilot.press("x")
+        await until(pilot, lambda: app.screen is app.picker)
+        app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: app.screen is not app.picker)
+        monkeypatch.setattr(demo_app, "IDLE_S", 0.3)
+        await asyncio.sleep(1.0)
+        assert not isinstance(app.screen, DemoScreen)  # somebody's kernel is open
+
+
+def test_type_is_as_large_as_its_place_and_breaks_between_words() -> None:
+    assert len(big_type("HOUSE", 160, 8)) == 7
+    assert len(big_type("HOUSE", 50, 8)) == 4
+    two = big_type("EVERY RANK", 40, 9)
+    assert len(two) == 9  # two lines and a gap
+    assert big_type("HOUSE", 10, 4) == ["HOUSE"]
+    assert all(len(row) <= 96 for row in big_type("Every rank has a tensor and needs the sum.", 96, 20))
