@@ -1,0 +1,174 @@
+"""Plays a campaign over the catalogue with two stand-ins for models, kills it with SIGKILL on the way, and checks its journal.
+
+    python docs/campaign.py FOLDER [--problems SET] [--kills N] [--attempts K]
+
+Everything lies in FOLDER afterwards: `PKB_ARENA_HOME=FOLDER pkb-arena board --html board.html` shows it. Needs walls around
+kernels, as every campaign with models does.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+from problems.catalogue import load_catalogue
+
+PRICES = "price_in = 3.0\nprice_out = 15.0\n"
+PIECE = 200
+RESULT = b'"type":"result"'
+
+
+def answer(prompt: str, able: float) -> str:
+    """A stand-in's answer: now and then right (the baseline, or the house's kernel), else wrong in one of the usual ways."""
+    problems = load_catalogue().problems
+    problem = next((each for each in problems if each.baseline_source.strip() in prompt), None)
+    if problem is None:
+        return "I cannot find the baseline."
+    chance = random.random()
+    if chance < able:
+        source = problem.house_source or problem.baseline_source
+    elif chance < able + 0.1:
+        return "First I would look at how the ranks communicate."
+    elif chance < able + 0.25:
+        source = problem.baseline_source.replace("def solution(", "def solution((", 1)
+    else:
+        source = (
+            problem.baseline_source
+            + "\n\n_right = solution\n\n\ndef solution(*arguments):\n    torch.manual_seed(0)\n"
+        )
+        source += (
+            "    out = _right(*arguments)\n    return out * 2 if isinstance(out, torch.Tensor) else None\n"
+        )
+    return f"```python\n{source}```\n"
+
+
+def serve(able: float) -> int:
+    """A provider of chat completions on a port of its own."""
+
+    class StandIn(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = "\n".join(message["content"] or "" for message in body["messages"])
+            text = answer(prompt, able)
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            for at in range(0, len(text), PIECE):
+                self._say({"choices": [{"delta": {"content": text[at : at + PIECE]}}]})
+            self._say({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+            usage = {"prompt_tokens": len(prompt) // 3, "completion_tokens": len(text) // 3}
+            self._say({"choices": [], "usage": usage})
+            self.wfile.write(b"data: [DONE]\n\n")
+
+        def _say(self, event: dict[str, object]) -> None:
+            self.wfile.write(b"data: " + json.dumps(event).encode() + b"\n\n")
+            self.wfile.flush()
+
+        def log_message(self, format: str, *values: object) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), StandIn)
+    Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+def resident_mib(pid: int) -> float:
+    """Memory of the driver's own process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def main() -> None:
+    """Plays and prints what came of it; exits with 1 when a result is lost or there twice."""
+    parser = ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--problems", default="all")
+    parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--attempts", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=2)
+    given = parser.parse_args()
+    home = given.folder.absolute()
+    (home / "config").mkdir(parents=True, exist_ok=True)
+    models = {"bright": serve(0.6), "dim": serve(0.2)}
+    tables = (
+        f'[models.{name}]\nprovider = "openai_chat"\nmodel = "{name}"\nbase_url = "http://127.0.0.1:{port}/v1"\n{PRICES}'
+        for name, port in models.items()
+    )
+    (home / "config" / "settings.toml").write_text("\n".join(tables))
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "arena.cli",
+        "sweep",
+        "--players",
+        "baseline,house,model:bright,model:dim",
+    ]
+    command += [
+        "--problems",
+        given.problems,
+        "--attempts",
+        str(given.attempts),
+        "--rounds",
+        str(given.rounds),
+    ]
+    command += [
+        "--preset",
+        "tiny",
+        "--device",
+        "cpu",
+        "--world",
+        "2",
+        "--one-size",
+        "--name",
+        "stand-ins",
+        "--resume",
+    ]
+    environment = os.environ | {"PKB_ARENA_HOME": str(home)}
+    journal = home / "data" / "campaigns" / "stand-ins.jsonl"
+
+    def count() -> int:
+        return journal.read_bytes().count(RESULT) if journal.exists() else 0
+
+    chosen, started, seen = random.Random(1), time.monotonic(), set[str]()
+    for session in range(given.kills + 1):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+        wanted = count() + chosen.randint(15, 60) if session < given.kills else None
+        told = 0
+        while process.poll() is None and (wanted is None or count() < wanted):
+            time.sleep(0.2)
+            if (found := count()) >= told + 50:
+                told = found
+                print(
+                    f"{time.monotonic() - started:6.0f} s  {found:4} results  {resident_mib(process.pid):.0f} MiB",
+                    flush=True,
+                )
+        if wanted is not None:
+            process.kill()
+            process.wait()
+            print(f"{time.monotonic() - started:6.0f} s  killed at {count()} results", flush=True)
+        lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1]]
+        keys = [
+            line["key"] for line in lines if line["type"] == "result" and line["verdict"] != "HARNESS_ERROR"
+        ]
+        lost, twice = seen - set(keys), len(keys) - len(set(keys))
+        seen |= set(keys)
+        print(f"         {len(keys)} results, {len(lost)} lost, {twice} twice", flush=True)
+        if lost or twice:
+            sys.exit(1)
+    asked = [json.dumps(line["cell"], sort_keys=True) for line in lines if line["type"] == "written"]
+    print(f"{process.returncode=}  {len(asked)} answers, {len(asked) - len(set(asked))} paid for twice")
+    print(dict(Counter(line["verdict"] for line in lines if line["type"] == "result")))
+
+
+if __name__ == "__main__":
+    main()
