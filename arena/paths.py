@@ -46,6 +46,10 @@ class Paths:
         return self.data / "campaigns"
 
     @property
+    def imports(self) -> Path:
+        return self.data / "imports"
+
+    @property
     def database(self) -> Path:
         return self.data / "results.sqlite"
 
@@ -66,6 +70,7 @@ class Paths:
             "traces": self.traces,
             "duels": self.duels,
             "campaigns": self.campaigns,
+            "imports": self.imports,
             "results": self.database,
             "calibrations": self.calibrations,
             "kernel cache": self.kernel_cache,

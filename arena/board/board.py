@@ -15,6 +15,8 @@ from problems.specification import Problem
 FACTORS = (0.0, 0.5, 1.0, 2.0, 3.0)
 """The p of fast_p: right, and at least p times as fast as the baseline. 0: right at any speed."""
 FIRST = ("you", "house")
+PRINTED_PROBLEMS = 87
+"""That the printed totals are of; the printed categories add up to 86."""
 _PUBLISHED = Path(__file__).with_name("published.toml")
 
 Standings = dict[int, Standing]
@@ -30,15 +32,38 @@ class Tally:
     problems: int
 
 
+class PrintedTotals(msgspec.Struct, frozen=True):
+    """Totals as they were printed, which the rows' sums miss by up to 3."""
+
+    solved_1: int
+    """With one attempt."""
+    solved: int
+    """Best of three."""
+    faster_1: int
+    faster: int
+
+
 class PublishedModel(msgspec.Struct, frozen=True):
     """A model's published results."""
 
     name: str
+    printed: PrintedTotals
     solved: list[int]
-    """By category, in the order of `Published.problems`."""
+    """By category, in the order of `Published.problems`; best of three attempts."""
     faster: list[int]
+    solved_1: list[int]
+    """The same of one attempt."""
+    faster_1: list[int]
     curve: list[float]
     """Share of all problems at each of FACTORS."""
+
+
+class PublishedAgent(msgspec.Struct, frozen=True):
+    """The published results of a model that improved its kernels by their verdicts."""
+
+    name: str
+    solved: int
+    faster: int
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -48,6 +73,7 @@ class Published(msgspec.Struct, frozen=True):
     problems: dict[str, int]
     """Number of problems by category, as they were counted there."""
     model: list[PublishedModel]
+    agent: list[PublishedAgent] = []
 
     def tally(self, model: PublishedModel, category: str) -> Tally:
         """A model's counts in one category; the empty category is all of them."""

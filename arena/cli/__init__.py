@@ -28,7 +28,11 @@ COMMANDS = {
     "watch": ("arena.cli.runs.watch", "Judge a kernel on every save."),
     "generate": ("arena.cli.players.generate", "A model writes a kernel."),
     "agent": ("arena.cli.players.agent", "A model writes a kernel and improves it by the verdicts."),
-    "sweep": ("arena.cli.runs.sweep", "Run every baseline against itself and print a table."),
+    "sweep": (
+        "arena.cli.runs.sweep",
+        "A campaign: players on problems; alone, every baseline against itself.",
+    ),
+    "board": ("arena.cli.board.board", "Everybody's scores, with the published ones beside them."),
     "calibrate": ("arena.cli.machine.calibrate", "Measure this machine's peaks for the roofline."),
     "duel": ("arena.cli.duel.duel", "Two players at one problem: who writes the faster kernel?"),
     "duels": ("arena.cli.duel.duels", "The duel board: ratings and the last duels."),

@@ -236,6 +236,12 @@ class Store:
         )
         return [entry.player for entry in entries]
 
+    def entries(self, player: str) -> list[Entry]:
+        """All runs of a player, oldest first; the baseline's own are left out."""
+        return self._query(
+            f"{_SELECT} where player = ? and kernel_name != ? order by created, run_id", (player, BASELINE)
+        )
+
     def best(self) -> dict[int, Entry]:
         """The highest speedup of any player at a preset's own sizes, by problem id; the baseline's own runs are left out."""
         entries = self._query(

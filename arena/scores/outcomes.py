@@ -37,8 +37,8 @@ class Outcome(msgspec.Struct, frozen=True):
     category: str
     class_: str
     passed: bool
-    paper: bool
-    """Right by the publication's rule (atol = rtol = 1e-2)."""
+    paper: bool | None
+    """Right by the publication's rule (atol = rtol = 1e-2); None: not kept."""
     faster: bool
     """Right, and faster than the baseline by the whole 99 % interval."""
     speedup: float | None

@@ -56,6 +56,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         by_problem.setdefault(outcome.problem_id, []).append(outcome)
     held = list(by_problem.values())
     k = min(map(len, held))
+    on_paper = [each for each in held if all(outcome.paper is not None for outcome in each)]
     on_graph = [each for each in held if any(outcome.over_graph for outcome in each)]
 
     def fast(p: float, at: int) -> Score | None:
@@ -79,7 +80,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         faster=sum(any(outcome.faster for outcome in each) for each in held),
         pass_1=pass_at_k(1, right),
         pass_k=pass_at_k(k, right),
-        paper_1=pass_at_k(1, [_count(each, [outcome.paper for outcome in each]) for each in held]),
+        paper_1=pass_at_k(1, [_count(each, [bool(outcome.paper) for outcome in each]) for each in on_paper]),
         fast=_by_factor(lambda p: fast(p, 1)),
         fast_k=_by_factor(lambda p: fast(p, k)),
         fast_graph=_by_factor(fast_graph),

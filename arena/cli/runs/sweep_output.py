@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from arena.board.tables import mean_words, share_words
 from arena.campaign.driver import Standing
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.records import Cell, CellResult
@@ -16,7 +17,6 @@ from arena.runs.results import RunReport
 from arena.runs.rows import REFUSED, PlannedRun, RunRow, unfinished_row
 from arena.runs.store import BASELINE
 from arena.runs.table import BASELINE_TABLE, Column, TextTable
-from arena.scores.definitions import Score
 from arena.scores.scorecard import ALL, Scorecard, scorecards
 from problems.specification import Problem
 from sandbox.protocol.events import Interval
@@ -159,22 +159,6 @@ def print_campaign(path: Path, standing: Standing, as_json: bool) -> None:
         return
     for line in PLAYER_TABLE.lines([card for card in cards if card.scope == ALL]):
         print_line(line)
-
-
-def share_words(score: Score | None) -> str:
-    """ "41 % [31, 52]"."""
-    if score is None:
-        return "–"
-    return f"{100 * score.value:.0f} % [{100 * score.low:.0f}, {100 * score.high:.0f}]"
-
-
-def mean_words(score: Score | None, unit: str = "×") -> str:
-    """ "1.42× [1.20, 1.68]"; the interval of a single problem is not known."""
-    if score is None:
-        return "–"
-    return f"{score.value:.2f}{unit}" + (
-        "" if score.problems < 2 else f" [{score.low:.2f}, {score.high:.2f}]"
-    )
 
 
 PLAYER_TABLE = TextTable[Scorecard](

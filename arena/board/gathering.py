@@ -1,0 +1,187 @@
+"""Everything that a board shows, gathered from campaigns, people's runs, duels, bundles from elsewhere and the publication."""
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from arena.board.board import PRINTED_PROBLEMS, Published, read_published
+from arena.campaign.journal import campaign_path, journals
+from arena.campaign.results import machines_of, outcomes
+from arena.duel.journal import duel_records
+from arena.duel.ratings import ALL as ALL_DUELS
+from arena.duel.ratings import Rating, ratings
+from arena.errors import UsageError
+from arena.machine.facts import installed_version
+from arena.paths import Paths
+from arena.runs.store import Entry, Store
+from arena.scores.definitions import Score, share
+from arena.scores.outcomes import PEOPLE, Outcome, Place, kind_of
+from arena.scores.scorecard import ALL, Scorecard, scorecards
+from problems.catalogue import Catalogue
+from sandbox.protocol.verdict import Verdict
+
+
+class PublishedRow(msgspec.Struct, frozen=True):
+    """A published result: another machine, other sizes and another rule of correctness."""
+
+    name: str
+    kind: str
+    """ "model" or "agent"."""
+    pass_1: Score | None
+    pass_k: Score | None
+    """Best of three attempts."""
+    fast_1: Score | None
+    fast_1_k: Score | None
+    solved: int
+    faster: int
+
+
+class Board(msgspec.Struct, frozen=True):
+    """What `pkb-arena board --json` prints."""
+
+    created: float
+    """Seconds since the epoch."""
+    arena: str
+    """Version of pkb-arena."""
+    problems: int
+    """Of the catalogue."""
+    machines: dict[str, str]
+    """Words for every fingerprint in `scores`."""
+    scores: list[Scorecard]
+    published: list[PublishedRow]
+    source: str
+    """Of the published results."""
+    ratings: list[Rating]
+    """Of all duels, best first."""
+
+    @property
+    def cards(self) -> list[Scorecard]:
+        """Over all problems."""
+        return [card for card in self.scores if card.scope == ALL]
+
+    @property
+    def places(self) -> list[Place]:
+        """Where the cards were measured, in their order."""
+        return list(dict.fromkeys(card.place for card in self.cards))
+
+    def rating(self, player: str) -> Rating | None:
+        """A player's rating."""
+        return next((rating for rating in self.ratings if rating.player == player), None)
+
+
+def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) -> Board:
+    """The board of these campaigns, or of all of them, of people's runs and of bundles. Creates nothing.
+
+    Raises:
+        UsageError: there is no such campaign, or a journal is none.
+        StoreError: the index of results cannot be read.
+    """
+    found: list[Outcome] = []
+    machines: dict[str, str] = {}
+    chosen = [campaign_path(paths.campaigns, name) for name in campaigns] or journals(paths.campaigns)
+    for path in chosen:
+        if not path.is_file():
+            raise UsageError(f"there is no campaign {path.stem}", f"there are {_names(paths)}")
+        found += outcomes(path)
+        machines |= {digest: str(machine) for digest, machine in machines_of(path).items()}
+    if not campaigns:
+        for path in journals(paths.imports):
+            found += outcomes(path, path.stem)
+            machines |= {digest: str(machine) for digest, machine in machines_of(path).items()}
+        found += _people(paths, catalogue)
+    return Board(
+        created=time.time(),
+        arena=installed_version("pkb-arena") or "",
+        problems=len(catalogue.problems),
+        machines=machines,
+        scores=scorecards(found),
+        published=_published(read_published()),
+        source=read_published().source,
+        ratings=[rating for rating in ratings(duel_records(paths.duels)) if rating.category == ALL_DUELS],
+    )
+
+
+def _names(paths: Paths) -> str:
+    return ", ".join(path.stem for path in journals(paths.campaigns)) or "none"
+
+
+def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:
+    """A person's runs of a problem in one place as one attempt: the best of them."""
+    if not paths.database.exists():
+        return []
+    store = Store(paths.database, paths.runs)
+    try:
+        people = [player for player in store.players() if kind_of(player) == PEOPLE and ":" not in player]
+        entries = [entry for player in people for entry in store.entries(player)]
+    finally:
+        store.close()
+    groups: dict[tuple[str, Place, int], list[Entry]] = {}
+    for entry in entries:
+        if entry.preset_sizes:
+            place = Place(entry.preset, entry.device, entry.world, "")
+            groups.setdefault((entry.player, place, entry.problem_id), []).append(entry)
+    known = {problem.id: problem for problem in catalogue.problems}
+    return [
+        _best(player, place, known[number].category, known[number].class_, runs)
+        for (player, place, number), runs in groups.items()
+        if number in known
+    ]
+
+
+def _best(player: str, place: Place, category: str, class_: str, runs: Sequence[Entry]) -> Outcome:
+    passed = [entry for entry in runs if entry.verdict is Verdict.PASS]
+    timed = [entry for entry in passed if entry.speedup is not None and entry.outcome != "too noisy"]
+    best = max(timed, key=lambda entry: entry.speedup or 0.0, default=None)
+    return Outcome(
+        player=player,
+        kind=PEOPLE,
+        place=place,
+        problem_id=runs[0].problem_id,
+        category=category,
+        class_=class_,
+        passed=bool(passed),
+        paper=None,
+        faster=best is not None and best.outcome == "faster",
+        speedup=best.speedup if best is not None else None,
+        over_graph=None,
+        percent=best.percent if best is not None else None,
+        one_size_only=None,
+        usd=0.0,
+        seconds=0.0,
+    )
+
+
+def _published(published: Published) -> list[PublishedRow]:
+    rows = [
+        PublishedRow(
+            name=model.name,
+            kind="model",
+            pass_1=_of_all(model.printed.solved_1),
+            pass_k=_of_all(model.printed.solved),
+            fast_1=_of_all(model.printed.faster_1),
+            fast_1_k=_of_all(model.printed.faster),
+            solved=model.printed.solved,
+            faster=model.printed.faster,
+        )
+        for model in published.model
+    ]
+    rows += [
+        PublishedRow(
+            agent.name,
+            "agent",
+            _of_all(agent.solved),
+            None,
+            _of_all(agent.faster),
+            None,
+            agent.solved,
+            agent.faster,
+        )
+        for agent in published.agent
+    ]
+    return rows
+
+
+def _of_all(good: int) -> Score | None:
+    """A count of the publication as a share of its problems, with the interval that such a share has."""
+    return share([1.0] * good + [0.0] * (PRINTED_PROBLEMS - good))

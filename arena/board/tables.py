@@ -1,0 +1,246 @@
+"""A board as text: lines for a terminal, Markdown, CSV. Published rows are in the same table, and say so."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arena.board.gathering import Board, PublishedRow
+from arena.runs.table import Column, TextTable
+from arena.scores.definitions import Score
+from arena.scores.outcomes import Place
+from arena.scores.scorecard import Scorecard
+
+HEADINGS = (
+    *(
+        "player",
+        "kind",
+        "problems",
+        "pass@1",
+        "pass@k",
+        "k",
+        "paper rule",
+        "fast_1",
+        "fast_1.5",
+        "fast_2",
+        "fast_1 on graph",
+    ),
+    *("solved", "faster", "speedup", "of bound", "one size", "$", "rating"),
+)
+
+
+def share_words(score: Score | None) -> str:
+    """ "41 % [31, 52]"."""
+    if score is None:
+        return "–"
+    return f"{100 * score.value:.0f} % [{100 * score.low:.0f}, {100 * score.high:.0f}]"
+
+
+def mean_words(score: Score | None, unit: str = "×", digits: int = 2) -> str:
+    """ "1.42× [1.20, 1.68]"; of a single problem without an interval."""
+    if score is None:
+        return "–"
+    ends = f" [{score.low:.{digits}f}, {score.high:.{digits}f}]" if score.problems > 1 else ""
+    return f"{score.value:.{digits}f}{unit}{ends}"
+
+
+def place_words(board: Board, place: Place) -> str:
+    """ "tiny · 2 ranks · cpu · Intel ..., torch 2.9.1, gloo"."""
+    machine = board.machines.get(place.machine, "machine not recorded")
+    ranks = f"{place.world} rank{'s' if place.world != 1 else ''}"
+    where = f"from elsewhere ({place.source}) · " if place.source else ""
+    return f"{where}{place.preset} · {ranks} · {place.device} · {machine}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of one player."""
+
+    cells: tuple[str, ...]
+
+
+def card_row(board: Board, card: Scorecard) -> Row:
+    """A player's own scores."""
+    rating = board.rating(card.player)
+    return Row(
+        (
+            card.player,
+            card.kind,
+            str(card.problems),
+            share_words(card.pass_1),
+            share_words(card.pass_k) if card.most_attempts > 1 else "",
+            str(card.most_attempts),
+            share_words(card.paper_1),
+            *(share_words(card.fast.get(p)) for p in ("1", "1.5", "2")),
+            share_words(card.fast_graph["1"]) if card.fast_graph else "",
+            str(card.solved),
+            str(card.faster),
+            mean_words(card.speedup),
+            mean_words(card.percent, " %", 0) if card.percent is not None else "",
+            str(card.one_size_only or ""),
+            f"{card.usd:.2f}" if card.usd else "",
+            f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
+        )
+    )
+
+
+def published_row(row: PublishedRow) -> Row:
+    """A published result; what was not published is empty."""
+    return Row(
+        (
+            row.name,
+            f"published {row.kind}",
+            "87",
+            share_words(row.pass_1) if row.kind == "model" else "",
+            share_words(row.pass_k if row.kind == "model" else row.pass_1),
+            "3" if row.kind == "model" else "agent",
+            share_words(row.pass_1),
+            share_words(row.fast_1),
+            *("",) * 3,
+            str(row.solved),
+            str(row.faster),
+            *("",) * 5,
+        )
+    )
+
+
+def text_lines(board: Board, scope: str = "") -> list[str]:
+    """The board for a terminal: a table for every place, the publication's at the end. scope: "category" or "class"."""
+    lines: list[str] = []
+    for place in board.places:
+        lines += [place_words(board, place), *_table(_rows(board, place, scope)), ""]
+    lines += [published_words(board), *_table([published_row(row) for row in board.published])]
+    return lines
+
+
+def published_words(board: Board) -> str:
+    """What must be known of the published rows."""
+    return f"published: {board.source}; another machine, other sizes, and right means within 1e-2 there"
+
+
+def _rows(board: Board, place: Place, scope: str) -> list[Row]:
+    cards = [card for card in board.cards if card.place == place]
+    if not scope:
+        return [card_row(board, card) for card in cards]
+    parts = [card for card in board.scores if card.place == place and card.scope.startswith(f"{scope}:")]
+    return [
+        Row((f"{card.scope.partition(':')[2]:<11} {card.player}", *card_row(board, card).cells[1:]))
+        for card in parts
+    ]
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    """Columns in which nobody has anything are left out."""
+    shown = [n for n in range(len(HEADINGS)) if any(row.cells[n] not in ("", "–") for row in rows)]
+    columns = tuple(Column[Row](HEADINGS[n], lambda row, n=n: row.cells[n]) for n in shown)  # type: ignore[misc]
+    return TextTable(columns).lines(rows)
+
+
+def markdown(board: Board) -> str:
+    """The board as Markdown."""
+    parts: list[str] = []
+    for place in board.places:
+        rows = [card_row(board, card) for card in board.cards if card.place == place]
+        parts += [f"### {place_words(board, place)}", "", *_markdown(rows), ""]
+    parts += [
+        f"### {published_words(board)}",
+        "",
+        *_markdown([published_row(row) for row in board.published]),
+    ]
+    return "\n".join([*parts, "", DEFINITIONS, ""])
+
+
+def _markdown(rows: Sequence[Row]) -> list[str]:
+    cells = [list(HEADINGS), ["---"] * len(HEADINGS), *(list(row.cells) for row in rows)]
+    return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells]
+
+
+def csv_text(board: Board) -> str:
+    """One line a player, place and scope, with ends of intervals in columns of their own. Shares are from 0 to 1."""
+    buffer = io.StringIO()
+    names = (
+        "pass_1",
+        "pass_k",
+        "paper_1",
+        "fast_1",
+        "fast_1.5",
+        "fast_2",
+        "fast_graph_1",
+        "speedup",
+        "percent",
+    )
+    head = [
+        "origin",
+        "player",
+        "kind",
+        "scope",
+        "preset",
+        "device",
+        "world",
+        "machine",
+        "problems",
+        "attempts",
+        "k",
+    ]
+    head += ["solved", "faster", "one_size_only", "usd"]
+    head += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerow(head)
+    for card in board.scores:
+        place = card.place
+        scores = [card.pass_1, card.pass_k, card.paper_1, *(card.fast.get(p) for p in ("1", "1.5", "2"))]
+        scores += [card.fast_graph.get("1"), card.speedup, card.percent]
+        table.writerow(
+            [
+                *(
+                    place.source or "here",
+                    card.player,
+                    card.kind,
+                    card.scope,
+                    place.preset,
+                    place.device,
+                    place.world,
+                ),
+                *(board.machines.get(place.machine, ""), card.problems, card.attempts, card.most_attempts),
+                *(card.solved, card.faster, card.one_size_only, round(card.usd, 6)),
+                *(cell for score in scores for cell in _ends(score)),
+            ]
+        )
+    for row in board.published:
+        scores = [row.pass_1, row.pass_k, row.pass_1, row.fast_1, None, None, None, None, None]
+        table.writerow(
+            [
+                *(
+                    "published",
+                    row.name,
+                    row.kind,
+                    "all",
+                    "paper",
+                    "cuda",
+                    "",
+                    "",
+                    87,
+                    "",
+                    3,
+                    row.solved,
+                    row.faster,
+                    "",
+                    "",
+                ),
+                *(cell for score in scores for cell in _ends(score)),
+            ]
+        )
+    return buffer.getvalue()
+
+
+def _ends(score: Score | None) -> tuple[object, object, object]:
+    return ("", "", "") if score is None else (score.value, score.low, score.high)
+
+
+DEFINITIONS = """\
+pass@k: chance that one of k attempts is right, unbiased (arXiv 2107.03374).
+fast_p: right and more than p times as fast as the PyTorch + NCCL baseline, by the median (arXiv 2502.10517); "on graph":
+as the baseline in a CUDA graph. faster: problems with a kernel whose whole 99 % interval is above 1.
+speedup: geometric mean over the problems that were solved. of bound: share of the roofline, averaged in the same way.
+paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
+rating: Bradley-Terry of all duels. Brackets: 95 % intervals over problems (Wilson's; Student's on logs)."""

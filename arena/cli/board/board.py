@@ -1,0 +1,77 @@
+"""`pkb-arena board`: everybody's scores, with the published ones beside them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from arena.board import page
+from arena.board.drawing import whole_picture
+from arena.board.gathering import Board, gather
+from arena.board.tables import DEFINITIONS, csv_text, markdown, text_lines
+from arena.cli.diagnostics import say
+from arena.cli.options import json_option
+from arena.cli.output import print_json, print_line
+from arena.cli.session import open_session
+from arena.errors import UsageError
+from arena.paths import make_folder, unwritable
+from arena.workspace.atomic_file import write_atomically
+
+_file = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.option(
+    "--campaign",
+    "campaigns",
+    multiple=True,
+    metavar="NAME",
+    help="Only this campaign; repeatable. [default: everything]",
+)
+@click.option("--by", type=click.Choice(["category", "class"]), help="A row for each category or class.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+@click.option(
+    "--svg", type=_file, metavar="FILE", help="Draw pass@1 and fast_1 of the place with most results."
+)
+@click.option("--html", "page_file", type=_file, metavar="FILE", help="Write one page with tables and plots.")
+@json_option
+def command(
+    campaigns: tuple[str, ...],
+    by: str | None,
+    as_csv: bool,
+    as_markdown: bool,
+    svg: Path | None,
+    page_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Scores of models, agents, people, the house and the baseline, from campaigns and from people's runs.
+
+    Results of different presets, world sizes or machines are in tables of their own. Plots need the extra `board`.
+    """
+    if sum((as_json, as_csv, as_markdown)) > 1:
+        raise UsageError("--json, --csv and --markdown exclude each other", "ask for one of them")
+    session = open_session()
+    board = gather(session.paths, session.catalogue, campaigns)
+    for file, draw in ((svg, whole_picture), (page_file, page.page)):
+        if file is not None:
+            _write(file, draw, board)
+    if as_json:
+        print_json(board)
+    elif as_csv:
+        print_line(csv_text(board).rstrip("\n"))
+    elif as_markdown:
+        print_line(markdown(board))
+    elif svg is None and page_file is None:
+        for line in (*text_lines(board, by or ""), "", DEFINITIONS):
+            print_line(line)
+
+
+def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:
+    text = draw(board)
+    make_folder(file.absolute().parent)
+    try:
+        write_atomically(file, text.encode(), mode=0o644)
+    except OSError as error:
+        raise unwritable(file.absolute().parent, error) from None
+    say(f"{file}: {len(text) / 1024:.0f} KiB")

@@ -1,0 +1,130 @@
+"""`pkb-arena board` from a campaign's journal, in every form; what is drawn is looked at by people."""
+
+import csv
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from arena.campaign.journal import CampaignJournal
+from arena.campaign.plan import CampaignPlan
+from arena.campaign.records import Cell, CellResult, Session
+from arena.machine.fingerprint import Machine
+from arena.paths import Paths
+from arena.players.budget import Spent
+from sandbox.protocol.events import Setting
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+HERE = Machine("8 × NVIDIA H200", "580.1", "2.9", "NCCL 2.27")
+ELSEWHERE = Machine("a small box", "", "2.9", "gloo")
+
+
+def result(
+    player: str, slug: str, number: int, verdict: str, machine: Machine = HERE, attempt: int = 1
+) -> CellResult:
+    setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
+    cell = Cell(slug=slug, setting=setting, player=player, attempt=attempt, catalogue="v")
+    return CellResult(
+        key=cell.key(f"hash {attempt}", machine.digest), cell=cell, problem_id=number, category="collective", class_="C",
+        sha256=f"hash {attempt}", machine=machine.digest, seat="local", verdict=verdict, detail="", report=None,
+        spent=Spent(usd=0.5), trace_id="", seconds=1.0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def campaign(paths: Paths) -> Path:
+    """A campaign of two players on two machines."""
+    journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
+    plan = CampaignPlan(players=["house", "model:<b>m</b>"], problems=["allreduce", "allgather"])
+    journal.append(Session(at=time.time(), plan=plan, machines=[HERE, ELSEWHERE], arena="0"))
+    for number, slug in ((1, "allreduce"), (2, "allgather")):
+        journal.append(result("house", slug, number, "PASS"))
+        journal.append(result("model:<b>m</b>", slug, number, "PASS" if number == 1 else "WRONG_RESULT"))
+        journal.append(result("model:<b>m</b>", slug, number, "HARNESS_ERROR", attempt=2))
+        journal.append(result("house", slug, number, "WRONG_RESULT", ELSEWHERE))
+    journal.append(result("house", "allgather", 2, "WRONG_RESULT"))  # judged again: replaces the first
+    journal.close()
+    return journal.path
+
+
+def test_json_has_machines_apart_and_the_published_beside(pkb_arena: CommandLine, campaign: Path) -> None:
+    done = pkb_arena("board", "--json")
+    assert done.returncode == 0, done.stderr
+    board = json.loads(done.stdout)
+    cards = {
+        (card["player"], board["machines"][card["place"]["machine"]]): card
+        for card in board["scores"]
+        if card["scope"] == "all"
+    }
+    assert len(cards) == 3
+    here = cards["house", str(HERE)]
+    assert (here["problems"], here["solved"], here["pass_1"]["value"]) == (2, 1, 0.5)
+    assert cards["house", str(ELSEWHERE)]["solved"] == 0
+    model = cards["model:<b>m</b>", str(HERE)]
+    assert (model["attempts"], model["solved"], model["usd"]) == (2, 1, 1.0)
+    published = {row["name"]: row for row in board["published"]}
+    assert published["GPT-5.5"]["pass_k"]["value"] == pytest.approx(36 / 87)
+    assert published["Gemini 3 Pro + mini-SWE-agent"]["kind"] == "agent"
+
+
+def test_text_markdown_and_csv(pkb_arena: CommandLine, campaign: Path) -> None:
+    text = pkb_arena("board", "--campaign", "spring").stdout
+    assert "8 × NVIDIA H200" in text
+    assert "published model" in text
+    assert "50 % [9, 91]" in text
+    assert "| --- |" in pkb_arena("board", "--markdown").stdout
+    rows = list(csv.DictReader(pkb_arena("board", "--csv").stdout.splitlines()))
+    assert {row["origin"] for row in rows} == {"here", "published"}
+    house = next(row for row in rows if row["player"] == "house" and row["scope"] == "all")
+    assert 0 <= float(house["pass_1_low"]) < float(house["pass_1_high"]) <= 1
+    by = pkb_arena("board", "--by", "category").stdout
+    assert "collective  house" in by
+
+
+def test_the_page_needs_nothing_else_and_foreign_names_are_text(
+    pkb_arena: CommandLine, campaign: Path, tmp_path: Path
+) -> None:
+    done = pkb_arena("board", "--html", "b.html", "--svg", "b.svg")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    page = (tmp_path / "b.html").read_text()
+    assert "model:<b>m</b>" not in page
+    assert "model:&lt;b&gt;m&lt;/b&gt;" in page
+
+    class Links(HTMLParser):
+        found: list[str] = []  # noqa: RUF012
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.found += [f"{tag} {value}" for name, value in attrs if name in ("src", "href") and value]
+            assert tag not in ("link", "img", "iframe")
+
+    parser = Links()
+    parser.feed(page)
+    assert all("#" in link for link in parser.found)  # marks within the plots
+    assert ElementTree.parse(tmp_path / "b.svg").getroot().tag.endswith("svg")
+
+
+def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
+    empty = pkb_arena("board")
+    assert empty.returncode == 0
+    assert "GPT-5.5" in empty.stdout
+    assert not (home / "data").exists()
+    missing = pkb_arena("board", "--campaign", "x")
+    assert missing.returncode == 2
+    assert "no campaign x" in missing.stderr
+    both = pkb_arena("board", "--json", "--csv")
+    assert both.returncode == 2
+    nothing = pkb_arena("board", "--svg", "x.svg")
+    assert nothing.returncode == 3
+    assert "nothing to draw" in nothing.stderr
+
+
+def test_lines_of_a_journal_come_back_as_they_were_written() -> None:
+    line = result("house", "allreduce", 1, "PASS")
+    assert msgspec.json.decode(msgspec.json.encode(line), type=CellResult) == line

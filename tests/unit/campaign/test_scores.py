@@ -1,0 +1,128 @@
+"""Scores against values computed by hand."""
+
+import math
+
+import pytest
+
+from arena.scores.definitions import geometric_mean, is_fast, pass_at_k, share, t_quantile
+from arena.scores.outcomes import Outcome, Place, kind_of
+from arena.scores.scorecard import ALL, scorecard, scorecards
+
+PLACE = Place("tiny", "cpu", 2, "m")
+
+
+def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Outcome:
+    known: dict[str, object] = {
+        "player": player, "kind": kind_of(player), "place": PLACE, "problem_id": problem, "category": "tensor", "class_": "C",
+        "passed": True, "paper": True, "faster": False, "speedup": 1.0, "over_graph": None, "percent": None,
+        "one_size_only": None, "usd": 0.0, "seconds": 1.0,
+    }  # fmt: skip
+    return Outcome(**(known | more))  # type: ignore[arg-type]
+
+
+def test_pass_at_k_is_the_unbiased_estimate_averaged_over_problems() -> None:
+    # 1 - C(3,3)/C(5,3) = 0.9 and 0; the problem with two attempts cannot say anything of three
+    found = pass_at_k(3, [(5, 2), (5, 0), (2, 2)])
+    assert found is not None
+    assert found.value == pytest.approx(0.45)
+    assert found.problems == 2
+    assert pass_at_k(1, [(3, 1), (4, 2)]).value == pytest.approx((1 / 3 + 1 / 2) / 2)  # type: ignore[union-attr]
+    assert pass_at_k(2, [(1, 1)]) is None
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    half = share([1.0, 0.0])
+    assert half is not None
+    assert (half.value, half.low, half.high) == pytest.approx((0.5, 0.094531, 0.905469), abs=1e-6)
+    none = share([0.0] * 10)
+    assert none is not None
+    assert (none.value, none.low, none.high) == pytest.approx((0.0, 0.0, 0.277533), abs=1e-6)  # z²/(n + z²)
+    printed = share([1.0] * 28 + [0.0] * 59)
+    assert printed is not None
+    assert (printed.low, printed.high) == pytest.approx((0.2330, 0.4257), abs=2e-4)
+    assert share([]) is None
+
+
+def test_the_geometric_mean_and_its_interval() -> None:
+    found = geometric_mean([1.0, 2.0, 4.0])
+    assert found is not None
+    # logs 0, ln 2, 2 ln 2: standard error ln 2 / sqrt 3, Student's quantile at 2 degrees of freedom 4.30265
+    assert found.value == pytest.approx(2.0)
+    assert found.low == pytest.approx(2.0 * math.exp(-4.30265 * math.log(2) / math.sqrt(3)), rel=1e-5)
+    assert found.high == pytest.approx(2.0 * math.exp(4.30265 * math.log(2) / math.sqrt(3)), rel=1e-5)
+    single = geometric_mean([3.0])
+    assert single is not None
+    assert (single.value, single.low, single.high) == (pytest.approx(3.0), 0.0, math.inf)
+    assert geometric_mean([]) is None
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"), [(1, 12.7062), (2, 4.30265), (3, 3.18245), (10, 2.22814), (86, 1.98793)]
+)
+def test_students_quantile(freedom: int, quantile: float) -> None:
+    assert t_quantile(freedom) == pytest.approx(quantile, rel=0.01)
+
+
+def test_fast_p_asks_for_more_than_p_and_for_a_right_kernel() -> None:
+    assert is_fast(1.01, True, 1.0)
+    assert not is_fast(1.0, True, 1.0)
+    assert not is_fast(9.0, False, 1.0)
+    assert not is_fast(None, True, 1.0)
+    assert is_fast(None, True, 0.0)
+
+
+def test_a_scorecard() -> None:
+    card = scorecard(
+        [
+            outcome(1, speedup=2.5, faster=True, percent=50.0, usd=0.5),
+            outcome(1, speedup=1.2, percent=12.5, one_size_only=True),
+            outcome(2, passed=False, paper=True, speedup=None),
+            outcome(2, speedup=4.0, over_graph=1.6, percent=25.0),
+            outcome(3, passed=False, paper=False, speedup=None),
+            outcome(3, passed=False, paper=False, speedup=None),
+        ]
+    )
+    assert (card.problems, card.attempts, card.most_attempts, card.solved, card.faster) == (3, 6, 2, 2, 1)
+    assert card.pass_1 is not None
+    assert card.pass_1.value == pytest.approx((1 + 0.5 + 0) / 3)
+    assert card.pass_k is not None
+    assert card.pass_k.value == pytest.approx(2 / 3)
+    assert card.paper_1 is not None
+    assert card.paper_1.value == pytest.approx((1 + 1 + 0) / 3)
+    assert {p: score.value for p, score in card.fast.items()} == pytest.approx(
+        {"1": 0.5, "1.5": 1 / 3, "2": 1 / 3}
+    )
+    assert card.fast_k["1.5"].value == pytest.approx(2 / 3)
+    assert card.fast_graph["1.5"].value == pytest.approx(0.5)  # of the one problem in which it is known
+    assert card.speedup is not None
+    assert card.speedup.value == pytest.approx(math.sqrt(math.sqrt(2.5 * 1.2) * 4.0))
+    assert card.percent is not None
+    assert card.percent.value == pytest.approx(25.0)
+    assert card.one_size_only == 1
+    assert card.usd == pytest.approx(0.5)
+
+
+def test_places_and_players_are_not_mixed_and_parts_are_of_their_own_problems() -> None:
+    other = Place("paper", "cpu", 2, "m")
+    cards = scorecards(
+        [
+            outcome(1),
+            outcome(2, category="data", class_="A", passed=False),
+            outcome(1, place=other, passed=False),
+            outcome(1, player="house"),
+        ]
+    )
+    whole = [card for card in cards if card.scope == ALL]
+    assert [(card.player, card.place.preset, card.problems) for card in whole] == [
+        ("model:m", "paper", 1),
+        ("house", "tiny", 1),
+        ("model:m", "tiny", 2),
+    ]
+    part = next(card for card in cards if card.scope == "category:data")
+    assert (part.problems, part.solved) == (1, 0)
+
+
+def test_kinds_of_players() -> None:
+    words = ("model:a", "agent:b", "you", "guest", "house", "baseline", "baseline-graph", "file:x")
+    kinds = ("model", "agent", "person", "person", "house", "baseline", "baseline", "person")
+    assert tuple(map(kind_of, words)) == kinds
