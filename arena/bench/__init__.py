@@ -16,8 +16,9 @@ MEASUREMENTS = {
     "save-gpu": "arena.bench.save_to_gpu_verdict",
     "jail": "arena.bench.jail_cost",
     "soak": "arena.bench.soak",
+    "campaign": "arena.bench.campaign_cost",
 }
-LONG = {"soak", "save-gpu"}
+LONG = {"soak", "save-gpu", "campaign"}
 """Takes more than some minutes, or needs GPUs: only when asked for by name."""
 
 

@@ -9,7 +9,7 @@ from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.foreign_text import printable
 from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock
-from arena.runs.results import RunReport, one_line
+from arena.runs.results import OtherSize, RunReport, one_line
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import sees
 from sandbox.timing.two_clocks import ends, percent
@@ -117,6 +117,28 @@ def _clock_lines(report: RunReport) -> list[str]:
     return lines
 
 
+def other_sizes_lines(report: RunReport) -> list[str]:
+    """How a kernel that passed did in other settings; nothing where they were not tried."""
+    if report.other_sizes is None:
+        return []
+    lines = [
+        f"{'✓' if other.verdict is Verdict.PASS else '✗'} {_sizes_text(other)}"
+        + ("" if other.verdict is Verdict.PASS else f"  {other.verdict}: {other.detail}")
+        for other in report.other_sizes
+    ]
+    if report.one_size_only:
+        return ["made for one size: right here, not everywhere", *lines]
+    return [
+        f"right in {len(lines)} other settings, too" if lines else "no other legal setting was found",
+        *lines,
+    ]
+
+
+def _sizes_text(other: OtherSize) -> str:
+    sizes = " ".join(f"{name}={value}" for name, value in other.sizes.items())
+    return f"{sizes} {other.dtype} world {other.world}"
+
+
 def print_report(report: RunReport) -> None:
     """A run's result for a person."""
     print_line("   ".join(filter(None, [verdict_text(report.verdict), told_text(report)])))
@@ -146,6 +168,8 @@ def print_report(report: RunReport) -> None:
             print_line()
     elif report.verdict is not Verdict.PASS:
         print_line(report.detail)
+    for line in other_sizes_lines(report):
+        print_line(line)
     took = msgspec.structs.asdict(report.seconds)
     print_line("   ".join(f"{phase} {seconds:.2f} s" for phase, seconds in took.items()))
     facts = [

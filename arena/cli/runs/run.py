@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import click
+import msgspec
 
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import (
@@ -19,10 +20,11 @@ from arena.cli.runs.request import make_request
 from arena.cli.session import Session, open_session
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
+from arena.runs.other_sizes import judge_other_sizes
 from arena.runs.results import RunReport
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice
-from sandbox.protocol.verdict import exit_code
+from sandbox.protocol.verdict import Verdict, exit_code
 
 
 @click.command()
@@ -31,6 +33,9 @@ from sandbox.protocol.verdict import exit_code
 @setting_options
 @rounds_option
 @budget_option
+@click.option(
+    "--other-sizes", is_flag=True, help="After a PASS judge three random legal settings for correctness, too."
+)
 @json_option
 @click.pass_context
 def command(
@@ -40,16 +45,20 @@ def command(
     choice: Choice,
     rounds: int | None,
     budget: float | None,
+    other_sizes: bool,
     as_json: bool,
 ) -> None:
     """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`.
 
     On GPUs also `baseline-graph`, the baseline in a CUDA graph, and for plain collectives `baseline-windows` and
     `baseline-copy-engine`, NCCL on registered memory by its own kernels and by copy engines.
+
+    With --other-sizes a kernel that passes here and fails elsewhere is marked as made for one size; the exit code is still
+    that of the setting that was asked for.
     """
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds, budget)
-    judged = run_interruptibly(_judge(session, request))
+    judged = run_interruptibly(_judge(session, request, other_sizes))
     if as_json:
         print_json(judged)
     else:
@@ -57,14 +66,18 @@ def command(
     ctx.exit(exit_code(judged.verdict))
 
 
-async def _judge(session: Session, request: RunRequest) -> RunReport:
+async def _judge(session: Session, request: RunRequest, other_sizes: bool) -> RunReport:
     progress = RunProgress(request.most_s)
     async with Engine(session.paths) as engine:
         unsubscribe = engine.subscribe(progress.event)
         engine.subscribe_notices(progress.notice)
         try:
             await engine.start()
-            return (await judge_to_end(engine, request)).report
+            judged = (await judge_to_end(engine, request)).report
+            if other_sizes and judged.verdict is Verdict.PASS:
+                others = await judge_other_sizes(engine, request)
+                judged = msgspec.structs.replace(judged, other_sizes=others)
+            return judged
         finally:
             unsubscribe()
             progress.clear()
