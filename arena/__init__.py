@@ -18,6 +18,7 @@ _HOMES = {
     "RunRefused": "arena.errors",
     "UsageError": "arena.errors",
     "RunReport": "arena.runs.results",
+    "reward": "arena.reward",
     "Verdict": "sandbox.protocol.verdict",
 }
 
@@ -31,6 +32,7 @@ __all__ = [
     "RunReport",
     "UsageError",
     "Verdict",
+    "reward",
 ]
 
 

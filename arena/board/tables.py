@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena.board.gathering import Board, PublishedRow
+from arena.foreign_text import printable
 from arena.runs.table import Column, TextTable
 from arena.scores.definitions import Score
 from arena.scores.outcomes import Place
@@ -46,7 +47,7 @@ def mean_words(score: Score | None, unit: str = "×", digits: int = 2) -> str:
 
 def place_words(board: Board, place: Place) -> str:
     """ "tiny · 2 ranks · cpu · Intel ..., torch 2.9.1, gloo"."""
-    machine = board.machines.get(place.machine, "machine not recorded")
+    machine = printable(board.machines.get(place.machine, "machine not recorded"))
     ranks = f"{place.world} rank{'s' if place.world != 1 else ''}"
     where = f"from elsewhere ({place.source}) · " if place.source else ""
     return f"{where}{place.preset} · {ranks} · {place.device} · {machine}"
@@ -64,7 +65,7 @@ def card_row(board: Board, card: Scorecard) -> Row:
     rating = board.rating(card.player)
     return Row(
         (
-            card.player,
+            printable(card.player),
             card.kind,
             str(card.problems),
             share_words(card.pass_1),
@@ -124,7 +125,12 @@ def _rows(board: Board, place: Place, scope: str) -> list[Row]:
         return [card_row(board, card) for card in cards]
     parts = [card for card in board.scores if card.place == place and card.scope.startswith(f"{scope}:")]
     return [
-        Row((f"{card.scope.partition(':')[2]:<11} {card.player}", *card_row(board, card).cells[1:]))
+        Row(
+            (
+                f"{printable(card.scope.partition(':')[2]):<11} {printable(card.player)}",
+                *card_row(board, card).cells[1:],
+            )
+        )
         for card in parts
     ]
 

@@ -33,6 +33,8 @@ COMMANDS = {
         "A campaign: players on problems; alone, every baseline against itself.",
     ),
     "board": ("arena.cli.board.board", "Everybody's scores, with the published ones beside them."),
+    "export": ("arena.cli.board.export", "Results, kernels and traces as a bundle for others."),
+    "import": ("arena.cli.board.import_bundle", "Take another arena's results into the board."),
     "calibrate": ("arena.cli.machine.calibrate", "Measure this machine's peaks for the roofline."),
     "duel": ("arena.cli.duel.duel", "Two players at one problem: who writes the faster kernel?"),
     "duels": ("arena.cli.duel.duels", "The duel board: ratings and the last duels."),

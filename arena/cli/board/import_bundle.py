@@ -1,0 +1,35 @@
+"""`pkb-arena import`: another arena's results beside one's own."""
+
+from pathlib import Path
+
+import click
+
+from arena.cli.options import json_option
+from arena.cli.output import print_json, print_line
+from arena.cli.session import open_session
+from arena.export.bundle import import_bundle
+from arena.export.manifest import signer_of
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--signers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Only if somebody in this file of allowed signers (ssh-keygen) has signed it.",
+)  # fmt: skip
+@json_option
+def command(folder: Path, signers: Path | None, as_json: bool) -> None:
+    """Take the results of a bundle into the board, marked as from elsewhere. Nothing in it is run.
+
+    Every file is held against the manifest first. Without --signers that shows damage, not who made it.
+    """
+    session = open_session()
+    signer = signer_of(folder, signers.expanduser()) if signers is not None else ""
+    names, manifest = import_bundle(session.paths, folder)
+    if as_json:
+        print_json({"campaigns": names, "results": manifest.results, "signer": signer or None})
+    else:
+        by = f", signed by {signer}" if signer else ""
+        print_line(
+            f"{manifest.results} results{by}: {', '.join(names)}; `pkb-arena board` shows them as from elsewhere"
+        )

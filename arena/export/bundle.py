@@ -1,0 +1,326 @@
+"""Writing and reading bundles.
+
+results.jsonl (or .parquet)     a flat row a result: the columns of `ResultRow`
+campaigns/NAME.jsonl            the journals themselves, without the paths of this machine
+kernels/SHA256.py               every kernel that a result names, once
+traces/ID.jsonl                 how models wrote them
+README.md                       the data card
+manifest.json                   SHA-256 of all of these
+"""
+
+import importlib
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from arena.campaign.journal import campaign_path, journals, read_lines
+from arena.campaign.plan import CampaignPlan
+from arena.campaign.records import CellResult, Opened, Session, Written
+from arena.errors import MachineError, UsageError
+from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
+from arena.machine.facts import installed_version
+from arena.paths import Paths, make_folder, unwritable
+from arena.reward import reward
+from arena.runs.headline import by_clock
+from arena.workspace.kernels import Workspace, content_hash
+from problems.catalogue import Catalogue
+
+FORMATS = ("jsonl", "parquet")
+CAMPAIGNS, KERNELS, TRACES = "campaigns", "kernels", "traces"
+_BATCH = 5000
+
+
+class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One result, flat: for data frames."""
+
+    campaign: str
+    at: float
+    """Seconds since the epoch."""
+    problem_id: int
+    problem: str
+    category: str
+    problem_class: str
+    player: str
+    attempt: int
+    preset: str
+    device: str
+    world: int
+    dtype: str
+    sizes: str
+    """JSON."""
+    catalogue: str
+    machine: str
+    """In words."""
+    sha256: str
+    verdict: str
+    detail: str
+    outcome: str
+    clock: str
+    speedup: float | None
+    speedup_low: float | None
+    speedup_high: float | None
+    """99 % interval of the median."""
+    baseline_us: float | None
+    kernel_us: float | None
+    roofline_percent: float | None
+    paper_rule: str
+    one_size_only: bool | None
+    tokens_read: int
+    tokens_written: int
+    usd: float
+    seconds: float
+    reward: float
+    """`arena.reward.reward` with its defaults."""
+    run_id: str
+    trace_id: str
+
+
+def export_bundle(
+    paths: Paths, catalogue: Catalogue, folder: Path, names: Sequence[str] = (), form: str = "jsonl"
+) -> Manifest:
+    """Writes these campaigns, or all, into a new folder.
+
+    Raises:
+        UsageError: the folder is not empty, or there is no such campaign.
+        MachineError: Parquet without pyarrow, or the folder cannot be written.
+    """
+    if form == "parquet":
+        _pyarrow()  # before anything is written
+    chosen = [campaign_path(paths.campaigns, name) for name in names] or journals(paths.campaigns)
+    for path in chosen:
+        if not path.is_file():
+            raise UsageError(f"there is no campaign {path.stem}", "`pkb-arena sweep --players ...` makes one")
+    if not chosen:
+        raise UsageError("there is no campaign to export", "`pkb-arena sweep --players ...` makes one")
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty", "name a new folder")
+    make_folder(folder)
+    try:
+        (folder / CAMPAIGNS).mkdir()
+        (folder / KERNELS).mkdir()
+        (folder / TRACES).mkdir()
+        count = 0
+        with (folder / "results.jsonl").open("wb") as out:
+            for path in chosen:
+                for row in _copy(paths, catalogue, path, folder):
+                    out.write(msgspec.json.encode(row) + b"\n")
+                    count += 1
+        if form == "parquet":
+            _to_parquet(folder / "results.jsonl", folder / "results.parquet")
+        version = installed_version("pkb-arena") or ""
+        (folder / "README.md").write_text(_card(chosen, count, form, version), encoding="utf-8")
+        return write_manifest(folder, time.time(), version, count)
+    except OSError as error:
+        raise unwritable(folder, error) from None
+
+
+def _copy(paths: Paths, catalogue: Catalogue, path: Path, folder: Path) -> Iterator[ResultRow]:
+    """Copies a journal with its kernels and traces; yields the newest result of every key."""
+    last = {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
+    machines: dict[str, str] = {}
+    with (folder / CAMPAIGNS / path.name).open("wb") as out:
+        for line in read_lines(path):
+            out.write(msgspec.json.encode(_without_paths(line)) + b"\n")
+            match line:
+                case Session():
+                    machines |= {machine.digest: str(machine) for machine in line.machines}
+                case Written() if line.source:
+                    _keep_kernel(folder, line.source)
+                case CellResult() if last[line.key] == line.at:
+                    _keep_kernel_of(paths, catalogue, folder, line)
+                    _keep_trace(paths, folder, line.trace_id)
+                    yield row_of(path.stem, line, machines.get(line.machine, ""))
+
+
+def _without_paths(line: Opened | Session | Written | CellResult) -> msgspec.Struct:
+    """A line that names no folder of this machine."""
+    if isinstance(line, Session):
+        players = [_player(player) for player in line.plan.players]
+        plan: CampaignPlan = msgspec.structs.replace(line.plan, players=players)
+        return msgspec.structs.replace(line, plan=plan)
+    if isinstance(line, Written | CellResult):
+        cell = msgspec.structs.replace(line.cell, player=_player(line.cell.player))
+        line = msgspec.structs.replace(line, cell=cell)
+    if isinstance(line, CellResult) and line.report is not None:
+        return msgspec.structs.replace(line, report=msgspec.structs.replace(line.report, kernel="kernel.py"))
+    return line
+
+
+def _player(player: str) -> str:
+    kind, colon, name = player.partition(":")
+    return f"{kind}:{Path(name).name or name}" if colon and kind == "file" else player
+
+
+def _keep_kernel(folder: Path, source: str) -> None:
+    path = folder / KERNELS / f"{content_hash(source)}.py"
+    if not path.exists():
+        path.write_text(source, encoding="utf-8")
+
+
+def _keep_kernel_of(paths: Paths, catalogue: Catalogue, folder: Path, line: CellResult) -> None:
+    if not line.sha256 or (folder / KERNELS / f"{line.sha256}.py").exists():
+        return
+    source = Workspace(paths.workspace).revision(line.sha256)
+    if source is None:
+        source = next((p.baseline_source for p in catalogue.problems if p.slug == line.cell.slug), "")
+    if content_hash(source) == line.sha256:
+        _keep_kernel(folder, source)
+
+
+def _keep_trace(paths: Paths, folder: Path, trace_id: str) -> None:
+    trace = paths.traces / f"{trace_id}.jsonl"
+    if trace_id and trace.is_file():
+        shutil.copyfile(trace, folder / TRACES / trace.name)
+
+
+def row_of(campaign: str, line: CellResult, machine: str) -> ResultRow:
+    """A result as a flat row."""
+    report, setting = line.report, line.cell.setting
+    speed = by_clock(report.speedup, report.clock) if report is not None else None
+    times = (report.baseline_us, report.contender_us) if report is not None else (None, None)
+    on_device = report is not None and report.clock == "device"
+    base, mine = ((t.device if on_device else t.call) if t is not None else None for t in times)
+    return ResultRow(
+        campaign=campaign,
+        at=line.at,
+        problem_id=line.problem_id,
+        problem=line.cell.slug,
+        category=line.category,
+        problem_class=line.class_,
+        player=_player(line.cell.player),
+        attempt=line.cell.attempt,
+        preset=setting.preset,
+        device=setting.device,
+        world=setting.world,
+        dtype=setting.dtype,
+        sizes=msgspec.json.encode(setting.sizes).decode(),
+        catalogue=line.cell.catalogue,
+        machine=machine,
+        sha256=line.sha256,
+        verdict=line.verdict,
+        detail=line.detail,
+        outcome=report.outcome if report is not None else "",
+        clock=report.clock if report is not None else "",
+        speedup=speed.median if speed is not None else None,
+        speedup_low=speed.low if speed is not None else None,
+        speedup_high=speed.high if speed is not None else None,
+        baseline_us=base,
+        kernel_us=mine,
+        roofline_percent=report.roofline.percent if report is not None and report.roofline else None,
+        paper_rule=(report.paper_rule or "") if report is not None else "",
+        one_size_only=report.one_size_only if report is not None and report.other_sizes is not None else None,
+        tokens_read=line.spent.read,
+        tokens_written=line.spent.written,
+        usd=line.spent.usd,
+        seconds=line.seconds,
+        reward=reward(report) if report is not None else 0.0,
+        run_id=report.run_id if report is not None else "",
+        trace_id=line.trace_id,
+    )
+
+
+def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
+    """Checks a bundle and takes its campaigns into the board, as from elsewhere. Nothing of it is run.
+
+    Returns:
+        The names under which the board has them, and the manifest.
+
+    Raises:
+        BundleDamaged: it is not as it was made.
+        FolderUnwritable: the data folder cannot be written.
+    """
+    manifest = check_manifest(folder)
+    found = [name for name in manifest.files if name.startswith(f"{CAMPAIGNS}/") and name.endswith(".jsonl")]
+    names = []
+    for name in sorted(found):
+        path = folder / name
+        try:
+            for _ in read_lines(path):
+                pass
+        except (OSError, UsageError) as error:
+            raise BundleDamaged(
+                f"{folder}: {name} is no campaign: {error}", "ask its maker for another bundle"
+            ) from None
+        stem = campaign_path(paths.imports, f"{path.stem}-{manifest.files[name][:8]}").stem
+        make_folder(paths.imports)
+        try:
+            shutil.copyfile(path, paths.imports / f"{stem}.jsonl")
+        except OSError as error:
+            raise unwritable(paths.imports, error) from None
+        names.append(stem)
+    return names, manifest
+
+
+def _pyarrow() -> tuple[object, object]:
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise MachineError(
+            "Parquet needs pyarrow, which is not installed", "pip install 'pkb-arena[parquet]'"
+        ) from None
+
+
+def _to_parquet(source: Path, target: Path) -> None:
+    """Rewrites rows as Parquet, some thousands at a time, and removes the JSON."""
+    import pyarrow
+    from pyarrow import parquet
+
+    types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
+    schema = pyarrow.schema(
+        [(field.name, types[_plain(field.type)]) for field in msgspec.structs.fields(ResultRow)]
+    )
+    with parquet.ParquetWriter(target, schema, compression="zstd") as writer:
+        for batch in _batches(source.open("rb")):
+            writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+    source.unlink()
+
+
+def _plain(annotation: object) -> type:
+    """float of `float | None`."""
+    return next(
+        kind for kind in (bool, int, float, str) if kind is annotation or kind in get_args(annotation)
+    )
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[dict[str, object]]]:
+    batch: list[dict[str, object]] = []
+    for line in lines:
+        batch.append(msgspec.json.decode(line))
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
+    columns = "\n".join(
+        f"| `{field.name}` | {_words(field.type)} |" for field in msgspec.structs.fields(ResultRow)
+    )
+    names = ", ".join(path.stem for path in chosen)
+    return f"""\
+# Results of pkb-arena
+
+{count} results of the campaigns {names}, written by pkb-arena {version}.
+
+- **What it is.** Kernels that players (models, agents, people, the house, the baseline) wrote for problems of
+  ParallelKernelBench, each judged for correctness on fresh inputs against a float64 oracle, and timed against PyTorch + NCCL.
+- **Files.** `results.{form}`: one row a result. `kernels/SHA256.py`: the kernels. `traces/`: how models wrote them, with their
+  prompts. `campaigns/`: the journals that all of this is computed from. `manifest.json`: SHA-256 of every file.
+- **What it is not.** Times of different machines, presets or world sizes are not comparable: `machine`, `preset` and `world`
+  tell them apart. `speedup` is a median with a 99 % interval; "faster" is claimed only where the interval excludes 1.
+- **Before you train on it.** Kernels are untrusted code: run them in a jail only. Rows with verdict `HARNESS_ERROR` say
+  nothing of a kernel. `paper_rule` is the publication's looser rule (atol = rtol = 1e-2), for comparison.
+- **Personal data.** Names of players as their owners chose them. Keys are in no file of an arena.
+
+| column | type |
+|---|---|
+{columns}
+"""
+
+
+def _words(annotation: object) -> str:
+    return _plain(annotation).__name__ + (" or null" if "None" in str(annotation) else "")

@@ -1,0 +1,151 @@
+"""The manifest of a bundle: the SHA-256 of every file in it, and a signature over the manifest where its maker signed.
+
+Signing and checking is OpenSSH's (`ssh-keygen -Y`): keys that people have already, formats that others can check.
+"""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import MachineError, UsageError
+
+MANIFEST = "manifest.json"
+SIGNATURE = "manifest.json.sig"
+"""As `ssh-keygen -Y sign` writes it."""
+NAMESPACE = "pkb-arena-bundle"
+VERSION = 1
+SIGN_S = 120.0
+"""For a passphrase to be typed."""
+_CHUNK = 1 << 20
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """manifest.json."""
+
+    created: float
+    """Seconds since the epoch."""
+    arena: str
+    """Version of pkb-arena."""
+    results: int
+    files: dict[str, str]
+    """SHA-256 by path in the bundle."""
+    version: int = VERSION
+
+
+class BundleDamaged(UsageError):
+    """A bundle is not as it was made."""
+
+
+def write_manifest(folder: Path, created: float, arena: str, results: int) -> Manifest:
+    """Writes the manifest of everything in a folder. Raises OSError."""
+    files = {
+        str(path.relative_to(folder)): sha256_of(path) for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    manifest = Manifest(created=created, arena=arena, results=results, files=files)
+    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
+    return manifest
+
+
+def check_manifest(folder: Path) -> Manifest:
+    """The manifest of a bundle whose every file is there and as it was.
+
+    Raises:
+        BundleDamaged: a file is missing, was changed, was added or leads out of the folder; or there is no manifest.
+    """
+    try:
+        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BundleDamaged(f"{folder} is no bundle: {error}", "`pkb-arena export DIR` makes one") from None
+    if manifest.version > VERSION:
+        raise BundleDamaged(f"{folder} was made by a newer pkb-arena ({manifest.arena})", "update this one")
+    root = folder.resolve()
+    for name, digest in manifest.files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(root) or not path.is_file():
+            raise BundleDamaged(f"{folder}: {name} is missing", "ask its maker for the whole bundle")
+        if sha256_of(path) != digest:
+            raise BundleDamaged(
+                f"{folder}: {name} is not what the manifest says", "ask its maker for the bundle again"
+            )
+    return manifest
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file, as hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sign(folder: Path, key: Path) -> None:
+    """Signs the manifest with an SSH key.
+
+    Raises:
+        UsageError: the key cannot be used.
+        MachineError: there is no ssh-keygen.
+    """
+    (folder / SIGNATURE).unlink(missing_ok=True)
+    command = [_ssh_keygen(), "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(folder / MANIFEST)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SIGN_S, check=False)
+    if done.returncode:
+        raise UsageError(
+            f"{key} cannot sign: {_last_line(done.stderr)}",
+            "name a private SSH key, such as ~/.ssh/id_ed25519",
+        )
+
+
+def signer_of(folder: Path, allowed: Path) -> str:
+    """Who signed a bundle: the name in a file of allowed signers (ssh-keygen(1), "ALLOWED SIGNERS").
+
+    Raises:
+        BundleDamaged: it is not signed, or by nobody in that file.
+        UsageError: there is no such file.
+        MachineError: there is no ssh-keygen.
+    """
+    if not allowed.is_file():
+        raise UsageError(f"there is no file {allowed}", "a line of it is: NAME ssh-ed25519 AAAA...")
+    signature = folder / SIGNATURE
+    if not signature.is_file():
+        raise BundleDamaged(
+            f"{folder} is not signed", "import it without --signers, if you trust where it comes from"
+        )
+    keygen = _ssh_keygen()
+    found = subprocess.run(
+        [keygen, "-Y", "find-principals", "-f", str(allowed), "-s", str(signature)],
+        capture_output=True,
+        text=True,
+        timeout=SIGN_S,
+        check=False,
+    )
+    name = found.stdout.splitlines()[0] if found.returncode == 0 and found.stdout else ""
+    with (folder / MANIFEST).open("rb") as manifest:
+        checked = subprocess.run(
+            [keygen, "-Y", "verify", "-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(signature)],
+            stdin=manifest,
+            capture_output=True,
+            text=True,
+            timeout=SIGN_S,
+            check=False,
+        )
+    if not name or checked.returncode:
+        raise BundleDamaged(
+            f"{folder} is signed by nobody in {allowed}", "add the signer's public key, if you trust it"
+        )
+    return name
+
+
+def _ssh_keygen() -> str:
+    found = shutil.which("ssh-keygen")
+    if found is None:
+        raise MachineError("signatures need ssh-keygen, which is not here", "apt-get install openssh-client")
+    return found
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "ssh-keygen failed"

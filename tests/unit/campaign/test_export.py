@@ -1,0 +1,188 @@
+"""Bundles: what is written, what another arena takes, what it refuses; and the reward."""
+
+import json
+import math
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.campaign.journal import CampaignJournal
+from arena.campaign.plan import CampaignPlan
+from arena.campaign.records import Cell, CellResult, Session, Written
+from arena.errors import UsageError
+from arena.export.bundle import export_bundle, import_bundle
+from arena.export.manifest import check_manifest
+from arena.machine.fingerprint import Machine
+from arena.paths import Paths, paths_in
+from arena.players.budget import Spent
+from arena.reward import reward
+from arena.runs.results import RunReport
+from arena.workspace.kernels import content_hash
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import Interval, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+CATALOGUE = load_catalogue()
+KERNEL = "def solution(tensor):\n    return tensor\n"
+HERE = Machine("a small box", "", "2.9", "gloo")
+
+
+def report(verdict: Verdict = Verdict.PASS, low: float = 1.4, **more: object) -> RunReport:
+    known: dict[str, object] = {
+        "run_id": "r", "problem": "allreduce", "id": 1, "category": "collective", "kernel": "/home/me/kernel.py",
+        "sha256": content_hash(KERNEL), "device": "cpu", "world": 2, "dtype": "float32", "preset": "tiny", "sizes": {"M": 8},
+        "verdict": verdict, "outcome": "faster", "detail": "", "failure": None, "paper_rule": "match", "error": None,
+        "speedup": Speedup(call=Interval(low + 0.1, low, low + 0.2), device=Interval(9.0, 8.0, 10.0)),
+        "baseline_us": None, "contender_us": None, "rounds": 3, "roofline": None, "seconds": Seconds(), "jail": "none",
+        "sealed": True, "clock": "call",
+    }  # fmt: skip
+    return RunReport(**(known | more))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def campaign(paths: Paths) -> Paths:
+    """One result of a person's folder, by a kernel that was written down with it."""
+    journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
+    player = "file:/home/me/secret-project/mine"
+    plan = CampaignPlan(players=[player], problems=["allreduce"])
+    journal.append(Session(at=time.time(), plan=plan, machines=[HERE], arena="0"))
+    setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
+    cell = Cell(slug="allreduce", setting=setting, player=player, attempt=1, catalogue="v")
+    paid = Spent(10, 20, 0.5)
+    journal.append(
+        Written(cell=cell, source=KERNEL, file_name="k.py", complaint="", spent=paid, trace_id="t1")
+    )
+    key = cell.key(content_hash(KERNEL), HERE.digest)
+    for at, verdict in ((1.0, Verdict.HARNESS_ERROR), (2.0, Verdict.PASS)):
+        journal.append(
+            CellResult(
+                at=at, key=key, cell=cell, problem_id=1, category="collective", class_="C", sha256=content_hash(KERNEL),
+                machine=HERE.digest, seat="local", verdict=verdict.value, detail="", report=report(verdict),
+                spent=paid, trace_id="t1", seconds=1.0,
+            )
+        )  # fmt: skip
+    journal.close()
+    paths.traces.mkdir(parents=True)
+    (paths.traces / "t1.jsonl").write_text('{"type":"trace"}\n')
+    return paths
+
+
+def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(campaign: Paths, tmp_path: Path) -> None:
+    manifest = export_bundle(campaign, CATALOGUE, tmp_path / "b")
+    (row,) = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
+    assert (row["verdict"], row["player"], row["machine"]) == ("PASS", "file:mine", str(HERE))
+    assert (row["speedup_low"], row["reward"]) == (1.4, pytest.approx(math.log2(1.4)))
+    assert (tmp_path / "b" / "kernels" / f"{row['sha256']}.py").read_text() == KERNEL
+    assert (tmp_path / "b" / "traces" / "t1.jsonl").exists()
+    assert manifest.results == 1
+    for path in (tmp_path / "b").rglob("*"):
+        assert not path.is_file() or b"/home/me" not in path.read_bytes(), path
+    with pytest.raises(UsageError, match="not empty"):
+        export_bundle(campaign, CATALOGUE, tmp_path / "b")
+
+
+def test_parquet_says_the_same(campaign: Paths, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export_bundle(campaign, CATALOGUE, tmp_path / "b", form="parquet")
+    (row,) = parquet.read_table(tmp_path / "b" / "results.parquet").to_pylist()
+    assert (row["verdict"], row["world"], row["one_size_only"]) == ("PASS", 2, None)
+    assert not (tmp_path / "b" / "results.jsonl").exists()
+
+
+def test_another_arena_shows_it_as_from_elsewhere(
+    campaign: Paths, tmp_path: Path, pkb_arena: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export_bundle(campaign, CATALOGUE, tmp_path / "b")
+    there = tmp_path / "there"
+    monkeypatch.setenv("PKB_ARENA_HOME", str(there))
+    done = pkb_arena("import", str(tmp_path / "b"), "--json")
+    assert done.returncode == 0, done.stderr
+    (name,) = json.loads(done.stdout)["campaigns"]
+    board = pkb_arena("board").stdout
+    assert f"from elsewhere ({name})" in board
+    assert "file:mine" in board
+    assert (
+        pkb_arena("sweep", "--resume").returncode == 2
+    )  # it is on the board, and not a campaign to go on with
+
+
+def test_a_bundle_that_is_not_as_it_was_made_is_refused(campaign: Paths, tmp_path: Path) -> None:
+    export_bundle(campaign, CATALOGUE, tmp_path / "b")
+    elsewhere = paths_in(tmp_path / "there")
+    journal = tmp_path / "b" / "campaigns" / "spring.jsonl"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole.replace(b'"PASS"', b'"pass"'))
+    with pytest.raises(UsageError, match="not what the manifest says"):
+        import_bundle(elsewhere, tmp_path / "b")
+    journal.unlink()
+    with pytest.raises(UsageError, match="missing"):
+        import_bundle(elsewhere, tmp_path / "b")
+    journal.write_bytes(whole)
+    manifest = check_manifest(tmp_path / "b")
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    files = manifest.files | {"../outside": content_hash("x")}
+    (tmp_path / "b" / "manifest.json").write_bytes(
+        msgspec.json.encode(msgspec.structs.replace(manifest, files=files))
+    )
+    with pytest.raises(UsageError, match="outside is missing"):
+        import_bundle(elsewhere, tmp_path / "b")
+    (tmp_path / "b" / "manifest.json").write_text("{}")
+    with pytest.raises(UsageError, match="is no bundle"):
+        import_bundle(elsewhere, tmp_path / "b")
+    assert not elsewhere.imports.exists()
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
+def test_a_signed_bundle_names_its_signer_and_a_changed_one_does_not(
+    campaign: Paths, tmp_path: Path, pkb_arena: CommandLine
+) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    allowed = tmp_path / "allowed"
+    allowed.write_text(f"maker@example.org {key.with_suffix('.pub').read_text()}")
+    assert pkb_arena("export", "b", "--sign", str(key)).returncode == 0
+    done = pkb_arena("import", "b", "--signers", str(allowed))
+    assert "signed by maker@example.org" in done.stdout, done.stderr
+    manifest = tmp_path / "b" / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes() + b"\n")
+    changed = pkb_arena("import", "b", "--signers", str(allowed))
+    assert changed.returncode == 2
+    assert "signed by nobody" in changed.stderr
+    (tmp_path / "b" / "manifest.json.sig").unlink()
+    assert "is not signed" in pkb_arena("import", "b", "--signers", str(allowed)).stderr
+
+
+def test_what_is_missing_is_named(paths: Paths, tmp_path: Path, pkb_arena: CommandLine) -> None:
+    done = pkb_arena("export", "b")
+    assert done.returncode == 2
+    assert "no campaign to export" in done.stderr
+    assert not (tmp_path / "b").exists()
+    assert pkb_arena("import", "nowhere").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (report(low=2.0), 1.0),
+        (report(low=1.0), 0.0),
+        (report(low=0.5), 0.0),
+        (report(low=100.0), 4.0),
+        (report(Verdict.WRONG_RESULT, low=8.0), 0.0),
+        (report(clock="device"), 3.0),
+        (report(speedup=None), 0.0),
+    ],
+)
+def test_the_reward(given: RunReport, expected: float) -> None:
+    assert reward(given) == pytest.approx(expected)
+
+
+def test_the_reward_s_range_is_the_callers() -> None:
+    assert reward(report(low=0.5), low=-2.0) == pytest.approx(-1.0)
+    assert reward(report(low=100.0), high=2.0) == 2.0
