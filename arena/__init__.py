@@ -18,7 +18,7 @@ _HOMES = {
     "RunRefused": "arena.errors",
     "UsageError": "arena.errors",
     "RunReport": "arena.runs.results",
-    "reward": "arena.reward",
+    "reward": "arena.rewards",
     "Verdict": "sandbox.protocol.verdict",
 }
 

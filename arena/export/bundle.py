@@ -24,7 +24,7 @@ from arena.errors import MachineError, UsageError
 from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import Paths, make_folder, unwritable
-from arena.reward import reward
+from arena.rewards import reward
 from arena.runs.headline import by_clock
 from arena.workspace.kernels import Workspace, content_hash
 from problems.catalogue import Catalogue
@@ -74,7 +74,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     usd: float
     seconds: float
     reward: float
-    """`arena.reward.reward` with its defaults."""
+    """`arena.rewards.reward` with its defaults."""
     run_id: str
     trace_id: str
 

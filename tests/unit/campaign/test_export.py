@@ -20,7 +20,7 @@ from arena.export.manifest import check_manifest
 from arena.machine.fingerprint import Machine
 from arena.paths import Paths, paths_in
 from arena.players.budget import Spent
-from arena.reward import reward
+from arena.rewards import reward
 from arena.runs.results import RunReport
 from arena.workspace.kernels import content_hash
 from problems.catalogue import load_catalogue
