@@ -12,7 +12,7 @@ from textual.content import Content
 
 from screens.app_protocol import AppProtocol
 
-Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model"]
+Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model", "campaign"]
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,24 @@ ACTIONS = (
         "problems",
         show=False,
     ),
+    Action(
+        "campaigns",
+        "c",
+        "campaigns",
+        "Campaigns: problems by players as `pkb-arena sweep` fills them in, every result to replay.",
+        "problems",
+        show=False,
+    ),
+    Action("open_cell", "enter", "open", "Replay the results under the cursor.", "campaign"),
+    Action(
+        "filter_campaign",
+        "slash",
+        "filter",
+        "Filter by id, words, category, or: solved unsolved wrong open.",
+        "campaign",
+    ),
+    Action("next_campaign", "n", "next", "The campaign before this one.", "campaign"),
+    Action("leave_campaign", "escape", "leave", "Back to the problems; first out of the filter.", "campaign"),
     Action("hand_in", "ctrl+s", "hand in", "Save your kernel: it is judged at once.", "duel"),
     Action("pause", "f6", "pause", "Stop the clock and the judging, or let them go on.", "duel"),
     Action("agree", "f7", "final", "You are done; the final begins when the other side is.", "duel"),

@@ -280,6 +280,12 @@ class ArenaApp(App[None]):
 
         self.push_screen(DuelBoard(self.services), answered)
 
+    def show_campaigns(self) -> None:
+        """Shows the newest campaign, while it goes on or after it."""
+        from screens.campaign.screen import CampaignScreen
+
+        self.push_screen(CampaignScreen(self))
+
     def save_settings(self, settings: Settings) -> None:
         """Takes settings over and writes the file; says what went wrong."""
         from arena.errors import ArenaError

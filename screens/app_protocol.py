@@ -58,6 +58,9 @@ class AppProtocol(Protocol):
     def show_duel_board(self) -> None:
         """Shows ratings and duels."""
 
+    def show_campaigns(self) -> None:
+        """Shows the newest campaign, while it goes on or after it."""
+
     async def refresh_picker(self) -> None:
         """Reads the results again and shows them in the list of problems."""
 

@@ -16,6 +16,7 @@ _NAMES: dict[Scope, str] = {
     "duel": "in a duel",
     "replay": "in a duel that is replayed",
     "model": "while a model writes",
+    "campaign": "in a campaign",
     "everywhere": "everywhere",
 }
 _ORDER = tuple(_NAMES)

@@ -23,6 +23,7 @@ PLACES = {
     "duel": "In a duel",
     "replay": "In a duel that is replayed",
     "model": "While a model writes",
+    "campaign": "In a campaign",
     "everywhere": "Everywhere",
 }
 _KEY_COLUMN = 12

@@ -280,6 +280,9 @@ class PickerScreen(BaseScreen):
 
         self.app.push_screen(Board(self.parent_app.services), chosen)
 
+    def action_campaigns(self) -> None:
+        self.parent_app.show_campaigns()
+
     def action_duel_board(self) -> None:
         self.parent_app.show_duel_board()
 

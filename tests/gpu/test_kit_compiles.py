@@ -54,7 +54,11 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 def _literals() -> dict[str, str]:
     """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
     found = {"every function of px.cuh": EVERYTHING}
-    for path in [*KIT.glob("examples/*_cuda.py"), KIT / "templates" / "cuda.py", KIT / "symmetric_memory" / "device_heap.py"]:
+    for path in [
+        *KIT.glob("examples/*_cuda.py"),
+        KIT / "templates" / "cuda.py",
+        KIT / "symmetric_memory" / "device_heap.py",
+    ]:
         for node in ast.parse(path.read_text()).body:
             if (
                 isinstance(node, ast.Assign)
@@ -137,7 +141,8 @@ extern "C" __global__ void count(Px px, u32* counter, int64_t* wide, u32 epoch) 
 
 @needs_nvrtc
 @pytest.mark.skipif(
-    MAY_SKIP and not nvrtc.include_dirs(), reason="needs the headers of a CUDA toolkit, or of torch's wheels for CUDA"
+    MAY_SKIP and not nvrtc.include_dirs(),
+    reason="needs the headers of a CUDA toolkit, or of torch's wheels for CUDA",
 )
 def test_cooperative_groups_and_libcus_atomics_compile_as_promised():
     assert nvrtc.to_cubin(STANDARD_HEADERS, ARCH)[:4] == b"\x7fELF"

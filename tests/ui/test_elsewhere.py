@@ -12,6 +12,7 @@ from arena.settings import Settings, load_settings
 from screens import main
 from screens.actions import ACTIONS
 from screens.app import ArenaApp
+from screens.campaign.screen import CampaignScreen
 from screens.dialogs.help import HelpScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
@@ -89,6 +90,7 @@ async def test_every_action_can_be_done(open_app) -> None:
             "duel": LiveDuelScreen,
             "replay": ReplayDuelScreen,
             "model": ModelScreen,
+            "campaign": CampaignScreen,
         }
         for action in ACTIONS:
             owner = owners[action.scope]

@@ -1,0 +1,109 @@
+"""The campaign screen: it follows a journal that another process writes, filters it, and opens a cell as a replay."""
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from arena.campaign.journal import CampaignJournal
+from arena.campaign.plan import CampaignPlan
+from arena.campaign.records import Cell, CellResult, Session, Written
+from arena.machine.fingerprint import Machine
+from arena.paths import Paths
+from arena.players.budget import Spent
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.results import report
+from sandbox.protocol.events import AnyEvent, Finished, Setting
+from screens.campaign.replay import CellReplay
+from screens.campaign.screen import CampaignScreen
+
+pytestmark = pytest.mark.slow
+SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
+PLAYERS = ["house", "model:opus"]
+
+
+def result(player: str, slug: str, number: int, verdict: str, attempt: int = 1) -> CellResult:
+    cell = Cell(slug=slug, setting=SETTING, player=player, attempt=attempt, catalogue="v")
+    return CellResult(
+        at=time.time(), key=cell.key("", "m"), cell=cell, problem_id=number, category="collective", class_="C", sha256="",
+        machine="m", seat="local", verdict=verdict, detail="off by one", report=None, spent=Spent(), trace_id="", seconds=1.0,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def journal(paths: Paths) -> CampaignJournal:
+    """A campaign that has begun."""
+    journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
+    plan = CampaignPlan(players=PLAYERS, problems=["allreduce", "allgather"], attempts=2)
+    journal.append(Session(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
+    return journal
+
+
+async def test_cells_fill_while_somebody_writes(
+    open_app, until, screen_text, journal: CampaignJournal
+) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("c")
+        await until(
+            pilot, lambda: isinstance(app.screen, CampaignScreen) and "model:opus" in screen_text(app)
+        )
+        journal.append(result("house", "allreduce", 1, "PASS"))
+        cell = result("model:opus", "allgather", 2, "WRONG_RESULT").cell
+        paid = Spent(usd=0.5)
+        journal.append(
+            Written(cell=cell, source="x", file_name="k.py", complaint="", spent=paid, trace_id="")
+        )
+        await until(pilot, lambda: "✓ right" in screen_text(app) and "…" in screen_text(app))
+        journal.append(result("model:opus", "allgather", 2, "WRONG_RESULT"))
+        journal.append(result("model:opus", "allgather", 2, "PASS", attempt=2))
+        await until(pilot, lambda: "✓ right 1/2" in screen_text(app))
+        assert "3 results · 2 right" in screen_text(app)
+        assert "$0.50" in screen_text(app)
+
+        await pilot.press("slash", *"unsolved")
+        await until(pilot, lambda: "All-gather" not in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "All-gather" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, CampaignScreen))
+    journal.close()
+
+
+async def test_a_cell_is_replayed_from_the_journal_of_its_run(
+    open_app, until, screen_text, events, paths: Paths, journal: CampaignJournal
+) -> None:
+    recorded: list[AnyEvent] = events("told")
+    finished = next(event for event in recorded if isinstance(event, Finished))
+    header = RunHeader(
+        run_id="r1", created=1.0, problem_id=1, slug="allreduce", category="collective", player="house",
+        kernel_name="house.py", kernel_path="", sha256="", source="KERNEL_TEXT = 1\n", setting=SETTING,
+    )  # fmt: skip
+    paths.runs.mkdir(parents=True)
+    run = Journal(paths.runs / "r1.jsonl", header, lambda error: pytest.fail(str(error)))
+    for event in recorded:
+        run.append(event)
+    run.close()
+    found = msgspec.structs.replace(report(header, finished.result), run_id="r1")
+    journal.append(msgspec.structs.replace(result("house", "allreduce", 1, "PASS"), report=found))
+    journal.close()
+    async with open_app() as (app, pilot):
+        await pilot.press("c")
+        await until(pilot, lambda: "×" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, CellReplay) and "KERNEL_TEXT" in screen_text(app))
+        await until(pilot, lambda: "✓ PASS" in screen_text(app) and "round" in screen_text(app))
+        await pilot.press("home")
+        await until(pilot, lambda: "▸ replaying" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, CampaignScreen))
+
+
+async def test_without_a_campaign_it_says_how_one_begins(
+    open_app, until, screen_text, tmp_path: Path
+) -> None:
+    async with open_app(size=(60, 24)) as (app, pilot):
+        await pilot.press("c")
+        await until(pilot, lambda: "No campaign yet" in screen_text(app))
+        await pilot.press("enter", "n", "slash", "escape", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, CampaignScreen))
