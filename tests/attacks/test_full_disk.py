@@ -82,3 +82,11 @@ def test_doctor_counts_what_is_left(on_disk: OnDisk) -> None:
     done = on_disk("size=1m", "doctor", full=True)
     assert "0 MiB free" in done.stdout
     assert "free some space" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_campaign_on_a_full_disk_stops_with_one_message_and_can_go_on(on_disk: OnDisk) -> None:
+    done = on_disk("size=1m", "sweep", "1", "--rounds", "0", "--device", "cpu", "--name", "c", full=True)
+    assert done.returncode == 3
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

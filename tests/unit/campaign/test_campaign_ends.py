@@ -1,0 +1,143 @@
+"""How a campaign ends early: a disk without room, ctrl+c, a provider that is gone, a key that is nowhere."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from model_server import KEY, ModelServer, status, streamed
+
+from arena.campaign.journal import CampaignJournal, JournalFull, read_lines
+from arena.campaign.records import Session
+from arena.paths import Paths
+
+CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
+WRONG = "```python\ndef solution(tensor):\n    return tensor.clone()\n```\n"
+SETTING = ("--device", "cpu", "--rounds", "0", "--one-size", "--unsafe")
+
+
+@pytest.fixture
+def provider(home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ModelServer:
+    """The model `m` of the settings."""
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text(
+        f'[models.m]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "{model_server.url}"\nkey_env = "MY_SECRET"\n'
+        "price_in = 1.0\nprice_out = 10.0\nretries = 0\n"
+    )
+    monkeypatch.setenv("MY_SECRET", KEY)
+    return model_server
+
+
+def lines(home: Path, kind: str) -> list[dict[str, object]]:
+    journal = home / "data" / "campaigns" / "c.jsonl"
+    return [line for line in map(json.loads, journal.read_text().splitlines()) if line["type"] == kind]
+
+
+def test_a_line_that_does_not_fit_leaves_nothing_of_itself(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = CampaignJournal(paths.campaigns / "c.jsonl", "c")
+    whole = journal.path.read_bytes()
+    write = os.pwrite
+
+    def half(file: int, data: bytes, at: int) -> int:
+        if at > len(whole):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data[:10], at)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    line = Session(at=1.0, plan=None, machines=[], arena="")  # type: ignore[arg-type]
+    with pytest.raises(JournalFull, match="No space left"):
+        journal.append(line)
+    monkeypatch.undo()
+    assert journal.path.read_bytes() == whole
+    journal.close()
+    assert len(list(read_lines(journal.path))) == 1
+
+
+@pytest.mark.slow
+def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
+    pkb_arena: CommandLine, provider: ModelServer, home: Path
+) -> None:
+    provider.replies = [streamed(WRONG), streamed("I would rather not.")]
+    command = (
+        "sweep",
+        "--players",
+        "model:m",
+        "--problems",
+        "1",
+        "--attempts",
+        "3",
+        *SETTING,
+        "--name",
+        "c",
+        "--json",
+    )
+    done = pkb_arena(*command)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert (said["whole"], said["done"]) == (True, 3)
+    assert sorted(str(line["verdict"]) for line in lines(home, "result")) == [
+        "NO_KERNEL",
+        "NO_KERNEL",
+        "WRONG_RESULT",
+    ]
+    assert said["scores"][0]["usd"] == pytest.approx(3 * (100 * 1.0 + 50 * 10.0) / 1e6)
+    for path in home.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+    asked = len(provider.seen)
+    again = pkb_arena(*command, "--resume")
+    assert again.returncode == 0
+    assert len(provider.seen) == asked
+
+
+@pytest.mark.slow
+def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
+    pkb_arena: CommandLine, provider: ModelServer, home: Path
+) -> None:
+    provider.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
+    command = (
+        "sweep",
+        "--players",
+        "baseline,model:m",
+        "--problems",
+        "1",
+        "--attempts",
+        "2",
+        *SETTING,
+        "--name",
+        "c",
+    )
+    done = pkb_arena(*command)
+    assert done.returncode == 3
+    assert "who are you" in done.stderr
+    assert "1 of 3 results are in; go on with `pkb-arena sweep --resume --name c`" in done.stderr
+    assert KEY not in done.stderr
+    provider.replies = [streamed(WRONG)]
+    done = pkb_arena("sweep", "--resume", "--name", "c", "--unsafe")
+    assert done.returncode == 0, done.stderr
+    assert len(lines(home, "result")) == 3
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_everything_and_says_how_to_go_on(home: Path) -> None:
+    command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline", "--problems", "1-8"]
+    command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    until = time.monotonic() + 80
+    while time.monotonic() < until and not (
+        (home / "data" / "campaigns" / "c.jsonl").exists() and lines(home, "result")
+    ):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "of 8 results are in; go on with" in said
+    assert "01 allreduce" in out
+    assert 1 <= len(lines(home, "result")) < 8
