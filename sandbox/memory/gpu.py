@@ -6,7 +6,6 @@ ctypes, so that nothing beyond torch and the driver is needed.
 """
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -67,24 +66,6 @@ def call(name: str, *arguments: Any) -> None:
         text = ctypes.c_char_p()
         driver().cuGetErrorName(status, ctypes.byref(text))
         raise DriverError(f"{name}: {(text.value or b'unknown error').decode()}")
-
-
-def copy_within() -> Callable[[int, int, int, int], int]:
-    """The driver's copy within one GPU's memory: (to, from, bytes, stream), queued on the stream; returns the driver's status.
-
-    As called it takes a third of what torch's own copy takes: the harness copies every output while the clock runs.
-    """
-    function: Any = driver().cuMemcpyDtoDAsync_v2
-    function.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong, ctypes.c_size_t, ctypes.c_void_p]
-    function.restype = ctypes.c_int
-    found: Callable[[int, int, int, int], int] = function
-    return found
-
-
-def current_stream(index: int) -> int:
-    """The handle of torch's current stream on a GPU."""
-    handle: int = torch._C._cuda_getCurrentRawStream(index)
-    return handle
 
 
 def _current_device() -> int:

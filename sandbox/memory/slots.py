@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sandbox.memory import gpu
 from sandbox.memory.host import up
 from sandbox.memory.places import TensorPlace
 from sandbox.memory.trees import flatten, unflatten
@@ -105,9 +104,6 @@ class Outline:
         expected = [_Expected(t.shape, t.dtype, t.stride(), t.device) for _, t in leaves]
         self.mould = unflatten(structure, expected, lambda _: _NOTHING)
         """The containers of such outputs, with what is expected of each tensor in its place. Nothing fits where a number was."""
-        self.raw = [_is_copied_raw(t, device) for _, t in leaves]
-        """By tensor, whether a slot gets its bytes as they lie, by the driver's own copy."""
-        self.copy = gpu.copy_within() if any(self.raw) else None
         text = structure.encode("ascii", "replace")
         if len(leaves) > room or len(text) > TEXT:
             raise DoesNotFit(f"{len(leaves)} tensors in {structure[:200]}")
@@ -161,20 +157,14 @@ class _Expected(NamedTuple):
     device: torch.device
 
     def fits(self, value: Any) -> bool:
-        """Whether a value is such a tensor, no subclass and no view that changes signs when it is read."""
+        """Whether a value is such a tensor, and of no subclass."""
         return (
             type(value) is torch.Tensor
             and value.shape == self.shape
             and value.dtype is self.dtype
             and value.stride() == self.stride
             and value.device == self.device
-            and not value.is_neg()
         )
-
-
-def _is_copied_raw(tensor: torch.Tensor, device: torch.device) -> bool:
-    lies_there = tensor.is_cuda and tensor.device == device
-    return lies_there and tensor.is_contiguous() and tensor.numel() > 0 and not tensor.is_complex()
 
 
 def _pour(value: Any, mould: Any, found: list[torch.Tensor]) -> bool:
@@ -199,6 +189,15 @@ def _key(structure: str, leaves: Leaves) -> tuple[Any, ...]:
     return (structure, [(t.shape, t.dtype, t.stride(), t.device.type) for _, t in leaves])
 
 
+def copy_all(targets: list[torch.Tensor], tensors: list[torch.Tensor]) -> None:
+    """Copies each tensor to its target, in one launch where they are of one type and contiguous."""
+    plain = [tensor.detach() if tensor.requires_grad else tensor for tensor in tensors]
+    if len(plain) == 1:
+        targets[0].copy_(plain[0])
+    elif plain:
+        torch._foreach_copy_(targets, plain)
+
+
 class Slot:
     """One output slot."""
 
@@ -208,9 +207,15 @@ class Slot:
         self.room = room
         self.outline: Outline | None = None
         """What `put` and `pack` expect."""
-        self._targets: list[torch.Tensor] = []
-        self._raw: list[tuple[int, int]] = []
-        """By target, (address, bytes) for the driver's own copy; no bytes: torch copies it."""
+        self.targets: list[torch.Tensor] = []
+        """Where the tensors of such an output go, as views of the slot's memory."""
+
+    def tensors_of(self, result: Any) -> list[torch.Tensor] | None:
+        """The tensors of what a call returned, in the order of `targets`; None where the slot was laid out for something else."""
+        found: list[torch.Tensor] = []
+        if self.outline is None or not _pour(result, self.outline.mould, found):
+            return None
+        return found
 
     def put(self, result: Any) -> None:
         """Copies what a call returned into the slot: one launch a tensor where it is what was expected. On the clock.
@@ -218,16 +223,11 @@ class Slot:
         Raises:
             NotATree, DoesNotFit: no slot can hold it.
         """
-        found: list[torch.Tensor] = []
-        if self.outline is None or not _pour(result, self.outline.mould, found):
+        found = self.tensors_of(result)
+        if found is None:
             self.pack(*flatten(result))
-            return
-        copy = self.outline.copy
-        stream = gpu.current_stream(self.memory.device.index) if copy is not None else 0
-        for target, (address, size), tensor in zip(self._targets, self._raw, found, strict=True):
-            # The driver refuses where the current context is another one's, or after an error, which torch then names.
-            if not size or copy is None or copy(address, tensor.data_ptr(), size, stream):
-                target.copy_(tensor.detach() if tensor.requires_grad else tensor)
+        else:
+            copy_all(self.targets, found)
 
     def pack(self, structure: str, leaves: Leaves) -> None:
         """Copies an output into the slot; the header, too, where the slot was laid out for other shapes. Raises DoesNotFit."""
@@ -235,19 +235,12 @@ class Slot:
             outline = Outline(structure, leaves, self.room, self.memory.numel(), self.memory.device)
             self.lay_out(outline)
             self.memory[: outline.header.numel()].copy_(outline.header)
-        if len(leaves) == 1:
-            self._targets[0].copy_(leaves[0][1])
-        elif leaves:
-            torch._foreach_copy_(self._targets, [tensor for _, tensor in leaves])
+        copy_all(self.targets, [tensor for _, tensor in leaves])
 
     def lay_out(self, outline: Outline) -> None:
         """Makes `put` and `pack` expect outputs like these. The header has still to be written: see `write_headers`."""
         self.outline = outline
-        self._targets = outline.targets(self.memory)
-        self._raw = [
-            (target.data_ptr(), target.nbytes) if raw else (0, 0)
-            for target, raw in zip(self._targets, outline.raw, strict=True)
-        ]
+        self.targets = outline.targets(self.memory)
 
 
 def write_headers(arena: torch.Tensor, slot_bytes: int, first: int, count: int, outline: Outline) -> None:

@@ -28,6 +28,7 @@ from sandbox.protocol.messages import (
     OpenProblem,
     Recopy,
 )
+from sandbox.rank.captures import Captures
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
 from sandbox.rank.kernel.checked_calls import CallRefused, run_checked
@@ -58,6 +59,8 @@ class ContenderRank(Rank):
         self.kept = False
         """Whether that batch returns a kept result in place of each call."""
         self.last_result: Any = None
+        self.captures = Captures(self.device.holds_results)
+        """Of the loaded kernel."""
         compiling.on_compile_start = lambda: self.say(Kind.COMPILING)
         compiling.on_compile_end = lambda: self.say(Kind.COMPILED)
         self.handlers |= {
@@ -132,6 +135,7 @@ class ContenderRank(Rank):
         assert self.code is not None
         self.kernel_path = str(self.folder / Path(order.name).name)
         self.solution = None
+        self.captures = Captures(self.device.holds_results)
         try:
             self.solution = load_solution(order.source, self.kernel_path, self.code.problem.parameters)
         except KernelRefused as refused:
@@ -170,6 +174,7 @@ class ContenderRank(Rank):
         self.device.receive(self.iterations.used_in)
         for _ in range(order.warm):
             self.last_result, _ = self.iterations.rehearse(self.solution)
+        self.captures.start(order.count, order.kept)
         self.spark.add_(1)
         self.device.synchronize()
         self.say(Kind.CHOSEN)
@@ -203,7 +208,7 @@ class ContenderRank(Rank):
 
     def done(self) -> None:
         """Stops the referee's clock; then brings unsealed outputs to where they are compared."""
-        self.say(Kind.DONE)
+        self.say(Kind.DONE, int(self.captures.reuses))
         if not self.device.sealed:
             self.deliver()
             self.say(Kind.DELIVERED)
@@ -214,7 +219,7 @@ class ContenderRank(Rank):
         self.device.deliver(self.iterations.used_out)
 
     def timed_batch(self) -> None:
-        """Calls one after another, each output copied into its slot before the next call.
+        """Calls one after another, each output on its way to its slot before the next call.
 
         With a kept result in place of each call the same loop shows what it takes by itself.
         """
@@ -228,16 +233,18 @@ class ContenderRank(Rank):
                 return result
 
         batch = self.iterations.armed[self.batch]
+        put, finish = self.captures.put, self.captures.finish
         gc.disable()
         try:
             if not mutates:
                 for arguments, _, _, slot in batch:
-                    slot.put(solution(*arguments))
+                    put(slot, solution(*arguments))
             else:
                 for arguments, given, drawn, slot in batch:
                     for name in mutates:
                         given[name].copy_(drawn[name])
-                    slot.put(with_mutated(solution(*arguments), given, mutates))
+                    put(slot, with_mutated(solution(*arguments), given, mutates))
+            finish()
         except (NotATree, slots.DoesNotFit) as error:
             self.fail(Kind.BAD_STRUCTURE, str(error))
             raise Reported from None

@@ -85,6 +85,7 @@ class TrustedRank(Rank):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        self.device.keep_blocks_whole()
         self.sides: dict[int, SideArenas] = {}
         """By number: see sandbox.worlds.exchange."""
         self.mine_in = torch.empty(0, dtype=torch.uint8)

@@ -18,7 +18,7 @@ from sandbox.protocol.events import (
 )
 from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.labels import NO_DEVICE_TIME
+from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
 from sandbox.referee.proving import Proving
 from sandbox.referee.wording import detail
 from sandbox.timing.clocks import Clock
@@ -112,5 +112,11 @@ class RevisionJudge:
             rounds=self.rounds.done if self.rounds else 0,
             samples=self.rounds.samples() if self.rounds else Samples(),
             beside=proof.run.beside,
-            labels=[NO_DEVICE_TIME] if self.rounds and self.rounds.behind_gate.cannot_queue else [],
+            labels=self.labels,
         )
+
+    @property
+    def labels(self) -> list[str]:
+        """What timing has shown of the kernel."""
+        waits = self.rounds is not None and self.rounds.behind_gate.cannot_queue
+        return [NO_DEVICE_TIME] * waits + [REUSES] * self.proof.exchange.reuses

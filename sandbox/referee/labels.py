@@ -15,6 +15,9 @@ FALLBACK = "falls back to the library"
 NO_DEVICE_TIME = "no device time: a call waits for the GPU, or launches more than a queue holds"
 """Seen by the clock, not by the text: of the baseline, the kernel or both."""
 
+REUSES = "returns the same memory again, so each output is copied before the next call: return fresh tensors"
+"""Said by the kernel's own ranks."""
+
 OWN_CODE = (
     "sandbox.kit",
     "triton",

@@ -157,6 +157,8 @@ class Exchange:
         self.tables: list[list[SlotTable]] = []
         """By rank: where the tensors of the drawn iterations lie."""
         self.findings: dict[int, dict[str, OutputError]] = {}
+        self.reuses = False
+        """Whether the kernel's ranks say that it returns the same memory again."""
         self.paper: bool | None = None
 
     def hand_over_arenas(self) -> None:
@@ -206,7 +208,8 @@ class Exchange:
         stops: the world is stopped at once, and the batch ends when everything was told to that is known: who says DONE early
         has gained nothing.
         """
-        self.await_all(world, Kind.DONE, limit)
+        done = self.await_all(world, Kind.DONE, limit)
+        self.reuses |= world is self.contender and any(answer.value for answer in done)
         if not self.sealed:
             ended = self.timer.perf_counter_ns()
             self.await_all(world, Kind.DELIVERED, self.stage.limits.load)

@@ -20,6 +20,7 @@ class CpuDevice:
 
     torch_device = torch.device("cpu")
     matmul_size = 384
+    holds_results = False  # how far a batch has come is seen by its outputs
     copy_bytes = 32 << 20
     sealed = True
 
@@ -67,6 +68,9 @@ class CpuDevice:
         for low, high in ranges:
             to[low:high].copy_(source[low:high])
         return 0.0
+
+    def keep_blocks_whole(self) -> None:
+        """The allocator of CPU ranks keeps nothing."""
 
     def memory_bytes(self) -> int:
         """Of all ranks together: the worlds' own bounds hold."""

@@ -28,6 +28,8 @@ class Device(Protocol):
     """Rows of the square matrices that calibration multiplies."""
     copy_bytes: int
     """Bytes that calibration copies."""
+    holds_results: bool
+    """Whether copying a result is so dear that results are held and copied many at a time."""
     sealed: bool
     """Whether arenas are memory that others map with the rights they are given. Otherwise they are host memory, which a
     contender copies in and out by itself."""
@@ -67,6 +69,9 @@ class Device(Protocol):
         to: None where everything is in place already: then it only leaves the caches as the copy would.
         watch: look for other work on this device; returns the longest moment in microseconds that it took.
         """
+
+    def keep_blocks_whole(self) -> None:
+        """Has the allocator take nothing small out of cached blocks of a gigabyte: the next inputs need them whole."""
 
     def memory_bytes(self) -> int:
         """Memory of the device in all; 0 where ranks share the machine's."""

@@ -4,7 +4,7 @@ import contextlib
 import gc
 import mmap
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from sandbox.rank.devices.cuda.input_copier import InputCopier
 
 
+_settle_allocator: Any = torch._C._accelerator_setAllocatorSettings
+
+
 class CudaDevice:
     """See Device. One rank a GPU."""
 
     matmul_size = 8192
+    holds_results = True
     copy_bytes = 1 << 30
 
     def __init__(self, index: int) -> None:
@@ -132,6 +136,10 @@ class CudaDevice:
             at = source.data_ptr() if to is None else to.data_ptr()
             self._copier.copy(at + low, source.data_ptr() + low, high - low)
         return self._copier.watch() if watch else 0.0
+
+    def keep_blocks_whole(self) -> None:
+        """By the allocator's own setting."""
+        _settle_allocator("max_split_size_mb:1024")
 
     def memory_bytes(self) -> int:
         """As the driver says."""

@@ -1,0 +1,107 @@
+"""Outputs of timed batches: held where every call returns memory of its own, copied at once where it does not."""
+
+import pytest
+import torch
+
+from sandbox.memory import slots
+from sandbox.memory.trees import flatten
+from sandbox.rank import captures
+from sandbox.rank.captures import Captures
+
+CALLS, ROOM, SIZE = 40, 16, 16 << 10
+MANY = CALLS + captures.HELD
+
+
+def fresh(number):
+    return torch.full((8, 4), float(number))
+
+
+def two(number):
+    return fresh(number), [torch.full((5,), number, dtype=torch.int64), torch.empty(0)]
+
+
+class Buffers:
+    """Returns a few tensors of its own in turn."""
+
+    def __init__(self, many):
+        self.buffers = [torch.empty(8, 4) for _ in range(many)]
+
+    def __call__(self, number):
+        return self.buffers[number % len(self.buffers)].fill_(number)
+
+
+def ready_slots(value, count):
+    structure, leaves = flatten(value)
+    memory = torch.full((count * SIZE,), slots.POISON, dtype=torch.uint8)
+    outline = slots.Outline(structure, leaves, ROOM, SIZE, memory.device)
+    found = [slots.Slot(memory[at : at + SIZE], ROOM) for at in range(0, count * SIZE, SIZE)]
+    for slot in found:
+        slot.lay_out(outline)
+    slots.write_headers(memory, SIZE, 0, count, outline)
+    return found
+
+
+def run(taken, solution, calls, kept=False):
+    """A batch; its outputs as the trusted side reads them."""
+    batch = ready_slots(solution(0), calls)
+    taken.start(calls, kept)
+    for number, slot in enumerate(batch):
+        taken.put(slot, solution(number))
+    taken.finish()
+    return [slots.Unpacked(slot.memory, ROOM).tensors for slot in batch]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+@pytest.mark.parametrize("solution", [fresh, two, Buffers(1), Buffers(3), Buffers(CALLS - 1), Buffers(MANY)])
+def test_every_output_arrives_in_every_batch(solution, holds):
+    taken = Captures(holds)
+    for calls in (5, CALLS, CALLS, MANY, MANY):
+        for number, tensors in enumerate(run(taken, solution, calls)):
+            for tensor, expected in zip(tensors, [t for _, t in flatten(solution(number))[1]], strict=True):
+                assert torch.equal(tensor, expected)
+
+
+@pytest.mark.parametrize(
+    ("solution", "reuses"), [(fresh, False), (two, False), (Buffers(3), True), (Buffers(1), True)]
+)
+def test_memory_that_comes_again_is_seen(solution, reuses):
+    taken = Captures(holds=True)
+    run(taken, solution, CALLS)
+    assert taken.reuses is reuses
+    run(taken, solution, CALLS)
+    assert taken.reuses is reuses
+
+
+def test_a_kept_result_is_no_reuse():
+    taken, kept = Captures(holds=True), fresh(1)
+    run(taken, fresh, CALLS)
+    outputs = run(taken, lambda number: kept, CALLS, kept=True)
+    assert not taken.reuses
+    assert all(torch.equal(tensor, kept) for (tensor,) in outputs)
+
+
+def test_a_result_that_a_later_call_completes_is_wrong_somewhere():
+    """Several calls' work done in one go, by the last of them."""
+    taken, waiting = Captures(holds=True), []
+
+    def fuses(number):
+        waiting.append(torch.empty(8, 4).fill_(-1))
+        if len(waiting) == 8:
+            for place, output in enumerate(waiting):
+                output.fill_(number - 7 + place)
+            waiting.clear()
+            return torch.full((8, 4), float(number))
+        return waiting[-1]
+
+    def wrong(calls):
+        waiting.clear()
+        taken.start(calls, kept=False)
+        batch = ready_slots(fresh(0), calls)
+        for number, slot in enumerate(batch):
+            taken.put(slot, fuses(number))
+        taken.finish()
+        found = (slots.Unpacked(slot.memory, ROOM).tensors[0] for slot in batch)
+        return sum(not torch.equal(tensor, fresh(number)) for number, tensor in enumerate(found))
+
+    assert wrong(MANY) > CALLS  # the first batch: each output is copied at once
+    assert sum(wrong(MANY) for _ in range(8)) > 8
