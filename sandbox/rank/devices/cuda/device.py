@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sandbox.rank.devices.cuda.input_copier import InputCopier
 
 
-_settle_allocator: Any = torch._C._accelerator_setAllocatorSettings
+_settle_allocator: Any = (
+    getattr(torch._C, "_accelerator_setAllocatorSettings", None) or torch.cuda.memory._set_allocator_settings
+)
 
 
 class CudaDevice:
