@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.bench.figure import Figure
+    from arena.cli.stage.record import RecordPlan
     from arena.demo.script import DemoScript
     from arena.paths import Paths
 
@@ -49,6 +50,12 @@ def _play_demo(script: DemoScript, loop: bool) -> int:
     return run_demo(script, loop)
 
 
+def _record(plan: RecordPlan) -> float:
+    from screens.record.record import record
+
+    return record(plan)
+
+
 async def _measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:
     from screens.measure.promises import measure
 
@@ -64,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     from arena.cli.display import Display
 
     measurements = {name: partial(_measure, name) for name in MEASUREMENTS}
-    run_command_line(arguments, Display(_open_app, _play_demo, measurements))
+    run_command_line(arguments, Display(_open_app, _play_demo, _record, measurements))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from arena.bench.figure import Figure
+    from arena.cli.stage.record import RecordPlan
     from arena.demo.script import DemoScript
     from arena.paths import Paths
 
@@ -25,6 +26,8 @@ class Display:
     """Runs the app until it is left, opened at a problem (its slug) or, for "", at the list. Returns the exit code."""
     play_demo: Callable[[DemoScript, bool], int] | None = None
     """Plays a demo until it is over or left; True: from its end to its start again. Returns the exit code."""
+    record: Callable[[RecordPlan], float] | None = None
+    """Writes a run or a duel as a file that plays. Returns its length in seconds."""
     measurements: Mapping[str, Measure] = field(default_factory=dict)
     """More names for `doctor --bench`."""
 

@@ -5,15 +5,17 @@ from pathlib import Path
 import click
 import msgspec
 
+from arena.cli.display import Display, display_of
 from arena.cli.duel.replay_duel import find_duel, tell_duel
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
 from arena.cli.players.trace_lines import is_trace, tell_trace
 from arena.cli.session import open_session
+from arena.cli.stage.record import RecordPlan, check_target, parse_size
 from arena.errors import UsageError
 from arena.paths import Paths
 from arena.runs.headline import headline_so_far
-from arena.runs.journal import read_events, read_header
+from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.results import report
 from sandbox.protocol.events import (
     AnyEvent,
@@ -34,26 +36,54 @@ from sandbox.protocol.events import (
     "--speed", type=click.FloatRange(1, 20), metavar="X",
     help="Tell a duel at X times its pace, 1 to 20. [default: at once]",
 )  # fmt: skip
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a run or a duel as a file that plays where no arena is: FILE.cast (asciicast) or FILE.svg (animated).",
+)
+@click.option(
+    "--size", default="100x30", show_default=True, metavar="CxL", help="Columns and lines of a recording."
+)
+@click.option("--theme", default="", metavar="NAME", help="Colours of a recording. [default: the settings']")
 @json_option
-def command(run: str, source: bool, speed: float | None, as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    run: str,
+    source: bool,
+    speed: float | None,
+    record: Path | None,
+    size: str,
+    theme: str,
+    as_json: bool,
+) -> None:
     """Tell RUN again: the id of a run, a duel or a model's trace, a journal file, or `last`.
 
-    With --json its events, one a line.
+    With --json its events, one a line. With --record a file for others; --speed tells that faster, too.
     """
-    if run != "last" and (duel := find_duel(run, open_session().paths)):
+    duel = find_duel(run, open_session().paths) if run != "last" else None
+    if record is not None:
+        journal, header = duel or _run_of(_journal(run))
+        plan = RecordPlan(
+            journal,
+            header,
+            check_target(record),
+            parse_size(size),
+            speed or 1.0,
+            theme,
+            open_session().settings,
+        )
+        _record(display_of(ctx), plan, as_json)
+        return
+    if duel is not None:
         tell_duel(*duel, speed, as_json)
         return
     path = _journal(run)
     if is_trace(path):
         tell_trace(path, as_json, source)
         return
-    try:
-        header = read_header(path)
-    except (OSError, msgspec.MsgspecError) as error:
-        why = f": {error.strerror}" if isinstance(error, OSError) else ""
-        raise UsageError(
-            f"{path} cannot be told again{why}", "a file must be the journal of a run, a duel or a trace"
-        ) from None
+    _, header = _run_of(path)
     if source:
         print_line(header.source.rstrip("\n"))
         return
@@ -66,6 +96,35 @@ def command(run: str, source: bool, speed: float | None, as_json: bool) -> None:
             print_line(line)
         if isinstance(event, Finished) and not as_json:
             print_report(report(header, event.result))
+
+
+def _run_of(path: Path) -> tuple[Path, RunHeader]:
+    try:
+        return path, read_header(path)
+    except (OSError, msgspec.MsgspecError) as error:
+        why = f": {error.strerror}" if isinstance(error, OSError) else ""
+        raise UsageError(
+            f"{path} cannot be told again{why}", "a file must be the journal of a run, a duel or a trace"
+        ) from None
+
+
+def _record(display: Display, plan: RecordPlan, as_json: bool) -> None:
+    if display.record is None:
+        raise UsageError(
+            "this is the command line without the app", "record with `pkb-arena replay --record`"
+        )
+    if is_trace(plan.journal):
+        raise UsageError(
+            "a model's trace cannot be recorded",
+            "its kernels' runs can: `pkb-arena replay RUN --record FILE`",
+        )
+    seconds = display.record(plan)
+    if as_json:
+        print_json(
+            {"file": str(plan.target), "seconds": round(seconds, 3), "bytes": plan.target.stat().st_size}
+        )
+    else:
+        print_line(f"{plan.target}: {seconds:.0f} s, {plan.target.stat().st_size >> 10} KiB")
 
 
 def _journal(run: str) -> Path:

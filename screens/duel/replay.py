@@ -62,13 +62,13 @@ class ReplayDuelScreen(DuelScreen):
 
     def _go_on(self) -> None:
         if not self._standing:
-            self._play_to(self._played + REFRESH_S * self.pace)
+            self.play_to(self._played + REFRESH_S * self.pace)
         words = (
             "at the end" if self._played >= self._length else "pause" if self._standing else f"{self.pace}×"
         )
         self.query_one(SeekBar).show(self.now, words)
 
-    def _play_to(self, at: float) -> None:
+    def play_to(self, at: float) -> None:
         """Moves on to a moment; what has happened is folded in again where that lies behind."""
         if at < self._played:
             self.begin_again()
@@ -81,7 +81,7 @@ class ReplayDuelScreen(DuelScreen):
 
     @on(SeekBar.Sought)
     def _sought(self, event: SeekBar.Sought) -> None:
-        self._play_to(event.at)
+        self.play_to(event.at)
 
     # --- keys ------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class ReplayDuelScreen(DuelScreen):
 
     def action_replay_pause(self) -> None:
         if self._played >= self._length:
-            self._play_to(0.0)
+            self.play_to(0.0)
             self._standing = False
         else:
             self._standing = not self._standing
@@ -110,13 +110,13 @@ class ReplayDuelScreen(DuelScreen):
 
     def _step(self, at: float) -> None:
         self._standing = True
-        self._play_to(at)
+        self.play_to(at)
 
     def action_replay_start(self) -> None:
-        self._play_to(0.0)
+        self.play_to(0.0)
 
     def action_replay_end(self) -> None:
-        self._play_to(self._length)
+        self.play_to(self._length)
 
     def action_replay_share(self) -> None:
         self.action_share()

@@ -205,7 +205,7 @@ class KernelSession:
     def apply(self, event: AnyEvent) -> None:
         """Folds an event in."""
         if event.at:
-            self._clock_offset = time.monotonic() - event.at
+            self.set_clock(event.at)
         if isinstance(event, RunStarted):
             self._new_run = True
             self._judged = self._request
@@ -223,6 +223,10 @@ class KernelSession:
         await self.services.engine.recorded(run_id)
         await self.services.refresh_standings()
         self.changed = True
+
+    def set_clock(self, at: float) -> None:
+        """It is `at` now on the clock of the events."""
+        self._clock_offset = time.monotonic() - at
 
     @property
     def now(self) -> float:

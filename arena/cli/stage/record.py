@@ -1,0 +1,57 @@
+"""`pkb-arena replay --record`: a run or a duel as a file that plays where no arena is."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from arena.duel.events import DuelHeader
+from arena.errors import UsageError
+from arena.runs.journal import RunHeader
+from arena.settings import Settings
+
+KINDS = (".cast", ".svg")
+SMALLEST, LARGEST = (60, 20), (240, 80)
+
+
+@dataclass(frozen=True)
+class RecordPlan:
+    """What is recorded, and how."""
+
+    journal: Path
+    header: RunHeader | DuelHeader
+    target: Path
+    """Its suffix is one of KINDS."""
+    size: tuple[int, int]
+    """Columns and lines."""
+    speed: float
+    theme: str
+    """Empty: the settings'."""
+    settings: Settings
+
+
+def check_target(path: Path) -> Path:
+    """The file to write.
+
+    Raises:
+        UsageError: its suffix names no kind of recording.
+    """
+    if path.suffix.lower() not in KINDS:
+        raise UsageError(
+            f"{path} is no kind of recording", "name a file.cast (asciicast) or a file.svg (animated picture)"
+        )
+    return path
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """(100, 30) for "100x30".
+
+    Raises:
+        UsageError: not two numbers, or out of bounds.
+    """
+    found = re.fullmatch(r"(\d+)x(\d+)", text.lower())
+    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not (SMALLEST[0] <= size[0] <= LARGEST[0] and SMALLEST[1] <= size[1] <= LARGEST[1]):
+        raise UsageError(
+            f"{text!r} is no size of a recording", "COLUMNSxLINES from 60x20 to 240x80, as 100x30"
+        )
+    return size

@@ -1,0 +1,48 @@
+"""A recording: what stood on a screen, and when. Rows that stay the same are kept once."""
+
+from dataclasses import dataclass, field
+
+from rich.segment import Segment
+from textual.strip import Strip
+
+Row = tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The screen from one moment on."""
+
+    at: float
+    """Seconds since the recording began."""
+    rows: tuple[Row, ...]
+
+
+@dataclass
+class Recording:
+    """Frames in order. `add` leaves out what changes nothing."""
+
+    columns: int
+    lines: int
+    title: str
+    frames: list[Frame] = field(default_factory=list)
+    length: float = 0.0
+    """Seconds, the last frame's stand among them."""
+
+    def add(self, at: float, strips: list[Strip]) -> None:
+        """What stands there from `at` on."""
+        rows = tuple(tuple(strip.simplify()) for strip in strips)
+        self.length = max(self.length, at)
+        if not self.frames or rows != self.frames[-1].rows:
+            self.frames.append(Frame(at, rows))
+
+    def row_spans(self, y: int) -> list[tuple[float, float, Row]]:
+        """What row `y` shows: (from, until, row), one after another."""
+        spans: list[tuple[float, float, Row]] = []
+        for frame in self.frames:
+            row = frame.rows[y]
+            if spans and spans[-1][2] == row:
+                continue
+            if spans:
+                spans[-1] = (spans[-1][0], frame.at, spans[-1][2])
+            spans.append((frame.at, self.length, row))
+        return spans
