@@ -38,6 +38,7 @@ _HEAD = struct.Struct("<QII")  # written, leaves, length of the structure text
 _LEAF = struct.Struct("<BBH4xq" + "q" * 2 * MAX_DIMS)  # dtype, dims, device, bytes, shape, strides
 WRITTEN = 0x5045_4E5F_444F_4E45
 POISON = 0xA5
+_POISON_WORD = int.from_bytes(bytes([POISON]) * 8, "little", signed=True)
 FIRST_LEAF = up(_HEAD.size + TEXT)
 
 
@@ -89,6 +90,18 @@ WITHHELD_FROM = 64
 def header_bytes(leaves: int) -> int:
     """Bytes of the header of an output slot that may hold this many tensors."""
     return up(FIRST_LEAF + leaves * _LEAF.size)
+
+
+def is_poisoned(memory: torch.Tensor) -> bool:
+    """Whether every byte is poison. memory: flat uint8, at least one word of 8 bytes and nothing but whole words."""
+    low, high = memory.view(torch.int64).aminmax()  # one pass over words: nothing of the arena's size is allocated
+    return int(low) == int(high) == _POISON_WORD
+
+
+def overwritten(memory: torch.Tensor, slot_bytes: int, header: int) -> list[bool]:
+    """By slot: whether anything but the header's bytes is no longer poison. memory: flat uint8; all sizes are whole words."""
+    words = memory.view(torch.int64).view(-1, slot_bytes // 8)[:, header // 8 :]
+    return (words != _POISON_WORD).any(dim=1).tolist()
 
 
 class Outline:

@@ -307,8 +307,7 @@ class TrustedRank(Rank):
     def look_at_progress(self, order: LookAtProgress, fds: list[int]) -> None:
         """How far a batch has come, by the poison that its calls have overwritten."""
         outputs = self.sides[order.side].outputs[: order.count * self.out_bytes]
-        tensors = outputs.view(order.count, self.out_bytes)[:, slots.header_bytes(self.room) :]
-        has = (tensors != slots.POISON).any(dim=1).tolist()
+        has = slots.overwritten(outputs, self.out_bytes, slots.header_bytes(self.room))
         written = has.index(False) if False in has else order.count
         self.reply(Progress(written, any(has[written:]), self.always_returns))
 
@@ -322,7 +321,7 @@ class TrustedRank(Rank):
 
     def touched(self, sides: Iterable[int]) -> list[int]:
         """Of these contenders, those whose output arena is not as the poison left it."""
-        return [index for index in sides if not bool((self.sides[index].outputs == slots.POISON).all())]
+        return [index for index in sides if not slots.is_poisoned(self.sides[index].outputs)]
 
     def measure_peaks(self, order: MeasurePeaks, fds: list[int]) -> None:
         """Measures what this machine can do (collective)."""

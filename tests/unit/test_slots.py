@@ -150,3 +150,19 @@ def test_input_slots_keep_tensors_apart():
         view.copy_(tensors[name])
     for name, view in slots.read_inputs(memory, size, table).items():
         assert torch.equal(view, tensors[name])
+
+
+@pytest.mark.parametrize("at", [0, 7, 8, SIZE // 2 + 3, SIZE - 1])
+@pytest.mark.parametrize("byte", [0x00, 0xA4, 0xA6, 0xFF])
+def test_one_changed_byte_is_seen_in_the_poison(at, byte):
+    memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
+    assert slots.is_poisoned(memory)
+    memory[at] = byte
+    assert not slots.is_poisoned(memory)
+
+
+@pytest.mark.parametrize(("at", "seen"), [(0, None), (63, None), (64, 0), (4095, 0), (4096, None), (SIZE - 1, 15)])
+def test_a_slot_is_overwritten_when_bytes_behind_its_header_are(at, seen):
+    memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
+    memory[at] = 0
+    assert slots.overwritten(memory, 4096, 64) == [slot == seen for slot in range(SIZE // 4096)]
