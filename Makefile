@@ -39,7 +39,9 @@ lint: environment $(COMPILERS)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Worlds cannot write to the checkout: without bytecode each of them would compile the ranks' modules anew.
 environment: $(READY)
+	@$(BIN)/python -m compileall -q arena problems sandbox screens
 
 # Where nvidia-smi answers and python3 has a torch of its own, that torch is kept: it fits the machine's driver.
 $(READY): requirements.lock pyproject.toml

@@ -17,6 +17,8 @@ START_S = 30.0
 """Until `Ready`. The referee imports no torch, so this is far more than a loaded machine needs."""
 SHUTDOWN_S = 3.0
 """For an orderly end; then it is killed."""
+ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+"""NumPy would start threads that poll for work, on cores that are for what is timed."""
 KILL_S = 2.0
 """Bounded wait after SIGKILL: a process stuck in a device call may not go, and must not hang the app."""
 LINE_BYTES = 64 << 20
@@ -57,7 +59,7 @@ class RefereeProcess:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 cwd=ROOT,
-                env={**module_environment(), **(environment or {})},
+                env={**module_environment(), **ENVIRONMENT, **(environment or {})},
                 start_new_session=True,  # ctrl+c reaches the engine alone, which ends runs in order
             )
         except OSError as error:
