@@ -6,6 +6,7 @@ own journal, the index of results, the scores.
 
 import asyncio
 import itertools
+import math
 import os
 import tempfile
 import time
@@ -45,6 +46,8 @@ from sandbox.protocol.verdict import Verdict
 
 STORED = (100, 1000, 10_000)
 KERNEL_BYTES = 3000
+HOSTS, RUNS_EACH, RUN_S = 100, 10, 2.0
+"""Of the simulation of a cluster."""
 MOST_S = 0.05
 """Of the driver for one result."""
 MOST_GROWTH_MIB = 24.0
@@ -58,7 +61,37 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     """Seconds and memory for a result at 100, 1000 and 10 000 stored results, or at `repetitions` alone."""
     stored = (repetitions,) if repetitions is not None else STORED
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
-        return await _play(paths_in(Path(folder)), stored)
+        figures = await _play(paths_in(Path(folder)), stored)
+    with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
+        return [*figures, await _hosts(paths_in(Path(folder)))]
+
+
+async def _hosts(paths: Paths) -> Figure:
+    """A simulation: so many hosts whose every run takes `RUN_S`, one driver. How long seats wait for it."""
+    problems = load_catalogue().problems
+    attempts = -(-HOSTS * RUNS_EACH // len(problems))
+    plan = CampaignPlan(
+        players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts
+    )
+    journal = CampaignJournal(paths.campaigns / "bench.jsonl", "bench")
+    judge = InstantJudge(paths, RUN_S)
+    seats = [Seat(f"host {number}", judge, this_machine("cpu")) for number in range(HOSTS)]
+    settings, began = Settings(device="cpu", preset="tiny"), time.monotonic()
+    campaign = Campaign(
+        plan, problems, [_Writer()], seats, journal, settings, Purse(None), ahead=HOSTS, unsafe=True
+    )
+    try:
+        await campaign.run()
+    finally:
+        journal.close()
+        judge.close()
+    took = time.monotonic() - began
+    each = campaign.standing.judged / HOSTS
+    idle = 100 * (1 - math.ceil(each) * RUN_S / took)  # in the last round not every host has a run
+    told = f"{each:.1f} runs each, {campaign.standing.judged / took:.0f} results a second"
+    return Figure(
+        f"time that {HOSTS} hosts with runs of {RUN_S:g} s wait for the driver", idle, "%", detail=told
+    )
 
 
 async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
@@ -143,12 +176,14 @@ class _Writer:
 
 
 class InstantJudge:
-    """A judge whose every verdict is PASS. It keeps a run's journal and index as the engine does."""
+    """A judge whose every verdict is PASS, for as many seats as ask. It keeps a run's journal and index as the engine does."""
 
     jail = "bench"
 
-    def __init__(self, paths: Paths) -> None:
+    def __init__(self, paths: Paths, seconds: float = 0.0) -> None:
+        """seconds: that a run takes, without any work."""
         self._paths = paths
+        self._seconds = seconds
         self._store = Store(paths.database, paths.runs)
         make_folder(paths.runs)
 
@@ -158,6 +193,7 @@ class InstantJudge:
     async def judge(self, request: RunRequest) -> "InstantRun":
         """The verdict is there at once."""
         run = InstantRun(header_of(request))
+        await asyncio.sleep(self._seconds)
         await asyncio.to_thread(self._keep, run)
         return run
 

@@ -111,7 +111,10 @@ class Campaign:
         self._listener = listener or Listener()
         self._machines = fingerprints(seats)
         self._failures: Counter[str] = Counter()
-        self._harness_errors = 0
+        self._harness_errors: Counter[str] = Counter()
+        """In a row, by seat."""
+        self._last_error = ""
+        self._sitting = len(seats)
         self._left_out: set[tuple[str, str]] = set()
         self._journal_turn = asyncio.Lock()
         self._jobs = Jobs(self._entries(fixed=True), ahead)  # which asks for the first one at once
@@ -258,6 +261,18 @@ class Campaign:
                 await self._try_out(seat, job)
             else:
                 await self._judge(seat, job)
+            if self._harness_errors[seat.name] >= LOST:
+                self._leave(seat)
+                return
+
+    def _leave(self, seat: Seat) -> None:
+        """A seat whose harness fails again and again judges no more; the last one to go ends the campaign."""
+        self._sitting -= 1
+        why = f"{LOST} harness errors in a row at {seat.name}"
+        if not self._sitting:
+            self.standing.stopped = f"{why}, the last one: {self._last_error}"
+            raise _Stop
+        self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
 
     async def _try_out(self, seat: Seat, job: Try) -> None:
         request = self._request(job.task, job.player, job.source, job.name)
@@ -328,10 +343,11 @@ class Campaign:
         standing.done += result.final
         standing.verdicts[result.verdict] += 1
         self._listener.judged(result)
-        self._harness_errors = 0 if result.final else self._harness_errors + 1
-        if self._harness_errors >= LOST:
-            standing.stopped = f"{LOST} harness errors in a row, the last one: {result.detail}"
-            raise _Stop
+        if result.final:
+            self._harness_errors[result.seat] = 0
+        else:
+            self._harness_errors[result.seat] += 1
+            self._last_error = result.detail
 
     def _request(self, task: Task, player: str, source: str, name: str) -> RunRequest:
         seconds = self.plan.seconds

@@ -1,5 +1,7 @@
 """`pkb-arena sweep`: a campaign of players at problems. Without `--players` every baseline is run against itself."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import click
@@ -37,6 +39,8 @@ class Order:
     resume: bool
     ahead: int
     unsafe: bool
+    ray: str | None
+    """Address of a cluster; empty: one is started; None: this machine's own engine."""
     as_json: bool
 
 
@@ -98,6 +102,13 @@ class Order:
     metavar="N",
     help="Kernels that an agent may have judged in one attempt.",
 )
+@click.option(
+    "--ray",
+    is_flag=False,
+    flag_value="",
+    metavar="[ADDRESS]",
+    help="Judge on the hosts of a Ray cluster, one seat a host (extra `ray`). [without ADDRESS: a cluster of this machine]",
+)
 @shots_option
 @setting_options
 @rounds_option
@@ -117,6 +128,7 @@ def command(
     resume: bool,
     ahead: int,
     steps: int,
+    ray: str | None,
     shots: int,
     choice: Choice,
     rounds: int | None,
@@ -155,7 +167,7 @@ def command(
         )
         if resume and not name:
             name = same_plan(session.paths, plan)
-    order = Order(name or new_name(), resume, ahead, unsafe, as_json)
+    order = Order(name or new_name(), resume, ahead, unsafe, ray, as_json)
     ctx.exit(_run(session, plan, order))
 
 
@@ -171,11 +183,7 @@ def _run(session: Session, plan: CampaignPlan, order: Order) -> int:
         progress = CampaignProgress(order.name, rows)
 
         async def campaign() -> None:
-            async with Engine(session.paths) as engine:
-                engine.subscribe_notices(progress.notice)
-                await engine.start()
-                device = choose_device(plan.device or session.settings.device)
-                seats = [Seat("local", engine, this_machine(device))]
+            async with _seats(session, plan, order, progress) as seats:
                 begin_session(journal, plan, seats)
                 made = Campaign(
                     plan,
@@ -202,6 +210,24 @@ def _run(session: Session, plan: CampaignPlan, order: Order) -> int:
     if rows is not None:
         return ExitCode.PASS if rows.sound() and not standing.stopped else ExitCode.KERNEL_FAILED
     return ExitCode.PASS if standing.whole else ExitCode.ENVIRONMENT
+
+
+@asynccontextmanager
+async def _seats(
+    session: Session, plan: CampaignPlan, order: Order, progress: CampaignProgress
+) -> AsyncIterator[list[Seat]]:
+    """This machine's engine as the only seat, or the hosts of a cluster."""
+    device = choose_device(plan.device or session.settings.device)
+    if order.ray is not None:
+        from arena.campaign.ray_seats import ray_seats
+
+        async with ray_seats(session.paths, device, order.ray) as seats:
+            yield seats
+        return
+    async with Engine(session.paths) as engine:
+        engine.subscribe_notices(progress.notice)
+        await engine.start()
+        yield [Seat("local", engine, this_machine(device))]
 
 
 def _show(journal: CampaignJournal, rows: BaselineRows | None, standing: Standing, order: Order) -> None:

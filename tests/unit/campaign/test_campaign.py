@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -124,6 +125,33 @@ async def test_two_seats_share_the_cells(paths: Paths) -> None:
     await played(paths, plan_for("1-12"), [Scripted("pass")], seats=2)
     assert {result.seat for result in results(paths)} == {"seat 0", "seat 1"}
     assert len(results(paths)) == 12
+
+
+async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(paths: Paths) -> None:
+    """The referee of seat 1 dies with every kernel; what it failed at waits for the next session."""
+    said: list[str] = []
+    broken = (*REFEREE[:1], "-c", "raise SystemExit(3)")
+    journal = CampaignJournal(paths.campaigns / "c.jsonl", "c")
+    plan = plan_for("1-10")
+    async with Engine(paths, command=REFEREE) as sound, Engine(paths, command=broken) as dying:
+        campaign = Campaign(
+            plan,
+            [CATALOGUE.find(slug) for slug in plan.problems],
+            [Scripted("pass")],
+            [Seat("sound", sound, HERE), Seat("dying", dying, HERE)],
+            journal,
+            Settings(),
+            Purse(None),
+            unsafe=True,
+            listener=Listener(said=said.append),
+        )
+        await campaign.run()
+    journal.close()
+    assert ["dying: it judges no more" in text for text in said] == [True]
+    verdicts = Counter(result.verdict for result in results(paths))
+    assert verdicts == {"PASS": 7, "HARNESS_ERROR": 3}
+    assert not campaign.standing.whole
+    assert campaign.standing.stopped == ""
 
 
 async def test_an_agent_tries_kernels_at_the_seats(paths: Paths) -> None:
