@@ -160,7 +160,7 @@ def whole_picture(board: Board) -> str:
         raise MachineError(
             "there is nothing to draw yet", "`pkb-arena sweep --players baseline,house` makes results"
         )
-    return shares_plot(board, place)
+    return shares_plot(board, place).replace("<svg ", f'<svg style="background: {PAPER}" ', 1)
 
 
 def busiest_place(board: Board) -> Place | None:

@@ -16,7 +16,7 @@ from arena.machine.facts import installed_version
 from arena.paths import Paths
 from arena.runs.store import Entry, Store
 from arena.scores.definitions import Score, share
-from arena.scores.outcomes import PEOPLE, Outcome, Place, kind_of
+from arena.scores.outcomes import NOISY, PEOPLE, Outcome, Place, kind_of
 from arena.scores.scorecard import ALL, Scorecard, scorecards
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
@@ -131,7 +131,7 @@ def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:
 
 def _best(player: str, place: Place, category: str, class_: str, runs: Sequence[Entry]) -> Outcome:
     passed = [entry for entry in runs if entry.verdict is Verdict.PASS]
-    timed = [entry for entry in passed if entry.speedup is not None and entry.outcome != "too noisy"]
+    timed = [entry for entry in passed if entry.speedup is not None and entry.outcome != NOISY]
     best = max(timed, key=lambda entry: entry.speedup or 0.0, default=None)
     return Outcome(
         player=player,
@@ -146,6 +146,7 @@ def _best(player: str, place: Place, category: str, class_: str, runs: Sequence[
         speedup=best.speedup if best is not None else None,
         over_graph=None,
         percent=best.percent if best is not None else None,
+        noisy=bool(passed) and not timed,
         one_size_only=None,
         usd=0.0,
         seconds=0.0,

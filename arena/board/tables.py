@@ -26,7 +26,7 @@ HEADINGS = (
         "fast_2",
         "fast_1 on graph",
     ),
-    *("solved", "faster", "speedup", "of bound", "one size", "$", "rating"),
+    *("solved", "faster", "speedup", "of bound", "too noisy", "one size", "$", "rating"),
 )
 
 
@@ -78,6 +78,7 @@ def card_row(board: Board, card: Scorecard) -> Row:
             str(card.faster),
             mean_words(card.speedup),
             mean_words(card.percent, " %", 0) if card.percent is not None else "",
+            str(card.noisy or ""),
             str(card.one_size_only or ""),
             f"{card.usd:.2f}" if card.usd else "",
             f"{rating.rating:.0f} ±{rating.plus_minus:.0f}" if rating is not None else "",
@@ -100,7 +101,7 @@ def published_row(row: PublishedRow) -> Row:
             *("",) * 3,
             str(row.solved),
             str(row.faster),
-            *("",) * 5,
+            *("",) * 6,
         )
     )
 
@@ -248,5 +249,6 @@ pass@k: chance that one of k attempts is right, unbiased (arXiv 2107.03374).
 fast_p: right and more than p times as fast as the PyTorch + NCCL baseline, by the median (arXiv 2502.10517); "on graph":
 as the baseline in a CUDA graph. faster: problems with a kernel whose whole 99 % interval is above 1.
 speedup: geometric mean over the problems that were solved. of bound: share of the roofline, averaged in the same way.
+too noisy: right kernels whose times told nothing; they count as not fast, and in no mean.
 paper rule: pass@1 if right meant atol = rtol = 1e-2. one size: right kernels that failed at other sizes.
 rating: Bradley-Terry of all duels. Brackets: 95 % intervals over problems (Wilson's; Student's on logs)."""

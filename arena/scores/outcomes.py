@@ -11,6 +11,8 @@ from arena.workspace.named_kernels import NAMED
 from arena.workspace.yardsticks import GRAPH
 
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
+NOISY = "too noisy"
+"""An outcome. One that says nothing of speed counts for no speed: as not fast, and in no mean."""
 KINDS = (MODELS, AGENTS, PEOPLE, HOUSES, BASELINES)
 
 
@@ -42,11 +44,13 @@ class Outcome(msgspec.Struct, frozen=True):
     faster: bool
     """Right, and faster than the baseline by the whole 99 % interval."""
     speedup: float | None
-    """Over the baseline as called, by the clock of the headline."""
+    """Over the baseline as called, by the clock of the headline; None where that was too noisy to tell."""
     over_graph: float | None
     """Over the baseline in a CUDA graph, by the same clock."""
     percent: float | None
     """Of the roofline's bound."""
+    noisy: bool
+    """Right, and timed, and too noisy to tell."""
     one_size_only: bool | None
     """None: not known."""
     usd: float
@@ -69,7 +73,9 @@ def outcome_of(result: CellResult, source: str = "") -> Outcome:
     """Of a campaign's result."""
     report, setting = result.report, result.cell.setting
     passed = result.passed
-    speed = by_clock(report.speedup, report.clock) if report is not None and passed else None
+    noisy = passed and report is not None and report.outcome == NOISY
+    timed = report if passed and not noisy else None
+    speed = by_clock(timed.speedup, timed.clock) if timed is not None else None
     return Outcome(
         player=result.cell.player,
         kind=kind_of(result.cell.player),
@@ -81,8 +87,9 @@ def outcome_of(result: CellResult, source: str = "") -> Outcome:
         paper=report is not None and report.paper_rule == "match",
         faster=passed and report is not None and report.outcome == "faster",
         speedup=speed.median if speed is not None else None,
-        over_graph=_over_graph(report) if report is not None and passed else None,
-        percent=report.roofline.percent if report is not None and report.roofline and passed else None,
+        over_graph=_over_graph(timed) if timed is not None else None,
+        percent=timed.roofline.percent if timed is not None and timed.roofline else None,
+        noisy=noisy,
         one_size_only=report.one_size_only if report is not None and report.other_sizes is not None else None,
         usd=result.spent.usd,
         seconds=result.seconds,

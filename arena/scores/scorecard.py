@@ -40,9 +40,11 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
     fast_graph: dict[str, Score]
     """fast_p at one attempt over the baseline in a CUDA graph; empty where that was not measured."""
     speedup: Score | None
-    """Geometric mean over the problems it solved; a problem counts with the geometric mean of its right kernels."""
+    """Geometric mean over the problems it solved; a problem counts with the geometric mean of its right kernels' speedups."""
     percent: Score | None
     """Of the roofline's bound, averaged in the same way; in percent."""
+    noisy: int
+    """Right kernels whose times were too noisy to tell: they count as not fast, and in no mean."""
     one_size_only: int
     """Right kernels that failed at other sizes."""
     usd: float
@@ -86,6 +88,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         fast_graph=_by_factor(fast_graph),
         speedup=_mean_of_problems([[o.speedup for o in each if o.passed] for each in held]),
         percent=_mean_of_problems([[o.percent for o in each if o.passed] for each in held]),
+        noisy=sum(outcome.noisy for outcome in outcomes),
         one_size_only=sum(bool(outcome.one_size_only) for outcome in outcomes),
         usd=sum(outcome.usd for outcome in outcomes),
     )

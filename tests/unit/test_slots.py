@@ -161,7 +161,9 @@ def test_one_changed_byte_is_seen_in_the_poison(at, byte):
     assert not slots.is_poisoned(memory)
 
 
-@pytest.mark.parametrize(("at", "seen"), [(0, None), (63, None), (64, 0), (4095, 0), (4096, None), (SIZE - 1, 15)])
+@pytest.mark.parametrize(
+    ("at", "seen"), [(0, None), (63, None), (64, 0), (4095, 0), (4096, None), (SIZE - 1, 15)]
+)
 def test_a_slot_is_overwritten_when_bytes_behind_its_header_are(at, seen):
     memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
     memory[at] = 0

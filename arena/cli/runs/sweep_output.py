@@ -177,6 +177,7 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("solved", lambda card: str(card.solved), right=True),
         Column("faster", lambda card: str(card.faster), right=True),
         Column("speedup", lambda card: mean_words(card.speedup)),
+        Column("too noisy", lambda card: str(card.noisy or ""), right=True),
         Column("one size", lambda card: str(card.one_size_only or ""), right=True),
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )

@@ -15,7 +15,7 @@ def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Out
     known: dict[str, object] = {
         "player": player, "kind": kind_of(player), "place": PLACE, "problem_id": problem, "category": "tensor", "class_": "C",
         "passed": True, "paper": True, "faster": False, "speedup": 1.0, "over_graph": None, "percent": None,
-        "one_size_only": None, "usd": 0.0, "seconds": 1.0,
+        "noisy": False, "one_size_only": None, "usd": 0.0, "seconds": 1.0,
     }  # fmt: skip
     return Outcome(**(known | more))  # type: ignore[arg-type]
 
@@ -120,6 +120,14 @@ def test_places_and_players_are_not_mixed_and_parts_are_of_their_own_problems() 
     ]
     part = next(card for card in cards if card.scope == "category:data")
     assert (part.problems, part.solved) == (1, 0)
+
+
+def test_what_was_too_noisy_to_tell_is_right_and_not_fast() -> None:
+    card = scorecard([outcome(1, speedup=None, noisy=True), outcome(2, speedup=3.0)])
+    assert (card.solved, card.noisy) == (2, 1)
+    assert card.fast["1"].value == pytest.approx(0.5)
+    assert card.speedup is not None
+    assert (card.speedup.value, card.speedup.problems) == (pytest.approx(3.0), 1)
 
 
 def test_kinds_of_players() -> None:
