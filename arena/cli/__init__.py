@@ -26,6 +26,7 @@ COMMANDS = {
     "new": ("arena.cli.problems.new", "Write a starter kernel."),
     "run": ("arena.cli.runs.run", "Judge a kernel: is it right, and how much faster than the baseline?"),
     "watch": ("arena.cli.runs.watch", "Judge a kernel on every save."),
+    "profile": ("arena.cli.runs.profile", "Why a kernel is slow, in a sentence a rank."),
     "generate": ("arena.cli.players.generate", "A model writes a kernel."),
     "agent": ("arena.cli.players.agent", "A model writes a kernel and improves it by the verdicts."),
     "sweep": (

@@ -142,7 +142,10 @@ class DemoScreen(BaseScreen):
     # --- keys --------------------------------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:
-        """Any key but the one that quits."""
+        """Any key but the one that quits, which does so here, too."""
+        active = self.active_bindings.get(event.key)
+        if active is not None and active.binding.action == "quit":
+            return
         event.stop()
         event.prevent_default()
         self.post_message(self.TakenOver())

@@ -116,6 +116,13 @@ async def test_any_key_takes_over_and_ends_what_is_played(play, until, tmp_path,
         await until(pilot, lambda: not psutil.Process().children(recursive=True))
 
 
+async def test_the_key_that_quits_quits(play, until) -> None:
+    async with play([Scene(board=True)], loop=True) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, DemoScreen))
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app._exit)
+
+
 async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(
     play, until, tmp_path, monkeypatch
 ) -> None:

@@ -1,0 +1,158 @@
+"""From the spans of all ranks to figures, and from figures to one sentence a rank. Pure: no clock, no process."""
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+import msgspec
+
+from sandbox.protocol.profile import RankProfile, Span
+
+LATE, EXCHANGE, BUSY = 0.3, 0.5, 0.4
+"""Shares of a call from which on waiting for a rank, collectives, or one kind of work is what a rank is said to do."""
+SMALL_US, MANY = 15.0, 12
+"""Operations that are shorter than this, so many of them a call, cost more to start than to do."""
+
+
+class RankFigures(msgspec.Struct, frozen=True):
+    """One rank: microseconds a call, medians over the calls."""
+
+    rank: int
+    call_us: float
+    wait_us: float
+    """In collectives and barriers, `late_us` among it."""
+    late_us: float
+    """Of that, until the last rank had arrived."""
+    late_rank: int | None
+    """The rank that was waited for the longest; None when it was nobody."""
+    waits: float
+    """Collectives and barriers a call."""
+    op_us: float
+    """In operations of torch outside collectives."""
+    ops: float
+    """Those operations a call."""
+    largest_op: str
+    largest_us: float
+    diagnosis: str = ""
+
+
+def figures(reports: Sequence[RankProfile]) -> list[RankFigures]:
+    """The figures of every rank, with its sentence. Ranks whose reports do not match in their collectives wait for nobody."""
+    arrivals = [_waits_by_call(report) for report in reports]
+    return [_with_diagnosis(_of_rank(at, reports, arrivals)) for at in range(len(reports))]
+
+
+def _calls(report: RankProfile) -> list[tuple[Span, list[Span]]]:
+    """Each call with what is in it."""
+    calls = [span for span in report.spans if span.kind == "call"]
+    return [
+        (
+            call,
+            [
+                span
+                for span in report.spans
+                if span.kind != "call" and call.start_us <= span.start_us < call.start_us + call.us
+            ],
+        )
+        for call in calls
+    ]
+
+
+def _waits_by_call(report: RankProfile) -> list[list[Span]]:
+    return [[span for span in inner if span.kind == "wait"] for _, inner in _calls(report)]
+
+
+def _of_rank(at: int, reports: Sequence[RankProfile], arrivals: list[list[list[Span]]]) -> RankFigures:
+    report = reports[at]
+    calls = _calls(report)
+    late, waited_for = _late(at, reports, arrivals)
+    by_name: dict[str, list[float]] = {}
+    for number, (_, inner) in enumerate(calls):
+        for span in inner:
+            if span.kind == "op":
+                by_name.setdefault(span.name, [0.0] * len(calls))[number] += span.us
+    largest = max(by_name, key=lambda name: _median(by_name[name]), default="")
+    return RankFigures(
+        rank=report.rank,
+        call_us=_median([call.us for call, _ in calls]),
+        wait_us=_median([_in(inner, "wait") for _, inner in calls]),
+        late_us=_median(late),
+        late_rank=waited_for.most_common(1)[0][0] if waited_for else None,
+        waits=_median([len(each) for each in arrivals[at]]),
+        op_us=_median([_in(inner, "op") for _, inner in calls]),
+        ops=_median([sum(span.kind == "op" for span in inner) for _, inner in calls]),
+        largest_op=largest,
+        largest_us=_median(by_name.get(largest, [])),
+    )
+
+
+def _late(
+    at: int, reports: Sequence[RankProfile], arrivals: list[list[list[Span]]]
+) -> tuple[list[float], Counter[int]]:
+    """By call: how long this rank waited for the last to arrive at its collectives; and for whom, in nanoseconds in all."""
+    late: list[float] = []
+    waited_for: Counter[int] = Counter()
+    for number, mine in enumerate(arrivals[at]):
+        theirs = [other[number] if number < len(other) else [] for other in arrivals]
+        late.append(0.0)
+        if any([span.name for span in each] != [span.name for span in mine] for each in theirs):
+            continue
+        for place, span in enumerate(mine):
+            last = max(range(len(theirs)), key=lambda rank: theirs[rank][place].start_us)
+            waited = min(theirs[last][place].start_us - span.start_us, span.us)
+            if waited > 0:
+                late[-1] += waited
+                waited_for[reports[last].rank] += round(waited * 1000)
+    return late, waited_for
+
+
+def _in(spans: Sequence[Span], kind: str) -> float:
+    return sum(span.us for span in spans if span.kind == kind)
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(median(values)) if values else 0.0
+
+
+def _with_diagnosis(found: RankFigures) -> RankFigures:
+    return msgspec.structs.replace(found, diagnosis=diagnosis(found))
+
+
+def diagnosis(found: RankFigures) -> str:
+    """One sentence: what takes this rank's time."""
+    call = found.call_us
+    if call <= 0:
+        return "no call was seen"
+    elsewhere = max(0.0, call - found.wait_us - found.op_us)
+    if found.late_us >= LATE * call and found.late_rank is not None:
+        return f"waits for rank {found.late_rank}: {_share(found.late_us, call)} until it arrives"
+    if found.wait_us >= EXCHANGE * call:
+        late = (
+            f", {found.late_us:.0f} µs of it until all ranks are there" if found.late_us >= 0.1 * call else ""
+        )
+        noun = "collective" if found.waits == 1 else "collectives"
+        return f"exchanges: {_share(found.wait_us, call)} in {found.waits:g} {noun}{late}; fewer bytes or fewer steps would help"
+    if found.ops >= MANY and found.op_us / found.ops <= SMALL_US and found.op_us >= 0.2 * call:
+        return (
+            f"many small operations: {found.ops:.0f} a call of {found.op_us / found.ops:.1f} µs each; "
+            f"{_share(found.op_us + elsewhere, call)} to start and do them"
+        )
+    if found.largest_us >= BUSY * call:
+        return f"computes: {found.largest_op} takes {_share(found.largest_us, call)}"
+    if elsewhere >= BUSY * call:
+        return (
+            f"outside torch: {_share(elsewhere, call)} in Python, or in compiled code that torch does not see"
+        )
+    return (
+        f"nothing stands out: collectives {_share(found.wait_us, call)}, {found.ops:.0f} operations "
+        f"{_percent(found.op_us, call)}, the rest {_percent(elsewhere, call)}"
+    )
+
+
+def _share(us: float, call_us: float) -> str:
+    """ "62 % of a call (813 µs)"."""
+    return f"{_percent(us, call_us)} of a call ({us:.0f} µs)"
+
+
+def _percent(us: float, call_us: float) -> str:
+    return f"{100 * us / call_us:.0f} %"
