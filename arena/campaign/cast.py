@@ -6,10 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arena.campaign.purse import Purse
-from arena.errors import UsageError
+from arena.errors import PlayerFailed, UsageError
 from arena.paths import Paths
 from arena.players.agent import Agent
-from arena.players.authors import Author, Desk, PlayerKind, PlayerName, Submission, Task, parse_player
+from arena.players.authors import (
+    Author,
+    Desk,
+    NoAnswer,
+    PlayerKind,
+    PlayerName,
+    Submission,
+    Task,
+    parse_player,
+)
 from arena.players.model_player import find_model, model_player
 from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import TraceRecorder, trace_header
@@ -103,6 +112,7 @@ class ModelAuthor:
     async def write(self, task: Task, desk: Desk) -> Submission:
         stage = self._stage
         budget = stage.purse.open(find_model(self.player.name, stage.settings))
+        failed: PlayerFailed | None = None
         try:
             player = model_player(self.player.name, stage.settings, budget)
             player.name = str(self.player)
@@ -123,8 +133,12 @@ class ModelAuthor:
                     build=desk.build if self._as_agent else None,
                 )
                 await agent.run()
+        except PlayerFailed as error:
+            failed = error
         finally:
             spent = stage.purse.close(budget)
+        if failed is not None:
+            raise NoAnswer(failed, spent)
         best = agent.best or (agent.attempts[-1] if agent.attempts else None)
         if best is None or best.answer.outcome != "kernel":
             complaint = best.answer.outcome if best is not None else agent.reason

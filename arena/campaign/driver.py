@@ -13,15 +13,15 @@ import msgspec
 
 from arena.attacks.jail_policy import require_jail
 from arena.campaign.catalogue_version import version_of
-from arena.campaign.jobs import Entry, Jobs, Try
+from arena.campaign.jobs import Entry, Jobs, SeatDesk, Try
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.purse import Purse
-from arena.campaign.records import NO_KERNEL, REFUSED, Cell, CellResult, Written, cut_short
+from arena.campaign.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
 from arena.campaign.seats import Seat, SeatLost, fingerprints, judge_at
 from arena.errors import ArenaError, PlayerFailed, RunRefused, UsageError
 from arena.players.authors import Author, PlayerKind, Submission, Task
-from arena.runs.judge import Judgement
+from arena.players.budget import Spent
 from arena.runs.other_sizes import judge_other_sizes
 from arena.runs.run_request import RunRequest
 from arena.runs.store import BASELINE
@@ -218,10 +218,10 @@ class Campaign:
             return None
         self.standing.writing += 1
         try:
-            submission = await entry.author.write(entry.task, _SeatDesk(self._jobs, entry.task, player))
+            submission = await entry.author.write(entry.task, SeatDesk(self._jobs, entry.task, player))
         except PlayerFailed as error:
             self._failures[player] += 1
-            self.standing.unanswered += 1
+            await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
             more = self._failures[player] >= FAILURES
             self._listener.said(
                 f"{player} at {entry.task.problem.stem}, attempt {entry.cell.attempt}: {error.message}"
@@ -235,7 +235,7 @@ class Campaign:
             self.standing.writing -= 1
         self._failures[player] = 0
         if submission.complaint == "budget":
-            self.standing.unanswered += 1
+            await self._unanswered(entry.cell, submission.complaint, submission.spent)
             return None
         await self._append(
             Written(
@@ -249,6 +249,12 @@ class Campaign:
             )
         )
         return submission
+
+    async def _unanswered(self, cell: Cell, why: str, spent: Spent) -> None:
+        """The cell stays open; what was spent on it counts for the budget, in later sessions, too."""
+        self.standing.unanswered += 1
+        if spent.tokens:
+            await self._append(Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
 
     # --- judging ---------------------------------------------------------------------------------------------
 
@@ -293,7 +299,7 @@ class Campaign:
         submission, problem = entry.submission, entry.task.problem
         if submission is None:
             try:
-                submission = await entry.author.write(entry.task, _SeatDesk(self._jobs, entry.task, ""))
+                submission = await entry.author.write(entry.task, SeatDesk(self._jobs, entry.task, ""))
             except UsageError as error:
                 self._leave_out(problem, entry.author, error.message)
                 return
@@ -361,30 +367,13 @@ class Campaign:
             budget_s=self.settings.budget_s if seconds is None else seconds,
         )
 
-    async def _append(self, line: Written | CellResult) -> None:
+    async def _append(self, line: Written | Unanswered | CellResult) -> None:
         async with self._journal_turn:
             await asyncio.to_thread(self.journal.append, line)
 
 
 class _Stop(Exception):
     """The campaign can go no further; its standing says why."""
-
-
-class _SeatDesk:
-    """Implements `arena.players.authors.Desk`: an author's tries wait for a seat like everything else, ahead of it."""
-
-    def __init__(self, jobs: Jobs, task: Task, player: str) -> None:
-        self._jobs, self._task, self._player = jobs, task, player
-
-    async def judge(self, source: str, name: str) -> Judgement:
-        return await self._try(source, name, None)
-
-    async def build(self, source: str, name: str) -> Judgement:
-        return await self._try(source, name, 0)
-
-    async def _try(self, source: str, name: str, rounds: int | None) -> Judgement:
-        verdict: asyncio.Future[Judgement] = asyncio.get_running_loop().create_future()
-        return await self._jobs.try_out(Try(self._task, self._player, source, name, rounds, verdict))
 
 
 def _hash(submission: Submission, problem: Problem) -> str:

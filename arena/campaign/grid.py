@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import NO_KERNEL, REFUSED, AnyLine, CellResult, Session, Written
+from arena.campaign.records import NO_KERNEL, REFUSED, AnyLine, CellResult, Session, Unanswered, Written
 from arena.runs.headline import by_clock
 from sandbox.protocol.verdict import Verdict
 
@@ -85,6 +85,8 @@ class CampaignGrid:
                 self.slugs = list(dict.fromkeys([*self.slugs, *line.plan.problems]))
             case Written():
                 self._square(line.cell.slug, line.cell.player).written += 1
+                self.usd += line.spent.usd
+            case Unanswered():
                 self.usd += line.spent.usd
             case CellResult() if line.verdict != REFUSED:
                 self._square(line.cell.slug, line.cell.player).marks[line.cell.attempt] = _mark(line)

@@ -96,3 +96,20 @@ class Jobs:
         if self._next_fixed is None:
             return False
         return self._next_fixed.cell.slug == slug or len(self._ready) < self._most
+
+
+class SeatDesk:
+    """Implements `arena.players.authors.Desk`: an author's tries wait for a seat like everything else, ahead of it."""
+
+    def __init__(self, jobs: Jobs, task: Task, player: str) -> None:
+        self._jobs, self._task, self._player = jobs, task, player
+
+    async def judge(self, source: str, name: str) -> Judgement:
+        return await self._try(source, name, None)
+
+    async def build(self, source: str, name: str) -> Judgement:
+        return await self._try(source, name, 0)
+
+    async def _try(self, source: str, name: str, rounds: int | None) -> Judgement:
+        verdict: asyncio.Future[Judgement] = asyncio.get_running_loop().create_future()
+        return await self._jobs.try_out(Try(self._task, self._player, source, name, rounds, verdict))

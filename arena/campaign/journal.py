@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.campaign.records import AnyLine, CellResult, Opened, Session, Written, decode_line
+from arena.campaign.records import AnyLine, CellResult, Opened, Session, Unanswered, Written, decode_line
 from arena.errors import MachineError, UsageError
 from arena.paths import make_folder, unwritable
 from arena.players.budget import Spent
@@ -56,7 +56,7 @@ class CampaignJournal:
         self._written: dict[str, int] = {}
         """Offset of the `Written` line by its cell."""
         self.spent = Spent()
-        """By all sessions so far, as far as answers came to their end."""
+        """By all sessions so far. What a killed session had asked for and not yet had is not in it."""
         self.sessions: list[Session] = []
         try:
             self._read()
@@ -82,6 +82,8 @@ class CampaignJournal:
                     self._done.add(line.key)
             case Written():
                 self._written[line.cell.digest] = offset
+                self.spent += line.spent
+            case Unanswered():
                 self.spent += line.spent
             case Session():
                 self.sessions.append(line)

@@ -75,6 +75,14 @@ class Written(Line, tag="written", frozen=True, kw_only=True):
     trace_id: str
 
 
+class Unanswered(Line, tag="unanswered", frozen=True, kw_only=True):
+    """A player was asked, and paid, and gave no answer: the provider failed, or the budget ended in its middle."""
+
+    cell: Cell
+    why: str
+    spent: Spent
+
+
 class CellResult(Line, tag="result", frozen=True, kw_only=True):
     """A cell is judged. A later line with the same key replaces this one."""
 
@@ -110,7 +118,7 @@ class CellResult(Line, tag="result", frozen=True, kw_only=True):
         return self.verdict == Verdict.PASS
 
 
-AnyLine = Opened | Session | Written | CellResult
+AnyLine = Opened | Session | Written | Unanswered | CellResult
 
 decode_line = msgspec.json.Decoder(AnyLine).decode
 

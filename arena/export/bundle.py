@@ -19,7 +19,7 @@ import msgspec
 
 from arena.campaign.journal import campaign_path, journals, read_lines
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import CellResult, Opened, Session, Written
+from arena.campaign.records import AnyLine, CellResult, Session, Unanswered, Written
 from arena.errors import MachineError, UsageError
 from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
@@ -136,13 +136,13 @@ def _copy(paths: Paths, catalogue: Catalogue, path: Path, folder: Path) -> Itera
                     yield row_of(path.stem, line, machines.get(line.machine, ""))
 
 
-def _without_paths(line: Opened | Session | Written | CellResult) -> msgspec.Struct:
+def _without_paths(line: AnyLine) -> msgspec.Struct:
     """A line that names no folder of this machine."""
     if isinstance(line, Session):
         players = [_player(player) for player in line.plan.players]
         plan: CampaignPlan = msgspec.structs.replace(line.plan, players=players)
         return msgspec.structs.replace(line, plan=plan)
-    if isinstance(line, Written | CellResult):
+    if isinstance(line, Written | Unanswered | CellResult):
         cell = msgspec.structs.replace(line.cell, player=_player(line.cell.player))
         line = msgspec.structs.replace(line, cell=cell)
     if isinstance(line, CellResult) and line.report is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from arena.errors import UsageError
+from arena.errors import PlayerFailed, UsageError
 from arena.players.budget import Spent
 from arena.runs.judge import Judgement
 from arena.workspace.named_kernels import NAMED
@@ -83,6 +83,14 @@ class Submission:
     """The trace in the folder of the traces; empty where nobody wrote."""
 
 
+class NoAnswer(PlayerFailed):
+    """No answer could be had, after something was spent on it."""
+
+    def __init__(self, error: PlayerFailed, spent: Spent) -> None:
+        super().__init__(error.message, error.advice)
+        self.spent = spent
+
+
 class Desk(Protocol):
     """Where an author may try kernels while it writes. Each call waits for its turn at the devices."""
 
@@ -116,6 +124,6 @@ class Author(Protocol):
         """One attempt at a task. Cancelling ends it, with all processes and requests it started.
 
         Raises:
-            PlayerFailed: no answer could be had. This attempt has no result, and can be made again.
+            PlayerFailed: no answer could be had. This attempt has no result, and can be made again. `NoAnswer` where it cost.
             UsageError: this player has nothing for this problem or setting: it is left out.
         """

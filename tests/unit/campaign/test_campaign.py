@@ -23,7 +23,7 @@ from arena.campaign.seats import Seat
 from arena.errors import PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
 from arena.paths import Paths
-from arena.players.authors import Author, Desk, PlayerKind, PlayerName, Submission, Task
+from arena.players.authors import Author, Desk, NoAnswer, PlayerKind, PlayerName, Submission, Task
 from arena.players.budget import Spent
 from arena.runs.engine import Engine
 from arena.settings import Settings
@@ -132,7 +132,9 @@ async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(pa
     said: list[str] = []
     broken = (*REFEREE[:1], "-c", "raise SystemExit(3)")
     journal = CampaignJournal(paths.campaigns / "c.jsonl", "c")
-    plan = plan_for("1-10")
+    plan = plan_for(
+        "all", attempts=3
+    )  # the sound seat must not be done before the other has failed three times
     async with Engine(paths, command=REFEREE) as sound, Engine(paths, command=broken) as dying:
         campaign = Campaign(
             plan,
@@ -149,7 +151,7 @@ async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(pa
     journal.close()
     assert ["dying: it judges no more" in text for text in said] == [True]
     verdicts = Counter(result.verdict for result in results(paths))
-    assert verdicts == {"PASS": 7, "HARNESS_ERROR": 3}
+    assert verdicts == {"PASS": 3 * 87 - 3, "HARNESS_ERROR": 3}
     assert not campaign.standing.whole
     assert campaign.standing.stopped == ""
 
@@ -197,6 +199,15 @@ async def test_the_budget_holds_over_sessions_and_an_answer_in_two_is_not_a_resu
     assert len(player.asked) == 4
     assert campaign.standing.stopped == "the budget of $1 is spent"
     assert (campaign.standing.done, campaign.standing.total) == (4, 8)
+
+
+async def test_what_was_spent_without_an_answer_counts_in_later_sessions(paths: Paths) -> None:
+    failing = Scripted(NoAnswer(PlayerFailed("cut off"), Spent(100, 50, 0.75)))
+    await played(paths, plan_for("1"), [failing])
+    assert results(paths) == []
+    campaign = await played(paths, plan_for("1-2", budget_usd=0.5), [Scripted("pass")])
+    assert campaign.standing.stopped == "the budget of $0.5 is spent"
+    assert campaign.purse.spent.usd == 0.75
 
 
 async def test_a_fixed_kernel_that_changed_is_judged_again(paths: Paths, tmp_path: Path) -> None:
