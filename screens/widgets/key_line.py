@@ -20,12 +20,24 @@ class KeyLine(Footer):
 
     def __init__(self) -> None:
         super().__init__(compact=True, show_command_palette=False)
+        self._composed: tuple[Any, ...] = ()
 
     def compose(self) -> ComposeResult:
         keys: list[Any] = list(super().compose())
         keys.sort(key=lambda key: key.action not in LEADING)  # stable: the others keep their order
         self._fit(keys)
         yield from keys
+
+    async def recompose(self) -> None:
+        """Makes the keys anew, unless they are the same: bindings are looked at whenever something gets the focus."""
+        keys = tuple(
+            (binding, self.app.get_key_display(binding), enabled, tooltip)
+            for _, binding, enabled, tooltip in self.screen.active_bindings.values()
+            if binding.show
+        )
+        if keys != self._composed:
+            self._composed = keys
+            await super().recompose()
 
     def on_resize(self) -> None:
         """Another width: more keys, or fewer."""

@@ -39,10 +39,16 @@ def test_a_host_cost_is_a_share_of_what_the_call_took() -> None:
     module = types.ModuleType("kernel")
     module.__dict__["_baseline_solution"] = lambda seconds: time.sleep(seconds) or "result"
     exec(added, module.__dict__)
-    started = time.perf_counter()
-    assert module.__dict__["solution"](0.2) == "result"
-    took = time.perf_counter() - started
-    assert 0.299 <= took < 0.9  # no less ever; more on a busy machine
+    quickest = 60.0
+    for _ in range(20):  # the first is enough, unless the machine is busy
+        started = time.perf_counter()
+        assert module.__dict__["solution"](0.2) == "result"
+        took = time.perf_counter() - started
+        assert took >= 0.299
+        quickest = min(quickest, took)
+        if quickest < 0.39:
+            break
+    assert quickest < 0.39
 
 
 def test_what_a_device_cost_came_to_is_read_from_what_was_printed() -> None:

@@ -84,7 +84,8 @@ class Script:
         self.threads: set[str] = set()
 
     def __call__(self) -> list[GpuReading]:
-        self.threads.add(threading.current_thread().name)
+        self.thread = threading.current_thread()
+        self.threads.add(self.thread.name)
         if self.then is not None:
             raise self.then
         self.count += 1
@@ -109,7 +110,7 @@ def test_readings_are_bounded_and_end_with_stop(script: Script) -> None:
     sampler.start()
     wait_until(lambda: script.count > KEPT + 3)
     sampler.stop()
-    time.sleep(0.1)
+    wait_until(lambda: not script.thread.is_alive())
     seen = script.count
     time.sleep(0.1)
     assert script.count == seen

@@ -238,6 +238,6 @@ def test_no_process_inherits_the_key_and_ctrl_c_ends_all(
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout) == (130, "")
     assert "Traceback" not in stderr
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=30)
     assert not alive
     no_key_below(tmp_path)

@@ -229,7 +229,7 @@ async def test_a_slow_loris_is_given_up_however_its_bytes_come(model_server: Mod
     model_server.replies = [dripping()]
     with pytest.raises(PlayerFailed, match="not a word for"):
         await ask(player(model_server, stall_s=0.3, retries=0))
-    assert await asyncio.to_thread(model_server.left.wait, 5)
+    assert await asyncio.to_thread(model_server.left.wait, 30)
 
 
 async def test_comments_do_not_keep_a_silent_model_alive_forever(model_server: ModelServer) -> None:
