@@ -65,7 +65,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         left = [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
         if not left:

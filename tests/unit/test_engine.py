@@ -158,7 +158,7 @@ async def test_the_result_of_a_run_that_has_none_says_why(engine: Engine) -> Non
 async def test_events_come_while_the_run_goes_on_and_again_to_those_who_ask_late(engine: Engine) -> None:
     run = await engine.judge(request("wait"))
     seen: list[AnyEvent] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         async for event in run.events():
             seen.append(event)
             if isinstance(event, PhaseStarted):
@@ -196,7 +196,7 @@ async def test_a_request_that_is_cancelled_while_the_referee_starts_leaves_a_who
         ends: list[AnyEvent] = []
         engine.subscribe(ends.append)
         asking = asyncio.create_task(engine.judge(request("pass")))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not list(paths.runs.glob("*.jsonl")):
                 await asyncio.sleep(0.01)
         asking.cancel()

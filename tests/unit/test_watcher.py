@@ -11,7 +11,7 @@ import pytest
 from arena.workspace.kernels import content_hash
 from arena.workspace.watcher import KernelWatcher
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 @asynccontextmanager
