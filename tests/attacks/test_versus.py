@@ -61,7 +61,7 @@ def test_the_baseline_can_be_the_rival(referee):
 @pytest.mark.parametrize(
     ("kernel", "rival", "verdict", "rivals"),
     [
-        (WRONG, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS),
+        pytest.param(WRONG, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS, marks=pytest.mark.long),
         pytest.param(RIGHT, WRONG, Verdict.PASS, Verdict.WRONG_RESULT, marks=pytest.mark.long),
         (RIGHT, WRONG_LATER, Verdict.PASS, Verdict.WRONG_RESULT),
         pytest.param(WRONG_LATER, RIGHT, Verdict.WRONG_RESULT, Verdict.PASS, marks=pytest.mark.long),
