@@ -40,13 +40,12 @@ async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> Non
 
 
 async def test_letters_stand_on_their_panes(open_app, until, screen_text) -> None:
-    def top_border() -> str:
-        return screen_text(app).splitlines()[4]
-
     async with open_app(problem="13") as (app, pilot):
+        await until(pilot, lambda: "╭─ Speedup" in screen_text(app))  # what the letters are laid over
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "l log" in screen_text(app))
-        await until(pilot, lambda: "╭ s Speedup" in top_border().replace("╭ s peedup", "╭ s Speedup"))
+        lines = screen_text(app).splitlines()
+        assert "╭ s Speedup" in lines[4].replace("╭ s peedup", "╭ s Speedup")
         await pilot.press("x")  # no letter of any pane
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
 
