@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class RunPane(Widget):
     """Shows one side of a run. Its height and colours are in its own DEFAULT_CSS; the border comes from the screen.
 
-    A subclass names this base last: Textual takes default styles from the first base alone.
+    A subclass names this base last: Textual takes default styles from the first base alone. It can take the keyboard
+    (`can_focus=True`), or names a widget in it that does as its `front`.
     """
 
     NAME: ClassVar[str]
