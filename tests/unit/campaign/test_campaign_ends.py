@@ -1,4 +1,4 @@
-"""How a campaign ends early: a disk without room, ctrl+c, a provider that is gone, a key that is nowhere."""
+"""Campaigns of models through the command, and how campaigns end early: a full disk, ctrl+c, a provider that is gone."""
 
 import errno
 import json
@@ -16,6 +16,7 @@ from model_server import KEY, ModelServer, status, streamed
 from arena.campaign.journal import CampaignJournal, JournalFull, read_lines
 from arena.campaign.records import Session
 from arena.paths import Paths
+from problems.catalogue import load_catalogue
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 WRONG = "```python\ndef solution(tensor):\n    return tensor.clone()\n```\n"
@@ -95,6 +96,33 @@ def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
     again = pkb_arena(*command, "--resume")
     assert again.returncode == 0
     assert len(provider.seen) == asked
+
+
+@pytest.mark.slow
+def test_an_agent_reads_its_verdict_and_only_what_it_hands_in_counts(
+    pkb_arena: CommandLine, provider: ModelServer, home: Path
+) -> None:
+    right = f"```python\n{load_catalogue().find('1').baseline_source}```\n"
+    provider.replies = [streamed(WRONG), streamed(right)]
+    done = pkb_arena(
+        "sweep",
+        "--players",
+        "agent:m",
+        "--problems",
+        "1",
+        "--steps",
+        "2",
+        *SETTING,
+        "--name",
+        "c",
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line["verdict"] for line in lines(home, "result")] == ["PASS"]
+    assert len(provider.seen) == 2
+    assert "WRONG_RESULT" in provider.seen[1].prompt
+    (path,) = (home / "data" / "traces").glob("*.jsonl")
+    assert lines(home, "result")[0]["trace_id"] == path.stem
 
 
 @pytest.mark.slow
