@@ -1,5 +1,6 @@
 """The start screen: categories, filter, sorting, card."""
 
+import threading
 import time
 
 import pytest
@@ -37,16 +38,23 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         assert "Every rank holds a tensor" in screen_text(app)
 
 
-async def test_keys_before_the_problems_are_there_do_nothing(services, until) -> None:
+async def test_keys_before_the_problems_are_there_do_nothing(services, until, monkeypatch) -> None:
+    read, found = services.read_catalogue, threading.Event()
+    monkeypatch.setattr(services, "read_catalogue", lambda: read() if found.wait(60) else None)
     app = ArenaApp(services)
     try:
         async with app.run_test() as pilot:
             for key in ("enter", "slash", "s", "escape", "b", "m"):
                 await pilot.press(key)
+            assert app.screen is app.picker
+            assert not app.opened.is_set()
+            found.set()
             await app.opened.wait()
             await until(pilot, lambda: app.picker.table.row_count == 3 and app.picker.table.has_focus)
-            assert app.screen is app.picker
+            await pilot.press("slash")
+            assert isinstance(app.focused, Input)
     finally:
+        found.set()
         await services.close()
     assert app.faults == []
 
