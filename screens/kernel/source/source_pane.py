@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from problems.specification import Problem
 from screens.kernel.source.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
-from screens.widgets.pane_title import entitle
+from screens.widgets.pane_title import TitledPane, entitle
 from screens.widgets.source_bars import SourceBar
 
 KERNEL = "kernel"
@@ -94,7 +94,7 @@ def shortened_path(path: Path, cells: int) -> str:
     return text if len(text) <= cells else f"…{text[-max(cells - 1, 0) :]}"
 
 
-class SourcePane(Vertical):
+class SourcePane(TitledPane):
     """One view at a time."""
 
     def __init__(self, editor: Editor, problem: Problem, file: Path, *, id: str | None = None) -> None:
