@@ -57,7 +57,11 @@ ACTIONS = (
         "kernel",
     ),
     Action(
-        "find", "ctrl+f", "find", "Find in the kernel or the baseline, and replace in the kernel.", "kernel"
+        "find",
+        "ctrl+f",
+        "find",
+        "Find in the kernel, the baseline, or the log if it has the keyboard; replace in the kernel.",
+        "kernel",
     ),
     Action(
         "go_to_line",
@@ -83,8 +87,12 @@ ACTIONS = (
         "kernel",
         show=False,
     ),
-    Action("jump", "ctrl+o", "panes", "Go to a pane or a view: each shows its letter, press it.", "kernel"),
-    Action("zoom", "ctrl+t", "zoom", "Give the pane with the focus the whole screen; again: back.", "kernel"),
+    Action(
+        "jump", "ctrl+o", "panes", "Go to a pane or a view: each shows its letter, press it.", "everywhere"
+    ),
+    Action(
+        "zoom", "ctrl+t", "zoom", "Give the pane with the focus the whole screen; again: back.", "everywhere"
+    ),
     Action(
         "next_pane",
         "ctrl+n",
@@ -205,6 +213,9 @@ ACTIONS = (
         "take over",
         "Put the kernel under the cursor into your editor; undo brings back what was there. Enter does it, too.",
         "model",
+    ),
+    Action(
+        "find_text", "ctrl+f", "find", "Find in the text of the kernel or the answer.", "model", show=False
     ),
     Action("stop_model", "s", "stop", "Stop the model; its kernels are kept.", "model"),
     Action(

@@ -143,7 +143,7 @@ class ArenaApp(App[None]):
             gc.enable()
             # Full passes stop everything for 40 to 90 ms: one a minute, instead of several within a minute of typing.
             gc.set_threshold(*gc.get_threshold()[:2], NEVER)
-            self.set_interval(FULL_PASS_S, gc.collect)
+            self.set_interval(FULL_PASS_S, self._collect)
         for broken in [*map(str, catalogue.broken), *map(str, self._theme_errors)]:
             self.notify(broken, severity="warning", timeout=15, markup=False)
         if fault := keymap_fault(services.settings.keymap):
@@ -153,6 +153,10 @@ class ArenaApp(App[None]):
             self.open_problem(catalogue.find(self._problem), self._kernel)
         elif services.first_start and catalogue.problems:
             self._welcome(catalogue.problems)
+
+    def _collect(self) -> None:
+        """Textual takes no built-in function for a callback."""
+        gc.collect()
 
     def _welcome(self, problems: list[Problem]) -> None:
         from screens.picker.welcome import Welcome
@@ -324,6 +328,14 @@ class ArenaApp(App[None]):
         """Whose keys are in force: of the uppermost screen that is no dialog."""
         scopes = [screen.SCOPE for screen in self.screen_stack if isinstance(screen, BaseScreen)]
         return scopes[-1] if scopes else "everywhere"
+
+    def action_jump(self) -> None:
+        if isinstance(self.screen, BaseScreen):
+            self.screen.jump()
+
+    def action_zoom(self) -> None:
+        if isinstance(self.screen, BaseScreen):
+            self.screen.zoom_focused()
 
     def action_settings(self) -> None:
         from screens.dialogs.settings import SettingsScreen

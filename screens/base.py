@@ -3,26 +3,116 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual.geometry import Offset
 from textual.screen import Screen
+from textual.widget import Widget
 
 from arena.errors import ArenaError
-from screens.actions import Scope
+from screens.actions import Scope, key_of
 from screens.app_protocol import AppProtocol
 from screens.complaints import explain
+
+if TYPE_CHECKING:
+    from screens.pane_jump import Stop
+
+
+@dataclass(frozen=True)
+class Place:
+    """A pane of a screen that jump letters and zoom know."""
+
+    letter: str
+    pane: str
+    """Its selector; the first widget in it that takes the keyboard gets it."""
+    title: str
 
 
 class BaseScreen(Screen[None]):
     """A full-screen view."""
 
     SCOPE: ClassVar[Scope] = "everywhere"
+    PLACES: ClassVar[tuple[Place, ...]] = ()
+    """Panes that have a letter and can have the whole screen."""
 
     def __init__(self, parent_app: AppProtocol) -> None:
         """`parent_app` is the app that opens this screen."""
         super().__init__()
         self.parent_app = parent_app
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+
+    def key_words(self, action: str) -> str:
+        """The key of an action, as it is shown."""
+        return key_of(action, self.parent_app.services.settings.keymap)
+
+    # --- panes -----------------------------------------------------------------------------------------------
+
+    def jump(self) -> None:
+        """Shows a letter on every pane and goes to the one that is pressed."""
+        from screens.pane_jump import NEXT, PaneJump
+
+        stops = self.stops()
+        if not stops:
+            self.say("there is one pane here")
+            return
+
+        def chosen(name: str | None) -> None:
+            if name == NEXT:
+                self.go_to_next()
+            elif name:
+                self.go_to(name)
+
+        self.app.push_screen(PaneJump(stops, self.key_words("jump")), chosen)
+
+    def stops(self) -> list[Stop]:
+        """Every pane that is there at this size, with the place of its letter."""
+        from screens.pane_jump import Stop
+
+        found = []
+        for place in self._places():
+            region = self.query_one(place.pane).region
+            at = region.offset + Offset(1, 0) if region.area else None
+            found.append(Stop(place.letter, place.pane, place.title, at))
+        return found
+
+    def go_to(self, name: str) -> None:
+        """Gives the keyboard to a pane; where one has the whole screen, that is now this one."""
+        pane = self.query_one(name)
+        takers = (node for node in pane.walk_children(with_self=True) if isinstance(node, Widget))
+        if self.maximized is not None:
+            self.maximized = pane
+        if (target := next((node for node in takers if node.focusable), None)) is not None:
+            self.call_after_refresh(target.focus)
+
+    def go_to_next(self) -> None:
+        """To the pane behind the one that has the keyboard, and round again."""
+        places = self._places()
+        here = self._place_of_focus()
+        at = places.index(here) if here in places else -1
+        self.go_to(places[(at + 1) % len(places)].pane)
+
+    def zoom_focused(self) -> None:
+        """The pane with the keyboard gets the whole screen, or all get their places back."""
+        if self.maximized is not None:
+            self.minimize()
+        elif (place := self._place_of_focus()) is not None:
+            self.maximized = self.query_one(place.pane)
+        else:
+            self.say("there is one pane here")
+
+    def _places(self) -> list[Place]:
+        def shown(place: Place) -> bool:
+            nodes = self.query_one(place.pane).ancestors_with_self
+            return all(node.display for node in nodes if isinstance(node, Widget))
+
+        return [place for place in self.PLACES if shown(place)]
+
+    def _place_of_focus(self) -> Place | None:
+        nodes = self.focused.ancestors_with_self if self.focused is not None else []
+        return next((place for place in self._places() if self.query_one(place.pane) in nodes), None)
+
+    # --- work and words --------------------------------------------------------------------------------------
 
     def start(self, work: Coroutine[Any, Any, None], group: str, *, exclusive: bool = False) -> None:
         """Runs `work` beside the screen. An exclusive group keeps only its newest work."""

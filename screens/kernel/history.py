@@ -22,6 +22,7 @@ from screens.kernel.source.diff_view import DiffView
 from screens.kernel.source.side_by_side import SideBySide
 from screens.widgets.editor import SOURCE_STYLES, Source
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.source_bars import FindBar
 
 SIDES_FROM = 110
 """Columns of the terminal from which two sources fit beside each other."""
@@ -52,7 +53,8 @@ class HistoryScreen(Dialog[str | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
+        Binding("escape", "back", "back"),
+        Binding("ctrl+f", "find", "find in the preview"),
         Binding("space", "compare", "compare with the editor"),
     ]
 
@@ -68,7 +70,7 @@ class HistoryScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = f"History · {self.session.problem.slug}"
-            dialog.border_subtitle = "enter restores · space compares with the editor · esc back"
+            dialog.border_subtitle = "enter restores · space compares with the editor · ^f finds · esc back"
             yield OptionList(id="runs")
             yield PlainStatic("reading…", id="nothing")
             with ContentSwitcher(initial="preview", id="revision"):
@@ -147,6 +149,26 @@ class HistoryScreen(Dialog[str | None]):
     @on(OptionList.OptionHighlighted, "#runs")
     def _highlighted(self) -> None:
         self._show()
+
+    async def action_find(self) -> None:
+        """In the text of the revision under the cursor."""
+        if not self.entries:
+            return
+        self.comparing = False
+        self._show()
+        if not (bars := self.query(FindBar)):
+            await self.query_one(".dialog").mount(FindBar())
+            bars = self.query(FindBar)
+        bars.first().open(self.query_one("#preview", Source))
+
+    def action_back(self) -> None:
+        """Closes the bar that finds, else the history."""
+        for bar in self.query(FindBar):
+            if bar.source is not None:
+                bar.close()
+                self.query_one("#runs").focus()
+                return
+        self.dismiss(None)
 
     def action_compare(self) -> None:
         self.comparing = not self.comparing

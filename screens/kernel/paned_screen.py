@@ -4,13 +4,12 @@ from textual import on
 from textual.geometry import Offset
 from textual.widget import Widget
 
-from screens.actions import key_of
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
-from screens.kernel.pane_jump import NEXT, PaneJump, Stop
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.source.source_pane import KERNEL, VIEW_LETTERS, VIEW_NAMES, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
+from screens.pane_jump import Stop
 
 NARROW_VIEWS = (*VIEW_NAMES, "result", "log")
 
@@ -28,10 +27,6 @@ class PanedScreen(BaseScreen):
     def draw(self, force: bool = False) -> None:
         """Brings every widget up to what is known."""
         raise NotImplementedError
-
-    def key_words(self, action: str) -> str:
-        """The key of an action, as it is shown."""
-        return key_of(action, self.services.settings.keymap)
 
     def views(self) -> tuple[str, ...]:
         return VIEW_NAMES if self.has_class("-wide") else NARROW_VIEWS
@@ -92,16 +87,10 @@ class PanedScreen(BaseScreen):
         at = names.index(here.NAME) if here is not None and here.NAME in names else 0
         self.go_to(names[(at + 1) % len(names)])
 
-    def action_jump(self) -> None:
-        def chosen(name: str | None) -> None:
-            if name == NEXT:
-                self.action_next_pane()
-            elif name:
-                self.go_to(name)
+    def go_to_next(self) -> None:
+        self.action_next_pane()
 
-        self.app.push_screen(PaneJump(self._stops(), self.key_words("jump")), chosen)
-
-    def _stops(self) -> list[Stop]:
+    def stops(self) -> list[Stop]:
         """Every view and every pane, with the place of its letter."""
         tabs = self.query_one(ViewTabs)
         stops = []
@@ -114,6 +103,6 @@ class PanedScreen(BaseScreen):
             stops.append(Stop(pane.LETTER, pane.NAME, pane.TITLE.lower(), at))
         return stops
 
-    def action_zoom(self) -> None:
+    def zoom_focused(self) -> None:
         self.zoom(None if self.zoomed else self.focused)
         self.draw(force=True)

@@ -278,13 +278,13 @@ class KernelScreen(PanedScreen):
 
     def action_cancel(self) -> None:
         """Cancels the run; when nothing runs, one step back: from one pane to all, to the editor, to the problems."""
-        bar = self.query_one(SourcePane).open_bar
-        if bar is not None and bar.has_pseudo_class("focus-within"):
+        bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
+        if bar is not None:
             bar.close()
         elif self.session.busy:
             self.start(self.services.engine.cancel(), "cancel")
         elif self.zoomed:
-            self.action_zoom()
+            self.zoom_focused()
         elif self.focused is not self.editor:
             self.show_view(KERNEL)
         elif time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
@@ -306,7 +306,12 @@ class KernelScreen(PanedScreen):
             self.complain(trouble)
 
     async def action_find(self) -> None:
-        await self._open_bar(FindBar)
+        """In the log when it has the keyboard, else in the text on the left."""
+        log = self.query_one(LogPane)
+        if log.has_focus:
+            await self.query_one(ResultPane).find_in_log()
+        else:
+            await self._open_bar(FindBar)
 
     async def action_go_to_line(self) -> None:
         await self._open_bar(LineBar)

@@ -18,7 +18,7 @@ from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
-from screens.base import BaseScreen
+from screens.base import BaseScreen, Place
 from screens.model import words
 from screens.model.gains_chart import GainsChart
 from screens.model.model_session import ModelPlan, ModelSession
@@ -26,6 +26,7 @@ from screens.widgets.editor import SOURCE_STYLES, Source
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
 from screens.widgets.pane_title import entitle
+from screens.widgets.source_bars import FindBar
 from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
@@ -41,6 +42,11 @@ class ModelScreen(BaseScreen):
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "model"
+    PLACES: ClassVar[tuple[Place, ...]] = (
+        Place("t", "#text-pane", "text"),
+        Place("k", "#kernels", "kernels"),
+        Place("v", "#verdict-pane", "verdict"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("model")]
 
     def __init__(self, parent_app: AppProtocol, problem: Problem, setting: Setting, plan: ModelPlan) -> None:
@@ -190,6 +196,16 @@ class ModelScreen(BaseScreen):
         self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
         self._draw_text()
 
+    async def action_find_text(self) -> None:
+        """In the text under the cursor, once it is complete."""
+        if self.query_one("#model-text", ContentSwitcher).current != "model-source":
+            self.say("this text is still being written; find works in the kernels above it")
+            return
+        if not (bars := self.query(FindBar)):
+            await self.query_one("#text-pane").mount(FindBar())
+            bars = self.query(FindBar)
+        bars.first().open(self.query_one("#model-source", Source))
+
     def action_stop_model(self) -> None:
         if self.session.over:
             self.say("it has ended already")
@@ -213,7 +229,11 @@ class ModelScreen(BaseScreen):
         self.parent_app.ask_model(self.session.problem)
 
     def action_leave_model(self) -> None:
-        """Leaves; a model at work asks for a second escape."""
+        """Leaves; a model at work asks for a second escape. A bar that is open goes first."""
+        for bar in self.query(FindBar):
+            if bar.has_pseudo_class("focus-within"):
+                bar.close()
+                return
         if self._sure("leave", "esc again stops the model and leaves; its kernels are kept"):
             self.dismiss()
 

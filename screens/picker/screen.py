@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
 from screens.app_protocol import AppProtocol
-from screens.base import BaseScreen
+from screens.base import BaseScreen, Place
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
 
@@ -40,6 +40,10 @@ class PickerScreen(BaseScreen):
 
     CSS_PATH: ClassVar[Any] = Path(__file__).with_name("screen.tcss")
     SCOPE: ClassVar[Scope] = "problems"
+    PLACES: ClassVar[tuple[Place, ...]] = (
+        Place("c", "#category-pane", "categories"),
+        Place("p", "#problem-pane", "problems"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("problems"),
         Binding("escape", "clear_filter", "clear the filter", show=False),

@@ -73,6 +73,8 @@ class Source(TextArea):
         self._first_line = 0
         self._pattern = search.pattern_of("")
         self.marks = LineMarks()
+        # "Delete word" there, find here. Upstream, a way to leave out single inherited bindings would do.
+        self._bindings.key_to_bindings.pop("ctrl+f", None)
 
     # --- what other editors have, too ------------------------------------------------------------------------
 
@@ -218,9 +220,8 @@ class Editor(Source):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", read_only=False, id=id)
-        # "Select line", "select all" and "delete word" there; history, model and find here, in the footer's order. Upstream,
-        # a way to leave out single inherited bindings would do.
-        for key in ("f6", "f7", "ctrl+f"):
+        # "Select line" and "select all" there; history and model here, in the footer's order.
+        for key in ("f6", "f7"):
             self._bindings.key_to_bindings.pop(key, None)
         self.saved_text = ""
 

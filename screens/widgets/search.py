@@ -2,9 +2,32 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any, Protocol
+
+from textual.widget import Widget
 
 Place = tuple[int, int]
 """Line and column, from 0."""
+
+
+class Searched(Protocol):
+    """A text that a bar finds in: a source, or the log."""
+
+    selection: Any
+    """A `Selection`."""
+
+    @property
+    def read_only(self) -> bool: ...
+
+    @property
+    def selected_text(self) -> str: ...
+
+    def places(self, term: str) -> list[tuple[Place, Place]]:
+        """Start and end of every match; all of them are shown until another term is asked for."""
+
+    def move_cursor(self, location: Place, select: bool = False, center: bool = False) -> None: ...
+
+    def focus(self, scroll_visible: bool = True) -> Widget: ...
 
 
 def pattern_of(term: str) -> re.Pattern[str] | None:

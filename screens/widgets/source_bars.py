@@ -29,10 +29,10 @@ class SourceBar(Horizontal):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.source: Source | None = None
+        self.source: search.Searched | None = None
         """The text it is open for."""
 
-    def open(self, source: Source) -> None:
+    def open(self, source: search.Searched) -> None:
         """Shows the bar for a text and takes the keyboard."""
         self.source = source
         self.add_class("open")
@@ -67,7 +67,7 @@ class FindBar(SourceBar):
         yield Input(id="find-replacement", classes="to-replace", compact=True)
         yield PlainStatic("enter next · tab replace · ^a all · esc", classes="keys")
 
-    def open(self, source: Source) -> None:
+    def open(self, source: search.Searched) -> None:
         """Finds what is selected, if that lies within a line."""
         self._origin = min(source.selection)
         for part in self.query(".to-replace"):
@@ -122,8 +122,9 @@ class FindBar(SourceBar):
         replacement = self.query_one("#find-replacement", Input)
         if replacement.has_focus and self.source is not None:
             selection = self.source.selection
-            if (min(selection), max(selection)) in self._places:
-                self.source.replace(replacement.value, min(selection), max(selection))
+            source = self.source
+            if isinstance(source, Source) and (min(selection), max(selection)) in self._places:
+                source.replace(replacement.value, min(selection), max(selection))
                 row, column = min(selection)
                 self.source.selection = Selection.cursor((row, column + len(replacement.value)))
         self.action_move(False)
@@ -131,7 +132,7 @@ class FindBar(SourceBar):
     def action_replace_all(self) -> None:
         """Replaces every match, in one step of the undo history."""
         source, places = self.source, self._places
-        if source is None or source.read_only or not places:
+        if not isinstance(source, Source) or source.read_only or not places:
             return
         pattern = search.pattern_of(self.query_one("#find-term", Input).value)
         assert pattern is not None
@@ -153,8 +154,9 @@ class LineBar(SourceBar):
         yield Input(id="line-number", type="integer", classes="short", compact=True)
         yield PlainStatic("", id="line-count", classes="keys")
 
-    def open(self, source: Source) -> None:
-        """Starts empty."""
+    def open(self, source: search.Searched) -> None:
+        """Starts empty. Lines have numbers in sources alone."""
+        assert isinstance(source, Source)
         self._back = source.cursor_location
         self.query_one(Input).value = ""
         self.query_one("#line-count", PlainStatic).update(
@@ -164,7 +166,7 @@ class LineBar(SourceBar):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        if self.source is not None and event.value.strip("-+").isdecimal():
+        if isinstance(self.source, Source) and event.value.strip("-+").isdecimal():
             row = max(0, min(int(event.value) - 1, self.source.document.line_count - 1))
             self.source.move_cursor((row, 0), center=True)
 

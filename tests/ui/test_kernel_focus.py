@@ -2,10 +2,10 @@
 
 import pytest
 
-from screens.kernel.pane_jump import PaneJump
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
 from screens.kernel.source.source_pane import VIEW_LETTERS
+from screens.pane_jump import PaneJump
 
 pytestmark = pytest.mark.slow
 

@@ -200,3 +200,28 @@ async def test_every_width_has_the_rows_the_text_and_the_cost(
         await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))
         assert "$0.05 of $1" in screen_text(app)
         assert screen.query_one("#kernels", OptionList).size.width > 30
+
+
+@pytest.mark.parametrize("columns", [60, 160])
+async def test_letters_and_zoom_beside_a_model(open_app, until, with_model, columns) -> None:
+    with_model.replies = [SERVER.streamed(fenced("pass"))]
+    async with open_app(problem="13", size=(columns, 40)) as (app, pilot):
+        await pilot.press("f7")
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.over)
+        assert screen.query_one("#model-panes").region.width == columns
+        for letter, pane in (("t", "#text-pane"), ("v", "#verdict-pane"), ("k", "#kernels")):
+            await pilot.press("ctrl+o")
+            await until(pilot, lambda: app.screen is not screen and app.screen.query("#letters"))
+            await pilot.press(letter)
+            await until(pilot, lambda: app.screen is screen)
+            await pilot.pause()
+            assert app.focused in screen.query_one(pane).walk_children(with_self=True)
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        kernels = screen.query_one("#kernels").region
+        assert (kernels.width, kernels.height > 30) == (columns, True)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert screen.maximized is None
+        assert app.screen is screen

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
+from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.events import Click
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widgets.text_area import Selection
 
 from arena.foreign_text import printable
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.run_pane import RunPane
+from screens.widgets import search
 
 LINES_KEPT = 5_000
 _COLUMNS_SHOWN = 2_000
@@ -34,6 +37,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         & .log--error { color: $error; }
         & .log--note { color: $muted; }
         & .log--cursor { background: $panel; }
+        & .log--match { background: $warning 40%; }
     }
     """
     NAME: ClassVar[str] = "log"
@@ -45,6 +49,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         "log--error",
         "log--note",
         "log--cursor",
+        "log--match",
     }
     BINDING_GROUP_TITLE = "Log"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,6 +75,9 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         self.rank: int | None = None
         self.cursor: int | None = None
         """Row of the cursor among the visible lines; None = follow the end."""
+        self.selection = Selection.cursor((0, 0))
+        """The match that was gone to."""
+        self._pattern = search.pattern_of("")
 
     def show(self, update: RunUpdate) -> None:
         if update.new_run:
@@ -116,11 +124,44 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         line = self._visible[row]
         style = self.get_component_rich_style(f"log--{line.kind}")
         mark = f"{line.rank:>2}│ " if line.rank is not None else "  │ "
-        strip = Strip([Segment(mark, self.get_component_rich_style("log--rank")), Segment(line.text, style)])
+        strip = Strip(
+            [
+                Segment(mark, self.get_component_rich_style("log--rank")),
+                *self._pieces(line.text, style),
+            ]
+        )
         strip = strip.crop(x, x + width).adjust_cell_length(width, self.rich_style)
-        if row == self.cursor and self.has_focus:
+        if row == self.cursor and (self.has_focus or self._pattern is not None):
             strip = strip.apply_style(self.get_component_rich_style("log--cursor", partial=True))
         return strip
+
+    def _pieces(self, text: str, style: Style) -> list[Segment]:
+        """The text, with what is searched for in a colour of its own."""
+        if self._pattern is None:
+            return [Segment(text, style)]
+        found = style + self.get_component_rich_style("log--match", partial=True)
+        pieces, end = [], 0
+        for match in self._pattern.finditer(text):
+            pieces += [Segment(text[end : match.start()], style), Segment(match[0], found)]
+            end = match.end()
+        return [*pieces, Segment(text[end:], style)]
+
+    # --- as a text that is searched ----------------------------------------------------------------------------
+
+    read_only = True
+    selected_text = ""
+
+    def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
+        """Start and end of every match in what is shown; all of them are marked until another term is asked for."""
+        self._pattern = search.pattern_of(term)
+        self.refresh()
+        return search.places_of([line.text for line in self._visible], self._pattern)
+
+    def move_cursor(self, location: search.Place, select: bool = False, center: bool = False) -> None:
+        """To a row; a line that is longer than the pane is wide is shown at the column."""
+        self.cursor, column = location
+        self.scroll_to_region(Region(column, self.cursor, 8, 1), animate=False)
+        self.refresh()
 
     def action_move(self, step: int) -> None:
         last = len(self._visible) - 1

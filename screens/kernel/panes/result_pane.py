@@ -11,6 +11,7 @@ from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.run_pane import RunPane
 from screens.kernel.panes.timing_table import TimingTable
 from screens.widgets.pane_title import entitle
+from screens.widgets.source_bars import FindBar
 
 PANES: tuple[type[RunPane], ...] = (AnswerPane, Correctness, TimingTable, LogPane)
 """From top to bottom. To add a pane: write its module in this folder, and name its class here."""
@@ -55,6 +56,15 @@ class ResultPane(Vertical):
         """The pane that a widget is, or lies in."""
         ancestors = widget.ancestors_with_self if widget is not None else []
         return next((node for node in ancestors if isinstance(node, RunPane)), None)
+
+    async def find_in_log(self) -> None:
+        """Opens the bar that finds in the log, below it."""
+        if not (bars := self.query(FindBar)):
+            await self.mount(FindBar())  # with the first use, not with the screen
+            bars = self.query(FindBar)
+        log = self.pane("log")
+        assert isinstance(log, LogPane)
+        bars.first().open(log)
 
     def set_heights(self, ranks: int | None = None) -> None:
         """Heights that stay when a run goes on, ends or fails: what is below the ranks' rows may move, nothing above.

@@ -32,7 +32,7 @@ class Stop:
 
 
 class PaneJump(ModalScreen[str], inherit_bindings=False):
-    """Lies over the kernel screen until a key is pressed. Dismisses with a name, with NEXT, or with "" for neither."""
+    """Lies over a screen until a key is pressed. Dismisses with a name, with NEXT, or with "" for neither."""
 
     # Not DEFAULT_CSS: the background that the app gives all screens outweighs that.
     CSS: ClassVar[str] = """

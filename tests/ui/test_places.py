@@ -1,0 +1,70 @@
+"""Jump letters and the whole screen for one pane, on the screens beside the kernel screen; and no column left empty."""
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import OptionList
+
+from arena.duel.journal import read_duel_header
+from screens.duel.replay import ReplayDuelScreen
+from screens.pane_jump import PaneJump
+
+RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
+
+
+async def jump(app, pilot, until, letter: str) -> None:
+    await pilot.press("ctrl+o")
+    await until(pilot, lambda: isinstance(app.screen, PaneJump) and app.screen.query("#letters"))
+    await pilot.press(letter)
+    await until(pilot, lambda: not isinstance(app.screen, PaneJump))
+    await pilot.pause()
+
+
+async def replayed(app, pilot, until) -> ReplayDuelScreen:
+    app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
+    await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and app.screen.query("#seek"))
+    await pilot.pause()
+    return app.screen
+
+
+async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: " c Parallelism" in screen_text(app) and " p Problems" in screen_text(app))
+        await pilot.press("escape")
+        await jump(app, pilot, until, "c")
+        assert isinstance(app.focused, OptionList)
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        pane = app.screen.query_one("#category-pane")
+        assert pane.region.width == 160
+        assert "Problems" not in screen_text(app)
+        await jump(app, pilot, until, "p")  # the whole screen goes along
+        assert app.picker.table.has_focus
+        assert app.screen.query_one("#problem-pane").region.width == 160
+        await pilot.press("escape")
+        await until(pilot, lambda: "Parallelism" in screen_text(app))
+
+
+async def test_letters_and_zoom_in_a_replay(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        screen = await replayed(app, pilot, until)
+        for letter, pane in (("r", "#right-pane"), ("a", "#race-pane"), ("l", "#left-pane")):
+            await jump(app, pilot, until, letter)
+            assert screen.query_one(pane).has_pseudo_class("focus-within")
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        left = screen.query_one("#left-pane").region
+        assert (left.width, left.height > 35) == (160, True)
+        assert screen.panes["left"].region.height > 30
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        assert screen.query_one("#left-pane").region.width < 60
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_panes_reach_the_last_column(open_app, until, columns) -> None:
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        assert app.screen.query_one("#panes").region.width == columns
+        screen = await replayed(app, pilot, until)
+        assert screen.query_one("#duel-panes").region.width == columns
