@@ -82,7 +82,9 @@ class BaseScreen(Screen[None]):
         takers = (node for node in pane.walk_children(with_self=True) if isinstance(node, Widget))
         if self.maximized is not None:
             self.maximized = pane
-        if (target := next((node for node in takers if node.focusable), None)) is not None:
+        if (
+            target := next((node for node in takers if node.focusable and _displayed(node)), None)
+        ) is not None:
             self.call_after_refresh(target.focus)
 
     def go_to_next(self) -> None:
@@ -102,11 +104,7 @@ class BaseScreen(Screen[None]):
             self.say("there is one pane here")
 
     def _places(self) -> list[Place]:
-        def shown(place: Place) -> bool:
-            nodes = self.query_one(place.pane).ancestors_with_self
-            return all(node.display for node in nodes if isinstance(node, Widget))
-
-        return [place for place in self.PLACES if shown(place)]
+        return [place for place in self.PLACES if _displayed(self.query_one(place.pane))]
 
     def _place_of_focus(self) -> Place | None:
         nodes = self.focused.ancestors_with_self if self.focused is not None else []
@@ -134,3 +132,8 @@ class BaseScreen(Screen[None]):
     def say(self, text: str) -> None:
         """Shows a short message."""
         self.app.notify(text, timeout=4, markup=False)
+
+
+def _displayed(widget: Widget) -> bool:
+    """Neither hidden itself nor in something hidden."""
+    return all(node.display for node in widget.ancestors_with_self if isinstance(node, Widget))

@@ -47,6 +47,8 @@ class PaneJump(ModalScreen[str], inherit_bindings=False):
         super().__init__()
         self._stops = stops
         self._key = key
+        self._pressed = False
+        """A second key that comes at once is not for this screen any more."""
 
     def compose(self) -> ComposeResult:
         for stop in self._stops:
@@ -64,6 +66,9 @@ class PaneJump(ModalScreen[str], inherit_bindings=False):
     def on_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
+        if self._pressed:
+            return
+        self._pressed = True
         if key_words(event.key) == self._key:
             self.dismiss(NEXT)
         else:
