@@ -174,6 +174,8 @@ class ContenderRank(Rank):
         self.device.receive(self.iterations.used_in)
         for _ in range(order.warm):
             self.last_result, _ = self.iterations.rehearse(self.solution)
+        for iteration in self.iterations.armed[self.batch][:1]:
+            self.captures.warm_up(iteration.slot, self.last_result)
         self.captures.start(order.count, order.kept)
         self.spark.add_(1)
         self.device.synchronize()

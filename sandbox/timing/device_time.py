@@ -86,8 +86,12 @@ class DeviceTime:
         if self.calls > calls and self._pairs(self.calls, 1) is None:
             self.calls = calls
             self._most_calls = [calls, *(fewer for fewer in self._most_calls if fewer < calls)]
-        for number in range(KEPT * len(self.turns.base.worlds)):
-            self.kept_batches(number)
+        try:
+            for number in range(KEPT * len(self.turns.base.worlds)):
+                self.kept_batches(number)
+        except _NotQueued:
+            self._most_calls.clear()
+            self._give_up()
         self.turns.rest()
         self.exchange.discard_outputs()
 
@@ -99,8 +103,14 @@ class DeviceTime:
         for pair in self._pairs(self.calls, self.pace.gated_pairs, number) or ():
             self.clock.note(pair)
 
+    def _give_up(self) -> None:
+        """There is no device time."""
+        self._gates.clear()
+        self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
+        self.cannot_queue = True
+
     def kept_batches(self, number: int) -> None:
-        """A batch of kept results on both sides: what the gate and the copies take."""
+        """A batch of kept results on both sides: what the gate and the copies take. Raises _NotQueued."""
         for side in self.turns.sides:
             world = side.worlds[number % len(side.worlds)]
             seconds = self._gated(side, world, Batch(0, self.calls, kept=True))
@@ -122,9 +132,7 @@ class DeviceTime:
             self.exchange.discard_outputs()
             self._most_calls = [fewer for fewer in self._most_calls if fewer < calls]
             if not self._most_calls:
-                self._gates.clear()
-                self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
-                self.cannot_queue = True
+                self._give_up()
             return None
         chosen = [place * calls + self.turns.random.randrange(calls) for place in range(wanted)]
         self.turns.compare(chosen, calls * wanted)

@@ -56,6 +56,8 @@ class MadeKernel:
     """By world that loads it: the logarithm by which it is slower than others."""
     queues: int = 1000
     """Calls that can be launched without waiting for the device."""
+    queues_kept: bool = True
+    """Whether kept results can be copied without waiting for it."""
     trailing_us: float = 10.0
     """From the mark behind the gate until the rank says that it is done."""
     marks: bool = True

@@ -209,7 +209,7 @@ class MadeRanks:
 
     def _queue(self, calls: int) -> None:
         self._opened_gate = False
-        fits = self.batch.kept or calls <= self.kernel.queues
+        fits = self.kernel.queues_kept if self.batch.kept else calls <= self.kernel.queues
         for rank in range(self.quarters.ranks):
             if fits:
                 self._reply(rank, Kind.GO, Kind.QUEUED, 1e-6 * calls)

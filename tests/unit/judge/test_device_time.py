@@ -92,6 +92,16 @@ def test_calls_that_wait_for_the_device_have_no_device_time_and_their_call_time_
     assert rounds.done == ROUNDS
 
 
+@pytest.mark.parametrize("side", ["kernel", "reference"])
+def test_kept_results_that_wait_for_the_device_end_device_time_alone(side: str) -> None:
+    waiting = MadeKernel(gated_us=QUICK, queues_kept=False)
+    rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
+    assert rounds.behind_gate.cannot_queue
+    assert rounds.device.settle() is None
+    assert rounds.call.speed is not None
+    assert rounds.done == ROUNDS
+
+
 def test_a_batch_that_was_not_queued_is_waited_for_no_longer_than_it_needs() -> None:
     machine = made(MadeKernel(gated_us=QUICK, queues=0))
     before = machine.clock.monotonic()
