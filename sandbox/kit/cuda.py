@@ -34,7 +34,7 @@ from sandbox.kit.compilers import build, nvrtc, source_lines
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
-from sandbox.kit.layout import Px
+from sandbox.kit.layout import Px, PxNumbers
 
 Extent = int | Sequence[int]
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -137,6 +137,7 @@ class Launcher:
         self._convert = [converter(p, i, function, "cuda") for i, p in enumerate(parameters)]
         self._slots = [_slot(parameter) for parameter in parameters]
         self._takes_px = [parameter.is_px and not parameter.pointers for parameter in parameters]
+        self._takes_numbers = [parameter.is_numbers for parameter in parameters]
         self._table = (ctypes.c_void_p * max(len(self._slots), 1))(*map(ctypes.addressof, self._slots))
         self._table_at = ctypes.addressof(self._table)
 
@@ -150,6 +151,8 @@ class Launcher:
             if self._takes_px[index]:
                 # The driver copies arguments at the launch, so the struct itself can serve as the slot.
                 self._table[index] = ctypes.addressof(ready)
+            elif self._takes_numbers[index]:
+                self._slots[index].at = ready.at
             else:
                 self._slots[index].value = ready
         stream = torch._C._cuda_getCurrentRawStream(self._device)
@@ -237,6 +240,8 @@ def _slot(parameter: Parameter) -> Any:
         return ctypes.c_void_p()
     if parameter.is_px:
         return Px()
+    if parameter.is_numbers:
+        return PxNumbers()
     assert parameter.scalar is not None
     if parameter.scalar.kind == "float":
         return _FLOATS[parameter.scalar.bytes]()

@@ -37,6 +37,12 @@ class Px(ctypes.Structure):
     """Global ranks of the members; Python's side only."""
 
 
+class PxNumbers(ctypes.Structure):
+    """The struct `PxNumbers` of px.cuh: up to 32 numbers that a kernel takes by value."""
+
+    _fields_ = (("at", ctypes.c_int64 * 32),)
+
+
 def make_px(heaps: Sequence[int], pads: Sequence[int], ranks: tuple[int, ...], me: int) -> Px:
     """A `Px` for the member at position `me`; `heaps` and `pads` hold one address per member."""
     px = Px()

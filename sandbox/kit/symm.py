@@ -41,6 +41,7 @@ from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.layout import ALIGN, HEAD_BYTES, MAX_WORLD, Px
 from sandbox.kit.symmetric_memory import segment
 from sandbox.kit.symmetric_memory.heap import heap_bytes, host_heap
+from sandbox.kit.symmetric_memory.heap import reserve as _reserve
 from sandbox.kit.symmetric_memory.host_signals import host_signals
 from sandbox.kit.symmetric_memory.team import OUT_RING, Shape, Team
 
@@ -97,6 +98,23 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"symm has no {name}")
 
 
+def reserve(nbytes: int) -> None:
+    """On GPUs, asks for a heap of at least so many bytes per rank (1 GiB otherwise); at import, the same on all ranks.
+
+    Raises SymmetricMemoryError when the heap is mapped already, and smaller.
+    """
+    if _world_team is not None and "nccl" in dist.get_backend_config() and heap_bytes() < nbytes:
+        raise SymmetricMemoryError(
+            "symm.reserve comes too late: call it before the first use of symmetric memory"
+        )
+    _reserve(nbytes)
+
+
+def team(group: dist.ProcessGroup | None = None) -> Team:
+    """The team of a problem's `group` argument: the world's for None. Collective among its ranks the first time."""
+    return connect() if group is None or group is dist.group.WORLD else connect().sub(group)
+
+
 def order() -> list[int]:
     """All ranks, starting with this one: me, me+1, ..."""
     return connect().order()
@@ -117,6 +135,11 @@ def out(shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OU
     return connect().out(shape, dtype, tag, ring)
 
 
+def room(count: int, dtype: torch.dtype, tag: str | None = None, ring: int = 2) -> torch.Tensor:
+    """`out` for results whose size changes from call to call; see `Team.room`."""
+    return connect().room(count, dtype, tag, ring)
+
+
 def peers(t: torch.Tensor) -> list[torch.Tensor]:
     """The same symmetric tensor in every rank's memory, this rank's included, indexed by rank."""
     return connect().peers(t)
@@ -125,6 +148,11 @@ def peers(t: torch.Tensor) -> list[torch.Tensor]:
 def ptrs(t: torch.Tensor) -> list[int]:
     """The addresses of `peers(t)` in this process."""
     return connect().ptrs(t)
+
+
+def gather_numbers(*numbers: int) -> list[tuple[int, ...]]:
+    """Everybody's integers that the processes know, such as lengths, by rank; exchanged on the host, no GPU takes part."""
+    return connect().gather_numbers(*numbers)
 
 
 def next_epoch() -> int:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,15 @@ import torch
 
 import sandbox.kit
 from arena.machine.facts import visible_gpus
+from problems.catalogue import load_catalogue
 from sandbox.kit import cuda, errors, templates
 from sandbox.kit.compilers import nvrtc, source_lines
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
+BLOCKS = ("reshard", "rows")
+"""Modules of the kit that launch kernels of their own."""
+HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
 """Continuous integration installs the compilers, except where a machine with GPUs has its own."""
 
@@ -47,6 +52,14 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
     y[0] = from_float<bf16>(to_float(x[0]) + to_float(h[0]) + px_ld_ll(x, epoch) + px_ld_ll16(x, epoch).y);
     h[1] = from_float<f16>(bf16x2_low(bf16x2_from(f[3], 2)) + bf16x2_high(px_ld16(x).x));
     px_grid_barrier(counter, 1);
+    const u32 turn = px_turn(px, blockIdx.x);
+    px_enter(px, blockIdx.x, turn);
+    px_meet(px, blockIdx.x, turn);
+    px_move(y, x, 1000, threadIdx.x, blockDim.x);
+    float eight[8];
+    px_unpack<bf16>(px_ld16(x), eight);
+    px_st16(y, px_pack<bf16>(eight));
+    f[0] = px_warp_sum(f[1]);
 }
 """
 
@@ -56,6 +69,7 @@ def _literals() -> dict[str, str]:
     found = {"every function of px.cuh": EVERYTHING}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
+        *(KIT / f"{block}.py" for block in BLOCKS),
         KIT / "templates" / "cuda.py",
         KIT / "symmetric_memory" / "device_heap.py",
     ]:
@@ -87,7 +101,7 @@ def _nvcc() -> str | None:
 
 
 def test_every_example_and_template_is_found():
-    assert len(_literals()) == 3 + len(list(KIT.glob("examples/*_cuda.py")))
+    assert len(_literals()) == 3 + len(BLOCKS) + len(list(KIT.glob("examples/*_cuda.py")))
 
 
 @needs_nvrtc
@@ -125,6 +139,40 @@ def test_kernels_of_every_text_have_readable_signatures():
         for function in functions.values():
             for parameter in function.parameters:
                 assert cuda._slot(parameter) is not None
+
+
+class _Anything:
+    """A module of which every kernel may be asked for, and launched in any shape."""
+
+    def __getattr__(self, name: str) -> "_Anything":
+        return self
+
+    def __getitem__(self, shape: object) -> "_Anything":
+        return self
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", HOUSE, ids=lambda problem: problem.slug)
+def test_a_house_kernel_compiles_in_every_dtype(problem, monkeypatch):
+    cubins = []
+
+    def compiled(source: str) -> _Anything:
+        cubins.append(nvrtc.to_cubin(source, ARCH))
+        assert cuda.exported(source)
+        return _Anything()
+
+    monkeypatch.setattr(cuda, "compile", compiled)
+    module = types.ModuleType("kernel")
+    exec(problem.house_source, module.__dict__)
+    if hasattr(module, "kernels"):
+        module.kernels()
+    else:
+        more = (4,) if problem.slug == "tp_rms_norm" else ()  # words a lane
+        for dtype in problem.dtypes:
+            module.kernel_for(getattr(torch, dtype), *more)
+    assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
+    assert cubins
 
 
 STANDARD_HEADERS = r"""

@@ -1,13 +1,53 @@
-"""The house's gather: the root copies its peers' tensors out of their memory."""
+"""The house's gather: everybody stores its tensor straight into its place at the root; on CPU ranks the root copies."""
+
+import functools
+from typing import Any
 
 import torch
 
-from sandbox.kit import symm
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// x: n halves (two bytes); y: [W][n], symmetric, and on the root the result. Block b of the others tells the root's block b.
+#define BROUGHT 128
+extern "C" __global__ void __launch_bounds__(512) gather(Px px, const u16* x, u16* y, i64 n, int root) {
+    const u32 slot = blockIdx.x, turn = px_turn(px, slot);
+    px_enter(px, slot, turn);
+    px_move(px_at(px, root, y) + px.rank * n, x, n, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x);
+    __syncthreads();
+    const int peer = px_thread();
+    if (px.rank != root) {
+        if (peer == 0) px_signal(px, root, BROUGHT + slot, turn);
+        return;
+    }
+    if (peer < px.world && peer != root) px_wait(px, peer, BROUGHT + slot, turn);
+    __syncthreads();
+}
+"""
+BLOCKS, THREADS = 128, 512
+
+symm.reserve(4 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SOURCE)
 
 
 @torch.no_grad()
 def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
-    """tensor [M, N] -> on dst [W, M, N], slot s holding rank s's tensor; elsewhere the argument itself [M, N]."""
+    """tensor [M, N] -> on dst [W, M, N], slot s holding rank s's tensor; elsewhere the argument itself [M, N].
+
+    On GPUs elements of two bytes or a multiple of it.
+    """
+    if tensor.is_cuda:
+        # The root changes from call to call: every rank takes its turn with the two results.
+        stacked = symm.out((symm.world, *tensor.shape), tensor.dtype, "stacked", ring=2)
+        halves = tensor.nbytes // 2
+        blocks = min(max(-(-halves // (8 * THREADS)), 1), BLOCKS)
+        kernels().gather[blocks, THREADS](symm.px, tensor.contiguous(), stacked, halves, dst)
+        return stacked if symm.rank == dst else tensor
     peers = symm.peers(symm.stage(tensor))
     symm.barrier()
     if symm.rank != dst:

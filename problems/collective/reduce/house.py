@@ -1,13 +1,125 @@
-"""The house's reduce: the root adds up its peers' memory."""
+"""The house's reduce: each of the others adds up a share and sends the root one partial sum; CPU ranks read the peers' memory."""
+
+import functools
+from typing import Any
 
 import torch
 
-from sandbox.kit import symm
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// Ranks but the root are helpers, in rotated order from the root on. Helper h adds up share h of all helpers' tensors, and the
+// root adds its own tensor to the partial sums. So every byte enters the root once. Block b works on the same words of every
+// share on all ranks; pieces of a share follow one another through the three steps. In slots GIVEN + b a helper hears how many
+// pieces of its share another has given it, in slots SUMMED + b the root how many are added up; a launch has room for 7 of them.
+// given: [W][share] words of 16 bytes; partial: a word for each of x; both symmetric. x, y: n elements.
+#define GIVEN 128
+#define SUMMED 256
+#define PIECE(turn, count) (8 * (turn) + (count))
+template <class T> static __device__ void reduce(const Px& px, const T* x, uint4* given, uint4* partial, T* y, i64 n,
+        int root, int pieces) {
+    const u32 slot = blockIdx.x, turn = px_turn(px, slot);
+    px_enter(px, slot, turn);
+    const i64 step = gridDim.x * blockDim.x, first = blockIdx.x * blockDim.x + threadIdx.x;
+    if (px.world == 1) {
+        px_move(y, x, n, first, step);
+        return;
+    }
+    const int each = 16 / sizeof(T), helpers = px.world - 1, thread = px_thread();
+    const int place = (px.rank - root + px.world) % px.world - 1;  // -1: the root itself
+    const i64 words = (n + each - 1) / each, share = (words + helpers - 1) / helpers, length = (share + pieces - 1) / pieces;
+    if (place < 0) {
+        for (int piece = 0; piece < pieces; ++piece) {
+            if (thread < px.world && thread != root) px_wait(px, thread, SUMMED + slot, PIECE(turn, piece + 1));
+            __syncthreads();
+            const i64 last = min((piece + 1) * length, share);
+            for (int helper = 0; helper < helpers; ++helper)
+                for (i64 i = piece * length + first; i < last && helper * share + i < words; i += step) {
+                    const i64 word = helper * share + i;
+                    const uint4 mine = px_ld_part(x, word * each, n), others = px_ld16(partial + word);
+                    PxSum<T> total;
+                    total.add(mine);
+                    total.add(others);
+                    px_st_part(y, word * each, n, total.rounded());
+                }
+        }
+        return;
+    }
+    uint4* at_root = px_at(px, root, partial);
+    for (int piece = 0; piece <= pieces; ++piece) {
+        if (helpers > 1 && piece < pieces) {  // give the others their words
+            const i64 last = min((piece + 1) * length, share);
+            for (int away = 1; away < helpers; ++away) {
+                const int helper = (place + away) % helpers;
+                uint4* there = px_at(px, (root + 1 + helper) % px.world, given) + px.rank * share;
+                for (i64 i = piece * length + first; i < last && helper * share + i < words; i += step) {
+                    const uint4 part = px_ld_part(x, (helper * share + i) * each, n);
+                    px_st16(there + i, part);
+                    px_st_part(y, (helper * share + i) * each, n, part);
+                }
+            }
+            __syncthreads();
+            if (thread < px.world && thread != root && thread != px.rank)
+                px_signal(px, thread, GIVEN + slot, PIECE(turn, piece + 1));
+        }
+        if (piece == 0) continue;  // add up the piece before, which has had time to arrive
+        if (helpers > 1) {
+            if (thread < px.world && thread != root && thread != px.rank) px_wait(px, thread, GIVEN + slot, PIECE(turn, piece));
+            __syncthreads();
+        }
+        const i64 last = min(piece * length, share);
+        for (i64 i = (piece - 1) * length + first; i < last && place * share + i < words; i += step) {
+            const i64 word = place * share + i;
+            const uint4 mine = px_ld_part(x, word * each, n);
+            px_st_part(y, word * each, n, mine);
+            PxSum<T> total;
+            for (int source = 0; source < px.world; ++source)  // in the order of the ranks
+                if (source != root) total.add(source == px.rank ? mine : px_ld16(given + source * share + i));
+            px_st16(at_root + word, total.rounded());
+        }
+        __syncthreads();
+        if (thread == 0) px_signal(px, root, SUMMED + slot, PIECE(turn, piece));
+    }
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) reduce_%s(
+        Px px, const %s* x, uint4* given, uint4* partial, %s* y, i64 n, int root, int pieces) {
+    reduce(px, x, given, partial, y, n, root, pieces);
+}
+"""
+BLOCKS, THREADS = 128, 512
+LEAST = 4
+"""Words of a piece that a thread has, so that all of them work in every step."""
+
+symm.reserve(4 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    name = TYPES[dtype]
+    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"reduce_{name}")
 
 
 @torch.no_grad()
 def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
     """tensor [M, N] -> [M, N]: the elementwise sum over all ranks on dst, a copy of the rank's own tensor elsewhere."""
+    if tensor.is_cuda:
+        helpers, each = max(symm.world - 1, 1), 16 // tensor.element_size()
+        words = -(-tensor.numel() // each)
+        # Two buffers each: nobody writes before everybody has left the call before, so what was two calls ago has been read.
+        given = symm.out(
+            (symm.world, -(-words // helpers) if helpers > 1 else 0, each), tensor.dtype, "given", ring=2
+        )
+        partial = symm.out((words, each), tensor.dtype, "partial", ring=2)
+        blocks = min(max(-(-words // (helpers * THREADS)), 1), BLOCKS)
+        pieces = min(max(words // (helpers * blocks * THREADS * LEAST), 1), 7)
+        kernel = kernel_for(tensor.dtype)[blocks, THREADS]
+        result = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        kernel(symm.px, tensor.contiguous(), given, partial, result, tensor.numel(), dst, pieces)
+        return result
     peers = symm.peers(symm.stage(tensor))
     symm.barrier()
     if symm.rank != dst:

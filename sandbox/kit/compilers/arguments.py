@@ -8,7 +8,7 @@ import torch
 
 from sandbox.kit.compilers.signature import Function, Parameter, Scalar
 from sandbox.kit.errors import ArgumentError
-from sandbox.kit.layout import Px
+from sandbox.kit.layout import Px, PxNumbers
 
 Converter = Callable[[Any], Any]
 """Takes the Python value, returns what ctypes passes; raises ArgumentError."""
@@ -24,6 +24,8 @@ def converter(parameter: Parameter, index: int, function: Function, device: str)
         return _pointer(where, parameter, device, parameter.dtype if parameter.pointers == 1 else "int64")
     if parameter.is_px:
         return _px(where)
+    if parameter.is_numbers:
+        return _numbers(where)
     assert parameter.scalar is not None
     return _float(where) if parameter.scalar.kind == "float" else _integer(where, parameter, parameter.scalar)
 
@@ -73,6 +75,20 @@ def _px(where: str) -> Converter:
         if not isinstance(value, Px):
             raise ArgumentError(f"{where} takes symm.px (or the px of a team), got {type(value).__name__}")
         return value
+
+    return convert
+
+
+def _numbers(where: str) -> Converter:
+    def convert(value: Any) -> PxNumbers:
+        numbers = PxNumbers()
+        if not isinstance(value, list | tuple) or len(value) > len(numbers.at):
+            raise ArgumentError(f"{where} takes a list of up to {len(numbers.at)} ints, got {value!r}"[:200])
+        for index, number in enumerate(value):
+            if not isinstance(number, int):
+                raise ArgumentError(f"{where} takes ints, got {type(number).__name__} at {index}")
+            numbers.at[index] = number
+        return numbers
 
     return convert
 

@@ -89,6 +89,11 @@ class Parameter:
         return self.base == "Px"
 
     @property
+    def is_numbers(self) -> bool:
+        """Whether it takes a list of ints by value (CUDA alone)."""
+        return self.base == "PxNumbers" and not self.pointers
+
+    @property
     def dtype(self) -> str | None:
         """torch's name of the dtype that a pointer demands: None when any dtype will do."""
         if self.base in _FLOAT_POINTEES:
@@ -150,10 +155,11 @@ def _parameter(text: str, index: int, function: str, line: int) -> Parameter:
     base = " ".join(words)
     parameter = Parameter(name, spelled, base, pointers, None if pointers else SCALARS.get(base))
     reference = "&" in text
-    if (parameter.is_px and not pointers) or (not reference and (pointers or parameter.scalar)):
+    by_value = pointers or parameter.scalar or parameter.is_numbers
+    if (parameter.is_px and not pointers) or (not reference and by_value):
         return parameter
     raise CompileError(
         f"line {line} of the source: parameter `{text.strip()}` of {function} has a type that "
         "cannot be passed from Python; "
-        "use pointers, arithmetic types or Px"
+        "use pointers, arithmetic types, Px or (in CUDA) PxNumbers"
     )

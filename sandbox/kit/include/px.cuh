@@ -70,6 +70,9 @@ struct Px {
     int rank, world;        // of the team, not of the world, for symm.sub(...).px
 };
 
+// Up to 32 numbers by value: as a kernel's parameter it takes a list of ints, and what is left out is 0.
+struct PxNumbers { i64 at[32]; };
+
 // The same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
 template <class T> PX_DI T* px_at(const Px& px, int peer, T* mine) {
     return (T*)(px.buf[peer] + ((u64)mine - px.buf[px.rank]));
@@ -125,6 +128,35 @@ PX_DI void px_await(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIMEO
 PX_DI void px_barrier(const Px& px, u32 slot, u32 epoch, u32 timeout_ms = PX_TIMEOUT_MS) {
     px_arrive(px, slot, epoch);
     px_await(px, slot, epoch, timeout_ms);
+}
+// Meetings that count themselves: the number of a block's next one lies in device memory, in the word of its own pad that no peer
+// writes, so nothing comes from the host, and a launch may be queued or captured ahead of time. A slot belongs to one block number, all
+// members launch the same blocks in the same order, and a slot used here is not used with epochs of the host.
+//     const u32 turn = px_turn(px, blockIdx.x);   // first thing: 1, 2, 3... from launch to launch
+//     px_enter(px, blockIdx.x, turn);             // then the block may write into buffers of two launches ago
+//     ...                                         // or px_meet at the end, where everybody waits for everybody
+PX_DI u32 px_load_volatile(u64 at) {
+    u32 value;
+    asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+    return value;
+}
+PX_DI u32 px_turn(const Px& px, u32 slot) { return px_load_volatile(px_word(px.sig[px.rank], slot, px.rank)) + 1; }
+// The whole block: says that it has come to `turn` in `slot`, to its peers and to its own next launch.
+PX_DI void px_reach(const Px& px, u32 slot, u32 turn) {
+    __syncthreads();
+    const int peer = px_thread();
+    if (peer < px.world) px_store_release(px_word(px.sig[peer], slot, px.rank), turn);
+}
+// The whole block: everybody's launch before this one has ended. So what peers gave out two launches ago has been read, and may be
+// written again: what takes turns in two buffers needs nothing else.
+PX_DI void px_enter(const Px& px, u32 slot, u32 turn) {
+    px_reach(px, slot, turn);
+    px_await(px, slot, turn - 1);
+}
+// The whole block: the same block of every member has come here, and what they wrote before is there.
+PX_DI void px_meet(const Px& px, u32 slot, u32 turn) {
+    px_reach(px, slot, turn);
+    px_await(px, slot, turn);
 }
 // All blocks of this GPU meet; launch with .cooperative. `counter` starts at 0 and is never reset: pass turn = 1, 2, 3...
 PX_DI void px_grid_barrier(u32* counter, u32 turn, u32 timeout_ms = PX_TIMEOUT_MS) {
@@ -211,6 +243,46 @@ template <class T> struct PxSum {
         return make_uint4(word[0], word[1], word[2], word[3]);
     }
 };
+// This thread's part of moving n elements of two or four bytes: the 16-byte words first, first + step, ... Four loads are in flight
+// before the first store. Any alignment, but both sides must lie on 16 bytes to be moved 16 bytes at a time.
+template <class T> PX_DI void px_move(T* to, const T* from, i64 n, i64 first, i64 step) {
+    const int each = 16 / sizeof(T);
+    for (i64 i = first; i * each < n; i += 4 * step) {
+        uint4 part[4];
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) part[k] = px_ld_part(from, each * (i + k * step), n);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) px_st_part(to, each * (i + k * step), n, part[k]);
+    }
+}
+// The 16 / sizeof(T) elements of a word, in float, and back.
+template <class T> PX_DI void px_unpack(uint4 value, float* to) {
+    const u32 word[4] = {value.x, value.y, value.z, value.w};
+    #pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        if constexpr (sizeof(T) == 4) {
+            to[k] = __uint_as_float(word[k]);
+        } else {
+            to[2 * k] = to_float(T{(u16)word[k]});
+            to[2 * k + 1] = to_float(T{(u16)(word[k] >> 16)});
+        }
+    }
+}
+template <class T> PX_DI uint4 px_pack(const float* from) {
+    u32 word[4];
+    #pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        if constexpr (sizeof(T) == 4) word[k] = __float_as_uint(from[k]);
+        else word[k] = from_float<T>(from[2 * k]).bits | (u32)from_float<T>(from[2 * k + 1]).bits << 16;
+    }
+    return make_uint4(word[0], word[1], word[2], word[3]);
+}
+// The sum over the 32 lanes of a warp, in every lane; all lanes call it.
+PX_DI float px_warp_sum(float value) {
+    #pragma unroll
+    for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xffffffffu, value, away);
+    return value;
+}
 // Copies with `threads` threads, of which this is number `thread`. Any alignment and size; 16-byte words where both sides allow.
 PX_DI void px_copy(void* to, const void* from, u64 bytes, u64 thread, u64 threads) {
     u64 done = 0;

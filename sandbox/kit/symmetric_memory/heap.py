@@ -17,8 +17,18 @@ DEFAULT_BYTES = 1 << 30
 _MARGIN = 4096
 
 
+_reserved = DEFAULT_BYTES
+
+
+def reserve(nbytes: int) -> None:
+    """Asks for at least so many bytes of heap per rank on GPUs, where PKB_SYMM_BYTES names none; before the heap is mapped."""
+    global _reserved
+    _reserved = max(_reserved, nbytes)
+
+
 def heap_bytes(ranks_in_file: int = 0) -> int:
-    """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB (on CPU ranks only touched pages cost memory).
+    """Bytes of heap per rank: PKB_SYMM_BYTES, else 1 GiB (on CPU ranks only touched pages cost memory) or, on GPUs, what was
+    reserved.
 
     ranks_in_file: how many heaps share one memory file, which the process's limit on file sizes holds; 0 for none.
     """
@@ -26,7 +36,7 @@ def heap_bytes(ranks_in_file: int = 0) -> int:
     if named is None:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if not ranks_in_file or limit == resource.RLIM_INFINITY:
-            return DEFAULT_BYTES
+            return DEFAULT_BYTES if ranks_in_file else -(-_reserved // _MARGIN) * _MARGIN
         # Under a limit the default gives way; what was asked for by name is refused later, by the system itself.
         fitting = (limit // ranks_in_file - HEAD_BYTES) // _MARGIN * _MARGIN
         return max(min(DEFAULT_BYTES, fitting), _MARGIN)

@@ -98,6 +98,13 @@ class Team:
         """
         return self._buffer(shape, dtype, tag, "out", ring)
 
+    def room(self, count: int, dtype: torch.dtype, tag: str | None = None, ring: int = 2) -> torch.Tensor:
+        """`out` for results whose size changes from call to call: flat, for at least `count` elements (the same on all members).
+
+        Buffers have powers of two elements, so that they do not become more with every new size; slice what you return.
+        """
+        return self.out(1 << max(count - 1, 0).bit_length(), dtype, f"room {tag}", ring)
+
     def _buffer(
         self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, ring: int
     ) -> torch.Tensor:
@@ -215,6 +222,24 @@ class Team:
         if not 0 <= peer < self.world:
             raise SymmetricMemoryError(f"there is no peer {peer} in a team of {self.world}")
         return peer
+
+    def gather_numbers(self, *numbers: int) -> list[tuple[int, ...]]:
+        """Everybody's numbers by member: up to 32 integers that the processes know, such as the length of a tensor.
+
+        The processes exchange them in host memory: no GPU takes part, and nothing that is queued on one is waited for.
+        Collective; all members pass as many. Raises BarrierTimeout naming who is missing after 10 s.
+        """
+        form = struct.Struct(f"<{len(numbers)}q")
+        if form.size > MAIL_BYTES:
+            raise SymmetricMemoryError(
+                f"gather_numbers takes up to {MAIL_BYTES // 8} numbers, got {len(numbers)}"
+            )
+        mail = [self._segment.part_address(r) + PADS_BYTES + self.mask * MAIL_BYTES for r in self.ranks]
+        ctypes.memmove(mail[self.rank], form.pack(*numbers), form.size)
+        self._meet(10.0, "symm.gather_numbers")
+        found = [form.unpack(ctypes.string_at(address, form.size)) for address in mail]
+        self._meet(10.0, "symm.gather_numbers")  # nobody writes again before all have read
+        return found
 
     def meet_on_host(self, timeout_s: float = 10.0) -> None:
         """Wait for the members' processes, not for what is queued on their GPUs."""

@@ -51,6 +51,7 @@ static void trap_at(int line) { fprintf(stderr, "trap in line %d of the emulated
 #define __trap() trap_at(__LINE__)
 static inline void __threadfence() {}
 static inline unsigned atomicAdd(unsigned* at, unsigned n) { return __atomic_fetch_add(at, n, __ATOMIC_ACQ_REL); }
+static inline float __shfl_xor_sync(unsigned, float value, int) { abort(); return value; }  // warps are not emulated here
 static inline unsigned __cvta_generic_to_shared(const void*) { return 0; }
 struct Meeting {
     std::mutex lock; std::condition_variable turn; unsigned here = 0, round = 0, all = 0;

@@ -1,0 +1,157 @@
+"""The house's short convolution: the last samples of chunks go to the neighbours first, then rows are streamed."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// x, y: [rows][2 chunk]; weight: [rows of weight][taps], row % filters being a row's channel. boxes: [2 (turns)][2
+// (chunks)][rows][halo] words of 8 bytes: a sample's bits and a flag, symmetric; halo = taps - 1. What precedes the first
+// chunk comes from rank r-1's first chunk, what precedes the second from rank r+1's second; before the whole there are zeros,
+// and the last rank's second chunk follows its first. A rank hears from the neighbours that it writes to: when it sends launch
+// t+2 it has their words of launch t+1, so they have left launch t, and two turns are enough.
+template <class T> static __device__ float sample_before(const Px& px, const T* row, const u64* box, i64 rows, i64 chunk,
+        int halo, i64 at, int which, i64 back, u32 turn) {
+    // The sample `back` places (1 = the nearest) before chunk `which` of row `at`.
+    if (which == 0 && px.rank == 0) return 0;
+    if (which == 1 && px.rank == px.world - 1) return to_float(row[chunk - back]);
+    const u32 bits = px_ld_ll(box + (which * rows + at) * halo + halo - back, turn);
+    if constexpr (sizeof(T) == 4) return __uint_as_float(bits);
+    else return to_float(T{(u16)bits});
+}
+template <class T> static __device__ u32 bits_of(T value) {
+    if constexpr (sizeof(T) == 4) return __float_as_uint(value);
+    else return value.bits;
+}
+// TAPS: of the window; the filter's own taps are the last ones, those in front of them are zero. 0: any number, one output at
+// a time.
+template <class T, int TAPS> static __device__ void convolve(
+        const Px& px, const T* x, const T* weight, T* y, u64* boxes, i64 rows, i64 filters, i64 chunk, int taps) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int halo = taps - 1, each = 16 / sizeof(T);
+    u64* box = boxes + (i64)(turn & 1) * 2 * rows * halo;
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x)  // the neighbours' halos of all rows of this block
+        for (int i = threadIdx.x; i < 2 * halo; i += blockDim.x) {
+            const int which = i / halo, place = i % halo, peer = which ? px.rank - 1 : px.rank + 1;
+            if (peer < 0 || peer >= px.world) continue;
+            const T last = x[row * 2 * chunk + which * chunk + chunk - halo + place];
+            px_st_ll(px_at(px, peer, box) + (which * rows + row) * halo + place, bits_of(last), turn);
+        }
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = x + row * 2 * chunk;
+        const T* filter = weight + row % filters * taps;
+        if constexpr (TAPS > 0) {
+            float tap[TAPS];
+            #pragma unroll
+            for (int j = 0; j < TAPS; ++j) tap[j] = j < TAPS - taps ? 0.0f : to_float(filter[j - (TAPS - taps)]);
+            for (i64 word = threadIdx.x; word * each < 2 * chunk; word += blockDim.x) {
+                const int which = word * each >= chunk;
+                float window[8 + 8];  // eight samples before this word's, then its own
+                px_unpack<T>(px_ld16(from + word * each), window + 8);
+                if (word * each == which * chunk) {
+                    #pragma unroll
+                    for (int back = 1; back <= 8; ++back)
+                        window[8 - back] = back <= halo ? sample_before(px, from, box, rows, chunk, halo, row, which, back,
+                                turn) : 0;
+                } else {
+                    px_unpack<T>(px_ld16(from + (word - 1) * each), window + 8 - each);
+                    if (each < 8) {
+                        if (word * each - 8 >= which * chunk) {
+                            px_unpack<T>(px_ld16(from + word * each - 8), window);
+                        } else {
+                            #pragma unroll
+                            for (int back = 1; back <= 4; ++back)  // before the chunk's beginning
+                                window[4 - back] = back <= halo ? sample_before(px, from, box, rows, chunk, halo, row, which,
+                                        back, turn) : 0;
+                        }
+                    }
+                }
+                float out[8];
+                #pragma unroll
+                for (int e = 0; e < each; ++e) {
+                    out[e] = 0;
+                    #pragma unroll
+                    for (int j = 0; j < TAPS; ++j) out[e] += tap[j] * window[8 + e - (TAPS - 1) + j];
+                }
+                px_st16(y + row * 2 * chunk + word * each, px_pack<T>(out));
+            }
+        } else {
+            for (i64 i = threadIdx.x; i < 2 * chunk; i += blockDim.x) {
+                const int which = i >= chunk;
+                float total = 0;
+                for (int j = 0; j < taps; ++j) {
+                    const i64 at = i - which * chunk - halo + j;  // within the chunk
+                    const float sample = at >= 0 ? to_float(from[which * chunk + at])
+                                                 : sample_before(px, from, box, rows, chunk, halo, row, which, -at, turn);
+                    total += to_float(filter[j]) * sample;
+                }
+                y[row * 2 * chunk + i] = from_float<T>(total);
+            }
+        }
+    }
+    px_reach(px, blockIdx.x, turn);
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(256) convolve_rows(
+        Px px, const TYPE* x, const TYPE* weight, TYPE* y, u64* boxes, i64 rows, i64 filters, i64 chunk, int taps) {
+    convolve<TYPE, WINDOW>(px, x, weight, y, boxes, rows, filters, chunk, taps);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 1000, 256
+WINDOWS = (4, 7, 9)
+"""Taps for which a thread computes a 16-byte word from a window in registers; other filters take one sample at a time."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype, window: int = 7) -> Any:
+    """The kernel for filters of up to `window` taps, of any number for 0; compiled when it is first asked for."""
+    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("WINDOW", str(window))
+    return cuda.compile(SOURCE + entry).convolve_rows
+
+
+@torch.no_grad()
+def solution(x: torch.Tensor, weight: torch.Tensor, group: dist.ProcessGroup | None = None) -> torch.Tensor:
+    """x [B, D, 2C], weight [D, 1, K] -> [B, D, 2C].
+
+    Of 2W chunks this rank r holds chunk r, then chunk 2W-1-r. Each is convolved causally with this rank's own
+    weight, tap K-1 on the current sample; the K-1 samples before a chunk come from the rank that holds the
+    chunk before it. Sums are float32, rounded once; C >= K-1.
+    """
+    team = symm.team(group)
+    taps, chunk = weight.shape[-1], x.shape[-1] // 2
+    if not x.is_cuda:
+        return convolved(x, weight, team)
+    x, weight, result = (
+        x.contiguous(),
+        weight.contiguous(),
+        torch.empty_like(x, memory_format=torch.contiguous_format),
+    )
+    rows = x.shape[0] * x.shape[1]
+    boxes = team.empty((2, 2, rows, max(taps - 1, 1)), torch.int64, "boxes")
+    whole_words = chunk * x.element_size() % 16 == 0 and x.data_ptr() % 16 == 0
+    window = next((size for size in WINDOWS if taps <= size and whole_words), 0)
+    blocks = -(-rows // -(-rows // BLOCKS))  # as many rows for each
+    launch = kernel_for(x.dtype, window)[blocks, THREADS]
+    launch(team.px, x, weight, result, boxes, rows, x.shape[1], chunk, taps)
+    return result
+
+
+def convolved(x: torch.Tensor, weight: torch.Tensor, team: Any) -> torch.Tensor:
+    """The same for CPU ranks: tails are read out of the neighbours' memory."""
+    halo = weight.shape[-1] - 1
+    first, second = x.chunk(2, dim=-1)
+    start = first.shape[-1] - halo
+    peers = team.peers(team.stage(torch.stack((first[..., start:], second[..., start:]))))
+    team.barrier()
+    before_first = peers[team.rank - 1][0] if team.rank else torch.zeros_like(peers[team.rank][0])
+    last = team.rank == team.world - 1
+    before_second = peers[team.rank][0] if last else peers[team.rank + 1][1]
+    extended = (torch.cat((before_first, first), dim=-1), torch.cat((before_second, second), dim=-1))
+    parts = [torch.nn.functional.conv1d(part, weight, groups=x.shape[1]) for part in extended]
+    return torch.cat(parts, dim=-1)

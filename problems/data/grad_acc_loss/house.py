@@ -1,0 +1,84 @@
+"""The house's token-weighted loss: one warp forms its term, sends it to the peers in words with a flag, and adds up W of them."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// boxes: [2 (turns)][W (senders)] words of 16 bytes, symmetric. A rank that sends launch t+2 has everybody's word of launch
+// t+1, so everybody has left launch t: two turns are enough.
+template <class T> static __device__ void weigh(
+        const Px& px, const T* loss, const i64* local, const i64* global, const T* grad_mean, const T* grad_sum,
+                uint4* boxes, T* out) {
+    const u32 turn = px_turn(px, 0);
+    uint4* box = boxes + (turn & 1) * px.world;
+    const int lane = threadIdx.x;
+    const double tokens = (double)*local, all = (double)*global;
+    // An empty rank adds nothing, whatever its loss: NaN or infinite.
+    const float term = *local == 0 ? 0.0f : (float)(to_float(*loss) * tokens);
+    if (lane < px.world && lane != px.rank)
+        px_st_ll16(px_at(px, lane, box) + px.rank, make_uint2(__float_as_uint(term), 0), turn);
+    if (lane == 0) {
+        const double sum_part = grad_sum ? to_float(*grad_sum) * tokens : 0.0;
+        out[2] = from_float<T>((float)(to_float(*grad_mean) * tokens / all + sum_part));
+    }
+    float got = lane == px.rank ? term : 0;
+    if (lane < px.world && lane != px.rank) got = __uint_as_float(px_ld_ll16(box + lane, turn).x);
+    double total = 0;
+    for (int rank = 0; rank < px.world; ++rank) total += __shfl_sync(0xffffffffu, got, rank);  // the same bits on all ranks
+    if (lane == 0) {
+        out[0] = from_float<T>((float)(total / all));
+        out[1] = from_float<T>((float)total);
+    }
+    px_reach(px, 0, turn);
+}
+extern "C" __global__ void weigh_bf16(Px px, const bf16* loss, const i64* local, const i64* global, const bf16* grad_mean,
+        const bf16* grad_sum, uint4* boxes, bf16* out) {
+    weigh(px, loss, local, global, grad_mean, grad_sum, boxes, out);
+}
+extern "C" __global__ void weigh_f32(Px px, const float* loss, const i64* local, const i64* global, const float* grad_mean,
+        const float* grad_sum, uint4* boxes, float* out) {
+    weigh(px, loss, local, global, grad_mean, grad_sum, boxes, out);
+}
+"""
+
+
+@functools.cache
+def kernels() -> dict[torch.dtype, Any]:
+    """By run dtype; compiled when it is first asked for."""
+    module: Any = cuda.compile(SOURCE)
+    return {torch.bfloat16: module.weigh_bf16[1, 32], torch.float32: module.weigh_f32[1, 32]}
+
+
+@torch.no_grad()
+def solution(
+    loss: torch.Tensor,
+    local_valid_tokens: torch.Tensor,
+    global_valid_tokens: torch.Tensor,
+    grad_normalized_loss: torch.Tensor,
+    grad_loss_sum: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """All arguments are 0-dim: losses and gradients bfloat16 or float32, counts int64.
+
+    Returns (normalized_loss, loss_sum, grad_loss), 0-dim of the run dtype: Σ_r loss_r·t_r / T, that sum itself, and the
+    gradient with respect to this rank's loss. A rank without tokens counts as zero even when its loss is NaN or infinite.
+    """
+    if loss.is_cuda:
+        out = loss.new_empty(3)
+        boxes = symm.empty((2, symm.world, 4), torch.int32, "boxes")
+        given = 0 if grad_loss_sum is None else grad_loss_sum
+        kernel = kernels()[loss.dtype]
+        kernel(
+            symm.px, loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, given, boxes, out
+        )
+        return out[0], out[1], out[2]
+    wide = torch.where(local_valid_tokens == 0, 0.0, loss.double() * local_valid_tokens).float()
+    dist.all_reduce(wide)
+    gradient = grad_normalized_loss.double() * local_valid_tokens / global_valid_tokens
+    if grad_loss_sum is not None:
+        gradient = gradient + grad_loss_sum.double() * local_valid_tokens
+    return (wide / global_valid_tokens).to(loss.dtype), wide.to(loss.dtype), gradient.to(loss.dtype)

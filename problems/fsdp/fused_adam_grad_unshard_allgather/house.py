@@ -1,0 +1,104 @@
+"""The house's sharded Adam: each new weight is stored at every rank from the registers in which it was computed."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// Four shards of n elements; y: [W][n], symmetric. step_size = lr / (1 - beta1^t), root_scale = 1 / sqrt(1 - beta2^t).
+template <class T> static __device__ void adam(const Px& px, const T* gradient, const T* weight, const T* mean,
+        const T* square, T* y, i64 n, float beta1, float rest1, float beta2, float rest2, float step_size,
+        float root_scale, float eps) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = 16 / sizeof(T);
+    const i64 step = gridDim.x * blockDim.x;
+    for (i64 i = blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += 2 * step) {
+        uint4 part[2][4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 2; ++k) {
+            const i64 at = each * (i + k * step);
+            part[k][0] = px_ld_part(gradient, at, n);
+            part[k][1] = px_ld_part(weight, at, n);
+            part[k][2] = px_ld_part(mean, at, n);
+            part[k][3] = px_ld_part(square, at, n);
+        }
+        #pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            float g[8], w[8], m[8], v[8];
+            px_unpack<T>(part[k][0], g);
+            px_unpack<T>(part[k][1], w);
+            px_unpack<T>(part[k][2], m);
+            px_unpack<T>(part[k][3], v);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) {
+                const float new_mean = beta1 * m[e] + rest1 * g[e], new_square = beta2 * v[e] + rest2 * g[e] * g[e];
+                w[e] -= step_size * new_mean / (sqrtf(new_square) * root_scale + eps);
+            }
+            const uint4 updated = px_pack<T>(w);
+            for (int away = 0; away < px.world; ++away)
+                px_st_part(px_at(px, (px.rank + away) % px.world, y) + px.rank * n, each * (i + k * step), n, updated);
+        }
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's weights have arrived
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) adam_%s(
+        Px px, const %s* gradient, const %s* weight, const %s* mean, const %s* square, %s* y, i64 n,
+        float beta1, float rest1, float beta2, float rest2, float step_size, float root_scale, float eps) {
+    adam(px, gradient, weight, mean, square, y, n, beta1, rest1, beta2, rest2, step_size, root_scale, eps);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+
+symm.reserve(4 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    name = TYPES[dtype]
+    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"adam_{name}")
+
+
+@torch.no_grad()
+def solution(
+    grad_shard: torch.Tensor,
+    master_shard: torch.Tensor,
+    exp_avg: torch.Tensor,
+    exp_avg_sq: torch.Tensor,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    step: int,
+) -> torch.Tensor:
+    """Four shards [p] of bfloat16 or float32 -> [W·p]: the updated weights of all ranks in rank order. step >= 1, p >= 1."""
+    step_size, root_scale = lr / (1 - beta1**step), (1 - beta2**step) ** -0.5
+    if not grad_shard.is_cuda:
+        mean = beta1 * exp_avg.float() + (1 - beta1) * grad_shard.float()
+        square = beta2 * exp_avg_sq.float() + (1 - beta2) * grad_shard.float().square()
+        updated = master_shard.float() - step_size * mean / (square.sqrt() * root_scale + eps)
+        gathered = grad_shard.new_empty(dist.get_world_size() * updated.numel())
+        dist.all_gather_into_tensor(gathered, updated.to(grad_shard.dtype))
+        return gathered
+    p = grad_shard.numel()
+    # Two results are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
+    # result of call e.
+    result = symm.out(symm.world * p, grad_shard.dtype, "weights", ring=2)
+    words = -(-p * grad_shard.element_size() // 16)
+    kernel = kernel_for(grad_shard.dtype)[min(-(-words // THREADS), BLOCKS), THREADS]
+    shards = (
+        grad_shard.contiguous(),
+        master_shard.contiguous(),
+        exp_avg.contiguous(),
+        exp_avg_sq.contiguous(),
+    )
+    betas = (beta1, 1 - beta1, beta2, 1 - beta2)
+    kernel(symm.px, *shards, result, p, *betas, step_size, root_scale, eps)
+    return result

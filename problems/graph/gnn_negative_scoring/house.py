@@ -1,0 +1,82 @@
+"""The house's ranking: a warp counts the better negatives of a row, and its owner stores the place at every rank."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// pos: [rows], neg: [rows][each]; places: one for every row of all ranks, this rank's from `first` on, symmetric.
+template <class T> static __device__ void rank_rows(const Px& px, const T* pos, const T* neg, i64* places, i64 rows,
+        i64 each, i64 first) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int lane = threadIdx.x % 32;
+    const i64 warps = (i64)gridDim.x * (blockDim.x / 32);
+    for (i64 row = (i64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += warps) {
+        const float positive = to_float(pos[row]);
+        const T* negatives = neg + row * each;
+        float better = 0;  // exact up to 2^24, in every lane
+        for (i64 k = lane; k < each; k += 32 * 8) {
+            T score[8];
+            #pragma unroll  // all loads are in flight before the first comparison
+            for (int j = 0; j < 8; ++j)
+                if (k + 32 * j < each) score[j] = negatives[k + 32 * j];
+            #pragma unroll
+            for (int j = 0; j < 8; ++j)
+                if (k + 32 * j < each) better += to_float(score[j]) > positive;
+        }
+        const i64 place = 1 + (i64)px_warp_sum(better);
+        if (lane < px.world) px_at(px, (px.rank + lane) % px.world, places)[first + row] = place;
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's places have arrived
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(256) rank_rows_%s(Px px, const %s* pos, const %s* neg, i64* places, i64 rows,
+        i64 each, i64 first) {
+    rank_rows(px, pos, neg, places, rows, each, first);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 528, 256
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    name = TYPES[dtype]
+    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rank_rows_{name}")
+
+
+@torch.no_grad()
+def solution(
+    local_pos_scores: torch.Tensor,
+    local_neg_scores: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """local_pos_scores [P_r], local_neg_scores [P_r, K] -> [sum of P_r] int64, the same on every rank.
+
+    Entry g is the place (1 = best) of row g's positive among its own negatives after a logistic function
+    rounded to the scores' dtype; rows by rank, then by position. Among equal scores the positive comes first. K <= 2^24.
+    """
+    team = symm.team(group)
+    # torch's own function: which scores are equal hangs on its last bit.
+    pos, neg = torch.sigmoid(local_pos_scores.contiguous()), torch.sigmoid(local_neg_scores.contiguous())
+    counts = [count for (count,) in team.gather_numbers(pos.shape[0])]
+    first, total = sum(counts[: team.rank]), sum(counts)
+    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    room = team.room(total, torch.int64, "places")
+    if not pos.is_cuda:
+        mine = (neg > pos[:, None]).sum(dim=1) + 1
+        for peer in team.peers(room):
+            peer[first : first + mine.numel()] = mine
+        team.barrier()
+        return room[:total]
+    # As many blocks on every rank, though rows differ.
+    blocks = min(max(-(-max(counts) // (THREADS // 32)), 1), BLOCKS)
+    launch = kernel_for(pos.dtype)[blocks, THREADS]
+    launch(team.px, pos, neg, room, pos.shape[0], neg.shape[1], first)
+    return room[:total]

@@ -1,0 +1,159 @@
+"""The house's mean reduce-scatter with RMSNorm: rows are pushed to their owner in parts, who adds, normalises and writes them."""
+
+import functools
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// x: [W (owners)][rows][width]; staged: [W (senders)][rows][words] of 16 bytes, symmetric; y: [rows][width]. Block b works on
+// rows of range part * gridDim.x + b and only ever waits for block b of the others: while one part is on its way, the one
+// before is added up. `lanes` threads share a row: a warp or the whole block. A lane keeps KEPT words; of longer rows it reads
+// the rest again.
+#define KEPT 4
+template <class T> static __device__ PxSum<T> sum_of(const Px& px, const T* x, const uint4* staged, i64 rows, i64 width,
+        i64 words, i64 row, i64 word) {
+    const uint4 mine = px_ld_part(x + (px.rank * rows + row) * width, word * (16 / sizeof(T)), width);
+    uint4 part[PX_MAX_WORLD];
+    #pragma unroll  // all loads are in flight before the first addition
+    for (int source = 0; source < PX_MAX_WORLD; ++source)
+        if (source < px.world)
+            part[source] = source == px.rank ? mine : px_ld16(staged + (source * rows + row) * words + word);
+    PxSum<T> total;
+    #pragma unroll
+    for (int source = 0; source < PX_MAX_WORLD; ++source)
+        if (source < px.world) total.add(part[source]);
+    return total;
+}
+template <class T> static __device__ void scatter_and_norm(const Px& px, const T* x, const T* gamma, uint4* staged, T* y,
+        i64 rows, i64 width, float eps, int lanes, int parts) {
+    const u32 slot = blockIdx.x, turn = px_turn(px, slot);
+    px_enter(px, slot, turn);
+    __shared__ float sums[32];
+    const int each = 16 / sizeof(T), lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes;
+    const i64 words = (width + each - 1) / each, ranges = (i64)parts * gridDim.x, length = (rows + ranges - 1) / ranges;
+    const float scale = 1.0f / px.world;
+    for (int part = 0; part <= parts; ++part) {
+        if (part < parts) {
+            const i64 range = (i64)part * gridDim.x + blockIdx.x, low = min(range * length, rows), high = min(low + length, rows);
+            for (i64 i = threadIdx.x; i < (high - low) * words; i += blockDim.x) {
+                const i64 row = low + i / words, word = i % words;
+                uint4 sent[PX_MAX_WORLD];
+                #pragma unroll  // all loads are in flight before the first store
+                for (int away = 1; away < PX_MAX_WORLD; ++away)
+                    if (away < px.world) sent[away] = px_ld_part(x + ((px.rank + away) % px.world * rows + row) * width,
+                            word * each, width);
+                #pragma unroll
+                for (int away = 1; away < PX_MAX_WORLD; ++away)
+                    if (away < px.world)
+                        px_st16(px_at(px, (px.rank + away) % px.world, staged) + (px.rank * rows + row) * words + word,
+                                sent[away]);
+            }
+            __syncthreads();
+            const int peer = px_thread();
+            if (peer < px.world && peer != px.rank) px_signal(px, peer, 128 + slot, 16 * turn + part + 1);
+        }
+        if (part == 0) continue;
+        const int peer = px_thread();
+        if (peer < px.world && peer != px.rank) px_wait(px, peer, 128 + slot, 16 * turn + part);
+        __syncthreads();  // everybody's share of the part before is here
+        const i64 range = (part - 1ll) * gridDim.x + blockIdx.x, low = min(range * length, rows), high = min(low + length, rows);
+        for (i64 first = low; first < high; first += teams) {
+            const i64 row = first + team;
+            float kept[KEPT][8], squares = 0;
+            if (row < high) {
+                #pragma unroll
+                for (int k = 0; k < KEPT; ++k)
+                    if (lane + k * lanes < words) {
+                        const PxSum<T> total = sum_of(px, x, staged, rows, width, words, row, lane + k * lanes);
+                        #pragma unroll
+                        for (int e = 0; e < each; ++e) {
+                            kept[k][e] = total.sum[e] * scale;  // beyond the row's end it is zero
+                            squares += kept[k][e] * kept[k][e];
+                        }
+                    }
+                for (i64 word = lane + KEPT * lanes; word < words; word += lanes) {
+                    const PxSum<T> total = sum_of(px, x, staged, rows, width, words, row, word);
+                    #pragma unroll
+                    for (int e = 0; e < each; ++e) squares += total.sum[e] * scale * (total.sum[e] * scale);
+                }
+            }
+            squares = px_warp_sum(squares);
+            if (lanes > 32) {
+                __syncthreads();  // the sums of the row before have been read
+                if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = squares;
+                __syncthreads();
+                squares = 0;
+                for (int warp = 0; warp < blockDim.x / 32; ++warp) squares += sums[warp];
+            }
+            if (row >= high) continue;
+            const float inverse = rsqrtf(squares / width + eps);
+            for (i64 word = lane, k = 0; word < words; word += lanes, ++k) {
+                float gain[8], out[8];
+                px_unpack<T>(px_ld_part(gamma, word * each, width), gain);
+                if (k < KEPT) {
+                    #pragma unroll
+                    for (int slot_of = 0; slot_of < KEPT; ++slot_of)
+                        if (slot_of == k)
+                            #pragma unroll
+                            for (int e = 0; e < each; ++e) out[e] = kept[slot_of][e] * inverse * gain[e];
+                } else {
+                    const PxSum<T> total = sum_of(px, x, staged, rows, width, words, row, word);
+                    #pragma unroll
+                    for (int e = 0; e < each; ++e) out[e] = total.sum[e] * scale * inverse * gain[e];
+                }
+                px_st_part(y + row * width, word * each, width, px_pack<T>(out));
+            }
+        }
+    }
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) scatter_and_norm_%s(Px px, const %s* x, const %s* gamma, uint4* staged,
+        %s* y, i64 rows, i64 width, float eps, int lanes, int parts) {
+    scatter_and_norm(px, x, gamma, staged, y, rows, width, eps, lanes, parts);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float32: "float"}
+BLOCKS, THREADS, PARTS = 128, 512, 8
+WARP_WORDS = 128
+"""16-byte words of a row up to which a warp has a row for itself; beyond it a block has."""
+
+symm.reserve(4 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    name = TYPES[dtype]
+    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"scatter_and_norm_{name}")
+
+
+@torch.no_grad()
+def solution(rs_input_1d: torch.Tensor, gamma: torch.Tensor, eps: float) -> torch.Tensor:
+    """rs_input_1d [W·rows·H] (chunk r belongs to rank r), gamma [H] -> [rows, H]: the normalised mean of chunk r.
+
+    W divides the input's length and H divides a chunk. Sums and norm are float32 and rounded once.
+    """
+    x = rs_input_1d.contiguous()
+    width = gamma.numel()
+    rows = x.numel() // (symm.world * width)
+    if not x.is_cuda:
+        peers = symm.peers(symm.stage(x.view(symm.world, rows, width)))
+        symm.barrier()
+        total = sum(peer[symm.rank].float() for peer in peers) / symm.world
+        inverse = torch.rsqrt(total.square().mean(dim=-1, keepdim=True) + eps)
+        return (total * inverse * gamma).to(x.dtype)
+    words = -(-width * x.element_size() // 16)
+    result = x.new_empty((rows, width))
+    # Two buffers: nobody writes before everybody has left the call before, so what was sent two calls ago has been read.
+    staged = symm.out((symm.world, rows, words, 4), torch.int32, "staged", ring=2)
+    lanes = 32 if words <= WARP_WORDS else THREADS
+    teams = THREADS // lanes  # rows that a block has at once
+    blocks = min(max(-(-rows // teams), 1), BLOCKS)
+    parts = min(max(rows // (blocks * teams * 2), 1), PARTS)
+    kernel = kernel_for(x.dtype)[blocks, THREADS]
+    kernel(symm.px, x, gamma.contiguous(), staged, result, rows, width, eps, lanes, parts)
+    return result

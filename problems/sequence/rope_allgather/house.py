@@ -1,0 +1,108 @@
+"""The house's rotary all-gather: a lane rotates both halves of a head and stores them at their places in every rank's result."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// q, k: [B][S][heads][2 half]; cosine, sine: [B][S][2 half]; the results [B][W S][heads][2 half], symmetric. A thread has the
+// same word of both halves of some heads in a row of one position: its four words of the tables serve them all.
+template <class T> static __device__ void rotate(const Px& px, const T* q, const T* k, const T* cosine, const T* sine,
+        T* all_q, T* all_k, i64 positions, i64 length, int heads, int half) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = 16 / sizeof(T), words = (half + each - 1) / each;
+    const i64 items = positions * words;
+    for (i64 item = (i64)blockIdx.x * blockDim.x + threadIdx.x; item < items * 2 * heads; item += (i64)gridDim.x * blockDim.x) {
+        // Neighbours have neighbouring words, then the next head of q, then of k, then the next position.
+        const i64 position = item / (words * 2 * heads);
+        const int rest = item % (words * 2 * heads), word = rest % words, head = rest / words % heads;
+        const bool is_k = rest / words >= heads;
+        const i64 table = position * 2 * half, own = (position * heads + head) * 2 * half;
+        const T* from = (is_k ? k : q) + own;
+        const uint4 loaded[6] = {
+            px_ld_part(from, word * each, half), px_ld_part(from + half, word * each, half),
+            px_ld_part(cosine + table, word * each, half), px_ld_part(cosine + table + half, word * each, half),
+            px_ld_part(sine + table, word * each, half), px_ld_part(sine + table + half, word * each, half)};
+        float u1[8], u2[8], c1[8], c2[8], s1[8], s2[8];
+        px_unpack<T>(loaded[0], u1);
+        px_unpack<T>(loaded[1], u2);
+        px_unpack<T>(loaded[2], c1);
+        px_unpack<T>(loaded[3], c2);
+        px_unpack<T>(loaded[4], s1);
+        px_unpack<T>(loaded[5], s2);
+        float first[8], second[8];
+        #pragma unroll
+        for (int e = 0; e < each; ++e) {
+            first[e] = u1[e] * c1[e] - u2[e] * s1[e];
+            second[e] = u2[e] * c2[e] + u1[e] * s2[e];
+        }
+        const uint4 low = px_pack<T>(first), high = px_pack<T>(second);
+        const i64 batch = position / length, place = (batch * px.world + px.rank) * length + position % length;
+        T* result = (is_k ? all_k : all_q) + (place * heads + head) * 2 * half;
+        for (int away = 0; away < px.world; ++away) {
+            T* there = px_at(px, (px.rank + away) % px.world, result);
+            px_st_part(there, word * each, half, low);
+            px_st_part(there + half, word * each, half, high);
+        }
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's positions have arrived
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) rotate_%s(Px px, const %s* q, const %s* k, const %s* cosine, const %s* sine,
+        %s* all_q, %s* all_k, i64 positions, i64 length, int heads, int half) {
+    rotate(px, q, k, cosine, sine, all_q, all_k, positions, length, heads, half);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+
+symm.reserve(4 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    name = TYPES[dtype]
+    return getattr(cuda.compile(SOURCE + ENTRY.replace("%s", name)), f"rotate_{name}")
+
+
+@torch.no_grad()
+def solution(
+    q_local: torch.Tensor, k_local: torch.Tensor, cos_local: torch.Tensor, sin_local: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """q_local, k_local [B, S, h, d], cos_local, sin_local [B, S, d] -> q_global, k_global [B, W·S, h, d], on every rank.
+
+    The sequence of the result is the ranks' shards in rank order. d is even; rotated in float32 and rounded once.
+    """
+    if not q_local.is_cuda:
+        cos, sin = cos_local.unsqueeze(2).float(), sin_local.unsqueeze(2).float()
+        return gathered(rotated(q_local, cos, sin)), gathered(rotated(k_local, cos, sin))
+    batch, length, heads, dim = q_local.shape
+    # Two results each are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
+    # result of call e.
+    shape = (batch, symm.world * length, heads, dim)
+    all_q, all_k = symm.out(shape, q_local.dtype, "q", ring=2), symm.out(shape, q_local.dtype, "k", ring=2)
+    words = -(-dim // 2 * q_local.element_size() // 16)
+    blocks = min(max(-(-batch * length * 2 * heads * words // THREADS), 1), BLOCKS)
+    kernel = kernel_for(q_local.dtype)[blocks, THREADS]
+    arguments = (t.contiguous() for t in (q_local, k_local, cos_local, sin_local))
+    kernel(symm.px, *arguments, all_q, all_k, batch * length, length, heads, dim // 2)
+    return all_q, all_k
+
+
+def rotated(u: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """u [B, S, h, d] turned by tables [B, S, 1, d] of float32, in u's dtype."""
+    first, second = u.float().chunk(2, dim=-1)
+    return (u * cos + torch.cat((-second, first), dim=-1) * sin).to(u.dtype)
+
+
+def gathered(shard: torch.Tensor) -> torch.Tensor:
+    """[B, S, h, d] -> [B, W·S, h, d], shards in rank order."""
+    shards = shard.new_empty((dist.get_world_size(), *shard.shape))
+    dist.all_gather_into_tensor(shards, shard.contiguous())
+    return shards.transpose(0, 1).flatten(1, 2)

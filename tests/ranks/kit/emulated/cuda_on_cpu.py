@@ -1,0 +1,150 @@
+"""Stands in for `sandbox.kit.cuda` on CPU ranks: CUDA texts compiled by g++ and run by emulation.h. For tests alone."""
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import types
+from pathlib import Path
+from typing import Any
+
+from sandbox.kit import cuda
+from sandbox.kit.compilers import nvrtc
+from sandbox.kit.compilers.arguments import converter
+from sandbox.kit.compilers.signature import Function, exported
+
+KIT_BLOCKS = ("reshard", "rows")
+"""Modules of the kit that launch kernels for house kernels."""
+SMALL = {"BLOCKS": 5, "THREADS": 64}
+"""Few threads do as well, and several blocks and several turns of a loop are wanted at sizes of a test."""
+HERE = Path(__file__).parent
+_TOP = re.compile(
+    r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE
+)
+_TIMEOUT = "PX_TIMEOUT_MS 2000"
+
+
+def _portable_header() -> str:
+    """px.cuh without what is written in PTX; emulation_px.h has that."""
+    text = nvrtc.header().replace("#pragma once", "").replace(_TIMEOUT, "PX_TIMEOUT_MS 60000")
+    missing: list[str] = []
+
+    def kept(match: re.Match[str]) -> str:
+        if "asm" not in match[0]:
+            return match[0]
+        missing.append(match[0])
+        special = re.search(r"from_float<(bf16|f16)>", match[0])
+        if special is None:
+            return ""
+        kind = special[1]
+        body = (
+            "r.bits = emu_bf16(value);"
+            if kind == "bf16"
+            else "_Float16 h = (_Float16)value; memcpy(&r.bits, &h, 2);"
+        )
+        return f"template <> __device__ __forceinline__ {kind} from_float<{kind}>(float value) {{ {kind} r; {body} return r; }}"
+
+    before, after = _TOP.sub(kept, text).split("// --- 16-bit floats", 1)
+    head, tail = after.split("struct __align__(2) f16 { u16 bits; };", 1)
+    tail = tail.split("// --- TMA", 1)[0]
+    return f'{before}// --- 16-bit floats{head}struct __align__(2) f16 {{ u16 bits; }};\n#include "emulation_px.h"\n{tail}'
+
+
+class _Kernel:
+    def __init__(self, function: Function, library: ctypes.CDLL) -> None:
+        self.name = function.name
+        self.call = library[f"emu_run_{function.name}"]
+        self.call.restype = None
+        self.convert = [converter(p, i, function, "cpu") for i, p in enumerate(function.parameters)]
+        self.slots = [cuda._slot(p) for p in function.parameters]
+        self.px = [p.is_px or p.is_numbers for p in function.parameters]
+
+    @property
+    def cooperative(self) -> "_Kernel":
+        return self
+
+    def __getitem__(self, shape: tuple[Any, ...]) -> Any:
+        grid = shape[0] if isinstance(shape[0], tuple) else (shape[0],)
+        assert len(shape) == 2, "the emulation has no dynamic shared memory"
+        assert all(isinstance(extent, int) and extent > 0 for extent in grid), grid
+
+        def launch(*arguments: Any) -> None:
+            assert len(arguments) == len(self.convert), f"{self.name} takes {len(self.convert)} arguments"
+            ready = []
+            for value, convert, slot, px in zip(arguments, self.convert, self.slots, self.px, strict=True):
+                ready.append(convert(value) if px else type(slot)(convert(value)))
+            self.call((ctypes.c_uint * 2)(*(*grid, 1)[:2]), ctypes.c_uint(shape[1]), *ready)
+
+        return launch
+
+
+class Module:
+    def __init__(self, kernels: dict[str, _Kernel]) -> None:
+        self.__dict__.update(kernels)
+
+
+def compile(source: str, options: Any = (), arch: Any = None) -> Module:
+    """As cuda.compile, for the CPU."""
+    functions = [function for function in exported(source).values() if function.kernel]
+    runs = []
+    for function in functions:
+        listed = ", ".join(f"{p.type} {p.name}" for p in function.parameters)
+        names = ", ".join(p.name for p in function.parameters)
+        runs.append(
+            f'extern "C" void emu_run_{function.name}(const unsigned* emu_grid, unsigned emu_threads, {listed})'
+            f" {{ emu_launch(emu_grid, emu_threads, [=] {{ {function.name}({names}); }}); }}"
+        )
+    text = '#include "emulation.h"\n' + _portable_header() + "\n#line 1\n" + source + "\n" + "\n".join(runs)
+    folder = Path(tempfile.gettempdir()) / f"pkb-emulated-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    own = "".join((HERE / name).read_text() for name in ("emulation.h", "emulation_px.h"))
+    stem = hashlib.sha256((text + own).encode()).hexdigest()[:24]
+    library = folder / f"{stem}.so"
+    if not library.exists():
+        unfinished = folder / f"{stem}.{os.getpid()}"
+        written = unfinished.with_name(unfinished.name + ".cpp")
+        written.write_text(text)
+        command = [
+            "g++",
+            "-std=c++17",
+            "-O1",
+            "-g",
+            "-fPIC",
+            "-shared",
+            "-w",
+            "-fpermissive",
+            "-pthread",
+            f"-I{HERE}",
+        ]
+        done = subprocess.run(
+            [*command, "-o", str(unfinished), str(written)],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        if done.returncode:
+            raise AssertionError(done.stderr[:4000])
+        os.replace(unfinished, library)
+    loaded = ctypes.CDLL(str(library))
+    return Module({function.name: _Kernel(function, loaded) for function in functions})
+
+
+def as_on_gpus(text: str, name: str) -> types.ModuleType:
+    """A kernel's text as a module whose CUDA path runs here, in small launches."""
+    cuda.compile = compile  # type: ignore[assignment]
+    kit = Path(cuda.__file__).parent
+    for block in KIT_BLOCKS:
+        if f"sandbox.kit.{block}" not in sys.modules:
+            _executed((kit / f"{block}.py").read_text(), f"sandbox.kit.{block}")
+    return _executed(text, name)
+
+
+def _executed(text: str, name: str) -> types.ModuleType:
+    module = sys.modules[name] = types.ModuleType(name)
+    exec(text.replace(".is_cuda", ".is_cpu"), module.__dict__)
+    module.__dict__.update({known: value for known, value in SMALL.items() if known in module.__dict__})
+    return module

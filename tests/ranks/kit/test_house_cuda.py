@@ -1,0 +1,109 @@
+"""The CUDA of the house's kernels on CPU ranks, thread by thread: against the oracle, called often, at odd sizes."""
+
+import importlib.util
+import shutil
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from problems.catalogue import load_catalogue
+from sandbox.memory.trees import flatten
+from sandbox.rank.problem_code import ProblemCode
+
+HOUSE = {
+    p.slug: p
+    for p in load_catalogue().problems
+    if p.house_source and ("cuda.compile" in p.house_source or "sandbox.kit.r" in p.house_source)
+}
+CALLS = 6
+SIZES: dict[str, list[dict[str, int]]] = {
+    "rope_allgather": [{"M": 64, "N": 640, "dim": 22}],
+    "ulysses_all_to_all_tensor_primitive": [{"M": 840, "N": 12}],
+    "fused_adam_grad_unshard_allgather": [{"M": 5, "max_p": 101}, {"M": 60, "max_p": 2056}],
+    "reducescatter_fused_rmsnorm": [{"M": 37, "N": 61}, {"M": 8, "N": 3001, "max_H": 9000}],
+    "hyena_conv1d_boundary_exchange": [
+        {"B": 2, "D": 3, "C": 17, "K": 12},
+        {"B": 2, "D": 9, "C": 24, "K": 7},
+        {"B": 1, "D": 3, "C": 8, "K": 1},
+    ],
+    "tp_rms_norm": [{"M": 5, "N": 7}, {"M": 97, "N": 600}, {"M": 3, "N": 3001}],
+    "gnn_negative_scoring": [{"M": 37, "K": 301}],
+    "ulysses_attention_e2e": [{"M": 64, "N": 512, "D": 16}, {"M": 128, "N": 128, "D": 37}],
+    "grad_acc_loss": [{"M": 5, "N": 7}],
+}
+COMMON = [{"M": 5, "N": 7}, {"M": 97, "N": 88}]
+ROUNDINGS = {"bfloat16": 0.02, "float16": 0.002, "float32": 1e-5}
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++"),
+]
+
+
+def _emulation() -> ModuleType:
+    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
+    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_house_kernels_were_found():
+    assert len(HOUSE) >= 17
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4])
+@pytest.mark.parametrize("slug", HOUSE)
+def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
+    problem = HOUSE[slug]
+    if world not in problem.worlds:
+        pytest.skip(f"{slug} does not allow {world} ranks")
+
+    def work(rank: int, world: int) -> list[tuple[Any, ...]]:
+        for block in ("reshard", "rows"):
+            sys.modules.pop(f"sandbox.kit.{block}", None)
+        module = _emulation().as_on_gpus(problem.house_source, "kernel")
+        code = ProblemCode(problem)
+        wrong = []
+        for sizes in SIZES.get(slug, COMMON):
+            named = {name: size for name, size in sizes.items() if name in problem.presets["tiny"]}
+            for dtype in problem.dtypes:
+                setting = code.setting(
+                    problem.sizes("tiny", named), "tiny", getattr(torch, dtype), torch.device("cpu")
+                )
+                kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+                for seed in range(CALLS):
+                    tensors = code.draw(setting, seed)
+                    before = {name: tensor.clone() for name, tensor in tensors.items()}
+                    if seed % world == rank:
+                        time.sleep(0.005)  # the others are at their next call already
+                    where = (sizes, dtype, seed)
+                    if not all(
+                        _same(old, now) for old, now in kept
+                    ):  # until this rank's next call it stays as it is
+                        wrong.append((*where, "what the call before returned has changed"))
+                    _, got = flatten(code.call(module.solution, tensors, setting))
+                    _, wanted = flatten(code.oracle(tensors, setting))
+                    if not all(_same(before[name], tensor) for name, tensor in tensors.items()):
+                        wrong.append((*where, "an argument has changed"))
+                    for (name, g), (_, w) in zip(got, wanted, strict=True):
+                        if g.shape != w.shape or not g.is_contiguous():
+                            wrong.append((*where, name, g.shape, w.shape))
+                        elif "*" in problem.check.exact or not g.is_floating_point():
+                            if not _same(g.double(), w.double()):
+                                wrong.append((*where, name, "is not exact"))
+                        elif not (g.double() - w.double()).norm() <= ROUNDINGS[dtype] * w.double().norm():
+                            wrong.append((*where, name, "is too inexact"))
+                    kept = [(g, g.clone()) for _, g in got]
+        return wrong
+
+    for found in in_ranks(world, work, timeout=100):
+        assert not found, found[:3]
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a.nan_to_num(nan=1e30), b.nan_to_num(nan=1e30))
