@@ -9,6 +9,8 @@ from textual.widgets import Footer
 
 LEADING = ("save", "run", "hand_in", "take_over", "replay_pause")
 """What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
+PLACES = ("jump", "zoom")
+"""The ways to every pane; they come right after."""
 KEPT = ("help", "quit")
 """Shown even where no other key fits: the two lead to all others."""
 GAP = 2
@@ -24,12 +26,14 @@ class KeyLine(Footer):
 
     def compose(self) -> ComposeResult:
         keys: list[Any] = list(super().compose())
-        keys.sort(key=lambda key: key.action not in LEADING)  # stable: the others keep their order
+        keys.sort(key=lambda key: 2 - 2 * (key.action in LEADING) - (key.action in PLACES))  # the others keep their order
         self._fit(keys)
         yield from keys
 
     async def recompose(self) -> None:
         """Makes the keys anew, unless they are the same: bindings are looked at whenever something gets the focus."""
+        if not self.is_attached:
+            return
         keys = tuple(
             (binding, self.app.get_key_display(binding), enabled, tooltip)
             for _, binding, enabled, tooltip in self.screen.active_bindings.values()
