@@ -119,7 +119,7 @@ def _clock_lines(report: RunReport) -> list[str]:
 
 def other_sizes_lines(report: RunReport) -> list[str]:
     """How a kernel that passed did in other settings; nothing where they were not tried."""
-    if report.other_sizes is None:
+    if isinstance(report.other_sizes, msgspec.UnsetType):
         return []
     lines = [
         f"{'✓' if other.verdict is Verdict.PASS else '✗'} {_sizes_text(other)}"

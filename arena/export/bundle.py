@@ -212,7 +212,7 @@ def row_of(campaign: str, line: CellResult, machine: str) -> ResultRow:
         kernel_us=mine,
         roofline_percent=report.roofline.percent if report is not None and report.roofline else None,
         paper_rule=(report.paper_rule or "") if report is not None else "",
-        one_size_only=report.one_size_only if report is not None and report.other_sizes is not None else None,
+        one_size_only=report.one_size_only if report is not None and report.tried_other_sizes else None,
         tokens_read=line.spent.read,
         tokens_written=line.spent.written,
         usd=line.spent.usd,

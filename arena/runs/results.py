@@ -66,13 +66,19 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """What both clocks say, in a sentence."""
     advice: str = ""
     """What would let the clocks tell more; empty when they tell enough."""
-    other_sizes: list[OtherSize] | None = None
-    """Of a kernel that passed, where other settings were asked for (`arena/runs/other_sizes.py`)."""
+    other_sizes: list[OtherSize] | msgspec.UnsetType = msgspec.UNSET
+    """Of a kernel that passed, where other settings were asked for (`arena/runs/other_sizes.py`); else not in the JSON."""
+
+    @property
+    def tried_other_sizes(self) -> bool:
+        """Whether other settings were judged as well."""
+        return not isinstance(self.other_sizes, msgspec.UnsetType)
 
     @property
     def one_size_only(self) -> bool:
         """It passed here and in another setting did not: it was made for one shape."""
-        return any(other.verdict is not Verdict.PASS for other in self.other_sizes or ())
+        others = [] if isinstance(self.other_sizes, msgspec.UnsetType) else self.other_sizes
+        return any(other.verdict is not Verdict.PASS for other in others)
 
 
 def report(header: RunHeader, result: Result) -> RunReport:

@@ -90,7 +90,7 @@ def outcome_of(result: CellResult, source: str = "") -> Outcome:
         over_graph=_over_graph(timed) if timed is not None else None,
         percent=timed.roofline.percent if timed is not None and timed.roofline else None,
         noisy=noisy,
-        one_size_only=report.one_size_only if report is not None and report.other_sizes is not None else None,
+        one_size_only=report.one_size_only if report is not None and report.tried_other_sizes else None,
         usd=result.spent.usd,
         seconds=result.seconds,
     )
