@@ -53,7 +53,7 @@ class Captures:
             return
         self._warm = True
         for tensor in slot.tensors_of(result) or ():
-            copy_all([torch.empty_like(target) for target in (tensor, tensor)], [tensor, tensor])
+            copy_all([torch.empty_like(tensor), torch.empty_like(tensor)], [tensor, tensor])
 
     def start(self, calls: int, kept: bool) -> None:
         """Prepares for a batch, before its GO. kept: one result is returned again and again, to see what the harness takes."""
@@ -79,7 +79,7 @@ class Captures:
             return
         number, self._number = self._number, self._number + 1
         tensors = slot.tensors_of(result)
-        if tensors is None or number in self._at_once:
+        if not tensors or number in self._at_once:
             slot.put(result)
             return
         if not self._held:
@@ -100,10 +100,10 @@ class Captures:
             self.reuses |= len(set(addresses)) < len(addresses)
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
-        self._held, self._targets, self._bytes = [], [], 0
+        self.forget()
 
     def forget(self) -> None:
-        """Lets go of what was only kept to see whether its memory comes again; also after a batch that failed."""
+        """Lets go of all results, also after a batch that failed."""
         self._held, self._targets, self._bytes = [], [], 0
         self._seen.clear()
         self._alive.clear()

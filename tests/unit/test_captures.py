@@ -20,6 +20,10 @@ def two(number):
     return fresh(number), [torch.full((5,), number, dtype=torch.int64), torch.empty(0)]
 
 
+def nothing(number):
+    return [None]
+
+
 class Buffers:
     """Returns a few tensors of its own in turn."""
 
@@ -52,7 +56,7 @@ def run(taken, solution, calls, kept=False):
 
 
 @pytest.mark.parametrize("holds", [True, False])
-@pytest.mark.parametrize("solution", [fresh, two, Buffers(1), Buffers(3), Buffers(CALLS - 1), Buffers(MANY)])
+@pytest.mark.parametrize("solution", [fresh, two, nothing, Buffers(1), Buffers(3), Buffers(CALLS - 1), Buffers(MANY)])
 def test_every_output_arrives_in_every_batch(solution, holds):
     taken = Captures(holds)
     for calls in (5, CALLS, CALLS, MANY, MANY):
