@@ -1,10 +1,13 @@
 """The referee's end of one rank: its control socket, what it prints, and the page for the text of a failure."""
 
 import contextlib
+import fcntl
 import mmap
 import os
 import socket
 import struct
+import sys
+import termios
 from collections import deque
 from typing import NamedTuple
 
@@ -78,6 +81,12 @@ class RankWire:
             report_fd, report = memory.report_page()
             undo.pop_all()
         return cls(rank, trusted, mine, read, report), RankEnds(other.detach(), report_fd, write)
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether the rank has read everything that was sent to it (unix(7), SIOCOUTQ)."""
+        unread = fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4))
+        return int.from_bytes(unread, sys.byteorder) == 0
 
     # --- from the rank ---------------------------------------------------------------------------------------
 

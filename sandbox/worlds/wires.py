@@ -72,6 +72,10 @@ class Wires:
             with contextlib.suppress(OSError):
                 wire.sock.send(GO)
 
+    def has_begun(self, rank: int) -> bool:
+        """Whether a rank has read the GO that was sent to it."""
+        return self.ranks[rank].has_read_all
+
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _read(self, wire: RankWire) -> None:

@@ -23,6 +23,9 @@ from sandbox.worlds.world_process import Quarters, WorldProcess
 Stamps = tuple[int, ...]
 """Times at which the files of a problem were changed, in nanoseconds."""
 
+BEGIN_SECONDS, BEGIN_LOOK_SECONDS = 0.05, 100e-6
+"""A rank that is released before others is waited for so long; how often it is looked whether it has begun."""
+
 
 class Processes(Protocol):
     """The processes of a world. Of a real one they are a WorldProcess."""
@@ -58,6 +61,7 @@ class Lines(Protocol):
     def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None: ...
     def require_silence(self) -> None: ...
     def release(self, ranks: Sequence[int] | None = None) -> None: ...
+    def has_begun(self, rank: int) -> bool: ...
     def missing(self, kind: Kind, ended: Callable[[], str]) -> list[int]: ...
     def take(self) -> list[Received]: ...
     def take_synced(self, number: int) -> bool: ...
@@ -217,13 +221,19 @@ class World:
         return started
 
     def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
-        """Releases one rank after another. before(rank): called before each."""
+        """Releases one rank after another, each when the one before has begun. before(rank): called before each.
+
+        A rank that has no core for BEGIN_SECONDS is not waited for.
+        """
         self._move(Kind.GO)
         self._lines.require_silence()
         self.resume()
         for rank in order:
             before(rank)
             self._lines.release([rank])
+            until = self._timer.monotonic() + BEGIN_SECONDS
+            while not self._lines.has_begun(rank) and self._timer.monotonic() < until:
+                self._timer.sleep(BEGIN_LOOK_SECONDS)
 
     # --- answers ---------------------------------------------------------------------------------------------
 

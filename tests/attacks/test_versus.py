@@ -44,18 +44,26 @@ def judged(referee, kernel: str, rival: str, rounds: int = 2, **sizes: int) -> e
     return end.result
 
 
+def told(referee, kernel: str, rival: str, **sizes: int) -> events.Result:
+    """The first of three runs whose clock can tell: other processes may hold this machine's cores for a while."""
+    for rounds in (3, 6, 12):
+        result = judged(referee, kernel, rival, rounds=rounds, **sizes)
+        assert (result.verdict, result.rival.verdict) == (Verdict.PASS, Verdict.PASS)
+        if result.outcome != "too noisy":
+            break
+    return result
+
+
 def test_the_quicker_one_is_faster_whichever_side_it_is_on(referee):
-    first = judged(referee, QUICK, SLOW, rounds=3)
-    assert (first.verdict, first.rival.verdict, first.outcome) == (Verdict.PASS, Verdict.PASS, "faster")
-    second = judged(referee, SLOW, QUICK, rounds=3)
+    assert told(referee, QUICK, SLOW).outcome == "faster"
+    second = told(referee, SLOW, QUICK)
     assert second.outcome == "slower"
-    assert second.speedup.call.high < 1 < first.speedup.call.low
+    assert second.speedup.call.high < 1
 
 
 def test_the_baseline_can_be_the_rival(referee):
     """Large enough that the baseline takes milliseconds, too."""
-    result = judged(referee, SLOW, "", rounds=3, M=2048, N=1024)
-    assert (result.verdict, result.rival.verdict, result.outcome) == (Verdict.PASS, Verdict.PASS, "slower")
+    assert told(referee, SLOW, "", M=2048, N=1024).outcome == "slower"
 
 
 @pytest.mark.parametrize(

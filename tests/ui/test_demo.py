@@ -33,6 +33,11 @@ async def scripted_engine() -> AsyncIterator[Engine]:
             yield engine
 
 
+def started_processes() -> set[psutil.Process]:
+    """All processes below this one; among them may be worlds that other tests of this session keep warm."""
+    return set(psutil.Process().children(recursive=True))
+
+
 @pytest.fixture
 def play(services, until):
     """play(scenes, loop=...): the app with a demo of these scenes; closes everything behind it."""
@@ -40,7 +45,7 @@ def play(services, until):
     @asynccontextmanager
     async def opened(scenes: list[Scene], loop: bool = False, pause: float = 0.6, intro: float = 0.3):
         app = DemoApp(services, DemoScript(scenes, intro, pause), loop=loop, judge=scripted_engine)
-        before = set(psutil.Process().children(recursive=True))
+        before = started_processes()
         try:
             async with app.run_test(size=(100, 30)) as pilot:
                 await until(pilot, lambda: app._demo is not None)
@@ -49,7 +54,7 @@ def play(services, until):
             await app.stop()
             await services.close()
         assert app.faults == []
-        assert set(psutil.Process().children(recursive=True)) <= before
+        assert started_processes() <= before
 
     return opened
 
@@ -108,12 +113,13 @@ async def test_a_scene_that_cannot_be_played_is_told_and_the_next_one_plays(
 @pytest.mark.parametrize("key", ["a", "escape", "f1"])
 async def test_any_key_takes_over_and_ends_what_is_played(play, until, tmp_path, key) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "wait"), right=kernel(tmp_path, "b.py", "pass"))
+    before = started_processes()
     async with play([live], loop=True) as (app, pilot):
         await until(pilot, lambda: app._demo.performance.stage.slide == "race")
-        assert psutil.Process().children(recursive=True)
+        assert started_processes() - before
         await pilot.press(key)
         await until(pilot, lambda: app.screen is app.picker and app._playing is None)
-        await until(pilot, lambda: not psutil.Process().children(recursive=True))
+        await until(pilot, lambda: not started_processes() - before)
 
 
 async def test_the_key_that_quits_quits(play, until) -> None:

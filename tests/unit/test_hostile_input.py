@@ -177,3 +177,13 @@ def test_an_attack_without_what_is_expected_is_an_error(tmp_path):
     with pytest.raises(UsageError, match="expect"):
         read_kernels(tmp_path)
     assert os.listdir(tmp_path) == ["kernels"]
+
+
+def test_a_rank_has_begun_when_it_has_read_go():
+    with wires_of() as (wires, theirs):
+        assert wires.has_begun(0)
+        wires.release([0])
+        assert not wires.has_begun(0)
+        assert wires.has_begun(1)
+        theirs[0].recv(64)
+        assert wires.has_begun(0)

@@ -1,4 +1,4 @@
-# expect: WRONG_RESULT | LATE_OUTPUT
+# expect: WRONG_RESULT | NONFINITE | LATE_OUTPUT
 # problem: allreduce
 # attack: T25
 # twin: honest_buffer_reuse

@@ -78,6 +78,9 @@ class MadeRanks:
         self._own_faults = faults
         self._count: dict[Kind, int] = {}
         self._compiled = self._compiling_since = 0.0
+        self.waits_for_core_s = 0.0
+        """After GO."""
+        self._begins_at = 0.0
         self._watch: Callable[[bool], None] | None = None
         for rank in range(quarters.ranks):
             self._reply(rank, Kind.READY, Kind.READY, START_SECONDS)
@@ -108,6 +111,7 @@ class MadeRanks:
 
     def release(self, ranks: Sequence[int] | None = None) -> None:
         self.on_go()
+        self._begins_at = self.clock.monotonic() + self.waits_for_core_s
         calls = self.batch.count
         if self.batch.epoch:
             self._queue(calls)
@@ -118,6 +122,9 @@ class MadeRanks:
             for rank in range(self.quarters.ranks) if ranks is None else ranks:
                 self._done(rank, Kind.GO, us / 1e6 * (1.0 if rank == 0 else 0.9))
         self._count[Kind.GO] = self._count.get(Kind.GO, 0) + 1
+
+    def has_begun(self, rank: int) -> bool:
+        return self.clock.monotonic() >= self._begins_at
 
     def missing(self, kind: Kind, ended: Callable[[], str]) -> list[int]:
         if self.failure is not None:

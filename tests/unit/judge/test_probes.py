@@ -9,6 +9,7 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.probes import APART_CALLS, MOST_TRIES, NOT_ITS_OWN, NOT_YET, WANTED
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import CONTENDER, RIVAL, Failed
+from sandbox.worlds.world import BEGIN_SECONDS
 
 
 def stoppable(kernel: MadeKernel | None = None, rival: MadeKernel | None = None) -> MadeMachine:
@@ -71,6 +72,26 @@ def test_the_inputs_of_a_rank_come_right_before_its_own_start() -> None:
     rounds.measure()
     assert len(seen) == 2 * WANTED
     assert all(ranks == [revealed] for revealed, ranks in seen)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("waits_s", "at_least_s", "at_most_s"), [(0.02, 0.02, 0.05), (10.0, BEGIN_SECONDS, 1.0)])
+def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(waits_s, at_least_s, at_most_s):
+    machine = stoppable()
+    rounds = machine.rounds()
+    lines = machine.ranks(rounds.turns.mine.worlds[0])
+    lines.waits_for_core_s = waits_s
+    started: list[float] = []
+    release = lines.release
+
+    def noting(ranks: list[int] | None = None) -> None:
+        if ranks is not None:
+            started.append(lines.clock.monotonic())
+        release(ranks)
+
+    lines.release = noting  # type: ignore[method-assign, assignment]
+    rounds.measure()
+    for first, second in zip(started[::2], started[1::2], strict=True):
+        assert at_least_s < second - first < at_most_s
 
 
 def test_an_output_that_is_wrong_only_when_ranks_start_apart_ends_the_run() -> None:
