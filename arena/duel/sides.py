@@ -1,16 +1,15 @@
 """The sides of a duel: a fixed kernel, a file, or a model. A side hands in kernels at its table and leaves when it is done."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from arena.duel.events import Contestant
-from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.players.agent import Agent
+from arena.players.authors import check_own_name
 from arena.players.budget import Spent
 from arena.players.model_player import ModelPlayer, model_player
 from arena.players.prompts.prompt import build_prompt
@@ -29,7 +28,7 @@ from arena.runs.judge import Judgement
 from arena.settings import Settings
 from arena.workspace.house import HOUSE
 from arena.workspace.kernels import read_kernel
-from arena.workspace.named_kernels import NAMED, named_kernel
+from arena.workspace.named_kernels import named_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -203,9 +202,5 @@ def make_side(
         return ModelSide(Contestant("model", writer.name), writer, problem, setting, catalogue, paths)
     path = Path(word).expanduser().absolute()
     read_kernel(path)
-    if not re.fullmatch(r"\S.{0,58}\S|\S", player):
-        raise UsageError(f"{player!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
-    if player in NAMED or player.startswith(MODEL):
-        # Its results would be taken for that kernel's: times of reference forms are even kept for later verdicts.
-        raise UsageError(f"a file's player cannot be called {player!r}", "that name stands for other kernels")
+    check_own_name(player)
     return FileSide(Contestant("file", player, str(path)), path)

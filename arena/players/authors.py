@@ -6,6 +6,7 @@ agent:NAME                             somebody who runs kernels while writing: 
 file:DIR                               kernels that lie in a folder, or in one file
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -56,6 +57,19 @@ def parse_player(word: str) -> PlayerName:
         f"{word!r} names no player",
         f"use {', '.join(NAMED)}, model:NAME, agent:NAME or file:DIR",
     )
+
+
+def check_own_name(name: str) -> None:
+    """Whether somebody who writes kernels by hand, or by a program of their own, may be called so.
+
+    Raises:
+        UsageError: it is no name, or stands for other kernels.
+    """
+    if not re.fullmatch(r"\S.{0,58}\S|\S", name):
+        raise UsageError(f"{name!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
+    if name in NAMED or name.partition(":")[0] in (PlayerKind.MODEL, PlayerKind.AGENT):
+        # Its results would be taken for that kernel's: times of reference forms are even kept for later verdicts.
+        raise UsageError(f"a file's player cannot be called {name!r}", "that name stands for other kernels")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ Work = Callable[[str], Awaitable[str]]
 
 _INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
 _HEADERS = ("px_cpu.h", "px.cuh")
-_PAGES = ("symm", "cpp", "cuda", *_HEADERS)
+PAGES = ("symm", "cpp", "cuda", *_HEADERS)
 
 
 _Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
@@ -54,7 +54,7 @@ class Toolbox:
     def tools(self) -> tuple[Tool, ...]:
         """The tools that are offered."""
         kernel = {"source": {"type": "string", "description": "The whole Python file."}}
-        page = {"page": {"type": "string", "enum": list(_PAGES)}}
+        page = {"page": {"type": "string", "enum": list(PAGES)}}
         return (
             *(self._tool(name, kernel) for name in self._work),
             self._tool("kit_docs", page),
@@ -98,8 +98,8 @@ class Toolbox:
         return await self._work[call.name](source)
 
     def _page(self, name: str) -> str:
-        if name not in _PAGES:
-            raise _Unusable(f"there is no page {name[:60]!r}; there are {', '.join(_PAGES)}")
+        if name not in PAGES:
+            raise _Unusable(f"there is no page {name[:60]!r}; there are {', '.join(PAGES)}")
         if name in _HEADERS:
             return (_INCLUDE / name).read_text(encoding="utf-8")
         return read_template(self._version, f"kit_{name}")

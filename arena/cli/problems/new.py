@@ -10,6 +10,7 @@ from arena.cli.output import print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.paths import make_folder, unwritable
+from arena.workspace import agents_page
 from arena.workspace.atomic_file import write_atomically
 from arena.workspace.kernels import Workspace
 from arena.workspace.templates import BASELINE, starter, template_names
@@ -30,26 +31,38 @@ from arena.workspace.templates import BASELINE, starter, template_names
     type=click.Path(path_type=Path),
     help="File to write; - is stdout. [default: the workspace's]",
 )
+@click.option("--agents", is_flag=True, help="Write AGENTS.md beside it, for a coding agent.")
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
-def command(problem: str, template: str, output: Path | None, force: bool) -> None:
+def command(problem: str, template: str, output: Path | None, agents: bool, force: bool) -> None:
     """Write a starter kernel for PROBLEM and print its path."""
     session = open_session()
     found = session.problem(problem)
     text = starter(found, template)
     if output is not None and str(output) == "-":
+        if agents:
+            raise UsageError("AGENTS.md lies beside a file, and stdout is none", "name a file with -o")
         print_line(text.rstrip("\n"))
         return
     workspace = Workspace(session.paths.workspace)
     path = output if output is not None else workspace.kernel_path(found)
-    if path.exists() and not force:
-        raise UsageError(f"{path} exists", "choose another file with -o, or --force to overwrite it")
+    page = path.with_name(agents_page.FILE) if agents else None
+    for file in (path, page):
+        if file is not None and file.exists() and not force:
+            raise UsageError(f"{file} exists", "choose another file with -o, or --force to overwrite it")
     if output is None:
         workspace.save(path, text)
     else:
-        make_folder(path.absolute().parent)
-        try:
-            write_atomically(path, text.encode(), mode=0o644)
-        except OSError as error:
-            raise unwritable(path.absolute().parent, error) from None
+        _write(path, text)
     print_line(str(path))
+    if page is not None:
+        _write(page, agents_page.agents_page(found, path))
+        say(f"for an agent: {page}")
     say(f"judge it with: pkb-arena run {found.id} {path}")
+
+
+def _write(path: Path, text: str) -> None:
+    make_folder(path.absolute().parent)
+    try:
+        write_atomically(path, text.encode(), mode=0o644)
+    except OSError as error:
+        raise unwritable(path.absolute().parent, error) from None

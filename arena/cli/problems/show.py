@@ -8,8 +8,9 @@ from arena.cli.options import json_option, problem_argument
 from arena.cli.output import print_json, print_line
 from arena.cli.problems.problem_facts import problem_facts
 from arena.cli.session import open_session
+from arena.workspace.problem_page import problem_page
 from arena.workspace.templates import signature
-from problems.specification import CLASSES, Problem
+from problems.specification import Problem
 
 
 @click.command()
@@ -22,21 +23,7 @@ def command(problem: str, as_json: bool) -> None:
     if as_json:
         print_json(_object(found))
         return
-    print_line(f"{found.id} · {found.title}")
-    print_line(f"{found.stem} · {found.category} · {', '.join(found.collectives)}")
-    print_line(f"class {found.class_}: {CLASSES[found.class_]}")
-    reason = f" ({found.worlds_reason})" if found.worlds_reason else ""
-    print_line(f"worlds {', '.join(map(str, found.worlds))}{reason} · dtypes {', '.join(found.dtypes)}")
-    for name, sizes in found.presets.items():
-        print_line(f"{name:<10}  {'  '.join(f'{key}={value}' for key, value in sizes.items())}")
-    print_line()
-    print_line(f"def {signature(found)}")
-    print_line()
-    print_line(found.card.strip())
-    print_line()
-    print_line("baseline.py")
-    print_line()
-    print_line(found.baseline_source.rstrip())
+    print_line(problem_page(found))
 
 
 def _object(problem: Problem) -> dict[str, Any]:

@@ -85,17 +85,18 @@ def _row(attempt: Attempt) -> str:
 def verdict_words(attempt: Attempt, version: str) -> str:
     """The verdict in words, for an attempt that was judged."""
     assert attempt.judgement is not None
-    return _found(attempt.judgement, attempt.answer.source, version)
+    return judgement_words(attempt.judgement, attempt.answer.source, version)
 
 
 def build_words(judgement: Judgement, source: str, version: str) -> str:
     """Whether a kernel compiles and its calls return; nothing about what they return."""
     if judgement.report.verdict in RETURNS:
         return read_template(version, "built")
-    return _found(judgement, source, version)
+    return judgement_words(judgement, source, version)
 
 
-def _found(judgement: Judgement, source: str, version: str) -> str:
+def judgement_words(judgement: Judgement, source: str, version: str) -> str:
+    """The verdict on a kernel with this text, in words."""
     report = judgement.report
     parts = [fill_template(version, "verdict", verdict=report.verdict, facts="\n".join(_facts(report)))]
     failure = report.failure

@@ -1,0 +1,42 @@
+"""`pkb-arena mcp`: the arena as a tool of your own agent."""
+
+import click
+
+from arena.cli.diagnostics import say
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.options import budget_option, rounds_option, setting_options
+from arena.cli.players.model_options import unsafe_option
+from arena.cli.session import Session, open_session
+from arena.runs.engine import Engine
+from arena.setting_choice import Choice
+from arena.tools.arena_tools import PLAYER, ArenaTools, Terms
+from arena.tools.mcp_server import require_sdk, serve_stdio
+
+
+@click.command()
+@setting_options
+@rounds_option
+@budget_option
+@click.option(
+    "--player", default=PLAYER, show_default=True, metavar="NAME", help="Results are kept under this name."
+)
+@click.option("--house", is_flag=True, help="The house's kernels may be read.")
+@unsafe_option
+def command(
+    choice: Choice, rounds: int | None, budget: float | None, player: str, house: bool, unsafe: bool
+) -> None:
+    """Serve the arena over stdin and stdout by the Model Context Protocol, for one agent (extra `mcp`).
+
+    Its tools: list, show, new, compile, run, history and kit_docs. Kernels are judged as `run` judges them, in the same jail; the
+    options say on what terms, and what setting is taken where a call names none.
+    """
+    require_sdk()
+    session = open_session()
+    terms = Terms(choice=choice, rounds=rounds, budget_s=budget, player=player, house=house, unsafe=unsafe)
+    run_interruptibly(_serve(session, terms))
+
+
+async def _serve(session: Session, terms: Terms) -> None:
+    async with Engine(session.paths) as engine:
+        engine.subscribe_notices(lambda notice: say(notice.message))
+        await serve_stdio(ArenaTools(engine, session.catalogue, session.settings, session.paths, terms))

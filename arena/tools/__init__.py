@@ -1,0 +1,1 @@
+"""The arena as a tool of other programs."""

@@ -1,0 +1,161 @@
+"""The arena as a tool server: the SDK's own client over stdio, and what callers cannot do."""
+
+import asyncio
+import importlib.util
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from arena.errors import UsageError
+from arena.paths import Paths, find_paths
+from arena.players.toolbox import RESULT_CHARACTERS
+from arena.runs.engine import Engine
+from arena.runs.store import Store
+from arena.setting_choice import Choice
+from arena.settings import Settings
+from arena.tools.arena_tools import ArenaTools, Terms
+from problems.catalogue import load_catalogue
+
+if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
+    pytest.skip("the MCP SDK is not installed: pip install 'pkb-arena[mcp]'", allow_module_level=True)
+
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+SCRIPTED = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+WRONG = "def solution(tensor):\n    return tensor.clone()\n"
+RIGHT = """import torch.distributed as dist
+
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+"""
+
+
+@asynccontextmanager
+async def serving(*options: str) -> AsyncIterator[Client]:
+    """A client of `pkb-arena mcp`, which runs in a process of its own."""
+    command = ["-P", "-m", "screens.main", "mcp", *options]
+    server = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+    async with asyncio.timeout(100), Client(stdio_client(server)) as client:
+        yield client
+
+
+async def told(client: Client, tool: str, **arguments: object) -> str:
+    result = await client.call_tool(tool, arguments)
+    return "".join(getattr(content, "text", "") for content in result.content)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("walls", "small_budget")
+async def test_a_client_writes_a_kernel_reads_its_failure_repairs_it_and_passes(paths: Paths):
+    async with serving("--device", "cpu", "--world", "2", "--preset", "tiny", "--dtype", "float32") as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert names == {"list", "show", "new", "compile", "run", "history", "kit_docs"}
+        assert "1  allreduce" in await told(client, "list", category="collective")
+        assert "solution(tensor)" in await told(client, "show", problem=1)
+        assert "compiles and loads" in await told(client, "compile", problem=1, source=WRONG)
+        assert "# Verdict: WRONG_RESULT" in (failure := await told(client, "run", problem=1, source=WRONG))
+        assert "First wrong element" in failure
+        assert "# Verdict: PASS" in await told(client, "run", problem="allreduce", source=RIGHT)
+        history = await told(client, "history", problem=1)
+    assert [line.split()[2] for line in history.splitlines()] == ["PASS", "WRONG_RESULT", "WRONG_RESULT"]
+    store = Store(paths.database, paths.runs)
+    assert {entry.player for entry in store.history(1, "mcp")} == {"mcp"}
+    store.close()
+
+
+@pytest.fixture
+async def tools() -> AsyncIterator[ArenaTools]:
+    """Tools whose referee does what a kernel's text says."""
+    async with Engine(find_paths(), command=SCRIPTED) as engine:
+        terms = Terms(choice=Choice(device="cpu", world=2), unsafe=True)
+        yield ArenaTools(engine, load_catalogue([]), Settings(), find_paths(), terms)
+
+
+async def test_calls_at_once_are_judged_in_turn(tools: ArenaTools):
+    calls = [tools.call("run", {"problem": 13, "source": text}) for text in ("pass", "wrong", "pass")]
+    verdicts = [answer.text.partition("# Verdict: ")[2].split()[0] for answer in await asyncio.gather(*calls)]
+    assert verdicts == ["PASS", "WRONG_RESULT", "PASS"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("show", {"problem": "no_such"}, "no_such"),
+        ("show", {}, "problem"),
+        ("run", {"problem": 13}, "source"),
+        ("run", {"problem": 13, "source": "   "}, "empty"),
+        ("run", {"problem": 13, "source": "pass", "path": "/etc/passwd"}, "no argument 'path'"),
+        ("run", {"problem": 13, "source": "pass", "world": 99}, "99"),
+        ("run", {"problem": 13, "source": "pass", "device": "abacus"}, "abacus"),
+        ("run", {"problem": 13, "source": "pass", "sizes": {"Q": 1}}, "Q"),
+        ("run", {"problem": 13, "source": "pass", "preset": "huge"}, "huge"),
+        ("new", {"problem": 13, "template": "cobol"}, "cobol"),
+        ("kit_docs", {"page": "../../../etc/passwd"}, "no page"),
+        ("list", {"category": "no_such"}, "no_such"),
+        ("house", {"problem": 13}, "no such tool"),
+    ],
+)
+async def test_what_cannot_be_done_is_said(tools: ArenaTools, tool: str, arguments: dict, said: str):
+    answer = await tools.call(tool, arguments)
+    assert answer.error
+    assert said in answer.text
+
+
+async def test_the_house_is_read_where_that_is_allowed(tools: ArenaTools):
+    allowed = ArenaTools(tools._judge, load_catalogue([]), Settings(), find_paths(), Terms(house=True))
+    assert "house" in {tool.name for tool in allowed.tools}
+    assert "def solution" in (await allowed.call("house", {"problem": 13})).text
+    for tool in tools.tools:
+        assert tool.name != "house"
+
+
+async def test_every_page_is_bounded_and_whole(tools: ArenaTools):
+    for problem in load_catalogue([]).problems:
+        page = await tools.call("show", {"problem": problem.id})
+        assert not page.error
+        assert len(page.text) < RESULT_CHARACTERS, problem.stem
+
+
+async def test_a_starter_is_handed_over_and_nothing_is_written(tools: ArenaTools, paths: Paths):
+    assert "def solution" in (await tools.call("new", {"problem": 13})).text
+    assert not paths.workspace.exists()
+
+
+async def test_without_a_jail_nothing_is_judged(tools: ArenaTools):
+    careful = ArenaTools(
+        tools._judge, load_catalogue([]), Settings(), find_paths(), Terms(choice=Choice(device="cpu"))
+    )
+    answer = await careful.call("run", {"problem": 13, "source": "pass"})
+    assert answer.error
+    assert "without a jail" in answer.text
+
+
+def test_without_the_sdk_the_command_says_what_to_install(pkb_arena, tmp_path: Path):
+    (tmp_path / "without" / "mcp").mkdir(parents=True)
+    (tmp_path / "without" / "mcp" / "__init__.py").write_text("raise ImportError('not here')")
+    done = pkb_arena("mcp", PYTHONPATH=f"{tmp_path / 'without'}{os.pathsep}{os.environ['PYTHONPATH']}")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "pip install 'pkb-arena[mcp]'" in done.stderr
+
+
+def test_the_names_of_other_kernels_are_no_players(paths: Paths):
+    for name in ("baseline", "house", "agent:somebody"):
+        with pytest.raises(UsageError, match=name):
+            ArenaTools(Engine(paths), load_catalogue([]), Settings(), paths, Terms(player=name))
+
+
+def test_agents_are_told_the_commands_beside_the_kernel(pkb_arena, tmp_path: Path):
+    done = pkb_arena("new", "13", "--agents", "-o", "mine/fast.py")
+    assert done.returncode == 0
+    page = (tmp_path / "mine" / "AGENTS.md").read_text()
+    assert "pkb-arena run 13 fast.py" in page
+    assert "pkb-arena mcp" in page
+    again = pkb_arena("new", "13", "--agents", "-o", "mine/other.py")
+    assert (again.returncode, (tmp_path / "mine" / "other.py").exists()) == (2, False)
