@@ -27,6 +27,11 @@ def widened(tensors: Leaves) -> Leaves:
 class OtherOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While active, products and sums add their terms up in the opposite order."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: to skip it, every rank would import torch._dynamo, which takes seconds."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

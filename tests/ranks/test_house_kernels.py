@@ -44,11 +44,11 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
 
 
 def worlds_of(problem: Problem) -> Iterator[Any]:
-    """Two worlds in every run, one of them odd where that is allowed; all others in the slow and long ones."""
+    """Two worlds in every run, one of them odd where that is allowed; all others in the long ones."""
     quick = [world for world in (1, 3, 2) if world in problem.worlds][:2]
     for world in (1, 2, 3, 5, 8):
         if world in problem.worlds:
-            marks = [] if world in quick else [pytest.mark.slow if world == 8 else pytest.mark.long]
+            marks = [] if world in quick else [pytest.mark.long]
             yield pytest.param(problem, world, marks=marks, id=f"{problem.slug}-{world}")
 
 

@@ -8,6 +8,7 @@ small.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -202,7 +203,7 @@ def compare(
     expected = shown = ""
     if verdict is not Verdict.PASS and total:
         flat = int(wrong.reshape(-1).to(torch.uint8).argmax()) if count else _worst(got, oracle)
-        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), got.shape)) if got.dim() else ()
+        index = _index(flat, got.shape)
         first = list(index)
         expected = _show(baseline if held.exact else oracle, index)
         shown = _show(got, index)
@@ -238,6 +239,15 @@ def _nonfinite_differs(y: torch.Tensor, reference: torch.Tensor) -> torch.Tensor
     nan = torch.isnan(y) != torch.isnan(reference)
     infinite = (torch.isinf(y) | torch.isinf(reference)) & (y != reference)
     return nan | (infinite & ~torch.isnan(y) & ~torch.isnan(reference))
+
+
+def _index(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """Where the element with this number is. torch.unravel_index imports a library of algebra for it, which takes a second."""
+    index: list[int] = []
+    for size in reversed(shape):
+        flat, place = divmod(flat, size)
+        index.append(place)
+    return tuple(reversed(index))
 
 
 def _worst(got: torch.Tensor, oracle: torch.Tensor) -> int:
