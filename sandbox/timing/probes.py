@@ -25,6 +25,12 @@ APART_SECONDS = 0.001, 0.004
 APART_CALLS = 3
 LEAST_CALLS, DRAWS = 4, 4
 """Calls of a batch that is stopped; draws until one fits in the place of another."""
+MANY_CALLS, MANY_SECONDS = 32, 0.1
+"""Calls of a batch that is stopped, unless they would take longer than so much: the more there are, the longer a kernel that does
+their work ahead needs between reading the first of their inputs and returning the last of their outputs."""
+TINY_SECONDS = 1e-6
+LOOK_SECONDS = 50e-6
+"""Between two looks for a first output."""
 NOT_ITS_OWN = "; the inputs of this call were replaced while an earlier call ran, and a call may work on its own inputs alone"
 NOT_YET = "; ranks had started one after another, and a rank's inputs are complete only when it has started"
 
@@ -40,6 +46,8 @@ class Probes:
         self.replaced_due = WANTED if able and turns.exchange.stage.layout.slots >= LEAST_CALLS else 0
         self.tries = 0
         """To stop a batch."""
+        self.at_first_output = self.chance.random() < 0.5
+        """Whether the next batch to be stopped is so when it has written an output: every other one; else at random."""
 
     def after_round(self, calls: int, seconds: tuple[float, float]) -> None:
         """Perhaps one, in rounds that nobody can foretell.
@@ -73,6 +81,7 @@ class Probes:
             if side in self.turns.kernels
         ]
         self.replaced_due -= all(stopped)
+        self.at_first_output = not self.at_first_output
 
     def _ready(self, side: TimedSide, calls: int) -> None:
         """Has a kernel make ready for a batch on fresh inputs, which are not complete yet, and stops it."""
@@ -104,13 +113,17 @@ class Probes:
         seconds: of a call.
         """
         world = side.worlds[0]
+        calls = max(calls, min(MANY_CALLS, int(MANY_SECONDS / max(seconds, TINY_SECONDS))))
         calls = min(calls, self.turns.exchange.stage.layout.slots)
         self._ready(side, calls)
         self.turns.reveal(side, Batch(0, calls), "call", watch=False)
         world.go()
         replaced: set[int] = set()
-        for _ in range(STOPS):
-            self.turns.timer.sleep(calls * seconds * self.chance.uniform(*BETWEEN_STOPS))
+        for stop in range(STOPS):
+            if self.at_first_output and stop == 0:
+                self._await_output(side, calls, calls * seconds)
+            else:
+                self.turns.timer.sleep(calls * seconds * self.chance.uniform(*BETWEEN_STOPS))
             self.turns.stop(side, world)
             found = self._replace_later(side, calls)
             world.resume()
@@ -124,6 +137,15 @@ class Probes:
         else:
             self.turns.exchange.discard_outputs()
         return bool(replaced)
+
+    def _await_output(self, side: TimedSide, calls: int, most_s: float) -> None:
+        """Returns when a running batch has written an output on some rank, or after so many seconds."""
+        timer = self.turns.timer
+        until = timer.monotonic() + most_s
+        while timer.monotonic() < until:
+            if any(seen.written for seen in side.exchange.progress(calls)):
+                return
+            timer.sleep(LOOK_SECONDS)
 
     def _replace_later(self, side: TimedSide, calls: int) -> set[int]:
         """Replaces inputs of a stopped batch; returns the slots, none where the batch has ended or no others fit."""

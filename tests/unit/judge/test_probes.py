@@ -4,9 +4,18 @@ import pytest
 from made_kernels import MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
-from sandbox.protocol.messages import CompareOutputs, DrawAgain, Order, Progress, Reveal
+from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAtProgress, Order, Progress, Reveal
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.probes import APART_CALLS, MOST_TRIES, NOT_ITS_OWN, NOT_YET, WANTED
+from sandbox.timing.probes import (
+    APART_CALLS,
+    LOOK_SECONDS,
+    MANY_CALLS,
+    MANY_SECONDS,
+    MOST_TRIES,
+    NOT_ITS_OWN,
+    NOT_YET,
+    WANTED,
+)
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import CONTENDER, RIVAL, Failed
 from sandbox.worlds.world import BEGIN_SECONDS
@@ -186,3 +195,26 @@ def test_untimed_batches_leave_no_sample() -> None:
     with_probes, without = stoppable(), MadeMachine(kernel=MadeKernel(noisy(500.0)))
     samples = [len(measured(machine).samples().call) for machine in (with_probes, without)]
     assert samples[0] == samples[1]
+
+
+def test_batches_that_are_stopped_have_many_calls_and_one_may_come_late_to_its_first_output() -> None:
+    machine = stoppable()
+    looks = iter(range(1000))
+    machine.baseline.progress = lambda rank, order: Progress(int(next(looks) > 6), False, True)
+    rounds = measured(machine)
+    assert rounds.probes.replaced_due == 0
+    counts = {order.count for order in orders(machine, LookAtProgress) if isinstance(order, LookAtProgress)}
+    assert min(counts) >= MANY_CALLS
+
+
+def test_a_first_output_is_not_awaited_longer_than_the_batch_takes() -> None:
+    machine = stoppable()
+    machine.baseline.progress = lambda rank, order: Progress(0, False, True)
+    rounds = measured(machine)
+    assert rounds.probes.replaced_due == 0
+    looks = [
+        order
+        for order in orders(machine, LookAtProgress)
+        if isinstance(order, LookAtProgress) and order.count == MANY_CALLS
+    ]
+    assert len(looks) * LOOK_SECONDS <= WANTED * 2 * MANY_SECONDS
