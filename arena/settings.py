@@ -4,6 +4,7 @@ The struct below is the whole schema: the settings screen, the file's comments a
 """
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -13,6 +14,7 @@ from msgspec import Meta
 from arena.errors import SettingsError
 from arena.paths import Paths, make_folder, unwritable
 
+_TABLES = ("models", "agents")
 OF_A_FEW_WORDS = ("device", "preset", "dtype")
 
 
@@ -70,6 +72,24 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     ] = {}
 
 
+class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """An agent program that can play: a table [agents.NAME]. It runs in a jail of its own."""
+
+    command: Annotated[
+        list[str],
+        Meta(description="Program and arguments; empty takes the arena's own for claude-code and codex."),
+    ] = []
+    model: Annotated[
+        str,
+        Meta(description="The model whose provider it may reach, as in model:NAME; empty: it reaches none."),
+    ] = ""
+    minutes: Annotated[float, Meta(description="Time for one attempt.", gt=0.0, le=1440.0)] = 30.0
+    readable: Annotated[
+        list[str], Meta(description="Folders and files beside the program's own that it may read.")
+    ] = []
+    environment: Annotated[dict[str, str], Meta(description="Variables beside PATH and LANG.")] = {}
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Everything that can be set. Each field's description is what the settings screen and the file show."""
 
@@ -118,6 +138,10 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         dict[str, ModelSettings],
         Meta(description="Models that write kernels: a table [models.NAME] each."),
     ] = {}
+    agents: Annotated[
+        dict[str, AgentSettings],
+        Meta(description="Agent programs that play: a table [agents.NAME] each."),
+    ] = {}
 
     @property
     def problem_folders(self) -> list[Path]:
@@ -137,11 +161,11 @@ class SettingField(msgspec.Struct, frozen=True):
 
 
 def setting_fields() -> list[SettingField]:
-    """The schema in the order of the file, without the models: they are tables of their own."""
+    """The schema in the order of the file, without models and agents: they are tables of their own."""
     hints = get_type_hints(Settings, include_extras=True)
     fields = []
     for field in msgspec.structs.fields(Settings):
-        if field.name == "models":
+        if field.name in _TABLES:
             continue
         annotation = hints[field.name]
         kind = annotation.__origin__
@@ -220,13 +244,15 @@ def save_settings(settings: Settings, paths: Paths) -> None:
         mark = "# " if value == field.default else ""
         lines += ["", f"# {field.description}", f"{mark}{field.name} = {_toml(value)}"]
     tables += ["", *_MODELS_EXPLAINED]
-    for name, model in settings.models.items():
-        tables += ["", f"[models.{_text(name)}]"]
-        tables += [
-            f"{key} = {_toml(value)}"
-            for key, value in msgspec.to_builtins(model).items()
-            if value != _unset(key)
-        ]
+    named: dict[str, Mapping[str, msgspec.Struct]] = {"models": settings.models, "agents": settings.agents}
+    for table, entries in named.items():
+        for name, entry in entries.items():
+            tables += ["", f"[{table}.{_text(name)}]"]
+            tables += [
+                f"{key} = {_toml(value)}"
+                for key, value in msgspec.to_builtins(entry).items()
+                if value != _unset(type(entry), key)
+            ]
     from arena.workspace.atomic_file import write_atomically
 
     make_folder(paths.config)
@@ -245,9 +271,9 @@ _MODELS_EXPLAINED = (
 )
 
 
-def _unset(key: str) -> Any:
-    """The value of a model's key that need not be written: its default."""
-    field = next(field for field in msgspec.structs.fields(ModelSettings) if field.name == key)
+def _unset(schema: type[msgspec.Struct], key: str) -> Any:
+    """The value of a key that need not be written: its default."""
+    field = next(field for field in msgspec.structs.fields(schema) if field.name == key)
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 

@@ -1,10 +1,14 @@
-"""The players of a campaign as authors: kernels of the arena, files, models and agents."""
+"""The players of a campaign as authors: kernels of the arena, files, models, agents and agent programs."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from arena.agents.gateway import Gateway
+from arena.agents.jailed import guest_jail
+from arena.agents.play import Place, play
+from arena.agents.program import AgentProgram, find_program
 from arena.campaign.purse import Purse
 from arena.errors import PlayerFailed, UsageError
 from arena.paths import Paths
@@ -19,10 +23,12 @@ from arena.players.authors import (
     Task,
     parse_player,
 )
+from arena.players.budget import Spent
 from arena.players.model_player import find_model, model_player
 from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import TraceRecorder, trace_header
 from arena.settings import Settings
+from arena.tools.mcp_server import require_sdk
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import named_kernel
 from problems.catalogue import Catalogue
@@ -149,6 +155,56 @@ class ModelAuthor:
         self._stage.complain(f"a trace of {self.player} is incomplete: {error}")
 
 
+class ProgramAuthor:
+    """An agent program, in a jail of its own: the best of the kernels that it had judged."""
+
+    fixed = False
+
+    def __init__(self, player: PlayerName, program: AgentProgram, stage: Stage) -> None:
+        """
+        Raises:
+            UsageError: its model has no key, or no prices where there is a budget.
+            MachineError: there is no jail for it, or no MCP SDK.
+        """
+        self.player = player
+        self._program, self._stage = program, stage
+        require_sdk()
+        guest_jail()
+        if program.model is not None:
+            Gateway.check(program.model)
+            stage.purse.close(stage.purse.open(program.model))
+            hide_from_ptrace()  # this process now holds a key
+
+    async def write(self, task: Task, desk: Desk) -> Submission:
+        stage, program = self._stage, self._program
+        budget = stage.purse.open(program.model) if program.model is not None else None
+        spent, played, failed = Spent(), None, None
+        place = Place(
+            catalogue=stage.catalogue,
+            paths=stage.paths,
+            judge=desk.judge,
+            build=desk.build,
+            steps=stage.steps,
+            budget=budget,
+            budget_usd=stage.purse.usd,
+            shots=stage.shots,
+            complain=lambda error: stage.complain(f"a trace of {self.player} is incomplete: {error}"),
+        )
+        try:
+            played = await play(program, task.problem, task.setting, place)
+        except PlayerFailed as error:
+            failed = error
+        finally:
+            if budget is not None:
+                spent = stage.purse.close(budget)
+        if failed is not None or played is None:
+            raise NoAnswer(failed or PlayerFailed("it did not play"), spent)
+        if played.best is None:
+            complaint = "budget" if played.reason == "budget" else "empty"
+            return Submission(None, complaint=complaint, spent=spent, trace_id=played.trace_id)
+        return Submission(played.best.answer.source, "kernel.py", "", spent, played.trace_id)
+
+
 def make_author(word: str, stage: Stage) -> Author:
     """The author that a player's name stands for.
 
@@ -161,5 +217,8 @@ def make_author(word: str, stage: Stage) -> Author:
             return NamedAuthor(player, stage.catalogue)
         case PlayerKind.FILE:
             return FileAuthor(player)
-        case PlayerKind.MODEL | PlayerKind.AGENT:
+        case PlayerKind.MODEL:
             return ModelAuthor(player, stage)
+        case PlayerKind.AGENT:
+            program = find_program(player.name, stage.settings)
+            return ModelAuthor(player, stage) if program is None else ProgramAuthor(player, program, stage)

@@ -1,16 +1,24 @@
-"""The sides of a duel: a fixed kernel, a file, or a model. A side hands in kernels at its table and leaves when it is done."""
+"""The sides of a duel: a fixed kernel, a file, a model, or an agent program.
+
+A side hands in kernels at its table and leaves when it is done.
+"""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from arena.agents.gateway import Gateway
+from arena.agents.jailed import guest_jail
+from arena.agents.play import Place, play
+from arena.agents.program import AgentProgram, find_program
 from arena.duel.events import Contestant
+from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.authors import check_own_name
-from arena.players.budget import Spent
+from arena.players.budget import Budget, Spent
 from arena.players.model_player import ModelPlayer, model_player
 from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import (
@@ -26,6 +34,7 @@ from arena.players.trace import (
 )
 from arena.runs.judge import Judgement
 from arena.settings import Settings
+from arena.tools.mcp_server import require_sdk
 from arena.workspace.house import HOUSE
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import named_kernel
@@ -36,6 +45,7 @@ from sandbox.machine.processes import hide_from_ptrace
 from sandbox.protocol.events import Setting
 
 MODEL = "model:"
+AGENT = "agent:"
 
 
 class DuelTable(Protocol):
@@ -163,6 +173,40 @@ class ModelSide:
         return "done" if agent.reason == "steps" else agent.reason
 
 
+class ProgramSide:
+    """An agent program, in a jail of its own, with the arena's tools."""
+
+    def __init__(
+        self,
+        contestant: Contestant,
+        program: AgentProgram,
+        problem: Problem,
+        setting: Setting,
+        catalogue: Catalogue,
+        paths: Paths,
+    ) -> None:
+        self.contestant = contestant
+        self.program = program
+        self.problem = problem
+        self.setting = setting
+        self.catalogue = catalogue
+        self.paths = paths
+
+    async def play(self, table: DuelTable) -> str:
+        budget = Budget(self.program.model) if self.program.model is not None else None
+        place = Place(
+            catalogue=self.catalogue,
+            paths=self.paths,
+            judge=table.judge,
+            build=table.build,
+            steps=table.rounds,
+            budget=budget,
+            listeners=(lambda event: _tell(table, event),),
+            complain=lambda error: table.said(f"the agent's trace is incomplete: {error}"),
+        )
+        return (await play(self.program, self.problem, self.setting, place)).reason
+
+
 def _tell(table: DuelTable, event: AnyTraceEvent) -> None:
     match event:
         case Wrote() | Drafted():
@@ -187,7 +231,7 @@ def make_side(
     player: str = "you",
     make_player: Callable[[str, Settings], ModelPlayer] = model_player,
 ) -> DuelSide:
-    """The side that a word of the command line stands for: a named kernel, `model:NAME`, else a kernel file.
+    """The side that a word of the command line stands for: a named kernel, `model:NAME`, `agent:PROGRAM`, else a kernel file.
 
     player: the owner of the file.
 
@@ -200,6 +244,19 @@ def make_side(
         writer = make_player(word.removeprefix(MODEL), settings)
         hide_from_ptrace()  # this process now holds a key
         return ModelSide(Contestant("model", writer.name), writer, problem, setting, catalogue, paths)
+    if word.startswith(AGENT):
+        program = find_program(word.removeprefix(AGENT), settings)
+        if program is None:
+            raise UsageError(
+                f"{word!r} names no agent program",
+                "in duels a model is model:NAME; a program is agent:claude-code, agent:codex or agent:./PROGRAM",
+            )
+        require_sdk()
+        guest_jail()
+        if program.model is not None:
+            Gateway.check(program.model)
+            hide_from_ptrace()
+        return ProgramSide(Contestant("model", word), program, problem, setting, catalogue, paths)
     path = Path(word).expanduser().absolute()
     read_kernel(path)
     check_own_name(player)

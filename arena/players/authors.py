@@ -3,6 +3,7 @@
 baseline, house, baseline-graph ...    a kernel that the arena brings along
 model:NAME                             a model's answers, independent of each other
 agent:NAME                             somebody who runs kernels while writing: a model with the arena's tools, or a program
+                                       of that name (`arena/agents/program.py`): claude-code, codex, ./my_agent.py
 file:DIR                               kernels that lie in a folder, or in one file
 """
 

@@ -1,6 +1,9 @@
 """A tool set as an MCP server, by the protocol's own SDK (the extra `mcp`). It is imported when a server starts, not before."""
 
+import asyncio
+import contextlib
 import importlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from arena.errors import MachineError
@@ -70,3 +73,45 @@ async def serve_stdio(tools: ToolSet) -> None:
     server = make_server(tools)
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
+
+
+async def serve_connection(
+    tools: ToolSet, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Serves one client over a socket until it closes it; the SDK must be there."""
+    from mcp.server.stdio import stdio_server
+
+    server = make_server(tools)
+    lines: Any = _Lines(reader)
+    out: Any = _Text(writer)
+    try:
+        async with stdio_server(lines, out) as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+    finally:
+        writer.close()
+
+
+class _Lines:
+    """A socket's lines, as the SDK reads a file's. One that is too long, or a connection that breaks, ends them."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        with contextlib.suppress(OSError, ValueError):
+            while line := await self._reader.readline():
+                yield line.decode("utf-8", "replace")
+
+
+class _Text:
+    """A socket, as the SDK writes to a file. What nobody takes any more is dropped."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def write(self, text: str) -> None:
+        self._writer.write(text.encode())
+
+    async def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            await self._writer.drain()

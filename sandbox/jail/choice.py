@@ -37,10 +37,11 @@ class Jail:
         extra: dict[str, str],
         readable: tuple[Path, ...] = (),
         devices: tuple[str, ...] = (),
+        hidden: tuple[Path, ...] | None = None,
     ) -> Wrapped:
-        """argv behind the chosen walls."""
+        """argv behind the chosen walls; see `Profile.wrap`."""
         fd = None if self.filter is None else filter_file(self.filter)
-        return self.profile.wrap(argv, folder, extra, readable, fd, devices)
+        return self.profile.wrap(argv, folder, extra, readable, fd, devices, hidden)
 
     @property
     def name(self) -> str:

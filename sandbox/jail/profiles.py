@@ -25,6 +25,9 @@ SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
 KEPT_PREFIXES = ("NCCL_", "TORCH_SYMM_MEM_", "NVSHMEM_", "CUDA_VISIBLE_")
 PROGRAM = ("sandbox", "problems")
+PACKAGES = (*PROGRAM, "arena", "screens", "tests")
+WITH_GUESTS = ("full", "root")
+"""Profiles behind which somebody else's program can be put: nothing of this one is needed inside."""
 INSIDE = Path("/tmp")
 """The world's private folder, as seen from inside."""
 TMPFS_BYTES = 2 << 30
@@ -75,8 +78,14 @@ class Profile:
         readable: tuple[Path, ...] = (),
         filter_fd: int | None = None,
         devices: tuple[str, ...] = (),
+        hidden: tuple[Path, ...] | None = None,
     ) -> Wrapped:
-        """argv behind the walls. readable: paths beside the program's own that it may read; folder: a private one outside."""
+        """argv behind the walls.
+
+        readable: paths beside the program's own that it may read; folder: a private one outside; hidden: of somebody else's
+        program, which sees nothing of this one, and empty folders in place of these. Only where there is a PID namespace.
+        """
+        assert hidden is None or self.name in WITH_GUESTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
         if self.name == "landlock":
@@ -84,7 +93,7 @@ class Profile:
             env = environment(folder, extra)
             env["PYTHONPATH"] = os.pathsep.join([str(_program_alone(folder)), *map(str, import_paths()[1:])])
             return Wrapped([*command, *argv], env, (filter_fd,) if filter_fd else ())
-        command = _bubblewrap(self.name, readable, filter_fd, devices)
+        command = _bubblewrap(self.name, readable, filter_fd, devices, hidden)
         return Wrapped([*command, *argv], environment(INSIDE, extra), (filter_fd,) if filter_fd else ())
 
 
@@ -156,8 +165,22 @@ def program_paths() -> list[Path]:
     return sorted(path for path in named if not str(path).startswith("/usr"))
 
 
+def guest_interpreter() -> Path:
+    """A Python for somebody else's program, without this environment's packages."""
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+
+
+def _guest_paths() -> list[Path]:
+    paths = (Path(sys.base_prefix).resolve(), guest_interpreter())
+    return [path for path in paths if not str(path).startswith(("/usr", "/opt"))]
+
+
 def _bubblewrap(
-    name: str, readable: tuple[Path, ...], filter_fd: int | None, devices: tuple[str, ...]
+    name: str,
+    readable: tuple[Path, ...],
+    filter_fd: int | None,
+    devices: tuple[str, ...],
+    hidden: tuple[Path, ...] | None,
 ) -> list[str]:
     root = os.geteuid() == 0
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--hostname", "arena"]
@@ -190,7 +213,11 @@ def _bubblewrap(
     for mount, size in (("/dev/shm", SHM_BYTES), ("/tmp", TMPFS_BYTES)):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
-    for path in [*program_paths(), *(path.resolve() for path in readable)]:
+    shown = [
+        *(program_paths() if hidden is None else _guest_paths()),
+        *(path.resolve() for path in readable),
+    ]
+    for path in shown:
         for parent in reversed(
             path.parents
         ):  # parents that bubblewrap makes by itself would be closed to other uids
@@ -198,6 +225,11 @@ def _bubblewrap(
                 made.add(parent)
                 command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
+    if hidden is not None:
+        roots = [Path("/usr"), Path("/opt"), *shown]
+        for path in [*(SOURCE_ROOT / name for name in PACKAGES), *hidden]:
+            if path.is_dir() and any(path.resolve().is_relative_to(root) for root in roots):
+                command += ["--perms", "0755", "--tmpfs", str(path.resolve())]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]

@@ -25,6 +25,7 @@ def _load(name: str) -> Any:
 
 
 MODEL_SERVER = _load("model_server")
+_load("playing_agent")
 SCRIPTED_AGENTS = _load("scripted_agents")  # needs the server
 
 

@@ -32,9 +32,7 @@ from sandbox.protocol.verdict import ExitCode
 
 ROUNDS, ROUNDS_WITH_CLOCK = 3, 20
 """Kernels that a model may hand in, unless asked otherwise."""
-_PLAYER = (
-    "A kernel file, `house`, `baseline`, a reference form of the baseline as for `run`, or `model:NAME`."
-)
+_PLAYER = "A kernel file, `house`, `baseline`, a reference form of the baseline as for `run`, `model:NAME`, or `agent:PROGRAM`."
 
 
 @click.command()

@@ -55,7 +55,8 @@ class Order:
 @click.option(
     "--players",
     metavar="P,P",
-    help="baseline, house, model:NAME, agent:NAME, file:DIR. [default: baseline, against itself]",
+    help="baseline, house, model:NAME, agent:NAME (a model with tools, or an agent program), file:DIR."
+    " [default: baseline, against itself]",
 )
 @click.option(
     "--attempts",

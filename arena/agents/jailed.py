@@ -1,0 +1,221 @@
+"""One start of an agent program: its folder, its jail, its two sockets, its time, its words."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from arena.agents import bridge
+from arena.agents.gateway import Gateway
+from arena.agents.program import AgentProgram
+from arena.errors import MachineError, PlayerFailed
+from arena.foreign_text import printable
+from arena.paths import Paths
+from arena.players.budget import Budget
+from arena.tools.mcp_server import require_sdk, serve_connection
+from arena.tools.toolset import ToolSet
+from sandbox.jail.choice import Jail, choose
+from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
+
+PORT = 8765
+"""At which the provider answers inside; the jail has a network of its own."""
+MESSAGE_BYTES = 16 << 20
+"""Of one message to the tools."""
+WORDS_BYTES = 4 << 20
+"""Of what a program writes in one attempt; the rest is dropped."""
+LEAVE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Started:
+    """How a program ended."""
+
+    code: int | None
+    """Its exit status; None: its time was over."""
+    last_words: str
+    """The end of what it wrote to stderr."""
+
+
+def guest_jail() -> Jail:
+    """The jail for agent programs. It is tested, which takes a moment.
+
+    Raises:
+        MachineError: this machine has none that a program of somebody else's can be put into.
+    """
+    jail = choose()
+    if jail.name not in WITH_GUESTS:
+        raise MachineError(
+            f"an agent program needs a jail with a process table of its own, and this machine's is {jail.name!r}",
+            jail.profile.advice or "`pkb-arena doctor` says what is missing",
+        )
+    return jail
+
+
+async def run_program(
+    program: AgentProgram,
+    task: str,
+    tools: ToolSet,
+    budget: Budget | None,
+    paths: Paths,
+    hear: Callable[[str], None],
+) -> Started:
+    """Starts the program, gives it the task on stdin, and waits until it ends or its time is over; then nothing of it is left.
+
+    budget: of its model, where it has one. hear: takes its stdout, piece by piece.
+
+    Raises:
+        MachineError: there is no jail for it, or no SDK.
+        PlayerFailed: it cannot be started.
+    """
+    require_sdk()
+    jail = await asyncio.to_thread(guest_jail)
+    async with contextlib.AsyncExitStack() as stack:
+        folder = stack.enter_context(_folder())
+        _write(folder / "task.md", task)
+        shutil.copy(bridge.__file__, folder / "bridge.py")
+        (folder / "bridge.py").chmod(0o644)
+        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock"))
+        python, bridge_file, socket = (
+            str(guest_interpreter()),
+            str(folder / "bridge.py"),
+            str(folder / "tools.sock"),
+        )
+        start = [python, "-I", "-S", bridge_file]
+        endpoint = ""
+        if program.model is not None:
+            gateway = Gateway(program.model, budget or Budget(program.model), folder / "model.sock")
+            await stack.enter_async_context(gateway)
+            endpoint = f"http://127.0.0.1:{PORT}{gateway.base_path}"
+        server = {"command": python, "args": ["-I", "-S", bridge_file, "stdio", socket]}
+        _write(folder / "mcp.json", msgspec.json.encode({"mcpServers": {"arena": server}}).decode())
+        places = {
+            "{mcp}": str(folder / "mcp.json"),
+            "{socket}": socket,
+            "{python}": python,
+            "{bridge}": bridge_file,
+            "{task}": str(folder / "task.md"),
+            "{endpoint}": endpoint,
+            "{model}": program.model.model if program.model is not None else "",
+        }
+        argv = [_filled(word, places) for word in program.command]
+        if endpoint:
+            argv = [*start, "port", str(PORT), str(folder / "model.sock"), *argv]
+        extra = {name: _filled(value, places) for name, value in program.environment.items()}
+        extra |= {"PKB_ARENA_MCP": places["{mcp}"], "PKB_ARENA_TASK": places["{task}"]}
+        hidden = (paths.config, paths.data, paths.state)
+        readable = (folder, *program.readable)
+        wrapped = jail.wrap(["nice", "-n", "19", *argv], folder, extra, readable, hidden=hidden)
+        try:
+            with (folder / "task.md").open("rb") as given:
+                process = await asyncio.create_subprocess_exec(
+                    *wrapped.argv,
+                    env=wrapped.env,
+                    pass_fds=wrapped.fds,
+                    stdin=given,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise PlayerFailed(f"{program.name} cannot be started: {error}") from None
+        finally:
+            for fd in wrapped.fds:
+                os.close(fd)
+        return await _to_its_end(process, program.seconds, hear)
+
+
+async def _to_its_end(
+    process: asyncio.subprocess.Process, seconds: float, hear: Callable[[str], None]
+) -> Started:
+    assert process.stdout is not None
+    assert process.stderr is not None
+    last = bytearray()
+    told = 0
+
+    def said(piece: bytes) -> None:
+        nonlocal told
+        if told <= WORDS_BYTES:
+            hear(printable(piece.decode("utf-8", "replace")))
+        told += len(piece)
+
+    def complained(piece: bytes) -> None:
+        last.extend(piece)
+        del last[:-4000]
+
+    code: int | None = None
+    reading = asyncio.gather(_read(process.stdout, said), _read(process.stderr, complained))
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.shield(reading)
+            code = await process.wait()
+    except TimeoutError:
+        pass
+    finally:
+        # The jail's first process dies with this one, and everything in the jail with that; then nobody holds the pipes.
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(reading, LEAVE_S)
+    return Started(code, printable(last.decode("utf-8", "replace")).strip())
+
+
+async def _read(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
+    while piece := await stream.read(1 << 16):
+        take(piece)
+
+
+@asynccontextmanager
+async def _tool_socket(tools: ToolSet, path: Path) -> AsyncIterator[None]:
+    connections: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        try:
+            await serve_connection(tools, reader, writer)
+        finally:
+            connections.discard(task)
+
+    try:
+        server = await asyncio.start_unix_server(accept, path, limit=MESSAGE_BYTES)
+    except OSError as error:
+        raise MachineError(f"no socket {path}: {error}", "set TMPDIR to a folder with a short path") from None
+    path.chmod(0o666)
+    try:
+        yield
+    finally:
+        server.close()
+        for task in list(connections):
+            task.cancel()
+        if connections:
+            await asyncio.wait(list(connections), timeout=LEAVE_S)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder that other users of this machine cannot reach; the jail's user can, once it is bound there."""
+    with tempfile.TemporaryDirectory(prefix="pkb-agent-") as outer:
+        inner = Path(outer).resolve() / "arena"
+        inner.mkdir(mode=0o755)
+        inner.chmod(0o755)
+        yield inner
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+
+
+def _filled(word: str, places: dict[str, str]) -> str:
+    for place, value in places.items():
+        word = word.replace(place, value)
+    return word

@@ -1,0 +1,115 @@
+"""An agent program at one task: in campaigns an author, in duels a side."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arena.agents.jailed import run_program
+from arena.agents.program import AgentProgram
+from arena.errors import PlayerFailed
+from arena.paths import Paths
+from arena.players.attempts import Attempt
+from arena.players.budget import Budget, Spent
+from arena.players.judge import JudgeKernel
+from arena.players.player import Text
+from arena.players.prompts.prompt import SHOTS, build_prompt
+from arena.players.templates import TEMPLATES, fill_template
+from arena.players.trace import Listener, TraceHeader, TraceRecorder, new_trace_id
+from arena.runs.results import one_line
+from arena.tools.task_tools import TaskTools
+from problems.catalogue import Catalogue
+from problems.specification import Problem
+from sandbox.protocol.events import Setting
+
+
+@dataclass(frozen=True)
+class Played:
+    """One attempt of a program at a task."""
+
+    trace_id: str
+    attempts: list[Attempt]
+    best: Attempt | None
+    reason: str
+    """ "done", "time", "budget", or "failed: ..."."""
+    spent: Spent
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a program plays with."""
+
+    catalogue: Catalogue
+    paths: Paths
+    judge: JudgeKernel
+    build: JudgeKernel
+    steps: int
+    """Kernels that it may have judged."""
+    budget: Budget | None = None
+    budget_usd: float | None = None
+    shots: int = SHOTS
+    listeners: tuple[Listener, ...] = ()
+    complain: Callable[[OSError], None] = lambda error: None
+
+
+async def play(program: AgentProgram, problem: Problem, setting: Setting, place: Place) -> Played:
+    """Starts the program in its jail and waits for its end. Cancelling it ends the program.
+
+    Raises:
+        ArenaError: the harness failed, there is no jail for it, or it cannot be started.
+    """
+    prompt = await asyncio.to_thread(
+        build_prompt, problem, setting, place.catalogue, place.paths, place.shots
+    )
+    rules = fill_template(TEMPLATES, "program", steps=place.steps, minutes=f"{program.seconds / 60:g}")
+    task = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])
+    header = TraceHeader(
+        trace_id=new_trace_id(),
+        created=time.time(),
+        problem_id=problem.id,
+        slug=problem.slug,
+        category=problem.category,
+        player=f"agent:{program.name}",
+        provider="program",
+        model=program.model_name or program.name,
+        prompt_version=prompt.version,
+        prompt_sha256=hashlib.sha256(task.encode()).hexdigest(),
+        shots=prompt.shots,
+        setting=setting,
+        steps=place.steps,
+        budget_usd=place.budget_usd,
+    )
+    recorder = TraceRecorder(header, place.paths, place.complain, list(place.listeners))
+    budget = place.budget
+
+    def spent() -> Spent:
+        return budget.spent if budget is not None else Spent()
+
+    tools = TaskTools(problem, task, place.judge, place.build, recorder, place.steps, spent)
+    recorder.ask(1, prompt.conversation.offering(*tools.tools))
+    reason = "cancelled"
+    try:
+        ended = await run_program(
+            program, task, tools, budget, place.paths, lambda text: recorder.piece(Text(text), spent())
+        )
+        if tools.broken is not None:
+            raise tools.broken
+        if ended.code is None:
+            reason = "time"
+        elif budget is not None and budget.reached:
+            reason = "budget"
+        elif ended.code:
+            last = one_line(ended.last_words[-300:])
+            reason = f"failed: exit status {ended.code}" + (f": {last}" if last else "")
+        else:
+            reason = "done"
+    except Exception as error:
+        reason = f"failed: {error}"
+        raise
+    finally:
+        best = tools.best
+        recorder.ended(reason, best.step if best is not None else None, spent())
+    if reason.startswith("failed") and best is None:
+        raise PlayerFailed(f"agent:{program.name} {reason}", "its trace has what it wrote")
+    return Played(header.trace_id, tools.attempts, best, reason, spent())

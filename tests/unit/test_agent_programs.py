@@ -1,0 +1,303 @@
+"""Agent programs as players: a scripted one in its jail, what it can do there, and what it cannot have."""
+
+import asyncio
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import playing_agent
+import pytest
+from model_server import KEY, ModelServer, streamed
+
+from arena.agents import jailed
+from arena.agents.play import Place, Played, play
+from arena.agents.program import AgentProgram, find_program
+from arena.duel.events import Contestant, DuelHeader, KernelJudged
+from arena.duel.journal import new_duel_id, read_duel
+from arena.duel.match import Match
+from arena.duel.sides import FixedSide, ProgramSide, make_side
+from arena.errors import MachineError, UsageError
+from arena.paths import Paths
+from arena.players.budget import Budget
+from arena.players.judge import PlayerJudge
+from arena.players.trace import Called, Ended, Judged, Returned, Wrote, read_trace
+from arena.runs.engine import Engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
+from arena.workspace.kernels import Workspace
+from problems.catalogue import load_catalogue
+from sandbox.jail.choice import Jail, choose
+from sandbox.jail.profiles import NONE, SOURCE_ROOT, WITH_GUESTS
+from sandbox.protocol.verdict import Verdict
+
+if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
+    pytest.skip("the MCP SDK is not installed: pip install 'pkb-arena[mcp]'", allow_module_level=True)
+
+REFEREE = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+CATALOGUE = load_catalogue()
+PROBLEM = CATALOGUE.find("1")
+SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
+KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
+"""For a referee that does what a kernel says."""
+
+
+@pytest.fixture
+def guests(walls: None) -> None:
+    """For tests of programs in a jail: skipped where jails have no process table of their own."""
+    if choose().name not in WITH_GUESTS:
+        pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The scripted agent, where everybody may read it."""
+    copy = tmp_path / "agent.py"
+    shutil.copy(playing_agent.__file__, copy)
+    copy.chmod(0o644)
+    return copy
+
+
+@pytest.fixture
+async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
+    monkeypatch.setenv("SCRIPTED_JAIL", "full")
+    async with Engine(paths, command=REFEREE) as engine:
+        yield engine
+
+
+Playing = Callable[..., Any]
+
+
+@pytest.fixture
+def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
+    """playing(model=None, budget=None, seconds=60, NAME=value...): the program plays, with these variables."""
+
+    async def start(
+        model: ModelSettings | None = None,
+        budget: Budget | None = None,
+        seconds: float = 60,
+        **variables: str,
+    ) -> Played:
+        environment = KERNELS | {"ENDPOINT": "{endpoint}"} | variables
+        program = AgentProgram("test", ("{python}", str(script)), model, "", seconds, (script,), environment)
+        judge = PlayerJudge(engine, PROBLEM, SETTING, "agent:test")
+        await judge.start()
+        place = Place(CATALOGUE, paths, judge, judge.build, steps=3, budget=budget)
+        return await play(program, PROBLEM, SETTING, place)
+
+    return start
+
+
+def said(played: Played, paths: Paths) -> dict[str, Any]:
+    """The report in the program's first line."""
+    events = read_trace(paths.traces / f"{played.trace_id}.jsonl")
+    text = "".join(event.text for event in events if isinstance(event, Wrote))
+    report: dict[str, Any] = json.loads(text.splitlines()[0])
+    return report
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("guests", "small_budget")
+def test_a_program_plays_a_problem_in_a_campaign_and_passes(pkb_arena, script: Path, paths: Paths):
+    arguments = (
+        "--problems",
+        "1",
+        "--preset",
+        "tiny",
+        "--world",
+        "2",
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+    )
+    done = pkb_arena("sweep", "--players", f"agent:{script}", *arguments, "--one-size", "--name", "c")
+    assert done.returncode == 0, done.stderr
+    assert "PASS" in done.stderr
+    (trace,) = paths.traces.glob("*.jsonl")
+    events = list(read_trace(trace))
+    verdicts = [event.report.verdict for event in events if isinstance(event, Judged)]
+    assert verdicts == [Verdict.WRONG_RESULT, Verdict.PASS]
+    assert [event.tool for event in events if isinstance(event, Called)] == ["run", "run"]
+    assert isinstance(events[-1], Ended)
+    assert events[-1].reason == "done"
+
+
+@pytest.mark.usefixtures("guests")
+async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
+    playing: Playing, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    secret = "sk-of-somebody-else-0123456789"
+    monkeypatch.setenv("OTHER_API_KEY", secret)
+    theirs = Workspace(paths.workspace).create(PROBLEM, "their = 'kernel'", "model:other")
+    save_settings(Settings(theme="light"), paths)
+    key_file = tmp_path / "key"
+    key_file.write_text(secret)
+    house = next(problem.folder / "house.py" for problem in CATALOGUE.problems if problem.house_source)
+    judge = SOURCE_ROOT / "sandbox" / "referee" / "judging.py"
+    files = [theirs, paths.settings_file, key_file, house, judge, PROBLEM.folder / "inputs.py"]
+    folders = [paths.data, paths.workspace, SOURCE_ROOT / "sandbox", SOURCE_ROOT / "problems"]
+    calls = [
+        ("house", {}),
+        ("list", {}),
+        ("show", {"problem": 2}),
+        ("history", {"player": "model:other"}),
+        ("run", {"source": "pass", "path": str(theirs)}),
+        ("run", {"problem": 2, "source": "pass"}),
+        ("kit_docs", {"page": str(key_file)}),
+        ("new", {"template": str(theirs)}),
+    ]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        things = {
+            "terces": secret[::-1],  # its own variables have these lines
+            "files": list(map(str, files)),
+            "folders": list(map(str, folders)),
+            "port": server.getsockname()[1],
+            "calls": calls,
+        }
+        outside = playing_agent.look_around(things)  # all of it is there to be found
+        played = await playing(LOOK_AROUND=json.dumps(things))
+    places = {str(place) for place, _ in outside}
+    assert {*map(str, files), str(paths.data), "port", "own"} <= places
+    report = said(played, paths)
+    assert report["found"] == []
+    assert len(report["home"]) <= 2  # where its own files are bound
+    assert report["task"]
+    for (name, _), (error, text) in zip(calls, report["refused"], strict=True):
+        assert error, (name, text)
+        assert secret not in text
+        assert "their" not in text
+    assert played.reason == "done"
+    assert [attempt.passed for attempt in played.attempts] == [False, True]
+    assert secret not in (paths.traces / f"{played.trace_id}.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("guests")
+async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
+    playing: Playing, paths: Paths, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    model = ModelSettings(
+        provider="anthropic",
+        model="cheap",
+        base_url=model_server.url,
+        key_env="TEST_KEY",
+        price_in=1.0,
+        price_out=1.0,
+    )
+    model_server.replies = [streamed("hello")] * 3
+    paths_asked = ["/v1/files", "/v1/messages", "/v1/messages"]
+    played = await playing(model, Budget(model, usd=1.4e-4), ASK=json.dumps(paths_asked))
+    answers = said(played, paths)["answers"]
+    assert [status for status, _ in answers] == [403, 200, 403]
+    assert "hello" in answers[1][1]
+    assert "budget" in answers[2][1]
+    (seen,) = model_server.seen
+    assert seen.body["model"] == "cheap"
+    assert KEY in seen.headers.values()
+    assert (played.spent.read, played.spent.written, played.reason) == (100, 50, "budget")
+    assert KEY not in (paths.traces / f"{played.trace_id}.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("guests")
+async def test_a_program_that_does_not_end_is_ended_with_all_it_started(playing: Playing, script: Path):
+    played = await playing(seconds=2, WAIT="yes")
+    assert (played.reason, played.attempts) == ("time", [])
+    async with asyncio.timeout(30):
+        while _started_with(str(script)):
+            await asyncio.sleep(0.02)
+
+
+def _started_with(word: str) -> list[str]:
+    """Processes that have this word in their command."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if word.encode() in Path("/proc", process, "cmdline").read_bytes():
+                found.append(process)
+    return found
+
+
+@pytest.mark.usefixtures("guests")
+async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path):
+    settings = Settings(agents={"mine": AgentSettings(command=[str(script)], environment=KERNELS)})
+    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths)
+    assert isinstance(side, ProgramSide)
+    other = FixedSide(Contestant("house", "other"), "kernel.py", "wrong")
+    header = DuelHeader(
+        duel_id=new_duel_id(),
+        created=time.time(),
+        problem_id=PROBLEM.id,
+        slug=PROBLEM.slug,
+        title=PROBLEM.title,
+        category=PROBLEM.category,
+        left=side.contestant,
+        right=other.contestant,
+        setting=SETTING,
+        minutes=None,
+        rounds=2,
+    )
+    match = Match(engine, paths, PROBLEM, header, (side, other))
+    ended = await match.play()
+    assert ended.winner == "left", ended
+    journal = paths.duels / f"{header.duel_id}.jsonl"
+    verdicts = [
+        event.verdict
+        for event in read_duel(journal)
+        if isinstance(event, KernelJudged) and event.side == "left"
+    ]
+    assert verdicts == [Verdict.WRONG_RESULT, Verdict.PASS]
+    (trace,) = paths.traces.glob("*.jsonl")
+    assert sum(isinstance(event, Returned) for event in read_trace(trace)) == 2
+
+
+async def test_without_a_jail_of_its_own_no_program_starts(
+    playing: Playing, paths: Paths, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(jailed, "choose", lambda: Jail(NONE, None, {}))
+    with pytest.raises(MachineError, match="needs a jail"):
+        await playing()
+
+
+def test_a_word_names_a_program_or_a_model(script: Path):
+    models = {
+        "opus": ModelSettings(provider="anthropic", model="m"),
+        "codex": ModelSettings(provider="gemini", model="m"),
+    }
+    settings = Settings(models=models, agents={"mine": AgentSettings(command=[str(script), "--fast"])})
+    for model in ("opus", "codex", "anthropic:x", "openai_chat:org/model", "nobody"):
+        assert find_program(model, settings) is None, model
+    for word in ("mine", f"{script} --fast"):
+        program = find_program(word, settings)
+        assert program is not None
+        assert program.command == ("{python}", str(script.resolve()), "--fast")
+        assert program.model is None
+
+
+@pytest.mark.parametrize(
+    ("word", "agents", "said"),
+    [
+        ("claude-code", {}, "has no model"),
+        ("/no/such/program", {}, "no program"),
+        ("./unclosed 'quotation", {}, "no command"),
+        ("mine", {"mine": AgentSettings()}, "has no command"),
+        ("mine", {"mine": AgentSettings(command=["sh"], model="nobody")}, "no model 'nobody'"),
+        ("mine", {"mine": AgentSettings(command=["sh"], readable=["/no/such/folder"])}, "/no/such/folder"),
+    ],
+)
+def test_what_cannot_be_started_says_why(word: str, agents: dict[str, AgentSettings], said: str):
+    with pytest.raises(UsageError, match=said):
+        find_program(word, Settings(agents=agents))
+
+
+def test_programs_are_kept_in_the_settings_file(paths: Paths):
+    agents = {"mine": AgentSettings(command=["./a b", "{mcp}"], minutes=5.0, environment={"A": "b"})}
+    save_settings(Settings(agents=agents), paths)
+    assert load_settings(paths).agents == agents
