@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,12 +10,19 @@ from pathlib import Path
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replaces `path` with `data`; an existing file keeps its permissions, a symbolic link keeps pointing.
 
+    What is there and is no file, such as /dev/stdout or /dev/null, is written to: replacing it would take it from everybody.
+
     Raises:
         OSError: nothing was changed.
     """
-    target = Path(os.path.realpath(path))
     with suppress(FileNotFoundError):
-        mode = target.stat().st_mode & 0o7777
+        found = path.stat().st_mode
+        if not stat.S_ISREG(found) and not stat.S_ISDIR(found):
+            with open(path, "wb") as device:
+                device.write(data)
+            return
+        mode = found & 0o7777
+    target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with open(temporary, "xb") as file:

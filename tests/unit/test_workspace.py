@@ -96,6 +96,17 @@ def test_an_atomic_write_keeps_permissions_and_symbolic_links(tmp_path: Path) ->
     assert real.stat().st_mode & 0o777 == 0o640
 
 
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, b"new")
+    assert os.read(reading, 10) == b"new"
+    os.close(reading)
+    assert pipe.is_fifo()
+    assert list(tmp_path.glob(".pipe*")) == []
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [(None, "no kernel file"), (b"\xff\xfe", "UTF-8"), (b"x" * (5 << 20), "MiB")],
