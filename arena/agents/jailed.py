@@ -81,7 +81,7 @@ async def run_program(
         _write(folder / "task.md", task)
         shutil.copy(bridge.__file__, folder / "bridge.py")
         (folder / "bridge.py").chmod(0o644)
-        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock"))
+        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", hear))
         python, bridge_file, socket = (
             str(guest_interpreter()),
             str(folder / "bridge.py"),
@@ -173,17 +173,18 @@ async def _read(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> 
 
 
 @asynccontextmanager
-async def _tool_socket(tools: ToolSet, path: Path) -> AsyncIterator[None]:
+async def _tool_socket(tools: ToolSet, path: Path, hear: Callable[[str], None]) -> AsyncIterator[None]:
     connections: set[asyncio.Task[None]] = set()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve_connection(tools, reader, writer))
         connections.add(task)
-        try:
-            await serve_connection(tools, reader, writer)
-        finally:
-            connections.discard(task)
+        task.add_done_callback(ended)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        connections.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            hear(f"[a connection to the tools broke: {error!r}]\n")
 
     try:
         server = await asyncio.start_unix_server(accept, path, limit=MESSAGE_BYTES)

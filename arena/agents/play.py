@@ -3,10 +3,11 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
-from arena.agents.jailed import run_program
+from arena.agents.jailed import Started, run_program
 from arena.agents.program import AgentProgram
 from arena.errors import PlayerFailed
 from arena.paths import Paths
@@ -90,11 +91,12 @@ async def play(program: AgentProgram, problem: Problem, setting: Setting, place:
     recorder.ask(1, prompt.conversation.offering(*tools.tools))
     reason = "cancelled"
     try:
-        ended = await run_program(
-            program, task, tools, budget, place.paths, lambda text: recorder.piece(Text(text), spent())
+        ended = await _unless_broken(
+            tools,
+            run_program(
+                program, task, tools, budget, place.paths, lambda text: recorder.piece(Text(text), spent())
+            ),
         )
-        if tools.broken is not None:
-            raise tools.broken
         if ended.code is None:
             reason = "time"
         elif budget is not None and budget.reached:
@@ -113,3 +115,15 @@ async def play(program: AgentProgram, problem: Problem, setting: Setting, place:
     if reason.startswith("failed") and best is None:
         raise PlayerFailed(f"agent:{program.name} {reason}", "its trace has what it wrote")
     return Played(header.trace_id, tools.attempts, best, reason, spent())
+
+
+async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, Started]) -> Started:
+    """Waits for the program's end, or ends it when the harness fails: there is nothing left for it to do."""
+    running = asyncio.create_task(work)
+    tools.on_broken = running.cancel
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if tools.broken is not None:
+            raise tools.broken from None
+        raise

@@ -22,47 +22,27 @@ from sandbox.jail.profiles import guest_interpreter
 PYTHON = "{python}"
 """Of this word a command's place is taken by an interpreter without packages."""
 
+_CLAUDE = """claude --print --verbose --output-format stream-json --model {model} --strict-mcp-config --mcp-config {mcp}
+--allowedTools 'mcp__arena Read Write Edit Bash'"""
+_CODEX = """codex exec --skip-git-repo-check --sandbox danger-full-access --model {model} -c 'model_provider="arena"'
+-c 'model_providers.arena={name="arena",base_url="{endpoint}",env_key="ARENA_KEY",wire_api="responses"}'
+-c 'mcp_servers.arena={command="{python}",args=["-I","-S","{bridge}","stdio","{socket}"],tool_timeout_sec=7200}' -"""
+NO_KEY = "the-arena-has-it"
+
 BUILT_IN = {
     "claude-code": AgentSettings(
-        command=[
-            *("claude", "--print", "--verbose", "--output-format", "stream-json", "--model", "{model}"),
-            *(
-                "--mcp-config",
-                "{mcp}",
-                "--strict-mcp-config",
-                "--allowedTools",
-                "mcp__arena Read Write Edit Bash",
-            ),
-        ],
+        command=shlex.split(_CLAUDE),
         environment={
             "ANTHROPIC_BASE_URL": "{endpoint}",
-            "ANTHROPIC_API_KEY": "the-arena-has-it",
+            "ANTHROPIC_API_KEY": NO_KEY,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "MCP_TOOL_TIMEOUT": "7200000",
         },
     ),
-    "codex": AgentSettings(
-        command=[
-            *(
-                "codex",
-                "exec",
-                "--skip-git-repo-check",
-                "--sandbox",
-                "danger-full-access",
-                "--model",
-                "{model}",
-            ),
-            *("-c", 'model_provider="arena"'),
-            *(
-                "-c",
-                'model_providers.arena={name="arena",base_url="{endpoint}",env_key="ARENA_KEY",wire_api="responses"}',
-            ),
-            *("-c", 'mcp_servers.arena={command="{python}",args=["-I","-S","{bridge}","stdio","{socket}"]}'),
-            "-",
-        ],
-        environment={"ARENA_KEY": "the-arena-has-it"},
-    ),
+    "codex": AgentSettings(command=shlex.split(_CODEX), environment={"ARENA_KEY": NO_KEY}),
 }
-"""As their makers document them. Their model comes from a table [agents.NAME] of the settings."""
+"""Tried with Claude Code 2.1.197 and Codex 0.169.0. Their model comes from a table [agents.NAME] of the settings. A call of
+a tool may wait long for its turn at the devices."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ class TaskTools:
         self.attempts: list[Attempt] = []
         self.broken: ArenaError | None = None
         """The harness failed: nothing that came after counts."""
+        self.on_broken: Callable[[], object] = lambda: None
 
     @property
     def best(self) -> Attempt | None:
@@ -92,6 +93,7 @@ class TaskTools:
                 answer = result(name, f"{name[:60]}: {error}", error=True)
             except ArenaError as error:
                 self.broken = error
+                self.on_broken()
                 answer = result(name, f"{name}: {error.message}", error=True)
             self._recorder.returned(answer)
             return answer

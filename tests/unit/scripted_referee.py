@@ -53,7 +53,7 @@ def finished(command: events.Run, sha256: str, verdict: Verdict = Verdict.PASS) 
 def judge(command: events.Run) -> None:
     source = command.source
     sha256 = hashlib.sha256(source.encode()).hexdigest()
-    if source == "refuse":
+    if source.strip() == "refuse":
         say(events.Refused(run_id=command.run_id, message="sizes do not fit", advice="choose others"))
         return
     say(

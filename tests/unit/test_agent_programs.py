@@ -24,7 +24,7 @@ from arena.duel.events import Contestant, DuelHeader, KernelJudged
 from arena.duel.journal import new_duel_id, read_duel
 from arena.duel.match import Match
 from arena.duel.sides import FixedSide, ProgramSide, make_side
-from arena.errors import MachineError, UsageError
+from arena.errors import MachineError, RunRefused, UsageError
 from arena.paths import Paths
 from arena.players.budget import Budget
 from arena.players.judge import PlayerJudge
@@ -210,6 +210,15 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
 async def test_a_program_that_does_not_end_is_ended_with_all_it_started(playing: Playing, script: Path):
     played = await playing(seconds=2, WAIT="yes")
     assert (played.reason, played.attempts) == ("time", [])
+    async with asyncio.timeout(30):
+        while _started_with(str(script)):
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.usefixtures("guests")
+async def test_a_harness_that_fails_ends_the_program(playing: Playing, script: Path):
+    with pytest.raises(RunRefused, match="sizes do not fit"):
+        await playing(KERNELS=json.dumps(["refuse", "pass"]), STAY="yes")
     async with asyncio.timeout(30):
         while _started_with(str(script)):
             await asyncio.sleep(0.02)
