@@ -118,7 +118,7 @@ def test_a_program_plays_a_problem_in_a_campaign_and_passes(pkb_arena, script: P
         "--dtype",
         "float32",
     )
-    done = pkb_arena("sweep", "--players", f"agent:{script}", *arguments, "--one-size", "--name", "c")
+    done = pkb_arena("sweep", "--players", f"agent:{script}", *arguments, "--one-size", "--rounds", "0")
     assert done.returncode == 0, done.stderr
     assert "PASS" in done.stderr
     (trace,) = paths.traces.glob("*.jsonl")
