@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from arena.bench.figure import Figure
     from arena.cli.stage.record import RecordPlan
+    from arena.cli.stage.serve_plan import ServePlan
     from arena.demo.script import DemoScript
     from arena.paths import Paths
 
@@ -56,6 +57,20 @@ def _record(plan: RecordPlan) -> float:
     return record(plan)
 
 
+def _serve(plan: ServePlan) -> int:
+    from arena.errors import MachineError
+
+    try:
+        import textual_serve  # noqa: F401
+    except ImportError:
+        raise MachineError(
+            "serve needs textual-serve, which is not installed", "pip install 'pkb-arena[web]'"
+        ) from None
+    from screens.web.server import serve
+
+    return serve(plan)
+
+
 async def _measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:
     from screens.measure.promises import measure
 
@@ -71,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
     from arena.cli.display import Display
 
     measurements = {name: partial(_measure, name) for name in MEASUREMENTS}
-    run_command_line(arguments, Display(_open_app, _play_demo, _record, measurements))
+    run_command_line(arguments, Display(_open_app, _play_demo, _record, _serve, measurements))
 
 
 if __name__ == "__main__":

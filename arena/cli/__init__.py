@@ -40,6 +40,7 @@ COMMANDS = {
     "duel": ("arena.cli.duel.duel", "Two players at one problem: who writes the faster kernel?"),
     "duels": ("arena.cli.duel.duels", "The duel board: ratings and the last duels."),
     "demo": ("arena.cli.stage.demo", "Play by itself: live and recorded duels in big type."),
+    "serve": ("arena.cli.stage.serve", "The app in a browser, for you and for spectators."),
     "mcp": ("arena.cli.tools.mcp", "The arena as a tool of your own agent, over stdin and stdout."),
     "replay": ("arena.cli.replay", "Tell a recorded run again."),
     "doctor": ("arena.cli.machine.doctor", "What this machine can do, and what to do about the rest."),

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from arena.bench.figure import Figure
     from arena.cli.stage.record import RecordPlan
+    from arena.cli.stage.serve_plan import ServePlan
     from arena.demo.script import DemoScript
     from arena.paths import Paths
 
@@ -28,6 +29,8 @@ class Display:
     """Plays a demo until it is over or left; True: from its end to its start again. Returns the exit code."""
     record: Callable[[RecordPlan], float] | None = None
     """Writes a run or a duel as a file that plays. Returns its length in seconds."""
+    serve: Callable[[ServePlan], int] | None = None
+    """Serves the app to browsers until it is interrupted. Returns the exit code."""
     measurements: Mapping[str, Measure] = field(default_factory=dict)
     """More names for `doctor --bench`."""
 

@@ -57,7 +57,7 @@ def duel_records(folder: Path) -> list[DuelRecord]:
     found = []
     for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else []:
         try:
-            header, last = read_duel_header(path), _last_event(path)
+            header, last = read_duel_header(path), ending(path)
         except (OSError, ValueError):
             continue
         if isinstance(last, DuelEnded):
@@ -65,7 +65,12 @@ def duel_records(folder: Path) -> list[DuelRecord]:
     return found
 
 
-def _last_event(path: Path) -> DuelEnded | Abandoned | None:
+def ending(path: Path) -> DuelEnded | Abandoned | None:
+    """How a duel ended; None while it is played, or where it was broken off.
+
+    Raises:
+        OSError, ValueError: no file, or not a duel's journal.
+    """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL_BYTES))

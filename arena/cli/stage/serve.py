@@ -1,0 +1,85 @@
+"""`pkb-arena serve`: the app in a browser."""
+
+import click
+
+from arena.cli.display import display_of
+from arena.cli.session import open_session
+from arena.cli.stage.serve_plan import LOOPBACK, ServePlan
+from arena.errors import UsageError
+
+_PLAN = ServePlan()
+
+
+@click.command()
+@click.argument("problem", default="")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=_PLAN.port,
+    show_default=True,
+    help="Port; 0 takes any free one.",
+)
+@click.option(
+    "--host", default=_PLAN.host, show_default=True, metavar="ADDRESS", help="Address to listen on."
+)
+@click.option(
+    "--i-know",
+    is_flag=True,
+    help="Listen beyond this machine: whoever has the owner's link runs programs here, and nothing is encrypted.",
+)
+@click.option(
+    "--read-only", is_flag=True, help="Spectators alone; they follow any arena of yours on this machine."
+)
+@click.option(
+    "--spectators",
+    type=click.IntRange(0, 64),
+    default=_PLAN.spectators,
+    show_default=True,
+    metavar="N",
+    help="At the same time, at most; each is a process of about 100 MB.",
+)
+@click.option(
+    "--keep",
+    type=click.FloatRange(0, 86_400),
+    default=_PLAN.keep_s,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the owner's app goes on while no browser shows it.",
+)
+@click.option(
+    "--pass-env",
+    multiple=True,
+    metavar="NAME",
+    help="Hand an environment variable on to the owner's app, as a model's key. Repeatable; others stay here.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    problem: str,
+    port: int,
+    host: str,
+    i_know: bool,
+    read_only: bool,
+    spectators: int,
+    keep: float,
+    pass_env: tuple[str, ...],
+) -> None:
+    """Open the app in a browser, at PROBLEM if one is named. It prints a link for you and one for spectators.
+
+    It listens on this machine alone. From another one: ssh -L 8000:127.0.0.1:8000 HOST, then open the link there.
+    Spectators see every run and duel as it goes, and can touch nothing. A reload comes back to the running app.
+    """
+    if host not in LOOPBACK and not i_know:
+        raise UsageError(
+            f"--host {host} lets other machines in, and an owner runs programs here",
+            "stay on 127.0.0.1 and use ssh -L, or add --i-know",
+        )
+    if read_only and not spectators:
+        raise UsageError("--read-only --spectators 0 lets nobody in", "let at least one spectator in")
+    if read_only and problem:
+        raise UsageError("spectators see what is run, not a problem of their own", "leave PROBLEM out")
+    serve = display_of(ctx).serve
+    if serve is None:
+        raise UsageError("this is the command line without the app", "serve it with `pkb-arena serve`")
+    slug = open_session().problem(problem).slug if problem else ""
+    ctx.exit(serve(ServePlan(host, port, slug, not read_only, spectators, keep, pass_env)))

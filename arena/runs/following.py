@@ -1,0 +1,40 @@
+"""Following journals while others write them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+STEP_BYTES = 4 << 20
+
+
+class GrowingFile:
+    """The lines of a file, as they come. A line that is not complete yet is not handed out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = 0
+        self._rest = b""
+
+    def lines(self) -> Iterator[bytes]:
+        """What has come since the last call. Blocks for milliseconds; nothing of a file that is gone."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(STEP_BYTES)
+        except OSError:
+            return
+        self._at += len(data)
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        yield from whole
+
+
+def newest_journal(folder: Path) -> Path | None:
+    """The journal that was begun last: their names sort by time. None where there is none."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.name.endswith(".jsonl")]
+    except OSError:
+        return None
+    return folder / max(names) if names else None

@@ -1,0 +1,171 @@
+"""An app as a process of its own, with pipes for a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from textual_serve.app_service import AppService
+from textual_serve.download_manager import DownloadManager
+
+from arena.own_modules import ROOT
+from screens.web.driver import NAME as DRIVER
+
+READY = b"__GANGLION__\n"
+"""What a Textual app says first."""
+STDERR_BYTES = 16 << 10
+PACKET_BYTES = 16 << 20
+FRAMES_A_SECOND = "20"
+HAND_OVER_S = 1.0
+"""After SIGKILL; a process that is stuck in a device may not go."""
+_NEEDED = {
+    "CUDA_DEVICE_ORDER",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "HOME",
+    "LANG",
+    "LANGUAGE",
+    "LD_LIBRARY_PATH",
+    "LOGNAME",
+    "PATH",
+    "PYTHONPATH",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VIRTUAL_ENV",
+}
+_NEEDED_PREFIXES = ("LC_", "NCCL_", "PKB_", "XDG_")
+
+
+def app_environment(
+    outer: Mapping[str, str], passed_on: Sequence[str] = (), width: int = 80, height: int = 24
+) -> dict[str, str]:
+    """The environment of an app in a browser: what it needs, and what is passed on by name. Keys stay outside."""
+    kept = {
+        name: value
+        for name, value in outer.items()
+        if name in _NEEDED or name.startswith(_NEEDED_PREFIXES) or name in passed_on
+    }
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), outer.get("PYTHONPATH")))),
+        "TEXTUAL_DRIVER": DRIVER,
+        "TEXTUAL_FPS": FRAMES_A_SECOND,
+        "TEXTUAL_COLOR_SYSTEM": "truecolor",
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "COLUMNS": str(width),
+        "ROWS": str(height),
+    }
+
+
+class AppProcess(AppService):
+    """Textual-serve's side of the pipes; the process is a group of its own and ends when it is told to."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        passed_on: Sequence[str] = (),
+        write_bytes: Callable[[bytes], Awaitable[None]],
+        write_str: Callable[[str], Awaitable[None]],
+        close: Callable[[], Awaitable[None]],
+        download_manager: DownloadManager,
+    ) -> None:
+        """
+        Args:
+            write_bytes, write_str, close: the browser's end.
+        """
+        super().__init__(
+            " ".join(command),
+            write_bytes=write_bytes,
+            write_str=write_str,
+            close=close,
+            download_manager=download_manager,
+        )
+        self._command, self._passed_on = command, passed_on
+        self._errors = bytearray()
+
+    @property
+    def ended(self) -> bool:
+        """It was started, and its pipes are closed."""
+        return self._task is not None and self._task.done()
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> asyncio.subprocess.Process:
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+            env=app_environment(os.environ, self._passed_on, width, height),
+            start_new_session=True,  # ctrl+c reaches the server alone, which ends its apps in order
+        )
+        assert process.stdin is not None
+        self._stdin = process.stdin
+        return process
+
+    async def attach(self, width: int, height: int) -> None:
+        """An empty terminal of this size is there: everything is drawn anew."""
+        await self.send_meta({"type": "attach", "width": width, "height": height})
+
+    async def run(self) -> None:
+        """Hands packets on until the process closes its end. One that does not start says why in the browser."""
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        reading = asyncio.create_task(self._read_errors())
+        try:
+            ready = await process.stdout.readline() == READY
+            while ready:
+                kind = await process.stdout.readexactly(1)
+                size = int.from_bytes(await process.stdout.readexactly(4), "big")
+                if size > PACKET_BYTES:
+                    break  # something else writes into the pipe
+                payload = await process.stdout.readexactly(size)
+                if kind == b"D":
+                    await self.on_data(payload)
+                elif kind == b"M":
+                    await self.on_meta(payload)
+                elif kind == b"P":
+                    await self.on_packed(payload)
+            if not ready:
+                await process.wait()
+        except (asyncio.IncompleteReadError, ConnectionResetError, ValueError):
+            pass
+        finally:
+            with suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(reading, HAND_OVER_S)
+            if self._errors:
+                text = self._errors.decode("utf-8", "replace").replace("\n", "\r\n")
+                await self.on_data(f"\x1b[?1049l\x1b[2J\x1b[H\x1b[0m{text}".encode())
+            await self.remote_close()
+
+    async def _read_errors(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(4096):
+            self._errors += data
+            del self._errors[:-STDERR_BYTES]
+
+    async def end(self, patience_s: float) -> None:
+        """Asks the app to leave; what is left of it after `patience_s` is killed. May be called twice."""
+        process, task = self._process, self._task
+        if process is None or task is None:
+            return
+        await self._download_manager.cancel_app_downloads(app_service_id=self.app_service_id)
+        if process.returncode is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self.send_meta({"type": "quit"})
+                    await process.wait()
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), HAND_OVER_S)
+        with suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(task, 2 * HAND_OVER_S)

@@ -1,0 +1,259 @@
+"""A spectator's app: `python -m screens.web.spectator`. It follows the journals of this machine's arena, and touches nothing.
+
+Its own services lie in a folder for the moment, and its engine has no referee: nothing that is pressed here can run a kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from arena.duel.events import AnyDuelEvent, DuelHeader, decode_duel_event, decode_header
+from arena.duel.journal import ending
+from arena.duel.state import DuelState
+from arena.errors import ArenaError
+from arena.paths import Paths, find_paths, paths_in
+from arena.runs.following import GrowingFile, newest_journal
+from arena.runs.journal import RunHeader
+from arena.settings import Settings, load_settings
+from problems.catalogue import UnknownProblem
+from sandbox.protocol.events import decode_event
+from screens.actions import Scope, bindings
+from screens.app import ArenaApp
+from screens.base import BaseScreen
+from screens.duel.base import DuelScreen
+from screens.kernel.source.source_pane import KERNEL
+from screens.record.recorder import RecordedKernelScreen, RecordedServices
+from screens.services import Services
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
+from screens.widgets.source_bars import SourceBar
+
+FOLLOW_S = 0.2
+DUEL_GOES_ON_S = 900.0
+"""A duel without an end whose journal stood still for longer was broken off."""
+NO_REFEREE = ("/bin/false",)
+LOOKING = frozenset(
+    [
+        "next_view",
+        "find",
+        "go_to_line",
+        "wrap",
+        "jump",
+        "zoom",
+        "next_pane",
+        "cancel",
+        "help",
+        "next_theme",
+        "quit",
+        "find_text",
+    ]
+)
+"""Of the table of actions, what a spectator may do."""
+NOTHING_YET = "Nothing has been run yet. What the arena's owner runs or plays shows here as it goes."
+
+
+class WaitingScreen(BaseScreen):
+    """Before anything was run."""
+
+    DEFAULT_CSS = "WaitingScreen { align: center middle; } WaitingScreen #nothing { width: auto; max-width: 80%; color: $muted; }"
+
+    def compose(self) -> ComposeResult:
+        yield PlainStatic(NOTHING_YET, id="nothing")
+        yield KeyLine()
+
+
+class WatchedKernelScreen(RecordedKernelScreen):
+    """The kernel screen of a run that somebody else started."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("kernel")]
+
+    def on_mount(self) -> None:
+        self.editor.read_only = True
+
+    def show_source(self, header: RunHeader) -> None:
+        """The kernel of a run, or the baseline where that was run."""
+        self._recorded = header
+        self.editor.show_saved(header.source or self.problem.baseline_source)
+
+    async def _run(self, *, save: bool) -> None:
+        """Nothing runs here."""
+
+    def action_cancel(self) -> None:
+        bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
+        if bar is not None:
+            bar.close()
+        elif self.zoomed:
+            self.zoom_focused()
+        else:
+            self.show_view(KERNEL)
+
+    def _note(self) -> str:
+        return "spectator · read-only"
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return _allowed(action)
+
+
+class WatchedDuelScreen(DuelScreen):
+    """A duel that others play."""
+
+    SCOPE: ClassVar[Scope] = "everywhere"
+
+    def __init__(self, app: ArenaApp, header: DuelHeader) -> None:
+        super().__init__(app, DuelState(header))
+        self._heard_at = time.monotonic()
+
+    @property
+    def now(self) -> float:
+        """Goes on between two events while the duel is played."""
+        going = self.state.stage in ("playing", "final")
+        return self.state.at + (time.monotonic() - self._heard_at if going else 0.0)
+
+    def take(self, event: AnyDuelEvent) -> None:
+        """Something happened."""
+        self.state.apply(event)
+        self._heard_at = time.monotonic()
+        self.hear(event)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return _allowed(action)
+
+
+def _allowed(action: str) -> bool:
+    """Keys of the table are for looking; those of widgets (cursor, scrolling, focus) are not in it."""
+    from screens.actions import action_named
+
+    return action in LOOKING or action_named(action) is None
+
+
+class SpectatorApp(ArenaApp):
+    """Shows the duel that is played, else the newest run."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, services: Services, watched: Paths) -> None:
+        """watched: the folders of the arena that is followed."""
+        super().__init__(services)
+        self._watched = watched
+        self._file: GrowingFile | None = None
+        self._headed = False
+        self._screen: BaseScreen | None = None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return _allowed(action)
+
+    async def _open(self) -> None:
+        await super()._open()
+        self.push_screen(WaitingScreen(self))
+        self.picker.start(self._follow(), "follow")
+
+    async def _follow(self) -> None:
+        while True:
+            path = await asyncio.to_thread(self._newest)
+            if path is not None and (self._file is None or path != self._file.path):
+                self._file, self._headed = GrowingFile(path), False
+            if self._file is not None:
+                for line in await asyncio.to_thread(lambda file: list(file.lines()), self._file):
+                    await self._take(line)
+            await asyncio.sleep(FOLLOW_S)
+
+    def _newest(self) -> Path | None:
+        """The duel that is played, or was decided when nothing has run since; else the newest run."""
+        run, duel = newest_journal(self._watched.runs), newest_journal(self._watched.duels)
+        if duel is None or run is None:
+            return duel or run
+        try:
+            ended, duel_at, run_at = ending(duel), duel.stat().st_mtime, run.stat().st_mtime
+        except (OSError, ValueError):
+            return run
+        if ended is None:
+            return duel if time.time() - duel_at < DUEL_GOES_ON_S else run
+        return duel if duel_at >= run_at else run
+
+    async def _take(self, line: bytes) -> None:
+        assert self._file is not None
+        if not self._headed:
+            self._headed = True
+            await self._begin(line, duel=self._file.path.parent == self._watched.duels)
+            return
+        try:
+            if isinstance(self._screen, WatchedDuelScreen):
+                self._screen.take(decode_duel_event(line))
+            elif isinstance(self._screen, WatchedKernelScreen):
+                self._screen.apply(decode_event(line))
+        except msgspec.MsgspecError:
+            return  # of a newer version, or broken off
+
+    async def _begin(self, line: bytes, *, duel: bool) -> None:
+        """Another run, or another duel: its first line."""
+        try:
+            header = decode_header(line) if duel else msgspec.json.decode(line, type=RunHeader)
+            if isinstance(header, DuelHeader):
+                await self._show(WatchedDuelScreen(self, header))
+            else:
+                await self._show_run(header)
+        except (msgspec.MsgspecError, ArenaError, UnknownProblem, OSError):
+            self._screen = None  # a problem that is not here: the next one may be
+
+    async def _show_run(self, header: RunHeader) -> None:
+        screen = self._screen
+        if not isinstance(screen, WatchedKernelScreen) or screen.problem.id != header.problem_id:
+            folder = self.services.paths.state
+            folder.mkdir(parents=True, exist_ok=True)
+            name = Path(header.kernel_name).name
+            kernel = folder / (name if name.endswith(".py") else f"{name}.py")
+            kernel.write_text(header.source, encoding="utf-8")
+            screen = WatchedKernelScreen(self, header, kernel)
+            await self._show(screen)
+        screen.show_source(header)
+
+    async def _show(self, screen: BaseScreen) -> None:
+        while self.screen is not self.picker:
+            await self.pop_screen()
+        self._screen = screen
+        await self.push_screen(screen)
+
+
+def watching_services(folder: Path, settings: Settings) -> Services:
+    """Services over a folder that is thrown away, with what decides how things look."""
+    services = RecordedServices(paths_in(folder), NO_REFEREE)
+    services.settings = Settings(
+        problem_dirs=settings.problem_dirs, theme=settings.theme, keymap=settings.keymap, device="cpu"
+    )
+    services.first_start = False
+    return services
+
+
+def main() -> int:
+    """Runs the app until it is left. Returns the exit code."""
+    from arena.cli.diagnostics import complain
+
+    watched = find_paths()
+    with tempfile.TemporaryDirectory(prefix="pkb-spectator-") as folder:
+        try:
+            app = SpectatorApp(watching_services(Path(folder), load_settings(watched)), watched)
+        except ArenaError as error:
+            complain(error.message, error.advice)
+            return error.exit_code
+
+        async def live() -> None:
+            try:
+                await app.run_async()
+            finally:
+                await app.services.close()
+
+        asyncio.run(live())
+        return app.return_code or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Makes `chromium` importable here, and starts servers as `pkb-arena serve` does."""
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyte
+import pytest
+from aiohttp import ClientSession, ClientTimeout, CookieJar
+
+HERE = Path(__file__).parent
+PATIENCE_S = 90.0
+LINES, COLUMNS = 40, 120
+
+_spec = importlib.util.spec_from_file_location("chromium", HERE / "chromium.py")
+assert _spec is not None
+assert _spec.loader is not None
+_module = sys.modules["chromium"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+
+
+@dataclass
+class Served:
+    """A running server."""
+
+    process: psutil.Process
+    links: list[str]
+
+    def apps(self, module: str) -> list[psutil.Process]:
+        """Its app processes of one kind."""
+        return [child for child in self.process.children() if f"screens.web.{module}" in child.cmdline()]
+
+
+class Tab:
+    """A browser's tab without a browser: cookies, a websocket, and a terminal."""
+
+    def __init__(self, socket: Any) -> None:
+        self.socket = socket
+        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._stream = pyte.ByteStream(self._screen)
+
+    @property
+    def picture(self) -> str:
+        return "\n".join(self._screen.display)
+
+    async def shows(self, text: str) -> None:
+        """Reads what the app draws until a text stands there."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while text not in self.picture:
+                    self._stream.feed(await self.socket.receive_bytes())
+        except TimeoutError:
+            raise AssertionError(f"{text!r} never stood there:\n{self.picture}") from None
+
+    async def press(self, keys: str) -> None:
+        await self.socket.send_json(["stdin", keys])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits until something is so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def wait_until() -> Callable[[Callable[[], object]], Awaitable[None]]:
+    return until
+
+
+@pytest.fixture
+def serve() -> Callable[..., Any]:
+    """`async with serve(*arguments) as served`: the real command in a process of its own; it leaves nothing running."""
+
+    @asynccontextmanager
+    async def served(*arguments: str) -> AsyncIterator[Served]:
+        command = [sys.executable, "-P", "-m", "screens.main", "serve", "--port", "0", *arguments]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+        family: list[psutil.Process] = []
+        try:
+            assert process.stdout is not None
+            links = []
+            async with asyncio.timeout(PATIENCE_S):
+                while line := (await process.stdout.readline()).decode():
+                    links += [word for word in line.split() if word.startswith("http://")]
+                    if "ctrl+c" in line:
+                        break
+            yield Served(psutil.Process(process.pid), links)
+            family = psutil.Process(process.pid).children(recursive=True)
+            process.terminate()
+            async with asyncio.timeout(PATIENCE_S):
+                assert await process.wait() == 128 + 15
+            await until(lambda: not [each for each in family if alive(each)])
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    return served
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+async def visitor() -> AsyncIterator[ClientSession]:
+    """A browser's cookies and requests."""
+    jar = CookieJar(unsafe=True)  # for an address in numbers
+    async with ClientSession(cookie_jar=jar, timeout=ClientTimeout(PATIENCE_S)) as session:
+        yield session
+
+
+@pytest.fixture
+def open_tab(visitor: ClientSession) -> Callable[..., Any]:
+    """`async with open_tab(link) as tab`: follows a link, takes its cookie, and opens the page's websocket."""
+
+    @asynccontextmanager
+    async def opened(link: str) -> AsyncIterator[Tab]:
+        async with visitor.get(link) as answer:
+            assert answer.status == 200
+        base, path = link.split("/?")[0], "/ws"
+        if "/watch" in link:
+            base, path = link.split("/watch")[0], "/watch/ws"
+        query = f"?width={COLUMNS}&height={LINES}"
+        async with visitor.ws_connect(f"{base}{path}{query}", headers={"Origin": base}) as socket:
+            yield Tab(socket)
+
+    return opened

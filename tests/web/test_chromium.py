@@ -1,0 +1,69 @@
+"""The page in a real Chromium: a kernel typed, saved and judged there; nothing asked of another machine."""
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from chromium import started
+
+from arena.paths import Paths
+from arena.runs.journal import read_events
+from arena.settings import Settings, save_settings
+from sandbox.protocol.events import Finished
+
+PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium on this machine"),
+]
+
+
+async def test_a_kernel_is_typed_saved_and_judged_and_two_spectators_look_on(
+    paths: Paths, tmp_path: Path, serve: Any, wait_until: Any
+) -> None:
+    save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
+    kernel = paths.workspace / "01_allreduce" / "you" / "kernel.py"
+
+    def verdicts() -> list[str]:
+        found = [event for path in sorted(paths.runs.glob("*.jsonl")) for event in read_events(path)]
+        return [event.result.verdict for event in found if isinstance(event, Finished)]
+
+    assert PROGRAM is not None
+    async with serve() as served, started(PROGRAM, tmp_path / "profile") as browser:
+        owner, spectator = served.links
+        tab = await browser.tab(owner, 1280, 800)
+        await tab.draws()
+        assert "token" not in await tab.value("location.href")
+        while not kernel.exists():  # the list is there after a moment
+            await tab.press("Enter")
+            await asyncio.sleep(1)
+        watching = [await browser.tab(spectator, *size) for size in ((1280, 800), (800, 600))]
+        for each in watching:
+            await each.draws()
+        before = [await each.picture() for each in watching]
+        await tab.call("Page.bringToFront")
+        while "# typed" not in kernel.read_text():
+            await tab.type("# typed in a browser")
+            await tab.press("Enter")
+            await tab.press("s", ctrl=True)
+            await asyncio.sleep(1)
+        await wait_until(verdicts)
+        assert set(verdicts()) == {"PASS"}
+        await asyncio.sleep(1)  # for the pictures
+        after = [await each.picture() for each in watching]
+        assert all(old != new for old, new in zip(before, after, strict=True))
+        for name, picture in zip(("large", "small"), after, strict=True):
+            (tmp_path / f"spectator-{name}.png").write_bytes(picture)
+        (tmp_path / "owner.png").write_bytes(await tab.picture())
+        assert len(served.apps("owner")) == 1
+        assert len(served.apps("spectator")) == 2
+        asked = [urlsplit(address) for each in (tab, *watching) for address in each.requests]
+        assert {address.netloc for address in asked} == {urlsplit(owner).netloc}
+        assert not [each.errors for each in (tab, *watching) if each.errors]
+        for each in watching:
+            await each.close()
+        await wait_until(lambda: not served.apps("spectator"))

@@ -1,0 +1,108 @@
+"""`pkb-arena serve` as a process, seen through its websockets."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, WSServerHandshakeError
+
+from arena.paths import Paths
+from arena.runs.journal import Journal, RunHeader
+from arena.settings import Settings, save_settings
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import RunStarted, decode_event
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+HELP = "Keys in the list of problems"
+RECORDED = Path(__file__).parent.parent / "ui" / "recordings" / "pass.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--host", "0.0.0.0"), "--i-know"),
+        (("--read-only", "--spectators", "0"), "at least one"),
+        (("--read-only", "13"), "leave PROBLEM out"),
+    ],
+)
+def test_what_may_not_be_is_refused(
+    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], arguments: tuple[str, ...], says: str
+) -> None:
+    done = pkb_arena("serve", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+async def test_a_reload_comes_back_to_the_running_app_and_another_tab_takes_it_over(
+    paths: Paths, serve: Any, open_tab: Any, wait_until: Any
+) -> None:
+    save_settings(Settings(device="cpu"), paths)
+    async with serve("--spectators", "0") as served:
+        (owner,) = served.links
+        async with open_tab(owner) as tab:
+            await tab.shows("Sum all-reduce")
+            (app,) = served.apps("owner")
+            assert app.environ()["PKB_ARENA_HOME"] == os.environ["PKB_ARENA_HOME"]
+            await tab.press("\x1bOP")  # F1
+            await tab.shows(HELP)
+        async with open_tab(owner) as tab:
+            await tab.shows(HELP)  # what was open before is open still
+            async with open_tab(owner) as newer:
+                await newer.shows(HELP)
+                while not (await tab.socket.receive()).type.name.startswith("CLOS"):
+                    pass
+                assert served.apps("owner") == [app]
+                await newer.press("\x11")  # ctrl+q
+                await wait_until(lambda: not served.apps("owner"))
+
+
+async def test_spectators_follow_a_run_as_it_goes_and_touch_nothing(
+    paths: Paths, serve: Any, open_tab: Any, visitor: ClientSession, wait_until: Any
+) -> None:
+    save_settings(Settings(device="cpu"), paths)
+    paths.runs.mkdir(parents=True)
+    events = [decode_event(line) for line in RECORDED.read_bytes().splitlines()]
+    started = next(event for event in events if isinstance(event, RunStarted))
+    problem = load_catalogue().find("13")
+    header = RunHeader(
+        run_id="20261101-r1",
+        created=1000.0,
+        problem_id=problem.id,
+        slug=problem.slug,
+        category=problem.category,
+        player="you",
+        kernel_name="kernel.py",
+        kernel_path="",
+        sha256="0" * 64,
+        source="# the kernel that is watched\n" + problem.baseline_source,
+        setting=started.setting,
+    )
+    async with serve("--read-only", "--spectators", "2") as served:
+        (link,) = served.links
+        async with open_tab(link) as first, open_tab(link) as second:
+            await first.shows("Nothing has been run yet")
+            await second.shows("Nothing has been run yet")
+            with pytest.raises(WSServerHandshakeError, match="503"):
+                async with open_tab(link):
+                    pass
+            journal = Journal(paths.runs / "20261101-r1.jsonl", header, lambda error: None)
+            half = 4  # the kernel is loaded
+            for event in events[:half]:
+                journal.append(event)
+            await first.shows("the kernel that is watched")
+            assert "PASS" not in first.picture
+            await first.press("x\x13\x1b[15~")  # a letter, ctrl+s, F5
+            for event in events[half:]:
+                journal.append(event)
+            journal.close()
+            for tab in (first, second):
+                await tab.shows("PASS")
+                await tab.shows("spectator")
+                assert "x# the kernel" not in tab.picture
+            assert len(served.apps("spectator")) == 2
+        await wait_until(lambda: not served.apps("spectator"))
+    assert [path.name for path in paths.runs.iterdir()] == ["20261101-r1.jsonl"]
+    assert not paths.workspace.exists()
