@@ -31,6 +31,8 @@ _LINES_KEPT = 512
 """Drawn lines; more than any screen shows."""
 _WIDTH_STEP = 32
 
+_WRITING = frozenset(["indent", "dedent", "toggle_comment", "delete_left", "undo", "redo"])
+"""Of an editor's own actions; the others look themselves whether the text may change."""
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
 
 
@@ -249,12 +251,18 @@ class Editor(Source):
         self.saved_text = text
         self.dirty = self.text != text
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Nothing is written where somebody else's kernel is looked at."""
+        return False if self.read_only and action in _WRITING else super().check_action(action, parameters)
+
     async def on_key(self, event: Key) -> None:
         """What this key does here happens before the next key is looked at.
 
         Textual types letters at once but sends every other key up through all parents first: in a quick burst the
         letters would overtake the arrows and backspaces typed before them.
         """
+        if self.read_only:
+            return
         if event.key == "enter":
             self._new_line()
         elif event.is_printable or not await self._act(event.key):

@@ -94,14 +94,14 @@ async def test_spectators_follow_a_run_as_it_goes_and_touch_nothing(
                 journal.append(event)
             await first.shows("the kernel that is watched")
             assert "PASS" not in first.picture
-            await first.press("x\x13\x1b[15~")  # a letter, ctrl+s, F5
+            await first.press("x\r\t\x1f\x13\x1b[15~")  # a letter, enter, tab, ctrl+/, ctrl+s, F5
             for event in events[half:]:
                 journal.append(event)
             journal.close()
             for tab in (first, second):
                 await tab.shows("PASS")
                 await tab.shows("spectator")
-                assert "x# the kernel" not in tab.picture
+                assert f" 1  {header.source.splitlines()[0]} " in tab.picture
             assert len(served.apps("spectator")) == 2
         await wait_until(lambda: not served.apps("spectator"))
     assert [path.name for path in paths.runs.iterdir()] == ["20261101-r1.jsonl"]
