@@ -10,9 +10,9 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.exchange import Failed
 
-WANTED = 2
+WANTED_APART, WANTED_REPLACED = 2, 3
 """Batches of either kind in a run, of each kernel."""
-MOST_TRIES = 8
+MOST_TRIES = 20
 """A batch that had ended when it was to be stopped, or has no other inputs that fit, is tried again, but no more often in all."""
 SHARE = 0.3
 """Of the rounds, those after which one may come."""
@@ -25,12 +25,9 @@ APART_SECONDS = 0.001, 0.004
 APART_CALLS = 3
 LEAST_CALLS, DRAWS = 4, 4
 """Calls of a batch that is stopped; draws until one fits in the place of another."""
-MANY_CALLS, MANY_SECONDS = 32, 0.1
-"""Calls of a batch that is stopped, unless they would take longer than so much: the more there are, the longer a kernel that does
-their work ahead needs between reading the first of their inputs and returning the last of their outputs."""
-TINY_SECONDS = 1e-6
-LOOK_SECONDS = 50e-6
-"""Between two looks for a first output."""
+MANY_CALLS, MANY_SECONDS, TINY_SECONDS = 64, 0.1, 1e-6
+"""A batch that is stopped has so many calls, unless they would take longer than so much: the more there are, the longer a kernel
+that does their work ahead needs between reading the first of their inputs and returning the last of their outputs."""
 NOT_ITS_OWN = "; the inputs of this call were replaced while an earlier call ran, and a call may work on its own inputs alone"
 NOT_YET = "; ranks had started one after another, and a rank's inputs are complete only when it has started"
 
@@ -42,12 +39,10 @@ class Probes:
         self.turns = turns
         self.chance = turns.random
         able = turns.kind.stops_batches and turns.exchange.sealed
-        self.apart_due = WANTED if able and turns.setting.world > 1 else 0
-        self.replaced_due = WANTED if able and turns.exchange.stage.layout.slots >= LEAST_CALLS else 0
+        self.apart_due = WANTED_APART if able and turns.setting.world > 1 else 0
+        self.replaced_due = WANTED_REPLACED if able and turns.exchange.stage.layout.slots >= LEAST_CALLS else 0
         self.tries = 0
         """To stop a batch."""
-        self.at_first_output = self.chance.random() < 0.5
-        """Whether the next batch to be stopped is so when it has written an output: every other one; else at random."""
 
     def after_round(self, calls: int, seconds: tuple[float, float]) -> None:
         """Perhaps one, in rounds that nobody can foretell.
@@ -81,7 +76,6 @@ class Probes:
             if side in self.turns.kernels
         ]
         self.replaced_due -= all(stopped)
-        self.at_first_output = not self.at_first_output
 
     def _ready(self, side: TimedSide, calls: int) -> None:
         """Has a kernel make ready for a batch on fresh inputs, which are not complete yet, and stops it."""
@@ -118,12 +112,10 @@ class Probes:
         self._ready(side, calls)
         self.turns.reveal(side, Batch(0, calls), "call", watch=False)
         world.go()
+        world.await_begun(range(world.ranks))
         replaced: set[int] = set()
-        for stop in range(STOPS):
-            if self.at_first_output and stop == 0:
-                self._await_output(side, calls, calls * seconds)
-            else:
-                self.turns.timer.sleep(calls * seconds * self.chance.uniform(*BETWEEN_STOPS))
+        for _ in range(STOPS):
+            self.turns.timer.sleep(calls * seconds * self.chance.uniform(*BETWEEN_STOPS))
             self.turns.stop(side, world)
             found = self._replace_later(side, calls)
             world.resume()
@@ -137,15 +129,6 @@ class Probes:
         else:
             self.turns.exchange.discard_outputs()
         return bool(replaced)
-
-    def _await_output(self, side: TimedSide, calls: int, most_s: float) -> None:
-        """Returns when a running batch has written an output on some rank, or after so many seconds."""
-        timer = self.turns.timer
-        until = timer.monotonic() + most_s
-        while timer.monotonic() < until:
-            if any(seen.written for seen in side.exchange.progress(calls)):
-                return
-            timer.sleep(LOOK_SECONDS)
 
     def _replace_later(self, side: TimedSide, calls: int) -> set[int]:
         """Replaces inputs of a stopped batch; returns the slots, none where the batch has ended or no others fit."""

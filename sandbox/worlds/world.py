@@ -24,7 +24,7 @@ Stamps = tuple[int, ...]
 """Times at which the files of a problem were changed, in nanoseconds."""
 
 BEGIN_SECONDS, BEGIN_LOOK_SECONDS = 0.05, 100e-6
-"""A rank that is released before others is waited for so long; how often it is looked whether it has begun."""
+"""A rank that was released is waited for so long; how often it is looked whether it has begun."""
 
 
 class Processes(Protocol):
@@ -221,19 +221,20 @@ class World:
         return started
 
     def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
-        """Releases one rank after another, each when the one before has begun. before(rank): called before each.
-
-        A rank that has no core for BEGIN_SECONDS is not waited for.
-        """
+        """Releases one rank after another, each when the one before has begun. before(rank): called before each."""
         self._move(Kind.GO)
         self._lines.require_silence()
         self.resume()
         for rank in order:
             before(rank)
             self._lines.release([rank])
-            until = self._timer.monotonic() + BEGIN_SECONDS
-            while not self._lines.has_begun(rank) and self._timer.monotonic() < until:
-                self._timer.sleep(BEGIN_LOOK_SECONDS)
+            self.await_begun([rank])
+
+    def await_begun(self, ranks: Sequence[int]) -> None:
+        """Waits until ranks that were released have begun, but no longer than BEGIN_SECONDS: one may have no core."""
+        until = self._timer.monotonic() + BEGIN_SECONDS
+        while not all(map(self._lines.has_begun, ranks)) and self._timer.monotonic() < until:
+            self._timer.sleep(BEGIN_LOOK_SECONDS)
 
     # --- answers ---------------------------------------------------------------------------------------------
 

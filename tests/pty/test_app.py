@@ -49,8 +49,7 @@ def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> No
 
         other.write_text(WRONG)
         os.replace(other, kernel)
-        picture = app.shows("✗ WRONG", "[0, 5]")
-        assert "rank 1 ✗" in picture
+        app.shows("✗ WRONG", "[0, 5]", "rank 1 ✗")
         children = descendants(app.process.pid)
         app.process.send("\x11")  # ctrl+q
         assert app.ends() == 0
