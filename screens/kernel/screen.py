@@ -199,7 +199,7 @@ class KernelScreen(PanedScreen):
 
     def _draw_lines(self) -> None:
         session, state, dirty = self.session, self.session.state, self.editor.dirty
-        self.query_one(SourcePane).show_title(self.key_words("copy_path"))
+        self._show_source_title()
         zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
         self.query_one(ViewTabs).show(
             self.views(), self.view, {KERNEL: " ● unsaved" if dirty else ""}, zoomed
@@ -222,6 +222,9 @@ class KernelScreen(PanedScreen):
         gpus = setting.world if isinstance(setting, Setting) and kind_of(setting.device).on_gpus else 0
         self.query_one(GpuStrip).follow(gpus)
         self.query_one(PhaseLine).show(state, session.now, self._note(), session.most_s)
+
+    def _show_source_title(self) -> None:
+        self.query_one(SourcePane).show_title(self.key_words("copy_path"))
 
     def _setting(self) -> Setting | ArenaError:
         try:
@@ -251,7 +254,8 @@ class KernelScreen(PanedScreen):
 
     @on(TextArea.SelectionChanged, f"#{KERNEL}")
     def _cursor_moved(self) -> None:
-        self.session.changed = True
+        # In the frame of the key itself: a frame of its own would make a key that comes within 1/60 s of it wait for the next.
+        self._show_source_title()
 
     # --- keys ----------------------------------------------------------------------------------------------
 

@@ -34,7 +34,14 @@ class Served:
 
     def apps(self, module: str) -> list[psutil.Process]:
         """Its app processes of one kind."""
-        return [child for child in self.process.children() if f"screens.web.{module}" in child.cmdline()]
+        return [child for child in self.process.children() if f"screens.web.{module}" in _arguments(child)]
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # it has ended; a zombie is one, too
+        return []
 
 
 class Tab:
