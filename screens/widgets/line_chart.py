@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
@@ -146,7 +148,7 @@ class LineChart(DrawnRows):
             return self._draw_empty(width, height)
         rows = height - 1 if height >= _AXIS_FROM else height
         grids = [self._grid(line, columns, rows) for line in self._lines]
-        bands = self._bands(columns)
+        bands = self._bands(columns, rows)
         crosses = self._crosses(columns, rows)
         labels = {self._row_of(tick, rows): tick for tick in ticks_of(*self._scale, max(2, rows // 2))}
         one = self._row_of(1.0, rows)
@@ -156,10 +158,10 @@ class LineChart(DrawnRows):
             Strip(
                 [
                     self._label(labels.get(y), one == y),
-                    *(self._cell(x, y, rows, grids, bands, crosses, one) for x in range(columns)),
+                    *self._row(y, one == y, grids, bands, crosses),
                     *last.get(y, [Segment(" " * RIGHT, self.rich_style)]),
                 ]
-            ).simplify()
+            )
             for y in range(rows)
         ]
         return drawn if rows == height else [*drawn, self._x_axis(columns)]
@@ -194,17 +196,21 @@ class LineChart(DrawnRows):
             grid.line(*last, columns * 2 - 1, last[1])
         return grid
 
-    def _bands(self, columns: int) -> list[tuple[float, float] | None]:
-        """The interval behind every column, of the line that has intervals."""
-        bands: list[tuple[float, float] | None] = [None] * columns
+    def _bands(self, columns: int, rows: int) -> list[range]:
+        """The rows of the interval behind every column, of the line that has intervals; none left of its first."""
+        bands = [range(0)] * columns
         for line in self._lines:
-            known = [point for point in line.points if point.low is not None and point.high is not None]
-            places = [self._column(point.x, columns) // 2 for point in known]
+            places, heights = [], []
+            for point in line.points:
+                if point.low is not None and point.high is not None:
+                    places.append(self._column(point.x, columns) // 2)
+                    heights.append(
+                        range(self._dot(point.high, rows) // 4, self._dot(point.low, rows) // 4 + 1)
+                    )
             for column in range(places[0] if places else columns, columns):
                 number = bisect_left(places, column)
-                if number < len(known):
-                    point = known[number]
-                    bands[column] = (point.low or 0.0, point.high or 0.0)
+                if number < len(heights):
+                    bands[column] = heights[number]
         return bands
 
     def _crosses(self, columns: int, rows: int) -> set[tuple[int, int]]:
@@ -216,25 +222,30 @@ class LineChart(DrawnRows):
             if point.y is None
         }
 
-    def _cell(
+    def _row(
         self,
-        x: int,
         y: int,
-        rows: int,
+        one: bool,
         grids: Sequence[BrailleGrid],
-        bands: Sequence[tuple[float, float] | None],
+        bands: Sequence[range],
         crosses: set[tuple[int, int]],
-        one: int,
-    ) -> Segment:
-        if (x, y) in crosses:
-            return Segment("✗", self._style("failed"))
-        band = bands[x]
-        inside = band is not None and self._dot(band[1], rows) // 4 <= y <= self._dot(band[0], rows) // 4
-        behind = self._style("band") if inside else Style.null()
+    ) -> Iterator[Segment]:
+        """A row of the chart, one segment for all neighbours that look the same. one: whether 1.0 is on it."""
+        cells = [self._cell(x, y, one, grids, y in band, (x, y) in crosses) for x, band in enumerate(bands)]
+        for (name, inside), group in groupby(cells, key=itemgetter(1)):
+            style = self._style(name) + self._style("band") if inside else self._style(name)
+            yield Segment("".join(text for text, _ in group), style)
+
+    def _cell(
+        self, x: int, y: int, one: bool, grids: Sequence[BrailleGrid], inside: bool, cross: bool
+    ) -> tuple[str, tuple[str, bool]]:
+        """A character, and what it looks like: the name of a style, and whether an interval lies behind it."""
+        if cross:
+            return "✗", ("failed", False)
         for line, grid in zip(self._lines, grids, strict=True):
             if (cell := grid.cell(x, y)) != " ":
-                return Segment(cell, self._style(line.style) + behind)
-        return Segment("┄" if y == one else " ", self._style("axis") + behind)
+                return cell, (line.style, inside)
+        return "┄" if one else " ", ("axis", inside)
 
     def _label(self, value: float | None, one: bool) -> Segment:
         if value is None:
