@@ -1,6 +1,6 @@
 """Plays a campaign over the catalogue with two stand-ins for models, kills it with SIGKILL on the way, and checks its journal.
 
-    python docs/campaign.py FOLDER [--problems SET] [--kills N] [--attempts K]
+    python docs/campaign.py FOLDER [--problems SET] [--kills N] [--attempts K] [--ray]
 
 Everything lies in FOLDER afterwards: `PKB_ARENA_HOME=FOLDER pkb-arena board --html board.html` shows it. Needs walls around
 kernels, as every campaign with models does.
@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--attempts", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--ray", action="store_true", help="judge on a Ray cluster of this machine")
     given = parser.parse_args()
     home = given.folder.absolute()
     (home / "config").mkdir(parents=True, exist_ok=True)
@@ -132,6 +133,7 @@ def main() -> None:
         "--name",
         "stand-ins",
         "--resume",
+        *(["--ray"] if given.ray else []),
     ]
     environment = os.environ | {"PKB_ARENA_HOME": str(home)}
     journal = home / "data" / "campaigns" / "stand-ins.jsonl"

@@ -163,7 +163,7 @@ class OutputError(msgspec.Struct, frozen=True):
     total: int = 0
     shape: list[int] = []
     first_wrong: list[int] | None = None
-    """Index of the first wrong element."""
+    """Index of the first wrong element; where some are not finite that should be, or the reverse, of the first such."""
     expected: str = ""
     got: str = ""
     where: list[float] = []

@@ -325,7 +325,7 @@ class Exchange:
         bad = next((output for output in finding.outputs if not output.ok), None)
         if bad is None:
             return self.failure(finding.message, verdict, rank=rank, output=finding.output)
-        kind = "not finite" if verdict is Verdict.NONFINITE else "wrong"
+        kind = "wrong, some of them not finite" if verdict is Verdict.NONFINITE else "wrong"
         limit = (
             "must match exactly"
             if bad.exact

@@ -66,6 +66,19 @@ def test_infinities_must_be_where_the_baseline_has_them():
     assert judged(torch.tensor([1.0, 2.0, float("nan")]), baseline, oracle)[1] is Verdict.NONFINITE
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_element_that_is_shown_is_one_that_is_not_finite(dtype, moved):
+    baseline = torch.randn(8, 4).to(dtype)
+    oracle = baseline.to(torch.complex128 if dtype.is_complex else torch.float64) + (0.0 if moved else 1e-4)
+    got = baseline * 2
+    got[5, 2] = float("inf")
+    figures, verdict = judged(got, baseline, oracle, exact=moved)
+    assert verdict is Verdict.NONFINITE
+    assert (figures.first_wrong, figures.wrong) == ([5, 2], 32)
+    assert "inf" in figures.got
+
+
 def test_pure_data_movement_is_exact():
     baseline = torch.randn(32).bfloat16()
     off = baseline.clone()

@@ -167,6 +167,7 @@ def compare(
     floating = got.dtype.is_floating_point or got.dtype.is_complex
     verdict = Verdict.PASS
     error = OwnError()
+    strange = torch.zeros_like(got, dtype=torch.bool)
     if total == 0:
         wrong = torch.zeros_like(got, dtype=torch.bool)
     elif held.exact:
@@ -177,7 +178,8 @@ def compare(
             # -0.0 and 0.0 are the same number; NaN must be NaN.
             wrong &= ~((got == baseline) | ((got != got) & (baseline != baseline)))
             error = errors(got, oracle)
-            if bool(_nonfinite_differs(wide(got), wide(baseline)).any()):
+            strange = _nonfinite_differs(wide(got), wide(baseline))
+            if bool(strange.any()):
                 verdict = Verdict.NONFINITE
         if bool(wrong.any()) and verdict is Verdict.PASS:
             verdict = Verdict.WRONG_RESULT
@@ -202,7 +204,10 @@ def compare(
     first: list[int] | None = None
     expected = shown = ""
     if verdict is not Verdict.PASS and total:
-        flat = int(wrong.reshape(-1).to(torch.uint8).argmax()) if count else _worst(got, oracle)
+        named = strange if verdict is Verdict.NONFINITE else wrong
+        if named.dim() > got.dim():
+            named = named.any(dim=-1)  # real and imaginary parts
+        flat = int(named.reshape(-1).to(torch.uint8).argmax()) if count else _worst(got, oracle)
         index = _index(flat, got.shape)
         first = list(index)
         expected = _show(baseline if held.exact else oracle, index)

@@ -211,7 +211,7 @@ def on_rank_1(found: OutputFinding) -> Finds:
 @pytest.mark.parametrize("verdict", [Verdict.WRONG_RESULT, Verdict.NONFINITE])
 def test_wrong_outputs_say_where(verdict: Verdict) -> None:
     found, failure = proved(finding(MadeMachine(), on_rank_1(wrong(verdict))))
-    word = "not finite" if verdict is Verdict.NONFINITE else "wrong"
+    word = "wrong, some of them not finite" if verdict is Verdict.NONFINITE else "wrong"
     assert found is verdict
     assert failure.message.startswith(f"output out: 3 of 10 elements {word} (relative RMS error 1.00e+00")
     assert (failure.rank, failure.index, failure.expected, failure.got) == (1, [4], "1.0", "2.0")
