@@ -67,7 +67,7 @@ def kernel(folder: Path, name: str, text: str) -> str:
 async def test_scenes_play_to_the_end_and_the_app_leaves(play, until, tmp_path, services) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "pass"), right=kernel(tmp_path, "b.py", "pass"))
     seen: set[tuple[str, bool]] = set()
-    async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)]) as (app, pilot):
+    async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], intro=0.0) as (app, pilot):
         stage_of = app._demo.performance
 
         def over() -> bool:
