@@ -167,7 +167,8 @@ def compare(
     floating = got.dtype.is_floating_point or got.dtype.is_complex
     verdict = Verdict.PASS
     error = OwnError()
-    strange = torch.zeros_like(got, dtype=torch.bool)
+    not_finite: torch.Tensor | None = None
+    """Where that is the verdict: the elements that are not finite and should be, or the reverse."""
     if total == 0:
         wrong = torch.zeros_like(got, dtype=torch.bool)
     elif held.exact:
@@ -180,7 +181,7 @@ def compare(
             error = errors(got, oracle)
             strange = _nonfinite_differs(wide(got), wide(baseline))
             if bool(strange.any()):
-                verdict = Verdict.NONFINITE
+                verdict, not_finite = Verdict.NONFINITE, strange
         if bool(wrong.any()) and verdict is Verdict.PASS:
             verdict = Verdict.WRONG_RESULT
     else:
@@ -197,14 +198,14 @@ def compare(
             wrong = wrong.any(dim=-1)
         error = errors(got, oracle)
         if bool(strange.any()):
-            verdict = Verdict.NONFINITE
+            verdict, not_finite = Verdict.NONFINITE, strange
         elif bool(beyond.any()) or not error.rms <= held.rms:
             verdict = Verdict.WRONG_RESULT
     count = int(wrong.sum())
     first: list[int] | None = None
     expected = shown = ""
     if verdict is not Verdict.PASS and total:
-        named = strange if verdict is Verdict.NONFINITE else wrong
+        named = wrong if not_finite is None else not_finite
         if named.dim() > got.dim():
             named = named.any(dim=-1)  # real and imaginary parts
         flat = int(named.reshape(-1).to(torch.uint8).argmax()) if count else _worst(got, oracle)
