@@ -19,24 +19,27 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Result
 from sandbox.protocol.verdict import Verdict
 
-WORLD = 2
+MOST_RANKS = 2
+"""Of a test. On one GPU there is one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs GPUs is skipped where there are not two of them."""
+    """What needs GPUs is skipped where there are none; what is marked `peers`, where there is only one."""
     here = [item for item in items if item.get_closest_marker("gpu")]
-    gpus = visible_gpus() if here else 0
-    if here and (gpus < WORLD or torch_is_cpu_only()):
-        reason = f"needs {WORLD} GPUs and a torch that can use them; {gpus} visible"
-        for item in here:
+    gpus = visible_gpus() if here and not torch_is_cpu_only() else 0
+    for item in here:
+        needed = MOST_RANKS if item.get_closest_marker("peers") else 1
+        if gpus < needed:
+            reason = f"GPUs that this torch can use: needed {needed}, found {gpus}"
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
 class Judge:
-    """Runs kernels on two GPUs through a real engine."""
+    """Runs kernels on two GPUs, or on the only one, through a real engine."""
 
     def __init__(self, folder: Path) -> None:
         self.catalogue = load_catalogue()
+        self.world = min(MOST_RANKS, visible_gpus())
         self.seconds = 0.0
         """Of the last run, from asking to its end."""
         self._runner = asyncio.Runner()
@@ -55,7 +58,7 @@ class Judge:
     ) -> Result:
         """Judges one kernel. rounds: 0 checks it only."""
         found = self.catalogue.find(problem)
-        choice = Choice(preset=preset, world=WORLD, device="cuda", dtype=dtype, sizes=sizes)
+        choice = Choice(preset=preset, world=self.world, device="cuda", dtype=dtype, sizes=sizes)
         setting = choose_setting(found, choice, Settings())
         request = RunRequest(problem=found, setting=setting, kernel_name=name, source=source, rounds=rounds)
         started = time.monotonic()

@@ -16,11 +16,15 @@ FAULTS = {
     "one_rank_exits": {Verdict.CRASH},
     "too_much_memory": {Verdict.OUT_OF_MEMORY},
 }
+PEERS = {"lonely_barrier", "one_rank_exits"}
+"""Faults between ranks: one rank alone has none of them."""
 FIRST_CALL_S = 10.0
 """The deadline of the first call, as sandbox/worlds/deadlines.py has it."""
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.peers if name in PEERS else ()) for name in FAULTS]
+)
 def test_a_fault_gets_its_verdict_in_time_and_hurts_nobody_else(judge, name):
     result = judge.run("1", (KERNELS / f"{name}.py").read_text(), name=f"{name}.py")
     assert result.verdict in FAULTS[name], f"{result.verdict}: {result.detail}"
