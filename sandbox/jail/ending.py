@@ -4,21 +4,22 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 
 from sandbox.jail.profiles import Profile
-from sandbox.machine.processes import runs, tree
+from sandbox.machine.processes import runs
 
 SECONDS = 2.0
 
 
-def ask(profile: Profile, pid: int) -> None:
-    """Asks the world that was started as pid to end, and waits until what was seen of it is gone, SECONDS at most.
+def ask(profile: Profile, tree: Callable[[], list[int]]) -> None:
+    """Asks a world to end, and waits until what was seen of it is gone, SECONDS at most. tree(): its processes, the first first.
 
     Nothing where the profile has a PID namespace, or nobody to ask: killing the tree is enough there, or all that can be done.
     """
     if profile.name not in ("nested", "landlock"):
         return
-    seen = tree(pid)
+    seen = tree()
     for process in seen[:2]:  # bubblewrap stands before the program that is asked
         for number in (signal.SIGTERM, signal.SIGCONT):
             with contextlib.suppress(OSError):

@@ -22,6 +22,7 @@ import traceback
 from typing import Any, NoReturn
 
 from sandbox.jail import landlock
+from sandbox.jail.filter_program import FilterProgram
 from sandbox.jail.supervisor import PIDFD_GETFD, Supervisor
 from sandbox.machine.processes import adopt_orphans, die_with_parent
 
@@ -31,10 +32,6 @@ _SET_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 1, 8, 32
 _PR_SET_PDEATHSIG = 1
 FAILED = 71
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class _FilterProgram(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
 def main() -> NoReturn:
@@ -145,7 +142,7 @@ def _install(program: bytes) -> int:
     number = _SECCOMP.get(platform.machine())
     if number is None:
         raise OSError(f"no supervised filter on {platform.machine()}")
-    filter_ = _FilterProgram(len(program) // 8, program)
+    filter_ = FilterProgram.of(program)
     fd = _libc.syscall(number, _SET_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, ctypes.byref(filter_))
     if fd < 0:
         raise OSError(ctypes.get_errno(), "the system-call filter cannot be installed with a listener")

@@ -26,6 +26,9 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", 
 KEPT_PREFIXES = ("NCCL_", "TORCH_SYMM_MEM_", "NVSHMEM_", "CUDA_VISIBLE_")
 PROGRAM = ("sandbox", "problems")
 PACKAGES = (*PROGRAM, "arena", "screens", "tests")
+JOINED = ("root",)
+"""Profiles whose walls a world joins that was forked outside: it has a user of its own, so the interpreter's file, which it sees
+in a mount that can be written to (/proc/self/exe), is not its own."""
 WITH_GUESTS = ("full", "root")
 """Profiles behind which somebody else's program can be put: nothing of this one is needed inside."""
 INSIDE = Path("/tmp")
@@ -33,7 +36,8 @@ INSIDE = Path("/tmp")
 TMPFS_BYTES = 2 << 30
 SHM_BYTES = 2 << 30
 FIRST_UID = 60_123
-PROCESSES = 1024
+PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
+"""Limits of a world."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
 PCI = Path("/sys/bus/pci/devices")
@@ -60,6 +64,11 @@ class Profile:
     """What this profile cannot promise; empty for full."""
     advice: str = ""
     """The one command that would improve it."""
+
+    @property
+    def forks(self) -> bool:
+        """Whether worlds are forked by the fork server: where there are no walls, or walls that can be joined."""
+        return self.name == "none" or self.name in JOINED
 
     @property
     def has_own_mounts(self) -> bool:
@@ -163,6 +172,11 @@ def program_paths() -> list[Path]:
     # An environment may be reached through a link: commands name it as they found it.
     named = paths | {path.resolve() for path in paths}
     return sorted(path for path in named if not str(path).startswith("/usr"))
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """The command that runs one of the program's modules in a process that finds it by its PYTHONPATH."""
+    return [sys.executable, "-m", module, *arguments]
 
 
 def guest_interpreter() -> Path:
@@ -292,7 +306,8 @@ def _drop(uid: int) -> list[str]:
 
 
 def _limits(processes: int) -> list[str]:
-    return ["prlimit", f"--nproc={processes}:{processes}", "--nofile=4096:4096", "--core=0:0"]
+    files, core = f"--nofile={OPEN_FILES}:{OPEN_FILES}", f"--core={CORE_BYTES}:{CORE_BYTES}"
+    return ["prlimit", f"--nproc={processes}:{processes}", files, core]
 
 
 def _own_threads() -> int:

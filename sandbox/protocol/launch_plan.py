@@ -1,6 +1,9 @@
-"""The plan of a world, on the command line of its launcher: one JSON object."""
+"""The plan of a world: on the command line of its launcher, or in an order to the fork server. JSON."""
 
 import msgspec
+
+MOST_ORDER_BYTES, MOST_DESCRIPTORS = 256 << 10, 253
+"""Of an order to the fork server; the kernel passes no more descriptors at once (SCM_MAX_FD)."""
 
 
 class LaunchPlan(msgspec.Struct, frozen=True):
@@ -24,5 +27,46 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     """A socket on which the launcher says which rank ended, and how."""
 
 
+class Walls(msgspec.Struct, frozen=True):
+    """A jail that bubblewrap builds around a process that does nothing, for a world to join."""
+
+    builder: int
+    """Process id of bubblewrap; the process inside is the last one below it."""
+    ready: int
+    """A pipe at which the process inside says that the walls stand."""
+    filter: bytes
+    """The system-call filter, as BPF instructions."""
+
+
+class ForkOrder(msgspec.Struct, frozen=True):
+    """One world for the fork server. Descriptors are places in the list that comes with the order."""
+
+    plan: LaunchPlan
+    environment: dict[str, str]
+    """All of it."""
+    folder: str
+    """Where the world starts, as its processes see it."""
+    group: str
+    """The folder of the control group that it enters; empty: none."""
+    born: int
+    """A pipe for the process id of the world's first process."""
+    walls: Walls | None
+    """None: no jail."""
+
+    def with_descriptors(self, fds: list[int]) -> "ForkOrder":
+        """The same with the numbers that the descriptors have in this process."""
+        plan = self.plan
+        replaced = msgspec.structs.replace(
+            plan,
+            sockets=[fds[at] for at in plan.sockets],
+            reports=[fds[at] for at in plan.reports],
+            pipes=[fds[at] for at in plan.pipes],
+            status=fds[plan.status],
+        )
+        walls = self.walls and msgspec.structs.replace(self.walls, ready=fds[self.walls.ready])
+        return msgspec.structs.replace(self, plan=replaced, born=fds[self.born], walls=walls)
+
+
 encode = msgspec.json.Encoder().encode
+decode_order = msgspec.json.Decoder(ForkOrder).decode
 decode = msgspec.json.Decoder(LaunchPlan).decode

@@ -1,8 +1,8 @@
-"""The first process of a world: imports torch once, forks the ranks, and tells the referee which of them died.
+"""The first process of a world: forks the ranks, and tells the referee which of them died.
 
     python -m sandbox.rank.launcher PLAN        a LaunchPlan (sandbox/protocol/launch_plan.py) as JSON
 
-Forking after the import makes a world of eight cost one import of torch.
+Forking after the import makes a world of eight cost one import of torch. Where the fork server can fork it, a world costs none.
 """
 
 import gc
@@ -18,33 +18,46 @@ from sandbox.machine.processes import adopt_orphans, die_with_parent
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import LaunchPlan
 
+RANKS = ("sandbox.protocol.frames", "sandbox.rank.contender", "sandbox.rank.trusted", "sandbox.rank.kernel.compilers")
 
 def main() -> None:
-    """Forks, then reaps until every rank is gone."""
+    """Imports, then launches the world of the command line."""
     plan = launch_plan.decode(sys.argv[1])
     die_with_parent()
-    if _hung_up(plan.status):
-        return  # the referee had ended before this process could be tied to it
-    adopt_orphans()
-    # Threads of a rank (the caller, gloo's) hand work to each other: without wake-up preemption they do so in turn, and an
-    # all-reduce takes 0.3 ms every time instead of anything up to a scheduler's tick of 4 ms.
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    import_ahead(plan.device_module)
+    launch(plan)
+
+
+def import_ahead(device_module: str) -> None:
+    """Imports all that a rank needs. device_module: the ranks' side of their kind of device."""
     # An import makes objects that stay. Looking for garbage among them takes a fifth of its time; frozen, they are never
     # searched again, and a rank does not get pages of its own for what the collector marks.
     gc.disable()
     import torch
 
-    from sandbox.protocol import frames
-    from sandbox.rank.contender import ContenderRank
-    from sandbox.rank.trusted import TrustedRank
-
+    for module in (*RANKS, device_module):
+        import_module(module)
     compat = str(Path(__file__).parents[1] / "kit" / "compat")
     if compat not in sys.path:
         sys.path.append(compat)
     torch.set_num_threads(1)
-    devices = import_module(plan.device_module)
     gc.freeze()
     gc.enable()
+
+
+def launch(plan: LaunchPlan) -> None:
+    """Forks the ranks, then reaps until every one is gone."""
+    if _hung_up(plan.status):
+        return  # the referee had ended before this process could be tied to it
+    from sandbox.protocol import frames
+    from sandbox.rank.contender import ContenderRank
+    from sandbox.rank.trusted import TrustedRank
+
+    adopt_orphans()
+    # Threads of a rank (the caller, gloo's) hand work to each other: without wake-up preemption they do so in turn, and an
+    # all-reduce takes 0.3 ms every time instead of anything up to a scheduler's tick of 4 ms.
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    devices = import_module(plan.device_module)
     pids: dict[int, int] = {}
     launcher = os.getpid()
     for r in range(plan.ranks):

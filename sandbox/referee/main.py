@@ -52,10 +52,11 @@ from sandbox.timing.turns import TimedSide
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import REFERENCE, Exchange, Stage, ask
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.pool import Worlds
+from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.world import World
 from sandbox.worlds.world_folder import sweep
-from sandbox.worlds.world_process import Quarters
 
 
 class Referee:
@@ -73,7 +74,10 @@ class Referee:
         self.selector = selector or selectors.DefaultSelector()
         self.timer = timer
         self.await_all = Awaiting(self.poll, self.stopped, timer)
-        start = start_processes or partial(World.start, selector=self.selector, heard=self.hear)
+        self.servers = ForkServers()
+        start = start_processes or partial(
+            World.start, selector=self.selector, heard=self.hear, servers=self.servers
+        )
         self.worlds = Worlds(self.jail, start, self.await_all, self.emit, timer)
         self.commands: deque[Any] = deque()
         self.buffer = bytearray()
@@ -366,6 +370,7 @@ def main() -> None:
         raise
     finally:
         referee.worlds.close()
+        referee.servers.close()
 
 
 if __name__ == "__main__":

@@ -30,9 +30,9 @@ from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.exchange import REFERENCE, AwaitAll, Stage, ask, fresh_seeds, hand_over_arenas
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 from sandbox.worlds.opening import has_open, opening, readable, stamps_of
+from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.state import State
 from sandbox.worlds.world import Stamps, World
-from sandbox.worlds.world_process import Quarters
 
 PROBED = 24
 """Iterations that the baseline's usual errors may be found from, at the most."""

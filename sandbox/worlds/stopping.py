@@ -77,9 +77,9 @@ class ByGroup:
 class BySignals:
     """See Stopping."""
 
-    def __init__(self, root: int, ranks: Callable[[], list[int]], kernel: bool) -> None:
-        """root: the world's first process; ranks(): the ranks' process ids; kernel: whether others than those may run."""
-        self._root = root
+    def __init__(self, tree: Callable[[], list[int]], ranks: Callable[[], list[int]], kernel: bool) -> None:
+        """tree(): all processes of the world; ranks(): the ranks' ids; kernel: whether others than those may run."""
+        self._tree = tree
         self._ranks = ranks
         self._kernel = kernel
         self._known: list[int] = []
@@ -95,7 +95,7 @@ class BySignals:
         if not self._kernel:
             return
         stopped = set(self._known)
-        while new := set(found := processes.tree(self._root)) - stopped:
+        while new := set(found := self._tree()) - stopped:
             processes.pause(new)
             stopped |= new
         ranks = self._ranks()
@@ -111,7 +111,7 @@ class BySignals:
             raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
 
     def activity(self) -> Activity:
-        pids = processes.tree(self._root) if self._kernel else self._known
+        pids = self._tree() if self._kernel else self._known
         return Activity(processes.cpu_seconds(pids), frozenset(pids))
 
     def go_on(self) -> None:

@@ -14,11 +14,13 @@ from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import MapGate, OpenProblem, Order
 from sandbox.worlds import state
 from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.fork_server import ForkServers
+from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.rank_wire import RankWire, Received
 from sandbox.worlds.state import BUSY, IDLE, State
 from sandbox.worlds.stopping import Activity
 from sandbox.worlds.wires import Wires
-from sandbox.worlds.world_process import Quarters, WorldProcess
+from sandbox.worlds.world_process import WorldProcess
 
 Stamps = tuple[int, ...]
 """Times at which the files of a problem were changed, in nanoseconds."""
@@ -109,9 +111,13 @@ class World:
 
     @classmethod
     def start(
-        cls, quarters: Quarters, selector: selectors.BaseSelector, heard: Callable[["World", int, str], None]
+        cls,
+        quarters: Quarters,
+        selector: selectors.BaseSelector,
+        heard: Callable[["World", int, str], None],
+        servers: ForkServers,
     ) -> "World":
-        """Starts a world's processes. heard(world, rank, text): called with what a rank prints.
+        """Starts a world's processes. heard(world, rank, text): called with what a rank prints; servers: they may fork it.
 
         Raises OSError where this machine has no process, descriptor or memory left.
         """
@@ -127,7 +133,7 @@ class World:
             status, theirs = socket.socketpair()
             undo.callback(status.close)
             inherited.callback(theirs.close)
-            process = WorldProcess.start(quarters, ends, theirs.fileno())
+            process = WorldProcess.start(quarters, ends, theirs.fileno(), servers)
             undo.pop_all()
         wires = Wires(ranks, status, selector, lambda rank, text: heard(world, rank, text))
         world = cls(quarters, process, wires)

@@ -18,6 +18,7 @@ from sandbox.jail import ending, landlock
 from sandbox.jail.choice import why_not
 from sandbox.jail.profiles import LANDLOCK, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+from sandbox.machine.processes import tree
 
 Inside = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -255,7 +256,7 @@ def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(program, 
         first = int(process.stdout.readline())
         assert len(marked(mark)) >= 2
         if asked == signal.SIGTERM:
-            ending.ask(LANDLOCK, process.pid)
+            ending.ask(LANDLOCK, lambda: tree(process.pid))
         else:
             os.kill(first, asked)
         assert process.wait(10) in (128 + signal.SIGTERM, 128 + signal.SIGKILL)

@@ -33,7 +33,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
-from sandbox.worlds.world_process import Quarters
+from sandbox.worlds.quarters import Quarters
 
 
 class TrustedRanks(MadeRanks):

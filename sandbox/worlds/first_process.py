@@ -1,0 +1,224 @@
+"""The first process of a world: started as a program of its own, or forked by the fork server into walls that stand already."""
+
+import contextlib
+import os
+import select
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from sandbox.jail import kernel_cache
+from sandbox.jail.memory import Bound
+from sandbox.jail.profiles import Wrapped, import_paths, python_module
+from sandbox.machine.placement import cores_of
+from sandbox.machine.processes import kill_tree, tree
+from sandbox.protocol import launch_plan
+from sandbox.protocol.launch_plan import ForkOrder, LaunchPlan, Walls
+from sandbox.worlds.fork_server import ForkServers
+from sandbox.worlds.quarters import Quarters
+from sandbox.worlds.rank_wire import RankEnds
+from sandbox.worlds.world_folder import WorldFolder
+
+SHOWN = "compiled"
+"""Of a world's folder, the one in which it finds what its kernel's text has compiled before."""
+HOLD = ["/bin/sh", "-c", "echo; exec cat"]
+"""Says that it runs, then waits for the end of its input."""
+BORN_SECONDS = 15.0
+"""A fork server that imports torch takes so long at the most, on a busy machine, until it has forked its first world."""
+
+
+class FirstProcess(Protocol):
+    """A world's first process, with all that it has started."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has been started yet."""
+
+    def tree(self) -> list[int]:
+        """Waits until it has been started. Process ids, the first process first, the ranks last while nothing but the harness runs in the world. Empty where
+        there is none."""
+
+    def kill(self) -> bool:
+        """Kills all of them; True when they are gone."""
+
+
+class Started:
+    """See FirstProcess: the launcher is a program of its own, behind its jail."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    @property
+    def is_there(self) -> bool:
+        return True
+
+    def tree(self) -> list[int]:
+        return tree(self._process.pid)
+
+    def kill(self) -> bool:
+        gone = kill_tree(self._process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=0.2)
+        return gone
+
+
+class Forked:
+    """See FirstProcess: forked by the fork server."""
+
+    def __init__(self, born: int, walls: "subprocess.Popen[bytes] | None") -> None:
+        """born: a pipe that the fork server writes the process id to; walls: bubblewrap around a process that does nothing."""
+        self._born: int | None = born
+        self._walls = walls
+        self._pid: int | None = None
+
+    @property
+    def is_there(self) -> bool:
+        return self._wait(0.0) is not None
+
+    def tree(self) -> list[int]:
+        pid = self._wait(BORN_SECONDS)
+        return [] if pid is None else tree(pid)
+
+    def kill(self) -> bool:
+        """A world that has not been forked yet finds no walls and nobody to talk to, and ends by itself."""
+        pid = self._wait(0.0)
+        if self._born is not None:
+            os.close(self._born)
+            self._born = None
+        gone = pid is None or kill_tree(pid)
+        if self._walls is not None:
+            gone = kill_tree(self._walls.pid) and gone
+            if self._walls.stdin is not None:
+                self._walls.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._walls.wait(timeout=0.2)
+        return gone
+
+    def _wait(self, seconds: float) -> int | None:
+        """The process id once it is known; None: the world has not been forked within these seconds, or will never be."""
+        if self._pid is None and self._born is not None and select.select([self._born], [], [], seconds)[0]:
+            text = os.read(self._born, 32)
+            os.close(self._born)
+            self._born = None
+            self._pid = int(text) if text else None
+        return self._pid
+
+
+def start(
+    quarters: Quarters,
+    ends: Sequence[RankEnds],
+    status: int,
+    bound: Bound,
+    folder: WorldFolder,
+    servers: ForkServers,
+) -> FirstProcess:
+    """Starts a world's launcher within its bound. ends, status: descriptors that it inherits; the caller closes its own copies.
+
+    Raises OSError where this machine has no process, descriptor or memory left.
+    """
+    profile, kind = quarters.jail.profile, quarters.kind
+    plan = LaunchPlan(
+        ranks=quarters.ranks,
+        trusted=quarters.trusted,
+        device_module=kind.rank_module,
+        folder=str(profile.inside(folder.path)),
+        cores=[cores_of(rank, quarters.ranks, quarters.gpus) for rank in range(quarters.ranks)],
+        sockets=[end.sock for end in ends],
+        reports=[end.report for end in ends],
+        pipes=[end.pipe for end in ends],
+        status=status,
+    )
+    if profile.forks:
+        return _forked(quarters, plan, bound, folder, servers)
+    argv = python_module("sandbox.rank.launcher", launch_plan.encode(plan).decode())
+    passed = [*plan.sockets, *plan.reports, *plan.pipes, plan.status]
+    with _wrapped(quarters, argv, folder.path) as wrapped:
+        process = subprocess.Popen(
+            bound.starts(wrapped.argv),
+            pass_fds=[*passed, *wrapped.fds],
+            stdin=subprocess.DEVNULL,
+            stdout=plan.pipes[0],
+            stderr=plan.pipes[0],
+            env=wrapped.env,
+            cwd=folder.path,
+            start_new_session=True,
+        )
+    return Started(process)
+
+
+def _forked(
+    quarters: Quarters, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers
+) -> Forked:
+    """Has walls built around a process that does nothing, if there are walls, and orders the world."""
+    server = servers.of(quarters.kind)
+    with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
+        wrapped = afterwards.enter_context(_wrapped(quarters, HOLD, folder.path))
+        born, theirs = os.pipe()
+        undo.callback(os.close, born)
+        afterwards.callback(os.close, theirs)
+        fds = [*plan.sockets, *plan.reports, *plan.pipes, plan.status, theirs]
+        builder: subprocess.Popen[bytes] | None = None
+        walls: Walls | None = None
+        if quarters.jail.filter is not None:
+            builder = subprocess.Popen(
+                bound.starts(wrapped.argv),
+                pass_fds=wrapped.fds,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=plan.pipes[0],
+                env=wrapped.env,
+                cwd=folder.path,
+                start_new_session=True,
+            )
+            undo.callback(kill_tree, builder.pid)
+            assert builder.stdout is not None
+            afterwards.callback(builder.stdout.close)
+            fds.append(builder.stdout.fileno())
+            walls = Walls(builder.pid, fds.index(builder.stdout.fileno()), quarters.jail.filter)
+        order = ForkOrder(
+            plan=_by_places(plan, fds),
+            environment=wrapped.env,
+            folder=plan.folder,
+            group=str(bound.group.path) if bound.group else "",
+            born=fds.index(theirs),
+            walls=walls,
+        )
+        server.fork(order, fds)
+        undo.pop_all()
+    return Forked(born, builder)
+
+
+def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
+    """A plan whose descriptors are places in a list."""
+    return msgspec.structs.replace(
+        plan,
+        sockets=[fds.index(fd) for fd in plan.sockets],
+        reports=[fds.index(fd) for fd in plan.reports],
+        pipes=[fds.index(fd) for fd in plan.pipes],
+        status=fds.index(plan.status),
+    )
+
+
+@contextlib.contextmanager
+def _wrapped(quarters: Quarters, argv: list[str], folder: Path) -> Iterator[Wrapped]:
+    """A command behind the walls of a world. The baseline's, too: what they cost must cost all worlds the same."""
+    kind = quarters.kind
+    extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths()))} | kind.environment(quarters.gpus)
+    readable = quarters.readable
+    if quarters.jail.name == "none":
+        cache = kernel_cache.prepared()
+    else:
+        cache = folder / SHOWN
+        cache.mkdir(mode=0o755)
+        readable = (*readable, cache)
+    if cache is not None:
+        extra["PKB_KERNEL_CACHE"] = str(cache)
+    wrapped = quarters.jail.wrap(argv, folder, extra, readable, kind.device_files(quarters.gpus))
+    try:
+        yield wrapped
+    finally:
+        for fd in wrapped.fds:
+            os.close(fd)
