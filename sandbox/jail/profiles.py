@@ -26,9 +26,8 @@ KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", 
 KEPT_PREFIXES = ("NCCL_", "TORCH_SYMM_MEM_", "NVSHMEM_", "CUDA_VISIBLE_")
 PROGRAM = ("sandbox", "problems")
 PACKAGES = (*PROGRAM, "arena", "screens", "tests")
-JOINED = ("root",)
-"""Profiles whose walls a world joins that was forked outside: it has a user of its own, so the interpreter's file, which it sees
-in a mount that can be written to (/proc/self/exe), is not its own."""
+JOINED = ("full", "root")
+"""Profiles whose walls a world joins that was forked outside (sandbox/jail/joining.py)."""
 WITH_GUESTS = ("full", "root")
 """Profiles behind which somebody else's program can be put: nothing of this one is needed inside."""
 INSIDE = Path("/tmp")

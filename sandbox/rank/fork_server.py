@@ -1,6 +1,6 @@
 """Forks worlds from a process that has imported torch: a world then costs a tenth of a second instead of two.
 
-    python -m sandbox.rank.fork_server SOCKET DEVICE_MODULE      a descriptor; orders: sandbox/protocol/launch_plan.py
+Orders come through a socket: sandbox/protocol/launch_plan.py.
 
 For each order it forks a process that enters the world's control group and joins the walls that stand, which must be done outside
 of the world's PID namespace, and then forks the launcher, which is in it. That first process stays and waits for the launcher.
@@ -25,12 +25,11 @@ from sandbox.rank.launcher import import_ahead, launch
 FAILED = 71
 
 
-def main() -> None:
-    """Serves orders until the referee is gone."""
+def serve(orders: socket.socket, device_module: str) -> None:
+    """Serves orders until the referee is gone. device_module: the ranks' side of their kind of device."""
     die_with_parent()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for worlds here
-    orders = socket.socket(fileno=int(sys.argv[1]))
-    import_ahead(sys.argv[2])
+    import_ahead(device_module)
     server = os.getpid()
     while True:
         data, fds, _, _ = socket.recv_fds(orders, MOST_ORDER_BYTES, MOST_DESCRIPTORS)
@@ -40,7 +39,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             die_with_parent(server)
-            orders.close()
+            _close_all_but({0, 1, 2, *fds})
             _become_world(order, fds)
         with contextlib.suppress(OSError):  # a world that was given up meanwhile
             os.write(order.born, str(pid).encode())
@@ -95,10 +94,14 @@ def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
         os._exit(FAILED)
 
 
+def _close_all_but(kept: set[int]) -> None:
+    """Closes what is the fork server's own."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(int(name))
+
+
 def _talk_through(pipe: int) -> None:
     os.dup2(pipe, 1)
     os.dup2(pipe, 2)
-
-
-if __name__ == "__main__":
-    main()

@@ -24,8 +24,8 @@ from sandbox.worlds.world_folder import WorldFolder
 
 SHOWN = "compiled"
 """Of a world's folder, the one in which it finds what its kernel's text has compiled before."""
-HOLD = ["/bin/sh", "-c", "echo; exec cat"]
-"""Says that it runs, then waits for the end of its input."""
+HOLD = ["/bin/sh", "-c", "echo; read -r end # keeps the walls of a sandbox.rank.launcher"]
+"""Says that it runs, then waits for the end of its input. With it bubblewrap would end, and with that all that is inside."""
 BORN_SECONDS = 15.0
 """A fork server that imports torch takes so long at the most, on a busy machine, until it has forked its first world."""
 
@@ -38,8 +38,8 @@ class FirstProcess(Protocol):
         """Whether it has been started yet."""
 
     def tree(self) -> list[int]:
-        """Waits until it has been started. Process ids, the first process first, the ranks last while nothing but the harness runs in the world. Empty where
-        there is none."""
+        """Waits until it has been started. Process ids: the first process first, the ranks last while nothing but the harness
+        runs in the world. Empty where there is none."""
 
     def kill(self) -> bool:
         """Kills all of them; True when they are gone."""

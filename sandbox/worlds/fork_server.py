@@ -1,10 +1,14 @@
 """The referee's end of the fork servers (sandbox/rank/fork_server.py): one for each kind of device, started when first needed."""
 
 import contextlib
+import fcntl
 import os
+import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from sandbox.jail import profiles
 from sandbox.jail.profiles import INSIDE, import_paths
@@ -13,7 +17,9 @@ from sandbox.machine.processes import kill_tree
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import MOST_DESCRIPTORS, ForkOrder
 
-MODULE = "sandbox.rank.fork_server"
+MODULE = "sandbox.rank.launcher"
+_MFD_EXEC = 0x10 if Path("/proc/sys/vm/memfd_noexec").exists() else 0
+"""Since Linux 6.3 a memory file says whether it may be executed."""
 
 
 class ForkServers:
@@ -38,6 +44,24 @@ class ForkServers:
             self._servers.popitem()[1].close()
 
 
+def sealed_copy(program: Path) -> int:
+    """A descriptor of a copy in memory that nobody can change.
+
+    A world that was forked from a process outside of its jail sees that process's program (/proc/self/exe) in a mount that can
+    be written to, and a kernel would run with the rights of the user who owns the file.
+    """
+    copy = os.memfd_create(program.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _MFD_EXEC)
+    try:
+        with open(copy, "wb", closefd=False) as target, program.open("rb") as source:
+            shutil.copyfileobj(source, target)
+        seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+        fcntl.fcntl(copy, fcntl.F_ADD_SEALS, seals)
+    except OSError:
+        os.close(copy)
+        raise
+    return copy
+
+
 class ForkServer:
     """One fork server, from its start until `close`."""
 
@@ -46,10 +70,13 @@ class ForkServer:
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(self._orders.close)
+            interpreter = sealed_copy(Path(sys.executable))
+            undo.callback(os.close, interpreter)
             extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths()))} | kind.environment(())
             self._process = subprocess.Popen(
-                profiles.python_module(MODULE, str(theirs.fileno()), kind.rank_module),
-                pass_fds=[theirs.fileno()],
+                profiles.python_module(MODULE, "serve", str(theirs.fileno()), kind.rank_module),
+                executable=f"/proc/self/fd/{interpreter}",
+                pass_fds=[theirs.fileno(), interpreter],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None,
@@ -58,6 +85,7 @@ class ForkServer:
                 start_new_session=True,
             )
             undo.pop_all()
+            os.close(interpreter)
 
     @property
     def runs(self) -> bool:

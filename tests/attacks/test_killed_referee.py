@@ -1,4 +1,5 @@
-"""kill -9 of a referee at any moment, with kernels that mean to outlive it: no process is left."""
+"""kill -9 of a referee at any moment, with kernels that mean to outlive it: no process is left. kill -9 of its fork server: the
+worlds end, and later ones are forked by another."""
 
 import os
 import random
@@ -7,6 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+from sandbox.machine.processes import children, runs, tree
+from sandbox.protocol.verdict import Verdict
 
 KERNELS = Path(__file__).parent / "kernels"
 MARK = f"NCCL_PKB_KILLED_REFEREE=referee-{os.getpid()}"
@@ -32,6 +36,30 @@ def test_a_killed_referee_takes_everything_along(walls, another_referee, bait, s
     while (left := processes_with(MARK)) and time.monotonic() < until:
         time.sleep(0.05)
     assert left == []
+
+
+@pytest.mark.slow
+def test_a_killed_fork_server_takes_its_worlds_with_it_and_another_follows(another_referee):
+    referee = another_referee()
+    setting, source = referee.setting("allreduce"), (KERNELS / "honest.py").read_text()
+    assert referee.judge(setting, source, rounds=0).verdict is Verdict.PASS
+    servers = fork_servers_of(referee.process.pid)
+    if not servers:
+        pytest.skip("behind these walls every world is a program of its own")
+    worlds = set(tree(servers[0]))
+    os.kill(servers[0], signal.SIGKILL)
+    until = time.monotonic() + 30
+    while (left := [pid for pid in worlds if runs(pid)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []
+    verdicts = [referee.judge(setting, source, rounds=0).verdict for _ in range(2)]
+    assert verdicts[-1] is Verdict.PASS  # the first may have been given a world that was gone
+    assert len(fork_servers_of(referee.process.pid)) == 1
+
+
+def fork_servers_of(referee: int) -> list[int]:
+    command = b"sandbox.rank.launcher\0serve\0"
+    return [pid for pid in children(referee) if command in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def processes_with(text: str) -> list[int]:

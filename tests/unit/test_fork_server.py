@@ -1,0 +1,112 @@
+"""Worlds that are forked by a process that has imported torch: what they may keep, and what is said where one cannot be made."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox.jail import joining
+from sandbox.machine.devices import kind_of
+from sandbox.machine.processes import tree
+from sandbox.worlds.first_process import Forked
+from sandbox.worlds.fork_server import ForkServers, sealed_copy
+
+SECONDS = 30.0
+
+
+def _until(holds) -> bool:
+    end = time.monotonic() + SECONDS
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return holds()
+
+
+def test_there_is_one_server_for_a_kind_of_device_until_it_ends():
+    servers = ForkServers()
+    try:
+        first = servers.of(kind_of("cpu"))
+        assert servers.of(kind_of("cpu")) is first
+        first.close()
+        assert not first.runs
+        assert servers.of(kind_of("cpu")) is not first
+    finally:
+        servers.close()
+
+
+def test_a_world_that_is_never_forked_has_no_processes_and_can_be_killed():
+    born, theirs = os.pipe()
+    world = Forked(born, None)
+    assert not world.is_there
+    os.close(theirs)
+    assert world.tree() == []
+    assert world.kill()
+
+
+def test_a_copy_of_a_program_runs_and_cannot_be_changed():
+    fd = sealed_copy(Path("/bin/sh").resolve())
+    try:
+        with pytest.raises(PermissionError):
+            os.pwrite(fd, b"x", 0)
+        with pytest.raises(PermissionError):
+            os.ftruncate(fd, 0)
+        done = subprocess.run(
+            ["sh", "-c", "echo $0"],
+            executable=f"/proc/self/fd/{fd}",
+            pass_fds=[fd],
+            capture_output=True,
+            check=True,
+        )
+        assert done.stdout == b"sh\n"
+    finally:
+        os.close(fd)
+
+
+def _in_child(call) -> tuple[int, str]:
+    """Runs call() in a forked child: (exit status, what it raised)."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 0
+        try:
+            call()
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+            status = 1
+        os._exit(status)
+    os.close(write)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with open(read, "rb") as pipe:
+        return status, pipe.read().decode()
+
+
+def test_a_process_that_keeps_privileges_is_no_world():
+    if os.getuid() != 0:
+        pytest.skip("a normal user has no privileges to keep")
+    status, said = _in_child(lambda: joining._require_restricted(0, 0))
+    assert status == 1
+    assert "NotInside: a world would have kept CapPrm" in said
+    assert "Seccomp 0" in said
+
+
+def test_there_is_nothing_to_join_in_a_process_without_walls():
+    status, said = _in_child(lambda: joining.join(os.getpid()))
+    assert status == 1
+    assert "bubblewrap has put nothing behind its walls" in said
+
+
+def test_walls_that_cannot_be_joined_are_told():
+    waits = subprocess.Popen(
+        [sys.executable, "-c", "import os\nif os.fork() == 0: input()\nos.wait()"], stdin=subprocess.PIPE
+    )
+    try:
+        assert _until(lambda: len(tree(waits.pid)) == 2)
+        # Not behind any walls: every namespace is this process's own, so there is none to join.
+        status, said = _in_child(lambda: joining.join(waits.pid))
+        assert status == 1
+        assert "NotInside: cannot join the namespaces" in said
+    finally:
+        waits.kill()
+        waits.communicate()
