@@ -8,6 +8,7 @@ Nothing here is judged: inputs need not be secret, and a report is the kernel's 
 import functools
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from importlib import import_module
@@ -72,7 +73,7 @@ def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
     try:
         found = _profile(plan, rank, device)
     except BaseException:
-        found = RankProfile(rank, failed=traceback.format_exc()[-4000:])
+        found = RankProfile(rank, failed=traceback.format_exc()[-4000:], failed_at=time.monotonic())
     with os.fdopen(report, "wb") as stream:
         stream.write(encode(found))
 

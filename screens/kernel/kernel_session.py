@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arena.errors import ArenaError
+from arena.profile.messages import ProfileRequest
 from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
@@ -14,7 +15,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernels import KernelFile, content_hash, read_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Cancelled, Fatal, Finished, Refused, RunStarted, Setting
+from sandbox.protocol.events import AnyEvent, Cancelled, Fatal, Finished, Refused, Result, RunStarted, Setting
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
@@ -201,6 +202,26 @@ class KernelSession:
         except ArenaError:
             self.waiting_since = None
             raise
+
+    async def profile_request(self) -> tuple[ProfileRequest, str]:
+        """The kernel as it was saved last, to be profiled in the setting of the next run; and the SHA-256 of its text.
+
+        Raises:
+            ArenaError: there is no kernel file that can be read, or the choice does not fit.
+        """
+        kernel = await asyncio.to_thread(read_kernel, self.path)
+        request = ProfileRequest(
+            setting=self.setting(),
+            kernel_name=self.path.name,
+            source=kernel.text or "\n",  # no text at all would be the baseline
+            readable=[str(folder) for folder in self.services.settings.problem_folders],
+        )
+        return request, kernel.sha256
+
+    def result_of(self, sha256: str, setting: Setting) -> Result | None:
+        """What the judge found of a text in a setting, if it is what was judged last."""
+        same = self.state.sha256 == sha256 and self.state.setting == setting
+        return self.state.result if same else None
 
     def apply(self, event: AnyEvent) -> None:
         """Folds an event in."""
