@@ -110,6 +110,8 @@ ACTIONS = (
         "Judge the same revision again with a longer time budget: 4 times as long, then 16 times.",
         "kernel",
     ),
+    Action("ask_model", "f7", "ask model", "Have a model write kernels for this problem.", "kernel"),
+    Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "kernel"),
     Action(
         "profile",
         "shift+f6,f18",
@@ -117,8 +119,6 @@ ACTIONS = (
         "Why is it slow? A lane and a sentence for every rank, of the kernel as it was saved last. For CPU ranks.",
         "kernel",
     ),
-    Action("ask_model", "f7", "ask model", "Have a model write kernels for this problem.", "kernel"),
-    Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "kernel"),
     Action(
         "problems",
         "f10",

@@ -9,7 +9,7 @@ from sandbox.protocol.profile import RankProfile, Span
 
 Sort = Literal["waiting", "exchange", "copy", "operation", "code"]
 
-SIGNS: dict[Sort, str] = {"waiting": "░", "exchange": "█", "copy": "▓", "operation": "▒", "code": "·"}
+SIGNS: dict[Sort, str] = {"waiting": "▒", "exchange": "█", "copy": "▓", "operation": "░", "code": "·"}
 """One cell of a lane; the five differ without colours, too."""
 WORDS: dict[Sort, str] = {
     "waiting": "waits for another rank",

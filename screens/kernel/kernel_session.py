@@ -15,6 +15,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernels import KernelFile, content_hash, read_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
+from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import AnyEvent, Cancelled, Fatal, Finished, Refused, Result, RunStarted, Setting
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
@@ -35,6 +36,8 @@ class RunUpdate:
     lines: list[LogLine]
     advice: str = ""
     """What would let the clocks tell more, with the key that measures on; empty when they tell enough."""
+    profile_key: str = ""
+    """The key that profiles the kernel; empty while nothing was timed, and where no profile can be made."""
 
     @property
     def failed(self) -> bool:
@@ -267,9 +270,15 @@ class KernelSession:
     def take_update(self) -> RunUpdate:
         """The run, with the log lines since the last call."""
         result = self.state.result
-        key = key_of("measure_on", self.services.settings.keymap)
+        keymap = self.services.settings.keymap
+        key = key_of("measure_on", keymap)
         advice = advice_words(result.advice, key) if result is not None and result.advice else ""
-        update = RunUpdate(self.state, self._new_run, self._new_lines, advice)
+        setting = self.state.setting
+        timed = result is not None and result.speedup is not None
+        can = timed and setting is not None and not kind_of(setting.device).on_gpus
+        update = RunUpdate(
+            self.state, self._new_run, self._new_lines, advice, key_of("profile", keymap) if can else ""
+        )
         self._new_run, self._new_lines = False, []
         self.changed = False
         return update

@@ -122,19 +122,17 @@ class ProfileScreen(BaseScreen):
         """Four times a second: the seconds go on, and a verdict may come."""
         if not self.is_attached:
             return
-        page = self.query_one("#profile-page", PlainStatic)
+        page, pane = self.query_one("#profile-page", PlainStatic), self.query_one("#profile-pane")
         if page.size.width:
-            page.update_if_new(self._page(page.size.width), layout=True)
+            page.update_if_new(self._page(page.size.width, pane.content_size.height), layout=True)
 
-    def _page(self, width: int) -> Content:
+    def _page(self, width: int, height: int) -> Content:
         self._result = self._result_now() or self._result
         if self.found is None:
             return self._end or words.at_work(self._waits, time.monotonic() - self._since)
         judged = words.judged_words(self._result, self.key_words("run"))
         written = words.trace_words(self.trace, self.key_words("write_trace"))
-        return Content("\n").join(
-            [words.page(self.found, self._timeline, judged, width), Content(""), written]
-        )
+        return words.page(self.found, self._timeline, judged, written, width, height)
 
     # --- keys ----------------------------------------------------------------------------------------------
 

@@ -23,28 +23,44 @@ COLOURS: dict[Sort, str] = {
     "operation": "$foreground",
     "code": "$muted",
 }
+_HIGHEST = 3
+"""Rows of a lane, at the most."""
 _LABEL = 19
 """Cells in front of what the judge and the kernel say."""
 _COUNTS_FROM, _LONGEST_FROM = 82, 116
 """Columns from which the table has counts, and the longest operation."""
 
 
-def page(found: Profiled, timeline: Timeline | None, judged: Content, width: int) -> Content:
-    """A profile that was made. judged: the trusted line."""
+def page(
+    found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, height: int
+) -> Content:
+    """A profile that was made; lanes get higher where all of it leaves room. judged: the trusted line; below: the last one."""
+    rows = _rows(found, timeline, judged, below, width, 1)
+    spare = height - sum(row.plain.count("\n") + 1 for row in rows)
+    if spare >= len(found.figures) > 0:
+        rows = _rows(found, timeline, judged, below, width, min(_HIGHEST, 1 + spare // len(found.figures)))
+    return Content("\n").join(rows)
+
+
+def _rows(
+    found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
+) -> list[Content]:
+    """The page with lanes of `high` rows."""
     calls = timeline.calls if timeline else 0
     told = f"{_call_us(found.figures)} a call under torch's profiler, the median of {calls} calls"
-    rows = [
+    return [
         *_hanging(Content.styled("the judge's clock", "$muted"), judged, width),
         *_hanging(Content.styled("the kernel's word", "$muted"), Content(told), width),
         Content(""),
-        *_lanes(found.figures, timeline, width),
+        *_lanes(found.figures, timeline, width, high),
         *_legend(width),
         Content(""),
         Content.styled("The kernel's own word, medians of the calls in µs", "$muted"),
         *_table(found.figures, width),
         *_left_out(found.reports, width),
+        Content(""),
+        below,
     ]
-    return Content("\n").join(rows)
 
 
 def judged_words(result: Result | None, run_key: str) -> Content:
@@ -62,7 +78,7 @@ def judged_words(result: Result | None, run_key: str) -> Content:
     if kernel is not None and kernel.call is not None:
         parts.append((f" · {_us(kernel.call)} a call", "$foreground"))
         if baseline is not None and baseline.call is not None:
-            parts.append((f", the baseline {_us(baseline.call)}", "$muted"))
+            parts.append((f", baseline {_us(baseline.call)}", "$muted"))
     return Content.assemble(*parts)
 
 
@@ -107,13 +123,13 @@ def lane(timeline: Timeline, rank: int, width: int) -> Content:
     return Content.assemble(*((SIGNS[s] * n, COLOURS[s]) if s else " " * n for s, n in runs))
 
 
-def _lanes(ranks: Sequence[RankFigures], timeline: Timeline | None, width: int) -> list[Content]:
+def _lanes(ranks: Sequence[RankFigures], timeline: Timeline | None, width: int, high: int) -> list[Content]:
     rows: list[Content] = []
     for at, rank in enumerate(ranks):
         label = Content.styled(f"rank {rank.rank}", "bold $foreground")
         rows += _hanging(label, Content(printable(rank.diagnosis)), width, len("rank 00 "))
         if timeline is not None:
-            rows += [lane(timeline, at, width), Content("")]
+            rows += [*[lane(timeline, at, width)] * high, Content("")]
     if timeline is None:
         return rows
     middle = "the median call"
@@ -179,4 +195,4 @@ def _call_us(ranks: Sequence[RankFigures]) -> str:
 
 
 def _us(value: float) -> str:
-    return f"{figures.microseconds(value, 0)} µs"
+    return f"{value:,.0f} µs" if value >= 99.5 else f"{value:.1f} µs"

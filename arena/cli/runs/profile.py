@@ -89,8 +89,9 @@ def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
         print_line(f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {printable(rank.diagnosis)}")
         if timeline is not None:
             print_line(f"        {lane(timeline, at)}")
-    print_line(f"        {'   '.join(f'{SIGNS[sort]} {words}' for sort, words in WORDS.items())}")
-    print_line("        (the median call)")
+    legend = [f"{SIGNS[sort]} {words}" for sort, words in WORDS.items()]
+    print_line(f"        {'   '.join(legend[:3])}")
+    print_line(f"        {'   '.join(legend[3:])}   (the median call)")
 
 
 def lane(timeline: Timeline, rank: int, width: int = _LANE) -> str:
