@@ -23,6 +23,10 @@ class Waits(msgspec.Struct, frozen=True, tag="waits"):
     """A kernel is being timed on the same devices; the profile begins after it."""
 
 
+class Begins(msgspec.Struct, frozen=True, tag="begins"):
+    """The devices are leased, and a world starts."""
+
+
 class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
     """The end: every rank has reported."""
 
@@ -38,7 +42,7 @@ class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):
     advice: str
 
 
-Message = Waits | Profiled | NotProfiled
+Message = Waits | Begins | Profiled | NotProfiled
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder(Message).decode

@@ -10,7 +10,7 @@ import msgspec
 
 from arena.errors import MachineError
 from arena.own_modules import ROOT, module_command, module_environment
-from arena.profile.messages import NotProfiled, Profiled, ProfileRequest, Waits, decode
+from arena.profile.messages import Begins, NotProfiled, Profiled, ProfileRequest, Waits, decode
 
 COMMAND = module_command("arena.profile.main")
 END_S = 5.0
@@ -18,10 +18,10 @@ END_S = 5.0
 LINE_BYTES = 64 << 20
 
 
-async def profile(request: ProfileRequest, waits: Callable[[], None]) -> Profiled:
+async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
     """Profiles a kernel, without blocking. Cancelling ends the process and its world.
 
-    waits: called once if a kernel is being timed on the same devices; the profile begins after it.
+    tell: gets Waits if a kernel is being timed on the same devices, and Begins when the profile does.
 
     Raises:
         MachineError: there is no report; the message says why.
@@ -42,7 +42,7 @@ async def profile(request: ProfileRequest, waits: Callable[[], None]) -> Profile
     assert process.stderr is not None
     said = asyncio.create_task(process.stderr.read())
     try:
-        return await _answer(process, request, waits, said)
+        return await _answer(process, request, tell, said)
     finally:
         await asyncio.shield(_end(process))
         said.cancel()
@@ -51,7 +51,7 @@ async def profile(request: ProfileRequest, waits: Callable[[], None]) -> Profile
 async def _answer(
     process: asyncio.subprocess.Process,
     request: ProfileRequest,
-    waits: Callable[[], None],
+    tell: Callable[[Waits | Begins], None],
     said: "asyncio.Task[bytes]",
 ) -> Profiled:
     assert process.stdin is not None
@@ -63,8 +63,8 @@ async def _answer(
     async for line in process.stdout:
         message = await asyncio.to_thread(decode, line)  # megabytes, from many ranks
         match message:
-            case Waits():
-                waits()
+            case Waits() | Begins():
+                tell(message)
             case Profiled():
                 return message
             case NotProfiled():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from arena.errors import MachineError, UsageError
 from arena.foreign_text import printable
-from arena.profile.messages import ProfileRequest
+from arena.profile.messages import Begins, ProfileRequest, Waits
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.profile import RankProfile
@@ -19,14 +19,14 @@ LOOK_S = 0.05
 """Between two looks whether the devices are free."""
 
 
-def profile_ranks(request: ProfileRequest, waits: Callable[[], None]) -> list[RankProfile]:
+def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> list[RankProfile]:
     """What every rank says of itself. Blocks for seconds, and while a kernel is being timed on these devices.
 
     The devices are leased meanwhile: a run that would be timed waits for the end of the profile, as for another arena's run.
 
     Args:
         request: the kernel.
-        waits: called once if the devices are not free.
+        tell: gets Waits if the devices are not free, and Begins when they are leased.
 
     Raises:
         UsageError: profiles of this kind of device are not made.
@@ -47,7 +47,8 @@ def profile_ranks(request: ProfileRequest, waits: Callable[[], None]) -> list[Ra
     except OSError as error:
         raise MachineError(f"cannot ask for this machine's turn: {error}") from None
     with closing(lease):
-        _take(lease, waits)
+        _take(lease, tell)
+        tell(Begins())
         try:
             return profile_world(setting, name, request.source, kind, jail, own)
         except ProfileFailed as error:
@@ -55,12 +56,12 @@ def profile_ranks(request: ProfileRequest, waits: Callable[[], None]) -> list[Ra
             raise MachineError(printable(str(error)), advice) from None
 
 
-def _take(lease: Lease, waits: Callable[[], None]) -> None:
+def _take(lease: Lease, tell: Callable[[Waits | Begins], None]) -> None:
     until = 0.0
     while not lease.take():
         if not until:
             until = time.monotonic() + deadlines.TURN
-            waits()
+            tell(Waits())
         if time.monotonic() > until:
             raise MachineError(
                 f"kernels have been timed on these devices for {deadlines.TURN:.0f} s", "try again later"

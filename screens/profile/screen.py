@@ -18,7 +18,7 @@ from arena.errors import ArenaError
 from arena.foreign_text import printable
 from arena.paths import make_folder
 from arena.profile.chrome_trace import write_trace
-from arena.profile.messages import Profiled, ProfileRequest
+from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profile_process import profile
 from arena.profile.rules import first_failure
 from arena.profile.timeline import Timeline, median_call
@@ -98,7 +98,7 @@ class ProfileScreen(BaseScreen):
     async def _profile(self) -> None:
         self._end = None
         try:
-            found = await profile(self.request, self._take_turn)
+            found = await profile(self.request, self._tell)
         except ArenaError as error:
             self._end = words.no_profile(error.message, error.advice)
         else:
@@ -110,8 +110,8 @@ class ProfileScreen(BaseScreen):
                 self.found = found
         self.draw()
 
-    def _take_turn(self) -> None:
-        self._waits, self._since = True, time.monotonic()
+    def _tell(self, message: Waits | Begins) -> None:
+        self._waits, self._since = isinstance(message, Waits), time.monotonic()
 
     # --- drawing -------------------------------------------------------------------------------------------
 

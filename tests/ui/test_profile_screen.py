@@ -122,6 +122,7 @@ async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, 
         async with profiled(open_app, until, LATE) as (app, pilot):
             await until(pilot, lambda: "▸ WAITING FOR ITS TURN" in screen_text(app))
             timed.close()
+            await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
             await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
     finally:
         timed.close()
@@ -133,7 +134,7 @@ async def test_what_is_saved_is_profiled_and_leaving_ends_it(
     asked: list[ProfileRequest] = []
     ended = asyncio.Event()
 
-    async def never(request: ProfileRequest, waits) -> Profiled:
+    async def never(request: ProfileRequest, tell) -> Profiled:
         asked.append(request)
         try:
             await asyncio.Event().wait()
@@ -159,7 +160,7 @@ async def test_what_is_saved_is_profiled_and_leaving_ends_it(
 
 
 async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text, monkeypatch) -> None:
-    async def refused(request: ProfileRequest, waits) -> Profiled:
+    async def refused(request: ProfileRequest, tell) -> Profiled:
         raise MachineError("rank 1 sent no report within 90 s: [killed]", "`pkb-arena run` says more")
 
     monkeypatch.setattr(screens.profile.screen, "profile", refused)
@@ -173,7 +174,7 @@ async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text,
 async def test_the_judges_figures_stand_above_the_kernels_word(
     open_app, until, screen_text, type_kernel, monkeypatch
 ) -> None:
-    async def at_once(request: ProfileRequest, waits) -> Profiled:
+    async def at_once(request: ProfileRequest, tell) -> Profiled:
         return made()
 
     monkeypatch.setattr(screens.profile.screen, "profile", at_once)

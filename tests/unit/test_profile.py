@@ -14,7 +14,7 @@ import pytest
 from arena.cli.runs.profile import lane
 from arena.errors import MachineError
 from arena.profile.chrome_trace import chrome_trace
-from arena.profile.messages import ProfileRequest
+from arena.profile.messages import Begins, ProfileRequest, Waits
 from arena.profile.profile_process import profile
 from arena.profile.rules import figures, first_failure
 from arena.profile.timeline import Piece, cells, median_call
@@ -214,32 +214,38 @@ def request(source: str, device: str = "cpu") -> ProfileRequest:
     return ProfileRequest(setting=setting, kernel_name="kernel.py", source=source)
 
 
+def told_nothing(_: Waits | Begins) -> None:
+    """For tests that look at the end alone."""
+
+
 async def test_a_profile_on_gpus_is_refused() -> None:
     with pytest.raises(MachineError, match="made on CPU ranks"):
-        await profile(request(LATE, "cuda"), lambda: None)
+        await profile(request(LATE, "cuda"), told_nothing)
 
 
 @pytest.mark.slow
 async def test_a_profile_waits_while_a_kernel_is_timed_on_its_devices() -> None:
-    waited = asyncio.Event()
+    told: list[Waits | Begins] = []
     timed = Lease(["cores"])
     while not timed.take():
         await asyncio.sleep(0.05)
-    made = asyncio.create_task(profile(request(LATE), waited.set))
+    made = asyncio.create_task(profile(request(LATE), told.append))
     try:
-        await waited.wait()
+        while not told:
+            await asyncio.sleep(0.05)
         await asyncio.sleep(0.3)
-        assert not made.done()
+        assert told == [Waits()]
     finally:
         timed.close()
     found = await made
+    assert told == [Waits(), Begins()]
     assert [each.diagnosis.partition(":")[0] for each in found.figures] == ["waits for rank 1", "outside torch"]
 
 
 @pytest.mark.slow
 async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> None:
     before = set(children(os.getpid()))
-    made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), lambda: None))
+    made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), told_nothing))
     until = time.monotonic() + 60.0
     while not (started := [child for child in set(children(os.getpid())) - before if children(child)]):
         assert time.monotonic() < until

@@ -11,7 +11,7 @@ from arena.cli.runs.request import make_request
 from arena.cli.session import open_session
 from arena.foreign_text import printable
 from arena.profile.chrome_trace import write_trace
-from arena.profile.messages import ProfileRequest
+from arena.profile.messages import Begins, ProfileRequest, Waits
 from arena.profile.profiling import profile_ranks
 from arena.profile.rules import RankFigures, figures, first_failure
 from arena.profile.timeline import SIGNS, WORDS, Timeline, cells, median_call
@@ -53,7 +53,7 @@ def command(
             source=request.source,
             readable=[str(folder) for folder in session.settings.problem_folders],
         ),
-        lambda: say("a kernel is being timed on these devices; the profile waits for its turn"),
+        _tell,
     )
     found = figures(reports)
     failed = first_failure(reports)
@@ -81,6 +81,11 @@ def command(
         )
         _print(reports, found)
     ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
+
+
+def _tell(message: Waits | Begins) -> None:
+    if isinstance(message, Waits):
+        say("a kernel is being timed on these devices; the profile waits for its turn")
 
 
 def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
