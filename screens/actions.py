@@ -112,13 +112,7 @@ ACTIONS = (
     ),
     Action("ask_model", "f7", "ask model", "Have a model write kernels for this problem.", "kernel"),
     Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "kernel"),
-    Action(
-        "profile",
-        "shift+f6,f18",
-        "profile",
-        "Why is it slow? A lane and a sentence for every rank, of the kernel as it was saved last. For CPU ranks.",
-        "kernel",
-    ),
+    Action("profile", "shift+f6,f18", "profile", "Why is it slow: lanes and words of every CPU rank.", "kernel"),
     Action(
         "problems",
         "f10",
