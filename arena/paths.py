@@ -38,6 +38,10 @@ class Paths:
         return self.data / "traces"
 
     @property
+    def profiles(self) -> Path:
+        return self.data / "profiles"
+
+    @property
     def duels(self) -> Path:
         return self.data / "duels"
 
@@ -68,6 +72,7 @@ class Paths:
             "workspace": self.workspace,
             "runs": self.runs,
             "traces": self.traces,
+            "profiles": self.profiles,
             "duels": self.duels,
             "campaigns": self.campaigns,
             "imports": self.imports,

@@ -12,7 +12,7 @@ from textual.content import Content
 
 from screens.app_protocol import AppProtocol
 
-Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model", "campaign"]
+Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model", "campaign", "profile"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ ACTIONS = (
     ),
     Action("ask_model", "f7", "ask model", "Have a model write kernels for this problem.", "kernel"),
     Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "kernel"),
+    Action("profile", "shift+f6,f18", "profile", "Why is it slow: lanes and words of every CPU rank.", "kernel"),
     Action(
         "problems",
         "f10",
@@ -183,6 +184,8 @@ ACTIONS = (
     ),
     Action("next_campaign", "n", "next", "The campaign before this one.", "campaign"),
     Action("leave_campaign", "escape", "leave", "Back to the problems; first out of the filter.", "campaign"),
+    Action("write_trace", "t", "write trace", "Write the profile as a trace that Perfetto opens.", "profile"),
+    Action("leave_profile", "escape", "leave", "Back to the kernel; a profile that is being made ends.", "profile"),
     Action("hand_in", "ctrl+s", "hand in", "Save your kernel: it is judged at once.", "duel"),
     Action("pause", "f6", "pause", "Stop the clock and the judging, or let them go on.", "duel"),
     Action("agree", "f7", "final", "You are done; the final begins when the other side is.", "duel"),

@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from arena.foreign_text import printable
+from arena.paths import unwritable
+from arena.workspace.atomic_file import write_atomically
 from sandbox.protocol.profile import RankProfile
 
 _ROWS = {"call": 0, "wait": 1, "op": 2}
@@ -34,3 +37,15 @@ def chrome_trace(reports: Sequence[RankProfile]) -> str:
                 }
             )
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def write_trace(path: Path, reports: Sequence[RankProfile]) -> None:
+    """Writes the trace into a file, whose folder is there. Blocks.
+
+    Raises:
+        FolderUnwritable: nothing was written.
+    """
+    try:
+        write_atomically(path, chrome_trace(reports).encode())
+    except OSError as error:
+        raise unwritable(path, error) from None

@@ -42,7 +42,13 @@ def figures(reports: Sequence[RankProfile]) -> list[RankFigures]:
     return [_with_diagnosis(_of_rank(at, reports, arrivals)) for at in range(len(reports))]
 
 
-def _calls(report: RankProfile) -> list[tuple[Span, list[Span]]]:
+def first_failure(reports: Sequence[RankProfile]) -> RankProfile | None:
+    """The rank that failed before all others, which is the cause: its peers fail because it is gone."""
+    failed = [report for report in reports if report.failed]
+    return min(failed, key=lambda report: report.failed_at, default=None)
+
+
+def calls_of(report: RankProfile) -> list[tuple[Span, list[Span]]]:
     """Each call with what is in it."""
     calls = [span for span in report.spans if span.kind == "call"]
     return [
@@ -59,12 +65,12 @@ def _calls(report: RankProfile) -> list[tuple[Span, list[Span]]]:
 
 
 def _waits_by_call(report: RankProfile) -> list[list[Span]]:
-    return [[span for span in inner if span.kind == "wait"] for _, inner in _calls(report)]
+    return [[span for span in inner if span.kind == "wait"] for _, inner in calls_of(report)]
 
 
 def _of_rank(at: int, reports: Sequence[RankProfile], arrivals: list[list[list[Span]]]) -> RankFigures:
     report = reports[at]
-    calls = _calls(report)
+    calls = calls_of(report)
     late, waited_for = _late(at, reports, arrivals)
     by_name: dict[str, list[float]] = {}
     for number, (_, inner) in enumerate(calls):

@@ -48,6 +48,8 @@ class RankProfile(msgspec.Struct, frozen=True):
     spans: list[Span] = []
     failed: str = ""
     """What went wrong, in the kernel's own words; empty when nothing did."""
+    failed_at: float = 0.0
+    """Seconds on this machine's monotonic clock, the same for all ranks."""
     left_out: int = 0
     """Spans beyond MOST_SPANS; the call that they belong to is left out as a whole, unless it is the first."""
 

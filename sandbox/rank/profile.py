@@ -8,6 +8,7 @@ Nothing here is judged: inputs need not be secret, and a report is the kernel's 
 import functools
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from importlib import import_module
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.autograd.profiler import profile, record_function
 
 from problems.specification import load_problem
 from sandbox.machine.processes import die_with_parent
@@ -72,7 +73,7 @@ def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
     try:
         found = _profile(plan, rank, device)
     except BaseException:
-        found = RankProfile(rank, failed=traceback.format_exc()[-4000:])
+        found = RankProfile(rank, failed=traceback.format_exc()[-4000:], failed_at=time.monotonic())
     with os.fdopen(report, "wb") as stream:
         stream.write(encode(found))
 
@@ -96,7 +97,8 @@ def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     leaves = code.draw(rank_setting, plan.seed)
     for _ in range(plan.warm):
         code.call(solution, leaves, rank_setting)
-    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+    # torch.profiler.profile records the same and imports Inductor first: seconds, on every rank.
+    with profile(use_kineto=True) as profiler:
         dist.barrier()  # profilers take different times to start
         code.call(solution, leaves, rank_setting)
         for _ in range(plan.calls):
@@ -128,7 +130,7 @@ def _report(rank: int, profiler: Any) -> RankProfile:
     """The outermost spans of the thread that calls: calls, waits in them, and operations beside the waits."""
     raw = [
         (event.start_ns(), event.start_ns() + event.duration_ns(), event.name(), event.start_thread_id())
-        for event in profiler.profiler.kineto_results.events()
+        for event in profiler.kineto_results.events()
     ]
     calling = {thread for _, _, name, thread in raw if name == CALL}
     raw = sorted((each for each in raw if each[3] in calling), key=lambda each: (each[0], -each[1]))

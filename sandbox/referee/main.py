@@ -297,7 +297,7 @@ class Referee:
             while not lease.take():
                 if not until:
                     until = self.timer.monotonic() + deadlines.TURN
-                    text = "another arena is timing a kernel here; this one waits for its turn\n"
+                    text = "another kernel is being timed or profiled here; this one waits for its turn\n"
                     self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
                 if self.stopped():
                     raise Stopped

@@ -17,6 +17,7 @@ _NAMES: dict[Scope, str] = {
     "replay": "in a duel that is replayed",
     "model": "while a model writes",
     "campaign": "in a campaign",
+    "profile": "at a profile",
     "everywhere": "everywhere",
 }
 _ORDER = tuple(_NAMES)

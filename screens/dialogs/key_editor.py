@@ -24,6 +24,7 @@ PLACES = {
     "replay": "In a duel that is replayed",
     "model": "While a model writes",
     "campaign": "In a campaign",
+    "profile": "At a profile",
     "everywhere": "Everywhere",
 }
 _KEY_COLUMN = 12

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arena.errors import ArenaError
+from arena.profile.messages import ProfileRequest
 from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
@@ -14,7 +15,8 @@ from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernels import KernelFile, content_hash, read_kernel
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
-from sandbox.protocol.events import AnyEvent, Cancelled, Fatal, Finished, Refused, RunStarted, Setting
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import AnyEvent, Cancelled, Fatal, Finished, Refused, Result, RunStarted, Setting
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
@@ -34,6 +36,8 @@ class RunUpdate:
     lines: list[LogLine]
     advice: str = ""
     """What would let the clocks tell more, with the key that measures on; empty when they tell enough."""
+    profile_key: str = ""
+    """The key that profiles the kernel; empty while nothing was timed, and where no profile can be made."""
 
     @property
     def failed(self) -> bool:
@@ -202,6 +206,26 @@ class KernelSession:
             self.waiting_since = None
             raise
 
+    async def profile_request(self) -> tuple[ProfileRequest, str]:
+        """The kernel as it was saved last, to be profiled in the setting of the next run; and the SHA-256 of its text.
+
+        Raises:
+            ArenaError: there is no kernel file that can be read, or the choice does not fit.
+        """
+        kernel = await asyncio.to_thread(read_kernel, self.path)
+        request = ProfileRequest(
+            setting=self.setting(),
+            kernel_name=self.path.name,
+            source=kernel.text or "\n",  # no text at all would be the baseline
+            readable=[str(folder) for folder in self.services.settings.problem_folders],
+        )
+        return request, kernel.sha256
+
+    def result_of(self, sha256: str, setting: Setting) -> Result | None:
+        """What the judge found of a text in a setting, if it is what was judged last."""
+        same = self.state.sha256 == sha256 and self.state.setting == setting
+        return self.state.result if same else None
+
     def apply(self, event: AnyEvent) -> None:
         """Folds an event in."""
         if event.at:
@@ -246,9 +270,15 @@ class KernelSession:
     def take_update(self) -> RunUpdate:
         """The run, with the log lines since the last call."""
         result = self.state.result
-        key = key_of("measure_on", self.services.settings.keymap)
+        keymap = self.services.settings.keymap
+        key = key_of("measure_on", keymap)
         advice = advice_words(result.advice, key) if result is not None and result.advice else ""
-        update = RunUpdate(self.state, self._new_run, self._new_lines, advice)
+        setting = self.state.setting
+        timed = result is not None and result.speedup is not None
+        can = timed and setting is not None and not kind_of(setting.device).on_gpus
+        update = RunUpdate(
+            self.state, self._new_run, self._new_lines, advice, key_of("profile", keymap) if can else ""
+        )
         self._new_run, self._new_lines = False, []
         self.changed = False
         return update

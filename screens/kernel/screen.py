@@ -7,6 +7,7 @@ Keys and messages arrive here and are handed on: the text to `KernelBuffer`, run
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -364,6 +365,19 @@ class KernelScreen(PanedScreen):
         self.buffer.replace(text)
         self.say(
             f"taken over into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
+        )
+
+    def action_profile(self) -> None:
+        self.start(self._profile(), "profile", exclusive=True)
+
+    async def _profile(self) -> None:
+        from screens.profile.screen import ProfileScreen
+
+        request, sha256 = await self.session.profile_request()
+        result = partial(self.session.result_of, sha256, request.setting)
+        unsaved = self.editor.dirty
+        self.app.push_screen(
+            ProfileScreen(self.parent_app, self.problem, request, sha256[:8], result, unsaved=unsaved)
         )
 
     def action_ask_model(self) -> None:

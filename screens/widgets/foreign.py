@@ -11,8 +11,8 @@ class PlainStatic(Static):
         super().__init__(content, markup=False, id=id, classes=classes)
         self._last_content: Content | None = None
 
-    def update_if_new(self, content: Content) -> None:
-        """As `update` without a new layout, and nothing at all when it is shown already."""
+    def update_if_new(self, content: Content, *, layout: bool = False) -> None:
+        """As `update`, without a new layout unless one is asked for, and nothing at all when it is shown already."""
         if self._last_content is None or not content.is_same(self._last_content):
             self._last_content = content
-            self.update(content, layout=False)
+            self.update(content, layout=layout)

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.widgets import Footer
 
-LEADING = ("save", "run", "hand_in", "take_over", "replay_pause")
+LEADING = ("save", "run", "hand_in", "take_over", "replay_pause", "write_trace", "leave_profile")
 """What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
 PLACES = ("jump", "zoom")
 """The ways to every pane; they come right after."""

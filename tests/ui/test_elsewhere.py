@@ -20,6 +20,7 @@ from screens.kernel.screen import KernelScreen
 from screens.measure import measurements, promises
 from screens.model.screen import ModelScreen
 from screens.picker.welcome import Welcome
+from screens.profile.screen import ProfileScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
 from screens.widgets.pane_title import entitle
 
@@ -91,6 +92,7 @@ async def test_every_action_can_be_done(open_app) -> None:
             "replay": ReplayDuelScreen,
             "model": ModelScreen,
             "campaign": CampaignScreen,
+            "profile": ProfileScreen,
         }
         for action in ACTIONS:
             owner = owners[action.scope]

@@ -1,7 +1,10 @@
-"""Why a kernel is slow: the sentence of each rank from made spans, the trace, and real ranks."""
+"""Why a kernel is slow: the sentence of each rank from made spans, lanes, the trace, and real ranks."""
 
+import asyncio
 import json
+import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +12,17 @@ import msgspec
 import pytest
 
 from arena.cli.runs.profile import lane
+from arena.errors import MachineError
 from arena.profile.chrome_trace import chrome_trace
-from arena.profile.rules import figures
+from arena.profile.messages import Begins, ProfileRequest, Waits
+from arena.profile.profile_process import profile
+from arena.profile.rules import figures, first_failure
+from arena.profile.timeline import Piece, cells, median_call
+from problems.catalogue import HOME
+from sandbox.machine.processes import children, runs, tree
+from sandbox.protocol.events import Setting
 from sandbox.protocol.profile import RankProfile, Span, decode_report, encode
+from sandbox.referee.lease import Lease
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 Inner = list[tuple[str, str, float, float]]
@@ -76,13 +87,68 @@ def test_ranks_whose_collectives_differ_wait_for_nobody() -> None:
 def test_lanes_have_the_same_ends_and_the_trace_its_rows() -> None:
     early = rank(0, [("wait", "all_reduce", 0.0, 1_000.0)])
     late = rank(1, [("op", "\x1b[31mmm", 0.0, 500.0)])
-    assert lane(early, [early, late], 10) == "█" * 10
-    assert lane(late, [early, late], 10) == "▒▒▒▒▒·····"
+    timeline = median_call([early, late])
+    assert timeline is not None
+    assert lane(timeline, 0, 10) == "█" * 10
+    assert lane(timeline, 1, 10) == "░░░░░·····"
     events = json.loads(chrome_trace([early, late]))["traceEvents"]
     spans = [event for event in events if event["ph"] == "X"]
     assert {(event["pid"], event["tid"]) for event in spans} == {(0, 0), (0, 1), (1, 0), (1, 2)}
     assert min(event["ts"] for event in spans) == 0.0
     assert "\x1b" not in "".join(event["name"] for event in spans)
+
+
+def test_the_median_call_is_drawn() -> None:
+    reports = [
+        RankProfile(0, [Span("call", "solution", at * 1e4, us) for at, us in enumerate((900.0, 100.0, 400.0))]),
+        RankProfile(1, [Span("call", "solution", at * 1e4 + 50.0, us) for at, us in enumerate((900.0, 100.0, 500.0, 1.0))]),
+    ]  # fmt: skip
+    timeline = median_call(reports)
+    assert timeline is not None
+    assert (timeline.call, timeline.calls, timeline.us) == (2, 3, 550.0)
+    assert timeline.lanes == [[Piece("code", 0.0, 400.0)], [Piece("code", 50.0, 500.0)]]
+    assert median_call([RankProfile(0), reports[1]]) is None
+
+
+def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() -> None:
+    early = rank(0, [("wait", "all_reduce", 100.0, 900.0)])
+    late = rank(1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)])
+    timeline = median_call([early, late])
+    assert timeline is not None
+    assert timeline.lanes[0][1:] == [Piece("waiting", 100.0, 600.0), Piece("exchange", 700.0, 300.0)]
+    assert [piece.sort for piece in timeline.lanes[1]] == ["code", "copy", "operation", "waiting", "exchange"]
+    assert [lane(timeline, at, 10) for at in range(2)] == ["·▒▒▒▒▒▒███", "▓▓▓░░░░███"]
+    other = rank(1, [("wait", "barrier", 700.0, 300.0)])
+    unmatched = median_call([early, other])
+    assert unmatched is not None
+    assert lane(unmatched, 0, 10) == "·█████████"
+
+
+@pytest.mark.parametrize("width", [1, 7, 54, 154])
+def test_lanes_fill_every_width_with_what_takes_most_of_each_cell(width: int) -> None:
+    whole = [Piece("code", 0.0, 1_000.0), Piece("operation", 0.0, 333.0), Piece("exchange", 333.0, 667.0)]
+    drawn = cells(whole, 1_000.0, width)
+    assert len(drawn) == width
+    assert set(drawn) <= {"operation", "exchange"}
+    assert abs(drawn.count("exchange") - 0.667 * width) <= 0.5
+    part = cells([Piece("code", 500.0, 500.0)], 1_000.0, width)
+    assert part.count("code") + part.count(None) == width
+    assert abs(part.count("code") - width / 2) <= 0.5
+    assert cells(whole, 0.0, width) == [None] * width
+
+
+def test_many_pieces_that_are_shorter_than_a_cell_are_counted_together() -> None:
+    small = [Piece("operation", 10.0 * at, 6.0) for at in range(100)]
+    assert cells([Piece("code", 0.0, 1_000.0), *small], 1_000.0, 10) == ["operation"] * 10
+    smaller = [Piece("operation", 10.0 * at, 4.0) for at in range(100)]
+    assert cells([Piece("code", 0.0, 1_000.0), *smaller], 1_000.0, 10) == ["code"] * 10
+
+
+def test_the_first_failure_is_the_cause() -> None:
+    consequence = RankProfile(0, failed="connection closed by peer", failed_at=10.2)
+    cause = RankProfile(1, failed="ValueError", failed_at=10.1)
+    assert first_failure([consequence, cause, RankProfile(2)]) is cause
+    assert first_failure([RankProfile(0)]) is None
 
 
 @pytest.mark.parametrize(
@@ -105,6 +171,16 @@ def solution(tensor):
 """
 
 
+BAD = """
+import torch.distributed as dist
+def solution(tensor):
+    if dist.get_rank() == 1:
+        raise ValueError("no such thing")
+    dist.all_reduce(tensor.clone())
+    return tensor
+"""
+
+
 @pytest.mark.slow
 def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:
     (tmp_path / "late.py").write_text(LATE)
@@ -122,8 +198,61 @@ def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home:
 
 @pytest.mark.slow
 def test_a_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text("def solution(tensor):\n    raise ValueError('no such thing')\n")
+    (tmp_path / "bad.py").write_text(BAD)
     done = pkb_arena("profile", "1", "bad.py", "--device", "cpu")
     assert done.returncode == 1
+    assert done.stdout.startswith("rank 1 failed")
     assert "no such thing" in done.stdout
-    assert "line 2" in done.stdout
+    assert "line 5" in done.stdout
+
+
+def request(source: str, device: str = "cpu") -> ProfileRequest:
+    setting = Setting(
+        problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
+        device=device, dtype="float32",
+    )  # fmt: skip
+    return ProfileRequest(setting=setting, kernel_name="kernel.py", source=source)
+
+
+def told_nothing(_: Waits | Begins) -> None:
+    """For tests that look at the end alone."""
+
+
+async def test_a_profile_on_gpus_is_refused() -> None:
+    with pytest.raises(MachineError, match="made on CPU ranks"):
+        await profile(request(LATE, "cuda"), told_nothing)
+
+
+@pytest.mark.slow
+async def test_a_profile_waits_while_a_kernel_is_timed_on_its_devices() -> None:
+    told: list[Waits | Begins] = []
+    timed = Lease(["cores"])
+    while not timed.take():
+        await asyncio.sleep(0.05)
+    made = asyncio.create_task(profile(request(LATE), told.append))
+    try:
+        while not told:
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
+        assert told == [Waits()]
+    finally:
+        timed.close()
+    found = await made
+    assert told == [Waits(), Begins()]
+    assert [each.diagnosis.partition(":")[0] for each in found.figures] == ["waits for rank 1", "outside torch"]
+
+
+@pytest.mark.slow
+async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> None:
+    before = set(children(os.getpid()))
+    made = asyncio.create_task(profile(request("import time\ntime.sleep(1000)\n"), told_nothing))
+    until = time.monotonic() + 60.0
+    while not (started := [child for child in set(children(os.getpid())) - before if children(child)]):
+        assert time.monotonic() < until
+        await asyncio.sleep(0.05)
+    world = tree(started[0])
+    made.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await made
+    assert len(world) > 1
+    assert not any(map(runs, world))

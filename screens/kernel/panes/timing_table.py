@@ -13,6 +13,7 @@ from screens import figures
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.run_pane import RunPane
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.pane_title import entitle
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
@@ -76,6 +77,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         """Draws again only when a round or the result arrived."""
         state = update.state
         width = self.content_size.width
+        entitle(self, subtitle=f"{update.profile_key} shows where it goes" if update.profile_key else "")
         key = (state.run_id, len(state.samples), state.result is not None, width)
         if key != self._shown:
             self._shown = key

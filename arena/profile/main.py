@@ -1,0 +1,41 @@
+"""Makes one profile for the app, in a process of its own: the request on stdin, messages on stdout.
+
+    python -m arena.profile.main < REQUEST
+
+SIGTERM ends it with its world. The app itself starts no world: waiting for children and reading megabytes of spans would
+get in the way of its screens.
+"""
+
+import signal
+import sys
+
+import msgspec
+
+from arena.errors import ArenaError
+from arena.profile.messages import Message, NotProfiled, Profiled, ProfileRequest, encode
+from arena.profile.profiling import profile_ranks
+from arena.profile.rules import figures
+from sandbox.machine.processes import adopt_orphans, die_with_parent
+
+
+def main() -> None:
+    """Reads a request, and says how it ended."""
+    die_with_parent()
+    adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=ProfileRequest)
+    try:
+        reports = profile_ranks(request, _say)
+    except ArenaError as error:
+        _say(NotProfiled(error.message, error.advice))
+    else:
+        _say(Profiled(reports, figures(reports)))
+
+
+def _say(message: Message) -> None:
+    sys.stdout.buffer.write(encode(message) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""What a profile is asked for, and what the process that makes it says: one JSON object a line."""
+
+import msgspec
+
+from arena.profile.rules import RankFigures
+from sandbox.protocol.events import Setting
+from sandbox.protocol.profile import RankProfile
+
+
+class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One kernel to profile in one setting."""
+
+    setting: Setting
+    kernel_name: str
+    """Shown in tracebacks."""
+    source: str
+    """Empty: the baseline."""
+    readable: list[str] = []
+    """Problem folders of the user's own."""
+
+
+class Waits(msgspec.Struct, frozen=True, tag="waits"):
+    """A kernel is being timed on the same devices; the profile begins after it."""
+
+
+class Begins(msgspec.Struct, frozen=True, tag="begins"):
+    """The devices are leased, and a world starts."""
+
+
+class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
+    """The end: every rank has reported."""
+
+    reports: list[RankProfile]
+    figures: list[RankFigures]
+    """By rank; of no use where a rank failed."""
+
+
+class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):
+    """The end: there is no report."""
+
+    message: str
+    advice: str
+
+
+Message = Waits | Begins | Profiled | NotProfiled
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Message).decode

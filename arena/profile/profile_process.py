@@ -1,0 +1,84 @@
+"""A profile as the app asks for it: a child process makes it, and is ended when nobody wants it any more."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from arena.errors import MachineError
+from arena.own_modules import ROOT, module_command, module_environment
+from arena.profile.messages import Begins, NotProfiled, Profiled, ProfileRequest, Waits, decode
+
+COMMAND = module_command("arena.profile.main")
+END_S = 5.0
+"""For an orderly end, which kills the world; then the process is killed, and its world dies with it."""
+LINE_BYTES = 64 << 20
+
+
+async def profile(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
+    """Profiles a kernel, without blocking. Cancelling ends the process and its world.
+
+    tell: gets Waits if a kernel is being timed on the same devices, and Begins when the profile does.
+
+    Raises:
+        MachineError: there is no report; the message says why.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+            env=module_environment(),
+            start_new_session=True,
+            limit=LINE_BYTES,
+        )
+    except OSError as error:
+        raise MachineError(f"cannot start a profile: {error}", "run `pkb-arena doctor`") from None
+    assert process.stderr is not None
+    said = asyncio.create_task(process.stderr.read())
+    try:
+        return await _answer(process, request, tell, said)
+    finally:
+        await asyncio.shield(_end(process))
+        said.cancel()
+
+
+async def _answer(
+    process: asyncio.subprocess.Process,
+    request: ProfileRequest,
+    tell: Callable[[Waits | Begins], None],
+    said: "asyncio.Task[bytes]",
+) -> Profiled:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(ConnectionError):  # a process that ended at once is told by its words
+        process.stdin.write(msgspec.json.encode(request))
+        await process.stdin.drain()
+        process.stdin.close()
+    async for line in process.stdout:
+        message = await asyncio.to_thread(decode, line)  # megabytes, from many ranks
+        match message:
+            case Waits() | Begins():
+                tell(message)
+            case Profiled():
+                return message
+            case NotProfiled():
+                raise MachineError(message.message, message.advice)
+    words = (await said).decode(errors="replace").strip().splitlines()
+    raise MachineError(f"the profile ended without a report: {words[-1] if words else 'it said nothing'}")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,69 @@
+"""A kernel is profiled in a world of its own, when nothing is being timed on the same devices."""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from arena.errors import MachineError, UsageError
+from arena.foreign_text import printable
+from arena.profile.messages import Begins, ProfileRequest, Waits
+from sandbox.jail.choice import choose
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.profile import RankProfile
+from sandbox.referee.lease import Lease, devices_of
+from sandbox.worlds import deadlines
+from sandbox.worlds.profile_world import ProfileFailed, profile_world
+
+LOOK_S = 0.05
+"""Between two looks whether the devices are free."""
+
+
+def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> list[RankProfile]:
+    """What every rank says of itself. Blocks for seconds, and while a kernel is being timed on these devices.
+
+    The devices are leased meanwhile: a run that would be timed waits for the end of the profile, as for another arena's run.
+
+    Args:
+        request: the kernel.
+        tell: gets Waits if the devices are not free, and Begins when they are leased.
+
+    Raises:
+        UsageError: profiles of this kind of device are not made.
+        MachineError: the devices did not get free, or a rank sent no report.
+    """
+    setting = request.setting
+    kind = kind_of(setting.device)
+    if kind.on_gpus:
+        raise UsageError(
+            "a profile is made on CPU ranks",
+            "add --device cpu; in the app, choose the device cpu in the settings",
+        )
+    own = tuple(Path(folder).resolve() for folder in request.readable)
+    name = request.kernel_name if request.source else "baseline.py"
+    jail = choose()
+    try:
+        lease = Lease(devices_of(setting))
+    except OSError as error:
+        raise MachineError(f"cannot ask for this machine's turn: {error}") from None
+    with closing(lease):
+        _take(lease, tell)
+        tell(Begins())
+        try:
+            return profile_world(setting, name, request.source, kind, jail, own)
+        except ProfileFailed as error:
+            advice = "`pkb-arena run` says whether the kernel is right and ends"
+            raise MachineError(printable(str(error)), advice) from None
+
+
+def _take(lease: Lease, tell: Callable[[Waits | Begins], None]) -> None:
+    until = 0.0
+    while not lease.take():
+        if not until:
+            until = time.monotonic() + deadlines.TURN
+            tell(Waits())
+        if time.monotonic() > until:
+            raise MachineError(
+                f"kernels have been timed on these devices for {deadlines.TURN:.0f} s", "try again later"
+            )
+        time.sleep(LOOK_S)

@@ -1,0 +1,155 @@
+"""Why a kernel is slow: a lane a rank for one call, a sentence for each, and the judge's figures above them.
+
+The profile is made in a process of its own (arena/profile/profile_process.py); leaving this screen ends it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+
+from arena.errors import ArenaError
+from arena.foreign_text import printable
+from arena.paths import make_folder
+from arena.profile.chrome_trace import write_trace
+from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
+from arena.profile.profile_process import profile
+from arena.profile.rules import first_failure
+from arena.profile.timeline import Timeline, median_call
+from problems.specification import Problem
+from sandbox.protocol.events import Result
+from screens.actions import Scope, bindings
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen
+from screens.profile import words
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
+from screens.widgets.pane_title import entitle
+
+REFRESH_S = 0.25
+
+
+class ProfileScreen(BaseScreen):
+    """Profiles one revision of a kernel when it opens, and shows what came of it."""
+
+    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("screen.tcss")]
+    SCOPE: ClassVar[Scope] = "profile"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("profile")]
+
+    def __init__(
+        self,
+        parent_app: AppProtocol,
+        problem: Problem,
+        request: ProfileRequest,
+        revision: str,
+        result: Callable[[], Result | None],
+        *,
+        unsaved: bool = False,
+    ) -> None:
+        """
+        Args:
+            parent_app: the app.
+            problem: what the kernel solves.
+            request: the kernel and its setting.
+            revision: the first letters of the text's SHA-256.
+            result: what the judge found of this revision in this setting, as soon as it is known.
+            unsaved: the editor has text that is not in this revision.
+        """
+        super().__init__(parent_app)
+        self.problem = problem
+        self.request = request
+        self.revision = revision
+        self.found: Profiled | None = None
+        self.trace: Path | None = None
+        """Where the trace was written."""
+        self._result_now = result
+        self._result: Result | None = None
+        self._timeline: Timeline | None = None
+        self._waits = False
+        self._since = time.monotonic()
+        """When it began to wait, or to profile."""
+        self._end: Content | None = None
+        """What is said in place of a profile that was not made."""
+        self._unsaved = unsaved
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="profile-pane"):
+            yield PlainStatic(id="profile-page")
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        setting = self.request.setting
+        title = f"profile · {self.problem.id} {self.problem.slug} · {printable(self.request.kernel_name)}"
+        saved = " as saved, without what was typed since" if self._unsaved else ""
+        entitle(
+            self.query_one("#profile-pane"),
+            title,
+            f"revision {self.revision}{saved} · {setting.preset} · {setting.dtype} · W={setting.world}",
+        )
+        self.set_interval(REFRESH_S, self.draw)
+        self.start(self._profile(), "profile")
+
+    async def _profile(self) -> None:
+        self._end = None
+        try:
+            found = await profile(self.request, self._tell)
+        except ArenaError as error:
+            self._end = words.no_profile(error.message, error.advice)
+        else:
+            failed = first_failure(found.reports)
+            if failed is not None:
+                self._end = words.rank_failed(failed)
+            else:
+                self._timeline = await asyncio.to_thread(median_call, found.reports)
+                self.found = found
+        self.draw()
+
+    def _tell(self, message: Waits | Begins) -> None:
+        self._waits, self._since = isinstance(message, Waits), time.monotonic()
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw)
+
+    def draw(self) -> None:
+        """Four times a second: the seconds go on, and a verdict may come."""
+        if not self.is_attached:
+            return
+        page, pane = self.query_one("#profile-page", PlainStatic), self.query_one("#profile-pane")
+        if page.size.width:
+            page.update_if_new(self._page(page.size.width, pane.content_size.height), layout=True)
+
+    def _page(self, width: int, height: int) -> Content:
+        self._result = self._result_now() or self._result
+        if self.found is None:
+            return self._end or words.at_work(self._waits, time.monotonic() - self._since)
+        judged = words.judged_words(self._result, self.key_words("run"))
+        written = words.trace_words(self.trace, self.key_words("write_trace"))
+        return words.page(self.found, self._timeline, judged, written, width, height)
+
+    # --- keys ----------------------------------------------------------------------------------------------
+
+    def action_write_trace(self) -> None:
+        if self.found is None:
+            self.say("there is no profile to write" if self._end else "the profile is still being made")
+        else:
+            self.start(self._write_trace(self.found), "trace")
+
+    async def _write_trace(self, found: Profiled) -> None:
+        name = f"{self.problem.slug}-{self.revision}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+        path = self.parent_app.services.paths.profiles / name
+        await asyncio.to_thread(make_folder, path.parent)
+        await asyncio.to_thread(write_trace, path, found.reports)
+        self.trace = path
+        self.say(f"written: {path}")
+        self.draw()
+
+    def action_leave_profile(self) -> None:
+        self.dismiss()

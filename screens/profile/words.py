@@ -1,0 +1,198 @@
+"""What the profile screen says, for any width: a lane a rank, its sentence, what the judge measured, and the figures."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from textual.content import Content
+
+from arena.foreign_text import printable
+from arena.profile.messages import Profiled
+from arena.profile.rules import RankFigures
+from arena.profile.timeline import SIGNS, WORDS, Sort, Timeline, cells
+from arena.runs.headline import headline_of
+from sandbox.protocol.events import Result
+from sandbox.protocol.profile import RankProfile
+from screens import figures
+
+COLOURS: dict[Sort, str] = {
+    "waiting": "$warning",
+    "exchange": "$accent",
+    "copy": "$code-keyword",
+    "operation": "$foreground",
+    "code": "$muted",
+}
+_HIGHEST = 3
+"""Rows of a lane, at the most."""
+_LABEL = 19
+"""Cells in front of what the judge and the kernel say."""
+_COUNTS_FROM, _LONGEST_FROM = 82, 116
+"""Columns from which the table has counts, and the longest operation."""
+
+
+def page(
+    found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, height: int
+) -> Content:
+    """A profile that was made; lanes get higher where all of it leaves room. judged: the trusted line; below: the last one."""
+    rows = _rows(found, timeline, judged, below, width, 1)
+    spare = height - sum(row.plain.count("\n") + 1 for row in rows)
+    if spare >= len(found.figures) > 0:
+        rows = _rows(found, timeline, judged, below, width, min(_HIGHEST, 1 + spare // len(found.figures)))
+    return Content("\n").join(rows)
+
+
+def _rows(
+    found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
+) -> list[Content]:
+    """The page with lanes of `high` rows."""
+    calls = timeline.calls if timeline else 0
+    told = f"{_call_us(found.figures)} a call under torch's profiler, the median of {calls} calls"
+    return [
+        *_hanging(Content.styled("the judge's clock", "$muted"), judged, width),
+        *_hanging(Content.styled("the kernel's word", "$muted"), Content(told), width),
+        Content(""),
+        *_lanes(found.figures, timeline, width, high),
+        *_legend(width),
+        Content(""),
+        Content.styled("The kernel's own word, medians of the calls in µs", "$muted"),
+        *_table(found.figures, width),
+        *_left_out(found.reports, width),
+        Content(""),
+        below,
+    ]
+
+
+def judged_words(result: Result | None, run_key: str) -> Content:
+    """What the judge measured of the revision: the figures that count."""
+    if result is None:
+        return Content.styled(f"no verdict on this revision in this setting yet; {run_key} at the kernel judges it", "$muted")
+    parts: list[tuple[str, str]] = [
+        (figures.verdict_words(result.verdict), f"${figures.verdict_style(result.verdict)}")
+    ]
+    headline = headline_of(result)
+    if headline is not None:
+        words = f"  {figures.speedup_words(headline.speedup, headline.outcome)} {figures.interval_words(headline.speedup)}"
+        parts.append((f"{words} {headline.where}".rstrip(), f"${figures.outcome_style(headline.outcome)}"))
+    kernel, baseline = result.contender_us, result.baseline_us
+    if kernel is not None and kernel.call is not None:
+        parts.append((f" · {_us(kernel.call)} a call", "$foreground"))
+        if baseline is not None and baseline.call is not None:
+            parts.append((f", baseline {_us(baseline.call)}", "$muted"))
+    return Content.assemble(*parts)
+
+
+def at_work(waits: bool, seconds: float) -> Content:
+    """While there is no profile yet."""
+    if waits:
+        head = "▸ WAITING FOR ITS TURN"
+        text = "A kernel is being timed on these devices. The profile begins after it, and disturbs nobody's figures."
+    else:
+        head = "▸ PROFILING"
+        text = (
+            "A world of its own imports torch, calls the kernel a few times to warm up, then a few times under "
+            "torch's profiler. Nothing is timed on these devices meanwhile."
+        )
+    return Content.assemble((f"{head}  {seconds:.0f} s", "bold $accent"), f"\n\n{text}")
+
+
+def rank_failed(report: RankProfile) -> Content:
+    """A call failed; these are the words of the rank."""
+    return Content.assemble(
+        (f"✗ rank {report.rank} failed", "bold $error"), f"\n\n{printable(report.failed).rstrip()}"
+    )
+
+
+def no_profile(message: str, advice: str) -> Content:
+    """Nothing was reported at all."""
+    head = Content.assemble(("! NOT PROFILED", "bold $warning"), f"\n\n{printable(message)}")
+    return head + Content.assemble(("\n→ ", "$accent"), printable(advice)) if advice else head
+
+
+def trace_words(path: Path | None, key: str) -> Content:
+    """Below the figures: how to get a trace, or where it is."""
+    if path is None:
+        return Content.assemble((key, "$accent"), (" writes every call as a trace that Perfetto opens", "$muted"))
+    return Content.assemble(("trace  ", "$muted"), str(path), ("\nopen it with ui.perfetto.dev", "$muted"))
+
+
+def lane(timeline: Timeline, rank: int, width: int) -> Content:
+    """One rank's part of the call, `width` cells long; all lanes have the same ends."""
+    drawn = cells(timeline.lanes[rank], timeline.us, width)
+    runs = ((sort, len(list(run))) for sort, run in groupby(drawn))
+    return Content.assemble(*((SIGNS[s] * n, COLOURS[s]) if s else " " * n for s, n in runs))
+
+
+def _lanes(ranks: Sequence[RankFigures], timeline: Timeline | None, width: int, high: int) -> list[Content]:
+    rows: list[Content] = []
+    for at, rank in enumerate(ranks):
+        label = Content.styled(f"rank {rank.rank}", "bold $foreground")
+        rows += _hanging(label, Content(printable(rank.diagnosis)), width, len("rank 00 "))
+        if timeline is not None:
+            rows += [*[lane(timeline, at, width)] * high, Content("")]
+    if timeline is None:
+        return rows
+    middle = "the median call"
+    end = _us(timeline.us)
+    between = max(1, (width - len(middle)) // 2 - 1)
+    axis = "0" + " " * between + middle
+    rows[-1] = Content.styled(axis + end.rjust(max(len(end) + 1, width - len(axis))), "$muted")
+    return [*rows, Content("")]
+
+
+def _legend(width: int) -> list[Content]:
+    """The signs of the lanes; as many beside each other as fit."""
+    rows: list[Content] = []
+    for sort, words in WORDS.items():
+        entry = Content.assemble((SIGNS[sort], COLOURS[sort]), (f" {words}", "$muted"))
+        if rows and rows[-1].cell_length + 3 + entry.cell_length <= width:
+            rows[-1] += Content("   ") + entry
+        else:
+            rows.append(entry)
+    return rows
+
+
+def _table(ranks: Sequence[RankFigures], width: int) -> list[Content]:
+    head = f"{'':<8}{'call':>9}{'waits':>9}{'exchange':>10}{'torch':>9}{'other':>9}"
+    if width >= _COUNTS_FROM:
+        head += f"{'collectives':>14}{'operations':>12}"
+    if width >= _LONGEST_FROM:
+        head += "   longest operation"
+    rows = [Content.styled(head, "$muted")]
+    for rank in ranks:
+        other = max(0.0, rank.call_us - rank.wait_us - rank.op_us)
+        row = f"rank {rank.rank:<3}" + "".join(
+            figures.microseconds(us, columns)
+            for us, columns in (
+                (rank.call_us, 9), (rank.late_us, 9), (rank.wait_us - rank.late_us, 10), (rank.op_us, 9), (other, 9),
+            )
+        )  # fmt: skip
+        if width >= _COUNTS_FROM:
+            row += f"{rank.waits:>14g}{rank.ops:>12g}"
+        if width >= _LONGEST_FROM and rank.largest_op:
+            name = printable(rank.largest_op)[: width - len(row) - 14]
+            row += f"   {name} {rank.largest_us:.0f}"
+        rows.append(Content(row))
+    return rows
+
+
+def _left_out(reports: Iterable[RankProfile], width: int) -> list[Content]:
+    """A rank that did too much to be told in full says so."""
+    told = [f"rank {each.rank}: {each.left_out} spans more than are kept" for each in reports if each.left_out]
+    return [Content.styled(line, "$warning") for text in told for line in textwrap.wrap(text, width)]
+
+
+def _hanging(label: Content, text: Content, width: int, column: int = _LABEL) -> list[Content]:
+    """A label, and beside it a text that is wrapped below itself."""
+    lines = text.wrap(max(width - column, 16))
+    first = label + Content(" " * max(1, column - label.cell_length)) + lines[0]
+    return [first, *(Content(" " * column) + line for line in lines[1:])]
+
+
+def _call_us(ranks: Sequence[RankFigures]) -> str:
+    """The slowest rank counts, as it does for the judge."""
+    return _us(max((rank.call_us for rank in ranks), default=0.0))
+
+
+def _us(value: float) -> str:
+    return f"{value:,.0f} µs" if value >= 99.5 else f"{value:.1f} µs"

@@ -1,0 +1,243 @@
+"""The profile of a kernel in the app: lanes and sentences of real ranks, what failed, whose turn it is, and the trace."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import screens.profile.screen
+from arena.errors import MachineError
+from arena.profile.messages import Profiled, ProfileRequest
+from arena.profile.rules import figures
+from arena.profile.timeline import median_call
+from sandbox.protocol.events import Finished
+from sandbox.protocol.profile import RankProfile, Span
+from sandbox.referee.lease import Lease
+from screens.actions import ACTIONS
+from screens.dialogs.help import help_text
+from screens.dialogs.key_editor import PLACES
+from screens.kernel.screen import KernelScreen
+from screens.keymap import keymap_fault
+from screens.profile import words
+from screens.profile.screen import ProfileScreen
+
+# The scripted referee, which goes by the first line, finds both right.
+LATE = """pass
+import time, torch, torch.distributed as dist
+def solution(tensor):
+    if dist.get_rank() == 1:
+        time.sleep(0.05)
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+BAD = """pass
+import torch.distributed as dist
+def solution(tensor):
+    if dist.get_rank() == 1:
+        raise ValueError("no such [thing]")
+    dist.all_reduce(tensor.clone())
+    return tensor
+"""
+
+
+def made(world: int = 2) -> Profiled:
+    """Two calls; the first rank waits for all others."""
+    reports = []
+    for rank in range(world):
+        spans = []
+        for call in range(2):
+            begin = 1e5 + 2e4 * call
+            own = 8_000.0 if rank else 1_000.0
+            spans += [
+                Span("call", "solution", begin, 10_000.0),
+                Span("op", "aten::mm", begin, own),
+                Span("wait", "all_reduce", begin + own, 10_000.0 - own),
+            ]
+        reports.append(RankProfile(rank, spans))
+    return Profiled(reports, figures(reports))
+
+
+@asynccontextmanager
+async def profiled(open_app, until, text: str, size=(160, 45)) -> AsyncIterator[tuple]:
+    """The app at problem 1 with a saved kernel, after the key was pressed."""
+    async with open_app(problem="1", size=size) as (app, pilot):
+        kernel = app.screen
+        assert isinstance(kernel, KernelScreen)
+        kernel.session.path.write_text(text)
+        await until(pilot, lambda: kernel.editor.text == text)
+        await until(pilot, lambda: kernel.session.state.result is not None)
+        await pilot.press("f18")
+        await until(pilot, lambda: isinstance(app.screen, ProfileScreen))
+        yield app, pilot
+
+
+@pytest.mark.slow
+async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(
+    open_app, until, screen_text, paths
+) -> None:
+    async with profiled(open_app, until, LATE) as (app, pilot):
+        profile = app.screen
+        await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
+        await pilot.press("t")
+        await until(pilot, lambda: any("still being made" in str(note.message) for note in app._notifications))
+        await until(pilot, lambda: "rank 1  outside torch" in screen_text(app))
+        shown = screen_text(app)
+        assert "rank 0  waits for rank 1" in shown
+        assert "the kernel's word" in shown
+        assert "the judge's clock" in shown
+        lanes = [line for line in shown.splitlines() if line.count("▒") > 40 or line.count("·") > 40]
+        assert len(lanes) == 2 * 3
+        await pilot.press("t")
+        await until(pilot, lambda: profile.trace is not None and profile.trace.name in screen_text(app))
+        assert profile.trace.parent == paths.profiles
+        assert json.loads(profile.trace.read_text())["traceEvents"]
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        assert app.screen.editor.text == LATE
+
+
+@pytest.mark.slow
+async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, screen_text) -> None:
+    async with profiled(open_app, until, BAD, (60, 24)) as (app, pilot):
+        await until(pilot, lambda: "✗ rank 1 failed" in screen_text(app))
+        assert "ValueError: no such [thing]" in app.screen._end.plain
+        await pilot.press("t")
+        await until(
+            pilot, lambda: any("there is no profile" in str(note.message) for note in app._notifications)
+        )
+
+
+@pytest.mark.slow
+async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, screen_text) -> None:
+    timed = Lease(["cores"])
+    deadline = time.monotonic() + 60.0
+    while not timed.take():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    try:
+        async with profiled(open_app, until, LATE) as (app, pilot):
+            await until(pilot, lambda: "▸ WAITING FOR ITS TURN" in screen_text(app))
+            timed.close()
+            await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
+            await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
+    finally:
+        timed.close()
+
+
+async def test_what_is_saved_is_profiled_and_leaving_ends_it(
+    open_app, until, screen_text, monkeypatch
+) -> None:
+    asked: list[ProfileRequest] = []
+    ended = asyncio.Event()
+
+    async def never(request: ProfileRequest, tell) -> Profiled:
+        asked.append(request)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    monkeypatch.setattr(screens.profile.screen, "profile", never)
+    async with open_app(problem="1") as (app, pilot):
+        saved = app.screen.session.path.read_text()
+        await pilot.press("p")  # letters go into the editor
+        await until(pilot, lambda: app.screen.editor.dirty)
+        assert isinstance(app.screen, KernelScreen)
+        await pilot.press("f18")
+        await until(pilot, lambda: bool(asked))
+        assert asked[0].source == saved
+        assert asked[0].setting.world == 2
+        await until(pilot, lambda: "as saved, without what was typed since" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        await asyncio.wait_for(ended.wait(), 10.0)
+        assert app.screen.editor.text == f"p{saved}"
+
+
+async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text, monkeypatch) -> None:
+    async def refused(request: ProfileRequest, tell) -> Profiled:
+        raise MachineError("rank 1 sent no report within 90 s: [killed]", "`pkb-arena run` says more")
+
+    monkeypatch.setattr(screens.profile.screen, "profile", refused)
+    async with open_app(problem="1", size=(60, 24)) as (app, pilot):
+        await pilot.press("f18")
+        await until(pilot, lambda: "! NOT PROFILED" in screen_text(app))
+        assert "[killed]" in screen_text(app)
+        assert "→ `pkb-arena run` says more" in screen_text(app)
+
+
+async def test_the_judges_figures_stand_above_the_kernels_word(
+    open_app, until, screen_text, type_kernel, monkeypatch
+) -> None:
+    async def at_once(request: ProfileRequest, tell) -> Profiled:
+        return made()
+
+    monkeypatch.setattr(screens.profile.screen, "profile", at_once)
+    async with open_app(problem="13") as (app, pilot):
+        kernel = app.screen
+        type_kernel(kernel, "pass")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: kernel.session.state.result is not None)
+        await until(pilot, lambda: "shift+F6 shows where it goes" in screen_text(app))
+        await pilot.press("f18")
+        await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
+        shown = screen_text(app)
+        assert "the judge's clock  ✓ PASS  ▲ 1.50× [1.40, 1.60] by calls" in shown
+        assert "10,000 µs a call under torch's profiler, the median of 2 calls" in shown
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is kernel)
+        type_kernel(kernel, "wait")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: kernel.session.state.phase == "check")
+        await pilot.press("f18")
+        await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
+        assert "no verdict on this revision in this setting yet; F5 at the kernel" in screen_text(app)
+
+
+def test_what_the_judge_measured_is_told_in_microseconds(events) -> None:
+    ended = next(event for event in events("pass") if isinstance(event, Finished))
+    told = words.judged_words(ended.result, "F5").plain
+    assert told.startswith("✓ PASS  ")
+    assert told.endswith(" · 88.0 µs a call, baseline 125 µs")
+
+
+@pytest.mark.parametrize("world", [1, 2, 8])
+@pytest.mark.parametrize("width", [54, 94, 154])
+def test_the_page_fits_its_width_and_lanes_its_height(width: int, world: int) -> None:
+    found = made(world)
+    timeline = median_call(found.reports)
+    below = words.trace_words(None, "t")
+    for height in (20, 40, 80):
+        page = words.page(found, timeline, words.judged_words(None, "F5"), below, width, height)
+        lines = page.plain.splitlines()
+        assert max(map(len, lines)) <= width
+        lanes = [line for line in lines if line.count("█") > width // 8]
+        assert len(lanes) % world == 0
+        assert len(lanes) == world or len(lines) <= height
+    assert len(lanes) == 3 * world
+    assert all(len(line) == width for line in lanes)
+    if world > 1:
+        assert lanes[0].index("█") == lanes[-1].index("█") == round(width * 0.8) - (width * 0.8 % 1 == 0.5)
+
+
+def test_ranks_without_a_call_have_sentences_and_no_lanes() -> None:
+    reports = [RankProfile(0), RankProfile(1, left_out=7)]
+    page = words.page(
+        Profiled(reports, figures(reports)), None, words.judged_words(None, "F5"), words.trace_words(None, "t"), 94, 30
+    ).plain  # fmt: skip
+    assert page.count("no call was seen") == 2
+    assert "rank 1: 7 spans more than are kept" in page
+    assert "the median call" not in page
+
+
+def test_help_and_key_editor_name_the_keys() -> None:
+    assert keymap_fault({}) == ""
+    page = help_text({}, "kernel")
+    assert "| shift+F6 | Why is it slow" in page
+    assert "## Keys at a profile" in page
+    assert {action.scope for action in ACTIONS} <= set(PLACES)
