@@ -1,0 +1,8 @@
+#!/bin/sh
+# What produced the files beside this one, on one H200. Takes eight minutes.
+# usage: benchmarks/1xH200/run.sh OUTPUT_FOLDER
+set -u
+out=${1:?name a folder for the results}
+timeout -s INT 290 python3 -m pytest -q -m "gpu and not long" tests/gpu --durations=12 --timeout 120 > "$out/tests.txt"
+timeout -s INT 170 python3 -m screens.main doctor --bench clock 13 31 82 17 46 54 60 64 --preset paper --world 1 > "$out/clock.txt"
+timeout 110 python3 benchmarks/1xH200/transients_script.txt "$(mktemp -d)" 13 17 82 31 > "$out/transients.txt"  # with this folder on PYTHONPATH
