@@ -49,7 +49,7 @@ class ForkOrder(msgspec.Struct, frozen=True):
     group: str
     """The folder of the control group that it enters; empty: none."""
     born: int
-    """A pipe for the process id of the world's first process."""
+    """A socket for the process id of the world's first process, and a handle of it (pidfd_open(2))."""
     walls: Walls | None
     """None: no jail."""
 

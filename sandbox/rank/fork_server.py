@@ -3,7 +3,7 @@
 Orders come through a socket: sandbox/protocol/launch_plan.py.
 
 For each order it forks a process that enters the world's control group and joins the walls that stand, which must be done outside
-of the world's PID namespace, and then forks the launcher, which is in it. That first process stays and waits for the launcher.
+of the world's PID namespace, and then forks the launcher, which is in it. That first process stays until the referee kills it.
 No kernel ever runs in the fork server itself, and it hears nothing of a world once that has been forked.
 """
 
@@ -36,15 +36,28 @@ def serve(orders: socket.socket, device_module: str) -> None:
         if not data:
             return
         order = launch_plan.decode_order(data).with_descriptors(fds)
-        pid = os.fork()
-        if pid == 0:
-            die_with_parent(server)
-            _close_all_but({0, 1, 2, *fds})
-            _become_world(order, fds)
-        with contextlib.suppress(OSError):  # a world that was given up meanwhile
-            os.write(order.born, str(pid).encode())
+        try:
+            pid = os.fork()
+            if pid == 0:
+                die_with_parent(server)
+                _close_all_but({0, 1, 2, *fds})
+                _become_world(order, fds)
+            _tell(order.born, pid)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.write(order.plan.pipes[0], f"the world could not be forked: {error}\n".encode())
         for fd in fds:
             os.close(fd)
+
+
+def _tell(born: int, pid: int) -> None:
+    """Tells the referee a process id, with a handle to see by whether the process that had it is still there."""
+    handle = os.pidfd_open(pid)
+    try:
+        with socket.socket(fileno=os.dup(born)) as wire:
+            socket.send_fds(wire, [str(pid).encode()], [handle])
+    finally:
+        os.close(handle)
 
 
 def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
@@ -69,7 +82,8 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
                 os.close(fd)
         _talk_through(os.open(os.devnull, os.O_RDWR))  # the pipe ends when the world lets go of it
         os.waitpid(child, 0)
-        os._exit(0)
+        while True:  # so long nobody else gets this process id
+            signal.pause()
     except BaseException:
         traceback.print_exc()
         os._exit(FAILED)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -68,43 +69,52 @@ class Started:
 class Forked:
     """See FirstProcess: forked by the fork server."""
 
-    def __init__(self, born: int, walls: "subprocess.Popen[bytes] | None") -> None:
-        """born: a pipe that the fork server writes the process id to; walls: bubblewrap around a process that does nothing."""
-        self._born: int | None = born
+    def __init__(self, born: socket.socket, walls: "subprocess.Popen[bytes] | None") -> None:
+        """born: says the process id, and hands over a handle; walls: bubblewrap around a process that does nothing."""
+        self._born = born
         self._walls = walls
-        self._pid: int | None = None
+        self._pid = 0
+        self._handle: int | None = None
 
     @property
     def is_there(self) -> bool:
-        return self._wait(0.0) is not None
+        return self._found(0.0)
 
     def tree(self) -> list[int]:
-        pid = self._wait(BORN_SECONDS)
-        return [] if pid is None else tree(pid)
+        return tree(self._pid) if self._found(BORN_SECONDS) else []
 
     def kill(self) -> bool:
         """A world that has not been forked yet finds no walls and nobody to talk to, and ends by itself."""
-        pid = self._wait(0.0)
-        if self._born is not None:
-            os.close(self._born)
-            self._born = None
-        gone = pid is None or kill_tree(pid)
-        if self._walls is not None:
-            gone = kill_tree(self._walls.pid) and gone
+        gone = True
+        if self._walls is not None:  # with its namespace goes everything that is in it
+            gone = kill_tree(self._walls.pid)
             if self._walls.stdin is not None:
                 self._walls.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._walls.wait(timeout=0.2)
+        if self._found(0.0):
+            gone = kill_tree(self._pid) and gone
+        self._born.close()
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
         return gone
 
-    def _wait(self, seconds: float) -> int | None:
-        """The process id once it is known; None: the world has not been forked within these seconds, or will never be."""
-        if self._pid is None and self._born is not None and select.select([self._born], [], [], seconds)[0]:
-            text = os.read(self._born, 32)
-            os.close(self._born)
-            self._born = None
-            self._pid = int(text) if text else None
-        return self._pid
+    def _found(self, seconds: float) -> bool:
+        """Whether the process is there, or comes within these seconds. Its number may be another's once it has ended."""
+        if self._handle is None and self._born.fileno() >= 0 and _is_readable(self._born.fileno(), seconds):
+            said, handles, _, _ = socket.recv_fds(self._born, 32, 1)
+            self._born.close()
+            if handles:
+                self._pid, self._handle = int(said), handles[0]
+        return self._handle is not None and not _is_readable(self._handle, 0.0)
+
+
+def _is_readable(fd: int, seconds: float) -> bool:
+    """Whether there is something to read within these seconds, or the other end is closed; of a process: whether it has ended."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def start(
@@ -156,10 +166,10 @@ def _forked(
     server = servers.of(quarters.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
         wrapped = afterwards.enter_context(_wrapped(quarters, HOLD, folder.path))
-        born, theirs = os.pipe()
-        undo.callback(os.close, born)
-        afterwards.callback(os.close, theirs)
-        fds = [*plan.sockets, *plan.reports, *plan.pipes, plan.status, theirs]
+        born, theirs = socket.socketpair()
+        undo.callback(born.close)
+        afterwards.callback(theirs.close)
+        fds = [*plan.sockets, *plan.reports, *plan.pipes, plan.status, theirs.fileno()]
         builder: subprocess.Popen[bytes] | None = None
         walls: Walls | None = None
         if quarters.jail.filter is not None:
@@ -183,7 +193,7 @@ def _forked(
             environment=wrapped.env,
             folder=plan.folder,
             group=str(bound.group.path) if bound.group else "",
-            born=fds.index(theirs),
+            born=fds.index(theirs.fileno()),
             walls=walls,
         )
         server.fork(order, fds)

@@ -1,6 +1,7 @@
 """Worlds that are forked by a process that has imported torch: what they may keep, and what is said where one cannot be made."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -37,12 +38,29 @@ def test_there_is_one_server_for_a_kind_of_device_until_it_ends():
 
 
 def test_a_world_that_is_never_forked_has_no_processes_and_can_be_killed():
-    born, theirs = os.pipe()
+    born, theirs = socket.socketpair()
     world = Forked(born, None)
     assert not world.is_there
-    os.close(theirs)
+    theirs.close()
     assert world.tree() == []
     assert world.kill()
+
+
+def test_a_process_number_is_not_used_once_its_process_has_ended():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        born, theirs = socket.socketpair()
+        handle = os.pidfd_open(process.pid)
+        # In place of the number of the process that the handle is of: this test's own, as if it had been given away anew.
+        socket.send_fds(theirs, [str(os.getpid()).encode()], [handle])
+        os.close(handle)
+        theirs.close()
+        world = Forked(born, None)
+        assert world.tree()[0] == os.getpid()
+        process.kill()
+        process.wait()
+        assert not world.is_there
+        assert world.tree() == []
+        assert world.kill()  # this test goes on
 
 
 def test_a_copy_of_a_program_runs_and_cannot_be_changed():
