@@ -84,8 +84,8 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
         os.waitpid(child, 0)
         while True:  # so long nobody else gets this process id
             signal.pause()
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        _say_why(error)
         os._exit(FAILED)
 
 
@@ -103,9 +103,17 @@ def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
         launch(order.plan)
         sys.stdout.flush()
         os._exit(0)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        _say_why(error)
         os._exit(FAILED)
+
+
+def _say_why(error: BaseException) -> None:
+    """Among what the world's first rank has printed."""
+    if isinstance(error, joining.NotInside):
+        print(f"the world is not behind its walls: {error}", file=sys.stderr)
+    else:
+        traceback.print_exc()
 
 
 def _close_all_but(kept: set[int]) -> None:

@@ -5,7 +5,6 @@ import os
 import secrets
 import select
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import msgspec
 
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
-from sandbox.jail.profiles import import_paths
+from sandbox.jail.profiles import import_paths, python_module
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree
@@ -66,7 +65,7 @@ def profile_world(
             calls=CALLS,
         )
         extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths()))} | kind.environment(())
-        argv = [sys.executable, "-m", "sandbox.rank.profile", profile.encode(plan).decode()]
+        argv = python_module("sandbox.rank.profile", profile.encode(plan).decode())
         wrapped = jail.wrap(argv, folder.path, extra, readable, kind.device_files(()))
         said = after.enter_context(open(folder.path.with_suffix(".out"), "w+b"))
         after.callback(Path(said.name).unlink)
