@@ -97,6 +97,21 @@ def find_program(name: str, settings: Settings) -> AgentProgram | None:
     return _made(name, AgentSettings(command=words), settings)
 
 
+def named_program(name: str, settings: Settings) -> AgentProgram:
+    """The program of that name, where only a program can stand.
+
+    Raises:
+        UsageError: as `find_program`, or it names none.
+    """
+    program = find_program(name, settings)
+    if program is None:
+        raise UsageError(
+            f"'agent:{name}' names no agent program",
+            "in duels a model is model:NAME; a program is agent:claude-code, agent:codex or agent:./PROGRAM",
+        )
+    return program
+
+
 def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
     first, *rest = chosen.command
     readable = [Path(path).expanduser().absolute() for path in chosen.readable]

@@ -15,6 +15,8 @@ from sandbox.timing.two_clocks import ends
 WIDTH, HEIGHT = 880, 440
 CHART = (40, 220, 800, 150)
 """x, y, width, height of the race chart."""
+MOST_REASON = 100
+"""Characters of what stopped a side."""
 _BACKGROUND, _TEXT, _MUTED, _RULE = "#101418", "#e6e6e6", "#8b949e", "#30363d"
 _COLOURS: dict[SideName, str] = {"left": "#4cc2ff", "right": "#ffb454"}
 _FAILED = "#ff6b6b"
@@ -30,7 +32,7 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
             f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
             f"{names}: {winner_words(header, ended)}",
             *(
-                f"  {header.contestant(name).player:<24} {'   '.join(_figures(_finalist(ended, name)))}"
+                f"  {header.contestant(name).player:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
                 for name in SIDES
             ),
             final_words(header, ended),
@@ -54,16 +56,32 @@ def _finalist(ended: DuelEnded, name: SideName) -> Finalist:
     return ended.left if name == "left" else ended.right
 
 
-def _figures(finalist: Finalist) -> list[str]:
-    """The final's verdict and time, and the speedup over the baseline before it."""
+def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
+    """ "~$0.21 of $2": what was spent, and the limit where there was one; empty where nothing was spent."""
+    if not usd:
+        return ""
+    limit = f" of ${budget_usd:g}" if budget_usd is not None else ""
+    return f"{'~' if estimated else ''}${usd:.{2 if usd >= 0.01 else 4}f}{limit}"
+
+
+def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
+    """The final's verdict and time, the speedup over the baseline before it, the money and what stopped the side."""
     if finalist.verdict is None:
-        return ["– no kernel"]
-    if finalist.verdict is not Verdict.PASS:
-        return [f"✗ {finalist.verdict}"]
-    parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
-    if finalist.speedup is not None:
-        parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
-    return parts
+        parts = ["– no kernel"]
+    elif finalist.verdict is not Verdict.PASS:
+        parts = [f"✗ {finalist.verdict}"]
+    else:
+        parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
+        if finalist.speedup is not None:
+            parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
+    ending = (money_words(finalist.usd, finalist.estimated, header.budget_usd), shortened(finalist.stopped))
+    return [*parts, *filter(None, [" · ".join(filter(None, ending))])]
+
+
+def shortened(reason: str) -> str:
+    """The reason in one line of a card; the journal has all of it."""
+    line = " ".join(reason.split())
+    return line if len(line) <= MOST_REASON else line[: MOST_REASON - 1].rstrip() + "…"
 
 
 def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interval]:
@@ -109,7 +127,7 @@ def svg_card(state: DuelState) -> str:
         parts.append(
             _line(x, 110, header.contestant(side).player + crown, 22, _COLOURS[side], anchor, "bold")
         )
-        for row, words in enumerate(_figures(_finalist(ended, side))):
+        for row, words in enumerate(_figures(header, _finalist(ended, side))):
             parts.append(_line(x, 134 + 18 * row, words, 12, _TEXT, anchor))
     parts.append(_line(WIDTH // 2, 110, "vs", 14, _MUTED, "middle"))
     parts.append(_line(40, 196, winner_words(header, ended), 14, _TEXT))

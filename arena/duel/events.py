@@ -49,6 +49,8 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     """Length of the clock; None: no clock, every side plays until it is done."""
     rounds: int = 1
     """Kernels that a side may have judged."""
+    budget_usd: float | None = None
+    """Dollars that each side may spend on a provider; None: no limit."""
     version: int = VERSION
 
     def contestant(self, side: SideName) -> Contestant:
@@ -129,12 +131,16 @@ class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
     """Of the outcome and the speedup."""
 
 
+ORDINARY = ("done", "agreed", "gave up", "time")
+"""Reasons for which a side leaves when nothing went wrong with it."""
+
+
 class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
     """A side plays no more kernels. Its best one goes into the final unless it gave up."""
 
     side: SideName
     reason: str
-    """ "done", "agreed", "gave up", "time", or "failed: ..."."""
+    """One of ORDINARY, "the budget of $2 is spent", "limit: ..." of an agent program's jail, or "failed: ..."."""
 
 
 class Paused(DuelEvent, tag="paused", frozen=True, kw_only=True):
@@ -178,6 +184,12 @@ class Finalist(msgspec.Struct, frozen=True):
     """Over the baseline, when the kernel was judged during the duel."""
     clock: str = ""
     """Of that speedup."""
+    stopped: str = ""
+    """Why it was stopped, such as "the budget of $2 is spent"; empty where it left for one of the ORDINARY reasons."""
+    usd: float = 0.0
+    """Dollars that it spent."""
+    estimated: bool = False
+    """Part of them was estimated from lengths."""
 
 
 class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ class Budget:
         if usd is not None and not (model.price_in or model.price_out):
             raise UsageError(
                 f"{model.model} has no prices, so dollars cannot be counted",
-                "set price_in and price_out of the model, or limit tokens",
+                "set price_in and price_out of the model, or set no limit in dollars",
             )
         self._model = model
         self._usd, self._tokens = usd, tokens

@@ -2,7 +2,7 @@
 
 from textual.content import Content
 
-from arena.duel.card import final_result
+from arena.duel.card import final_result, money_words, shortened
 from arena.duel.events import SIDES, SideName
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.foreign_text import printable
@@ -25,6 +25,8 @@ def title(state: DuelState) -> Content:
     header = state.header
     setting = header.setting
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
+    if header.budget_usd is not None:
+        rules += f" · ${header.budget_usd:g} each"
     where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
     return Content.assemble(
         ("duel  ", "$muted"),
@@ -112,40 +114,48 @@ def final_status(state: DuelState, name: SideName) -> Content:
     assert state.ended is not None
     finalist = state.ended.left if name == "left" else state.ended.right
     side = state.side(name)
-    costs = _costs(side)
+    costs = _costs(side, state.header.budget_usd)
+    stopped = _stopped(side)
     if finalist.verdict is None:
-        return Content.assemble(("no kernel", "$muted"), *costs)
+        return Content.assemble(stopped, ("no kernel", "$muted"), *costs)
     colour = f"${figures.verdict_style(finalist.verdict)}"
     verdict = (figures.verdict_words(finalist.verdict), colour)
     if finalist.verdict is not Verdict.PASS:
-        return Content.assemble(verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
+        return Content.assemble(stopped, verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
     time = f"  {finalist.us:.1f} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
     over = f"  {_speedup(kernel)} over the baseline" if kernel is not None and _speedup(kernel) else ""
-    return Content.assemble(verdict, time, over, *costs)
+    return Content.assemble(stopped, verdict, time, over, *costs)
 
 
-def status(side: SideState) -> Content:
+def status(side: SideState, budget_usd: float | None = None) -> Content:
     """A side's last verdict, or the phase its kernel is in; tokens and dollars where they are counted."""
     last = side.last
-    parts: list[Content] = (
-        [_verdict(last)] if last is not None else [Content.styled("no kernel yet", "$muted")]
-    )
-    parts += _costs(side)
-    if side.left and side.left != "done":
+    none = "no kernel" if side.left else "no kernel yet"
+    parts = [_stopped(side), _verdict(last) if last is not None else Content.styled(none, "$muted")]
+    parts += _costs(side, budget_usd)
+    if side.left and side.left != "done" and not side.stopped:
         parts.append(Content.styled(f" · {printable(side.left)}", "$muted"))
     elif side.said and not side.left:
         parts.append(Content.styled(f" · {printable(side.said)}", "$muted"))
     return Content.assemble(*parts)
 
 
-def _costs(side: SideState) -> list[Content]:
-    """Tokens and dollars, where they are counted."""
+def _stopped(side: SideState) -> Content:
+    """What stopped a side, in a line above all else: a long verdict must not hide it."""
+    if not side.stopped:
+        return Content("")
+    return Content.styled(f"{printable(shortened(side.stopped))}\n", "$warning")
+
+
+def _costs(side: SideState, budget_usd: float | None) -> list[Content]:
+    """Tokens and dollars, where they are counted, and the limit in dollars."""
     if not side.tokens:
         return []
     about = "~" if side.estimated else ""
-    money = f" · {about}${side.usd:.2f}" if side.usd else ""
-    return [Content.styled(f" · {about}{figures.amount(side.tokens, 'tok')}{money}", "$muted")]
+    money = money_words(side.usd, side.estimated, budget_usd)
+    words = [f"{about}{figures.amount(side.tokens, 'tok')}", *filter(None, [money])]
+    return [Content.styled(f" · {' · '.join(words)}", "$muted")]
 
 
 def _speedup(attempt: AttemptState) -> str:
