@@ -17,6 +17,7 @@ from arena.errors import UsageError
 from arena.players.model_player import find_model
 from arena.players.providers import provider_names
 from arena.settings import AgentSettings, ModelSettings, Settings
+from sandbox.jail.guest import Caps
 from sandbox.jail.profiles import guest_interpreter
 
 PYTHON = "{python}"
@@ -59,6 +60,7 @@ class AgentProgram:
     seconds: float
     readable: tuple[Path, ...]
     environment: dict[str, str]
+    caps: Caps
 
 
 def find_program(name: str, settings: Settings) -> AgentProgram | None:
@@ -139,4 +141,5 @@ def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
         seconds=chosen.minutes * 60,
         readable=tuple(readable),
         environment=dict(chosen.environment),
+        caps=Caps(chosen.memory_mib << 20, chosen.processes, chosen.disk_mib << 20, chosen.cpu_minutes * 60),
     )

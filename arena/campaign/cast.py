@@ -5,9 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.agents.play import Place, play
+from arena.agents.play import BUDGET, Place, play
 from arena.agents.program import AgentProgram, find_program
 from arena.agents.readiness import require_ready
+from arena.agents.watch import LIMIT
 from arena.campaign.purse import Purse
 from arena.errors import PlayerFailed, UsageError
 from arena.paths import Paths
@@ -194,8 +195,11 @@ class ProgramAuthor:
                 spent = stage.purse.close(budget)
         if failed is not None or played is None:
             raise NoAnswer(failed or PlayerFailed("it did not play"), spent)
+        if played.reason.startswith(LIMIT):
+            stage.complain(f"{self.player} was ended: {played.reason}")
         if played.best is None:
-            complaint = "budget" if played.reason == "budget" else "empty"
+            told = played.reason == BUDGET or played.reason.startswith(LIMIT)
+            complaint = played.reason if told else "empty"
             return Submission(None, complaint=complaint, spent=spent, trace_id=played.trace_id)
         return Submission(played.best.answer.source, "kernel.py", "", spent, played.trace_id)
 

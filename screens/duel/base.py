@@ -131,7 +131,11 @@ class DuelScreen(BaseScreen):
             player = state.header.contestant(name).player
             entitle(self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name))
             over = state.ended is not None
-            words = duel_words.final_status(state, name) if over else duel_words.status(side, state.header.budget_usd)
+            words = (
+                duel_words.final_status(state, name)
+                if over
+                else duel_words.status(side, state.header.budget_usd)
+            )
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
             self._draw_attempts(name, duel_words.attempts(side, name, player))
             if over:

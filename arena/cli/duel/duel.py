@@ -92,7 +92,8 @@ def command(
     )
     if budget_usd is not None and not any(map(spends_money, sides)):
         raise UsageError(
-            "--budget limits what models and agent programs spend, and no side is one that spends", "leave it out"
+            "--budget limits what models and agent programs spend, and no side is one that spends",
+            "leave it out",
         )
     if sides[0].contestant.kind == sides[1].contestant.kind == "file" and left_name == right_name:
         raise UsageError(
