@@ -250,33 +250,39 @@ class ArenaApp(App[None]):
 
     def plan_duel(self, problem: Problem) -> None:
         """Asks for the players, and starts the duel."""
-        from arena.errors import ArenaError
+        self.picker.start(self._plan_duel(problem), "duel")
+
+    async def _plan_duel(self, problem: Problem) -> None:
+        from arena.agents.readiness import known_programs
         from arena.machine.facts import choose_device
+        from arena.settings import load_settings
         from screens.duel.setup import DuelSetup
+
+        services = self.services
+        read = await asyncio.to_thread(load_settings, services.paths)  # players may have come since the start
+        services.settings = replace(services.settings, models=read.models, agents=read.agents)
+        programs = await asyncio.to_thread(known_programs, services.settings)
+        device = await asyncio.to_thread(choose_device, services.settings.device)
 
         def answered(plan: DuelPlan | None) -> None:
             if plan is not None:
                 self.play_duel(problem, plan)
 
-        try:
-            device = choose_device(self.services.settings.device)
-        except ArenaError as error:
-            self._complain(error)
-            return
-        self.push_screen(DuelSetup(problem, list(self.services.settings.models), device), answered)
+        self.push_screen(DuelSetup(problem, services.settings, programs, device), answered)
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
         """Opens the duel; a kernel screen that is open is left first: its draft is kept, and the duel needs its judge."""
-        from arena.errors import ArenaError
-        from screens.duel.live import LiveDuelScreen
+        self.picker.start(self._play_duel(problem, plan), "duel")
+
+    async def _play_duel(self, problem: Problem, plan: DuelPlan) -> None:
+        from screens.duel.live import LiveDuelScreen, make_sides
         from screens.kernel.screen import KernelScreen
 
+        # A keyring may be asked, and a jail tested.
+        setting, sides = await asyncio.to_thread(make_sides, self.services, problem, plan)
         if isinstance(self.screen, KernelScreen):
             self.pop_screen()
-        try:
-            self.push_screen(LiveDuelScreen(self, problem, plan))
-        except ArenaError as error:
-            self._complain(error)
+        self.push_screen(LiveDuelScreen(self, problem, plan, setting, sides))
 
     def show_duel_board(self) -> None:
         """Shows ratings and duels; one of them can be replayed."""

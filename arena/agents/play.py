@@ -38,7 +38,7 @@ class Played:
     attempts: list[Attempt]
     best: Attempt | None
     reason: str
-    """ "done", "time", "budget", "limit: ..." where a cap of its jail was passed, or "failed: ..."."""
+    """ "done", "time", "budget", "limit of ...: ..." where a cap of its jail was passed, or "failed: ..."."""
     spent: Spent
 
 

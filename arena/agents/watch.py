@@ -15,8 +15,8 @@ LOOK_S = 0.25
 """Between two looks at what it uses."""
 LEAVE_S = 5.0
 TIME = "time"
-LIMIT = "limit: "
-"""How the reason begins when a cap of its jail was passed."""
+LIMIT = "limit of "
+"""How the reason begins when a cap of its jail was passed: "limit of memory: its processes hold ..."."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,19 @@ def other(side: SideName) -> SideName:
     return "right" if side == "left" else "left"
 
 
+MOST_NAME = 28
+"""Characters of a player's name where it is shown beside another."""
+
+
+def short_name(player: str, most: int = MOST_NAME) -> str:
+    """The player; of one with more characters, as a path has, the kind and the end: "agent:…/mine/agent.py"."""
+    if len(player) <= most:
+        return player
+    kind = player[: player.find(":") + 1][: most // 2]
+    end = player[-(most - len(kind) - 1) :]
+    return f"{kind}…{end[max(end.find('/'), 0) :]}"
+
+
 class Contestant(msgspec.Struct, frozen=True):
     """The player of a side."""
 
@@ -29,6 +42,11 @@ class Contestant(msgspec.Struct, frozen=True):
     """As in the index of results: `you`, `house`, `baseline`, `baseline-graph`, `model:NAME`."""
     kernel_path: str = ""
     """The file that is played from, if it is one."""
+
+    @property
+    def short(self) -> str:
+        """The player as it is shown: see `short_name`."""
+        return short_name(self.player)
 
 
 class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="duel"):
@@ -140,7 +158,7 @@ class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
 
     side: SideName
     reason: str
-    """One of ORDINARY, "the budget of $2 is spent", "limit: ..." of an agent program's jail, or "failed: ..."."""
+    """One of ORDINARY, "the budget of $2 is spent", "limit of memory: ..." of an agent program's jail, or "failed: ..."."""
 
 
 class Paused(DuelEvent, tag="paused", frozen=True, kw_only=True):

@@ -35,17 +35,17 @@ class Usage:
         return self._bound.starts(argv)
 
     def excess(self, pid: int) -> str:
-        """Which cap the guest that was started as pid goes over, in a line; empty where it keeps to all of them."""
+        """Which cap the guest that was started as pid goes over, as "memory: ..."; empty where it keeps to all of them."""
         pids = tree(pid)
         self._open_mounts(pids)
         count = threads(pids) - _WALLS
         if count > self._caps.processes:
-            return f"it has {count} processes and threads, more than the {self._caps.processes} it may have"
-        return self._filled() or self._bound.excess(pids) or self._computed(pids)
+            return f"processes: it has {count} processes and threads, more than the {self._caps.processes} it may have"
+        return self._filled() or _of_memory(self._bound.excess(pids)) or self._computed(pids)
 
     def left_behind(self) -> str:
-        """Of a guest that has ended: that it went over a cap just before, in a line; else empty."""
-        return self._bound.killed() or self._filled()
+        """Of a guest that has ended: which cap it went over just before, as `excess`; else empty."""
+        return _of_memory(self._bound.killed()) or self._filled()
 
     def close(self) -> None:
         """Kills what is left in its control group, and lets go of its files."""
@@ -78,14 +78,19 @@ class Usage:
             facts = os.fstatvfs(mount)
             used, files = (facts.f_blocks - facts.f_bfree) * facts.f_frsize, facts.f_files - facts.f_ffree
             if used > self._caps.disk:
-                return f"its files in /{name} take {used >> 20} MiB, more than the {self._caps.disk >> 20} MiB it may have"
+                return f"disk: its files in /{name} take {used >> 20} MiB, more than the {self._caps.disk >> 20} MiB it may have"
             if files > MOST_FILES:
-                return f"it made more than {MOST_FILES} files in /{name}"
+                return f"disk: it made more than {MOST_FILES} files in /{name}"
         return ""
 
     def _computed(self, pids: list[int]) -> str:
         group = self._bound.group
         used = group.cpu_seconds() if group is not None else cpu_seconds_of_all(pids)
-        if used > self._caps.cpu_seconds:
-            return f"its processes have used {used:.0f} s of CPU time, more than the {self._caps.cpu_seconds:.0f} s they may have"
+        most = self._caps.cpu_seconds
+        if used > most:
+            return f"CPU time: its processes have used {used:.0f} s, more than the {most:.0f} s they may have"
         return ""
+
+
+def _of_memory(excess: str) -> str:
+    return f"memory: {excess}" if excess else ""

@@ -3,7 +3,7 @@
 from textual.content import Content
 
 from arena.duel.card import final_result, money_words, shortened
-from arena.duel.events import SIDES, SideName
+from arena.duel.events import SIDES, SideName, short_name
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.foreign_text import printable
 from arena.runs.headline import WHERE
@@ -12,6 +12,8 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
 from screens import figures
 
+MOST_IN_SCORE = 18
+"""Characters of a player's name above the panes, where two stand beside the title."""
 COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
@@ -43,9 +45,10 @@ def score(state: DuelState) -> Content:
         words = _speedup(best) if best is not None else ""
         won = state.ended is not None and state.ended.winner == name
         crown = "★ " if won else ""
+        player = state.header.contestant(name).player
         parts.append(
             Content.assemble(
-                (f"{crown}{printable(state.header.contestant(name).player)} ", f"{COLOURS[name]} bold"),
+                (f"{crown}{printable(short_name(player, MOST_IN_SCORE))} ", f"{COLOURS[name]} bold"),
                 words or "–",
             )
         )
@@ -58,7 +61,7 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "ended":
             played = f"{clock_words(state.clock(now))} played"
             counts = [
-                f"{printable(state.header.contestant(name).player)} {len(state.side(name).attempts)}"
+                f"{printable(state.header.contestant(name).short)} {len(state.side(name).attempts)}"
                 for name in SIDES
             ]
             return Content.assemble(
@@ -69,7 +72,7 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "final":
             sample = state.final_samples[-1] if state.final_samples else None
             count = f"round {sample.round}/{sample.rounds}" if sample else "starting both worlds"
-            names = f"{state.header.left.player} over {state.header.right.player}"
+            names = f"{state.header.left.short} over {state.header.right.short}"
             figure = f"   {printable(names)} {_so_far(sample.speedup, sample.clock)}" if sample else ""
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
         case stage:
@@ -89,7 +92,7 @@ def result(state: DuelState) -> Content:
     if ended.winner == "draw":
         head = Content.styled("a draw", "$foreground bold")
     else:
-        name = printable(header.contestant(ended.winner).player)
+        name = printable(header.contestant(ended.winner).short)
         head = Content.styled(f"★ {name} wins", f"{COLOURS[ended.winner]} bold")
     lines = [Content.assemble(head, (f": {ended.reason}", "$foreground"))]
     if ended.speedup is None:
@@ -217,7 +220,7 @@ def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:
 def pane_title(state: DuelState, name: SideName) -> str:
     """ "gpt-5.5 ─ kernel 3, writing"; at the end "★ gpt-5.5 ─ kernel 2"."""
     side = state.side(name)
-    player = printable(state.header.contestant(name).player)
+    player = printable(state.header.contestant(name).short)
     if state.ended is not None:
         crown = "★ " if state.ended.winner == name else ""
         shown = final_kernel(state, name)

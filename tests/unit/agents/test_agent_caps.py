@@ -16,6 +16,7 @@ import pytest
 
 from arena.agents import watch
 from arena.agents.program import find_program
+from arena.duel.card import shortened
 from arena.paths import Paths
 from arena.players.trace import Ended, read_trace
 from arena.settings import AgentSettings, Settings
@@ -32,20 +33,21 @@ KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("use", "caps", "words"),
+    ("use", "caps", "which", "words"),
     [
-        ({"memory": 100_000}, CAPS, "MiB together, more than the 256 MiB it may have"),
-        ({"processes": 100_000}, CAPS, "processes and threads, more than the 64 it may have"),
-        ({"disk": 100_000}, CAPS, "MiB, more than the 96 MiB it may have"),
-        ({"cpu": 600}, replace(CAPS, cpu_seconds=2.0), "s of CPU time, more than the 2 s they may have"),
+        ({"memory": 100_000}, CAPS, "memory", "MiB together, more than the 256 MiB it may have"),
+        ({"processes": 100_000}, CAPS, "processes", "processes and threads, more than the 64 it may have"),
+        ({"disk": 100_000}, CAPS, "disk", "MiB, more than the 96 MiB it may have"),
+        ({"cpu": 600}, replace(CAPS, cpu_seconds=2.0), "CPU time", "more than the 2 s they may have"),
     ],
 )
 async def test_who_goes_over_a_cap_is_ended_and_told_which(
-    playing: Playing, paths: Paths, script: Path, use: dict[str, float], caps: Caps, words: str
+    playing: Playing, paths: Paths, script: Path, use: dict[str, float], caps: Caps, which: str, words: str
 ) -> None:
     began = time.monotonic()
     played = await playing(caps=caps, USE=json.dumps(use))
-    assert played.reason.startswith("limit: it"), played.reason
+    assert played.reason.startswith(f"limit of {which}: it"), played.reason
+    assert shortened(played.reason) == f"limit of {which}"
     assert words in played.reason
     assert time.monotonic() - began < 40  # it would have gone on for a minute
     assert (played.best, played.attempts) == (None, [])
@@ -79,7 +81,7 @@ async def test_a_disk_that_was_filled_is_told_after_the_end(
     monkeypatch.setattr(Usage, "excess", once)
     monkeypatch.setattr(watch, "LOOK_S", 0.1)
     played = await playing(USE=json.dumps({"cpu": 0.5, "disk": 130}))
-    assert played.reason.startswith("limit: its files in /tmp take")
+    assert played.reason.startswith("limit of disk: its files in /tmp take")
     assert DISK_ROOM > 34 << 20
 
 
@@ -92,7 +94,7 @@ async def test_without_a_control_group_the_caps_hold(
     monkeypatch.setattr(memory.cgroup, "make", refused)
     monkeypatch.setattr(memory.cgroup, "make_uncounted", refused)
     played = await playing(caps=replace(CAPS, cpu_seconds=2.0), USE=json.dumps({"cpu": 600}))
-    assert "s of CPU time" in played.reason
+    assert played.reason.startswith("limit of CPU time")
     played = await playing(USE=json.dumps({"memory": 100_000}))
     assert "MiB together" in played.reason
 
