@@ -253,22 +253,13 @@ class ArenaApp(App[None]):
         self.picker.start(self._plan_duel(problem), "duel")
 
     async def _plan_duel(self, problem: Problem) -> None:
-        from arena.agents.readiness import known_programs
-        from arena.machine.facts import choose_device
-        from arena.settings import load_settings
-        from screens.duel.setup import DuelSetup
-
-        services = self.services
-        read = await asyncio.to_thread(load_settings, services.paths)  # players may have come since the start
-        services.settings = replace(services.settings, models=read.models, agents=read.agents)
-        programs = await asyncio.to_thread(known_programs, services.settings)
-        device = await asyncio.to_thread(choose_device, services.settings.device)
+        from screens.duel.setup import duel_setup
 
         def answered(plan: DuelPlan | None) -> None:
             if plan is not None:
                 self.play_duel(problem, plan)
 
-        self.push_screen(DuelSetup(problem, services.settings, programs, device), answered)
+        self.push_screen(await duel_setup(self.services, problem), answered)
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
         """Opens the duel; a kernel screen that is open is left first: its draft is kept, and the duel needs its judge."""

@@ -1,8 +1,10 @@
 """The dialog before a duel: its players, minutes and dollars."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -10,13 +12,16 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, Select
 
+from arena.agents.readiness import known_programs
 from arena.foreign_text import printable
-from arena.settings import Settings
+from arena.machine.facts import choose_device
+from arena.settings import Settings, load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
 from screens.dialogs.dialog import Dialog
 from screens.duel.live import YOU, opponents
 from screens.duel.player_row import PROGRAM, PlayerRow
+from screens.services import Services
 from screens.widgets.foreign import PlainStatic
 
 MINUTES, DOLLARS = "10", "1"
@@ -138,6 +143,19 @@ class DuelSetup(Dialog[DuelPlan | None]):
             )
         else:
             self.dismiss(DuelPlan(left, right, clock, limit))
+
+
+async def duel_setup(services: Services, problem: Problem) -> DuelSetup:
+    """The dialog with the players that there are now: models and programs may have come since the start.
+
+    Raises:
+        ArenaError: the settings file cannot be read, or the device that it names is not there.
+    """
+    read = await asyncio.to_thread(load_settings, services.paths)
+    services.settings = replace(services.settings, models=read.models, agents=read.agents)
+    programs = await asyncio.to_thread(known_programs, services.settings)
+    device = await asyncio.to_thread(choose_device, services.settings.device)
+    return DuelSetup(problem, services.settings, programs, device)
 
 
 def _number(text: str, least: float, most: float) -> float | None:
