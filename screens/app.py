@@ -219,11 +219,9 @@ class ArenaApp(App[None]):
         from screens.model.setup import NO_MODEL, ModelSetup
 
         services = self.services
-        models = (
-            await asyncio.to_thread(load_settings, services.paths)
-        ).models  # may have come since the start
-        services.settings = replace(services.settings, models=models)
-        if not models:
+        read = await asyncio.to_thread(load_settings, services.paths)  # models may have come since the start
+        services.settings = replace(services.settings, models=read.models)
+        if not read.models:
             file = str(services.paths.settings_file)
             self.push_screen(Reader("Ask a model", NO_MODEL.format(file=file)))
             return
@@ -255,11 +253,9 @@ class ArenaApp(App[None]):
     async def _plan_duel(self, problem: Problem) -> None:
         from screens.duel.setup import duel_setup
 
-        def answered(plan: DuelPlan | None) -> None:
-            if plan is not None:
-                self.play_duel(problem, plan)
-
-        self.push_screen(await duel_setup(self.services, problem), answered)
+        plan = await self.push_screen_wait(await duel_setup(self.services, problem))
+        if plan is not None:
+            self.play_duel(problem, plan)
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
         """Opens the duel; a kernel screen that is open is left first: its draft is kept, and the duel needs its judge."""
