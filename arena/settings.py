@@ -84,6 +84,17 @@ class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
         Meta(description="The model whose provider it may reach, as in model:NAME; empty: it reaches none."),
     ] = ""
     minutes: Annotated[float, Meta(description="Time for one attempt.", gt=0.0, le=1440.0)] = 30.0
+    memory_mib: Annotated[
+        int,
+        Meta(description="Most MiB of memory, its files in /tmp and /dev/shm included.", ge=64, le=1 << 24),
+    ] = 4096
+    processes: Annotated[int, Meta(description="Most processes, threads included.", ge=16, le=100_000)] = 1024
+    disk_mib: Annotated[
+        int, Meta(description="Most MiB of files in /tmp, and in /dev/shm.", ge=1, le=1 << 24)
+    ] = 2048
+    cpu_minutes: Annotated[
+        float, Meta(description="Most minutes of CPU time, of all processors together.", gt=0.0, le=1e6)
+    ] = 60.0
     readable: Annotated[
         list[str], Meta(description="Folders and files beside the program's own that it may read.")
     ] = []

@@ -9,6 +9,7 @@ kernels, as every campaign with models does.
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -23,14 +24,17 @@ from problems.catalogue import load_catalogue
 PRICES = "price_in = 3.0\nprice_out = 15.0\n"
 PIECE = 200
 RESULT = b'"type":"result"'
+ASKED = re.compile(r"^# Problem (\d+): ", re.MULTILINE)
+"""How the task's template begins (`arena/players/templates`)."""
 
 
 def answer(prompt: str, able: float) -> str:
     """A stand-in's answer: now and then right (the baseline, or the house's kernel), else wrong in one of the usual ways."""
-    problems = load_catalogue().problems
-    problem = next((each for each in problems if each.baseline_source.strip() in prompt), None)
-    if problem is None:
-        return "I cannot find the baseline."
+    asked = ASKED.search(prompt)
+    if asked is None:
+        return "I cannot find the problem."
+    # Not by a baseline in the prompt: its worked examples have theirs there, too.
+    problem = load_catalogue().find(asked[1])
     chance = random.random()
     if chance < able:
         source = problem.house_source or problem.baseline_source

@@ -219,11 +219,9 @@ class ArenaApp(App[None]):
         from screens.model.setup import NO_MODEL, ModelSetup
 
         services = self.services
-        models = (
-            await asyncio.to_thread(load_settings, services.paths)
-        ).models  # may have come since the start
-        services.settings = replace(services.settings, models=models)
-        if not models:
+        read = await asyncio.to_thread(load_settings, services.paths)  # models may have come since the start
+        services.settings = replace(services.settings, models=read.models)
+        if not read.models:
             file = str(services.paths.settings_file)
             self.push_screen(Reader("Ask a model", NO_MODEL.format(file=file)))
             return
@@ -250,33 +248,28 @@ class ArenaApp(App[None]):
 
     def plan_duel(self, problem: Problem) -> None:
         """Asks for the players, and starts the duel."""
-        from arena.errors import ArenaError
-        from arena.machine.facts import choose_device
-        from screens.duel.setup import DuelSetup
+        self.picker.start(self._plan_duel(problem), "duel")
 
-        def answered(plan: DuelPlan | None) -> None:
-            if plan is not None:
-                self.play_duel(problem, plan)
+    async def _plan_duel(self, problem: Problem) -> None:
+        from screens.duel.setup import duel_setup
 
-        try:
-            device = choose_device(self.services.settings.device)
-        except ArenaError as error:
-            self._complain(error)
-            return
-        self.push_screen(DuelSetup(problem, list(self.services.settings.models), device), answered)
+        plan = await self.push_screen_wait(await duel_setup(self.services, problem))
+        if plan is not None:
+            self.play_duel(problem, plan)
 
     def play_duel(self, problem: Problem, plan: DuelPlan) -> None:
         """Opens the duel; a kernel screen that is open is left first: its draft is kept, and the duel needs its judge."""
-        from arena.errors import ArenaError
-        from screens.duel.live import LiveDuelScreen
+        self.picker.start(self._play_duel(problem, plan), "duel")
+
+    async def _play_duel(self, problem: Problem, plan: DuelPlan) -> None:
+        from screens.duel.live import LiveDuelScreen, make_sides
         from screens.kernel.screen import KernelScreen
 
+        # A keyring may be asked, and a jail tested.
+        setting, sides = await asyncio.to_thread(make_sides, self.services, problem, plan)
         if isinstance(self.screen, KernelScreen):
             self.pop_screen()
-        try:
-            self.push_screen(LiveDuelScreen(self, problem, plan))
-        except ArenaError as error:
-            self._complain(error)
+        self.push_screen(LiveDuelScreen(self, problem, plan, setting, sides))
 
     def show_duel_board(self) -> None:
         """Shows ratings and duels; one of them can be replayed."""

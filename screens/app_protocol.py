@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DuelPlan:
-    """The players of a duel, and its minutes. Words as on the command line; `you` and `guest` play from the workspace."""
+    """The players of a duel, and its limits. Words as on the command line; `you` and `guest` play from the workspace."""
 
     left: str
     right: str
     minutes: float | None
     """None: no clock."""
+    budget_usd: float | None = None
+    """Dollars that each side may spend; None: no limit."""
 
 
 @runtime_checkable

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,32 +14,21 @@ import msgspec
 from arena.agents import bridge
 from arena.agents.gateway import Gateway
 from arena.agents.program import AgentProgram
+from arena.agents.watch import LEAVE_S, Started, Watch
 from arena.errors import MachineError, PlayerFailed
-from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.players.budget import Budget
 from arena.tools.mcp_server import require_sdk, serve_connection
 from arena.tools.toolset import ToolSet
 from sandbox.jail.choice import Jail, choose
+from sandbox.jail.guest import Guest
 from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
+from sandbox.jail.usage import Usage
 
 PORT = 8765
 """At which the provider answers inside; the jail has a network of its own."""
 MESSAGE_BYTES = 16 << 20
 """Of one message to the tools."""
-WORDS_BYTES = 4 << 20
-"""Of what a program writes in one attempt; the rest is dropped."""
-LEAVE_S = 5.0
-
-
-@dataclass(frozen=True)
-class Started:
-    """How a program ended."""
-
-    code: int | None
-    """Its exit status; None: its time was over."""
-    last_words: str
-    """The end of what it wrote to stderr."""
 
 
 def guest_jail() -> Jail:
@@ -64,11 +52,11 @@ async def run_program(
     tools: ToolSet,
     budget: Budget | None,
     paths: Paths,
-    hear: Callable[[str], None],
+    watch: Watch,
 ) -> Started:
-    """Starts the program, gives it the task on stdin, and waits until it ends or its time is over; then nothing of it is left.
+    """Starts the program, gives it the task on stdin, and waits until it ends or is ended; then nothing of it is left.
 
-    budget: of its model, where it has one. hear: takes its stdout, piece by piece.
+    budget: of its model, where it has one.
 
     Raises:
         MachineError: there is no jail for it, or no SDK.
@@ -81,7 +69,7 @@ async def run_program(
         _write(folder / "task.md", task)
         shutil.copy(bridge.__file__, folder / "bridge.py")
         (folder / "bridge.py").chmod(0o644)
-        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", hear))
+        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", watch.hear))
         python, bridge_file, socket = (
             str(guest_interpreter()),
             str(folder / "bridge.py"),
@@ -109,13 +97,16 @@ async def run_program(
             argv = [*start, "port", str(PORT), str(folder / "model.sock"), *argv]
         extra = {name: _filled(value, places) for name, value in program.environment.items()}
         extra |= {"PKB_ARENA_MCP": places["{mcp}"], "PKB_ARENA_TASK": places["{task}"]}
-        hidden = (paths.config, paths.data, paths.state)
+        guest = Guest((paths.config, paths.data, paths.state), program.caps)
         readable = (folder, *program.readable)
-        wrapped = jail.wrap(["nice", "-n", "19", *argv], folder, extra, readable, hidden=hidden)
+        # Looking for a place where control groups can be made starts a process.
+        usage = await asyncio.to_thread(Usage, jail.profile, folder, program.caps)
+        stack.callback(usage.close)
+        wrapped = jail.wrap(["nice", "-n", "19", *argv], folder, extra, readable, guest=guest)
         try:
             with (folder / "task.md").open("rb") as given:
                 process = await asyncio.create_subprocess_exec(
-                    *wrapped.argv,
+                    *usage.starts(wrapped.argv),
                     env=wrapped.env,
                     pass_fds=wrapped.fds,
                     stdin=given,
@@ -128,48 +119,7 @@ async def run_program(
         finally:
             for fd in wrapped.fds:
                 os.close(fd)
-        return await _to_its_end(process, program.seconds, hear)
-
-
-async def _to_its_end(
-    process: asyncio.subprocess.Process, seconds: float, hear: Callable[[str], None]
-) -> Started:
-    assert process.stdout is not None
-    assert process.stderr is not None
-    last = bytearray()
-    told = 0
-
-    def said(piece: bytes) -> None:
-        nonlocal told
-        if told <= WORDS_BYTES:
-            hear(printable(piece.decode("utf-8", "replace")))
-        told += len(piece)
-
-    def complained(piece: bytes) -> None:
-        last.extend(piece)
-        del last[:-4000]
-
-    code: int | None = None
-    reading = asyncio.gather(_read(process.stdout, said), _read(process.stderr, complained))
-    try:
-        async with asyncio.timeout(seconds):
-            await asyncio.shield(reading)
-            code = await process.wait()
-    except TimeoutError:
-        pass
-    finally:
-        # The jail's first process dies with this one, and everything in the jail with that; then nobody holds the pipes.
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(reading, LEAVE_S)
-    return Started(code, printable(last.decode("utf-8", "replace")).strip())
-
-
-async def _read(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
-    while piece := await stream.read(1 << 16):
-        take(piece)
+        return await watch.to_its_end(process, usage)
 
 
 @asynccontextmanager

@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from arena.agents.jailed import Started, run_program
+from arena.agents.jailed import run_program
 from arena.agents.program import AgentProgram
+from arena.agents.watch import Started, Watch
 from arena.errors import PlayerFailed
 from arena.paths import Paths
 from arena.players.attempts import Attempt
@@ -17,12 +18,16 @@ from arena.players.judge import JudgeKernel
 from arena.players.player import Text
 from arena.players.prompts.prompt import SHOTS, build_prompt
 from arena.players.templates import TEMPLATES, fill_template
-from arena.players.trace import Listener, TraceHeader, TraceRecorder, new_trace_id
+from arena.players.trace import Counted, Listener, TraceHeader, TraceRecorder, new_trace_id
 from arena.runs.results import one_line
 from arena.tools.task_tools import TaskTools
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
+
+BUDGET = "budget"
+SPENT_S = 10.0
+"""A program whose money is spent may work on without its model for so long, and until its last call of a tool is answered."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Played:
     attempts: list[Attempt]
     best: Attempt | None
     reason: str
-    """ "done", "time", "budget", or "failed: ..."."""
+    """ "done", "time", "budget", "limit of ...: ..." where a cap of its jail was passed, or "failed: ..."."""
     spent: Spent
 
 
@@ -87,20 +92,33 @@ async def play(program: AgentProgram, problem: Problem, setting: Setting, place:
     def spent() -> Spent:
         return budget.spent if budget is not None else Spent()
 
+    told = Spent()
+
+    def tell_spent() -> None:
+        nonlocal told
+        if spent() != told:
+            told = spent()
+            recorder.emit(Counted(spent=told))
+
     tools = TaskTools(problem, task, place.judge, place.build, recorder, place.steps, spent)
+    left_alone_since = time.monotonic()
+
+    def enough() -> str:
+        nonlocal left_alone_since
+        tell_spent()
+        if budget is None or not budget.reached or tools.busy:
+            left_alone_since = time.monotonic()
+        return BUDGET if time.monotonic() - left_alone_since > SPENT_S else ""
+
+    watch = Watch(program.seconds, lambda text: recorder.piece(Text(text), spent()), enough)
     recorder.ask(1, prompt.conversation.offering(*tools.tools))
     reason = "cancelled"
     try:
-        ended = await _unless_broken(
-            tools,
-            run_program(
-                program, task, tools, budget, place.paths, lambda text: recorder.piece(Text(text), spent())
-            ),
-        )
-        if ended.code is None:
-            reason = "time"
+        ended = await _unless_broken(tools, run_program(program, task, tools, budget, place.paths, watch))
+        if ended.stopped:
+            reason = ended.stopped
         elif budget is not None and budget.reached:
-            reason = "budget"
+            reason = BUDGET
         elif ended.code:
             last = one_line(ended.last_words[-300:])
             reason = f"failed: exit status {ended.code}" + (f": {last}" if last else "")
@@ -111,6 +129,7 @@ async def play(program: AgentProgram, problem: Problem, setting: Setting, place:
         raise
     finally:
         best = tools.best
+        tell_spent()
         recorder.ended(reason, best.step if best is not None else None, spent())
     if reason.startswith("failed") and best is None:
         raise PlayerFailed(f"agent:{program.name} {reason}", "its trace has what it wrote")

@@ -17,6 +17,7 @@ from arena.errors import UsageError
 from arena.players.model_player import find_model
 from arena.players.providers import provider_names
 from arena.settings import AgentSettings, ModelSettings, Settings
+from sandbox.jail.guest import Caps
 from sandbox.jail.profiles import guest_interpreter
 
 PYTHON = "{python}"
@@ -59,6 +60,7 @@ class AgentProgram:
     seconds: float
     readable: tuple[Path, ...]
     environment: dict[str, str]
+    caps: Caps
 
 
 def find_program(name: str, settings: Settings) -> AgentProgram | None:
@@ -97,6 +99,21 @@ def find_program(name: str, settings: Settings) -> AgentProgram | None:
     return _made(name, AgentSettings(command=words), settings)
 
 
+def named_program(name: str, settings: Settings) -> AgentProgram:
+    """The program of that name, where only a program can stand.
+
+    Raises:
+        UsageError: as `find_program`, or it names none.
+    """
+    program = find_program(name, settings)
+    if program is None:
+        raise UsageError(
+            f"'agent:{name}' names no agent program",
+            "in duels a model is model:NAME; a program is agent:claude-code, agent:codex or agent:./PROGRAM",
+        )
+    return program
+
+
 def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
     first, *rest = chosen.command
     readable = [Path(path).expanduser().absolute() for path in chosen.readable]
@@ -124,4 +141,5 @@ def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
         seconds=chosen.minutes * 60,
         readable=tuple(readable),
         environment=dict(chosen.environment),
+        caps=Caps(chosen.memory_mib << 20, chosen.processes, chosen.disk_mib << 20, chosen.cpu_minutes * 60),
     )

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.agents.gateway import Gateway
-from arena.agents.jailed import guest_jail
-from arena.agents.play import Place, play
+from arena.agents.play import BUDGET, Place, play
 from arena.agents.program import AgentProgram, find_program
+from arena.agents.readiness import require_ready
+from arena.agents.watch import LIMIT
 from arena.campaign.purse import Purse
 from arena.errors import PlayerFailed, UsageError
 from arena.paths import Paths
@@ -28,7 +28,6 @@ from arena.players.model_player import find_model, model_player
 from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import TraceRecorder, trace_header
 from arena.settings import Settings
-from arena.tools.mcp_server import require_sdk
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import named_kernel
 from problems.catalogue import Catalogue
@@ -168,12 +167,9 @@ class ProgramAuthor:
         """
         self.player = player
         self._program, self._stage = program, stage
-        require_sdk()
-        guest_jail()
+        require_ready(program)
         if program.model is not None:
-            Gateway.check(program.model)
             stage.purse.close(stage.purse.open(program.model))
-            hide_from_ptrace()  # this process now holds a key
 
     async def write(self, task: Task, desk: Desk) -> Submission:
         stage, program = self._stage, self._program
@@ -199,8 +195,11 @@ class ProgramAuthor:
                 spent = stage.purse.close(budget)
         if failed is not None or played is None:
             raise NoAnswer(failed or PlayerFailed("it did not play"), spent)
+        if played.reason.startswith(LIMIT):
+            stage.complain(f"{self.player} was ended: {played.reason}")
         if played.best is None:
-            complaint = "budget" if played.reason == "budget" else "empty"
+            told = played.reason == BUDGET or played.reason.startswith(LIMIT)
+            complaint = played.reason if told else "empty"
             return Submission(None, complaint=complaint, spent=spent, trace_id=played.trace_id)
         return Submission(played.best.answer.source, "kernel.py", "", spent, played.trace_id)
 

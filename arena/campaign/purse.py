@@ -1,7 +1,7 @@
 """The money of a campaign: answers that are being written share one limit."""
 
 from arena.errors import UsageError
-from arena.players.budget import Budget, Spent
+from arena.players.budget import Budget, Spent, has_prices
 from arena.settings import ModelSettings
 
 
@@ -20,7 +20,7 @@ class Purse:
         Raises:
             UsageError: there is a limit, and the model has no prices to count dollars by.
         """
-        if self.usd is not None and not (model.price_in or model.price_out):
+        if self.usd is not None and not has_prices(model):
             raise UsageError(
                 f"{model.model} has no prices, so dollars cannot be counted",
                 "set price_in and price_out of the model, or leave --budget out",

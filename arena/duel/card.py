@@ -3,6 +3,7 @@
 import math
 from xml.sax.saxutils import escape
 
+from arena.agents.watch import LIMIT
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName
 from arena.duel.state import DuelState, SideState
 from arena.foreign_text import printable
@@ -15,6 +16,8 @@ from sandbox.timing.two_clocks import ends
 WIDTH, HEIGHT = 880, 440
 CHART = (40, 220, 800, 150)
 """x, y, width, height of the race chart."""
+MOST_REASON = 48
+"""Characters of what stopped a side."""
 _BACKGROUND, _TEXT, _MUTED, _RULE = "#101418", "#e6e6e6", "#8b949e", "#30363d"
 _COLOURS: dict[SideName, str] = {"left": "#4cc2ff", "right": "#ffb454"}
 _FAILED = "#ff6b6b"
@@ -23,14 +26,14 @@ _FONT = "ui-monospace, Menlo, Consolas, monospace"
 
 def text_card(header: DuelHeader, ended: DuelEnded) -> str:
     """The result in a few lines, without colours."""
-    names = f"{header.left.player} vs {header.right.player}"
+    names = f"{header.left.short} vs {header.right.short}"
     return "\n".join(
         printable(line)
         for line in (
             f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
             f"{names}: {winner_words(header, ended)}",
             *(
-                f"  {header.contestant(name).player:<24} {'   '.join(_figures(_finalist(ended, name)))}"
+                f"  {header.contestant(name).short:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
                 for name in SIDES
             ),
             final_words(header, ended),
@@ -42,7 +45,7 @@ def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
     """ "house wins: faster in the final", or "a draw: the interval includes 1"."""
     if ended.winner == "draw":
         return f"a draw: {ended.reason}"
-    return f"{header.contestant(ended.winner).player} wins: {ended.reason}"
+    return f"{header.contestant(ended.winner).short} wins: {ended.reason}"
 
 
 def speed_words(speed: Interval, clock: str = "") -> str:
@@ -54,22 +57,38 @@ def _finalist(ended: DuelEnded, name: SideName) -> Finalist:
     return ended.left if name == "left" else ended.right
 
 
-def _figures(finalist: Finalist) -> list[str]:
-    """The final's verdict and time, and the speedup over the baseline before it."""
+def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
+    """ "~$0.21 of $2": what was spent, and the limit where there was one; empty where nothing was spent."""
+    if not usd:
+        return ""
+    limit = f" of ${budget_usd:g}" if budget_usd is not None else ""
+    return f"{'~' if estimated else ''}${usd:.{2 if usd >= 0.01 else 4}f}{limit}"
+
+
+def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
+    """The final's verdict and time, the speedup over the baseline before it, the money and what stopped the side."""
     if finalist.verdict is None:
-        return ["– no kernel"]
-    if finalist.verdict is not Verdict.PASS:
-        return [f"✗ {finalist.verdict}"]
-    parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
-    if finalist.speedup is not None:
-        parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
-    return parts
+        parts = ["– no kernel"]
+    elif finalist.verdict is not Verdict.PASS:
+        parts = [f"✗ {finalist.verdict}"]
+    else:
+        parts = ["✓ PASS" if finalist.us is None else f"✓ PASS   {finalist.us:.1f} µs a call"]
+        if finalist.speedup is not None:
+            parts.append(f"{speed_words(finalist.speedup, finalist.clock)} over the baseline")
+    money = money_words(finalist.usd, finalist.estimated, header.budget_usd)
+    return [*parts, *filter(None, [money, shortened(finalist.stopped)])]
+
+
+def shortened(reason: str) -> str:
+    """What stopped a side in a few words: of a limit which one it was. The journal has all of it."""
+    line = " ".join((reason.partition(":")[0] if reason.startswith(LIMIT) else reason).split())
+    return line if len(line) <= MOST_REASON else line[: MOST_REASON - 1].rstrip() + "…"
 
 
 def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interval]:
     """(first, second, first over second): the winner first, the left side in a draw. Only after a final."""
     assert ended.speedup is not None
-    first, second, speed = header.left.player, header.right.player, ended.speedup
+    first, second, speed = header.left.short, header.right.short, ended.speedup
     if ended.winner == "right" and speed.low > 0:
         return second, first, Interval(1 / speed.median, 1 / speed.high, 1 / speed.low)
     return first, second, speed
@@ -106,13 +125,11 @@ def svg_card(state: DuelState) -> str:
     for name, x, anchor in (("left", 40, "start"), ("right", WIDTH - 40, "end")):
         side: SideName = "left" if name == "left" else "right"
         crown = " ★" if ended.winner == side else ""
-        parts.append(
-            _line(x, 110, header.contestant(side).player + crown, 22, _COLOURS[side], anchor, "bold")
-        )
-        for row, words in enumerate(_figures(_finalist(ended, side))):
-            parts.append(_line(x, 134 + 18 * row, words, 12, _TEXT, anchor))
+        parts.append(_line(x, 110, header.contestant(side).short + crown, 22, _COLOURS[side], anchor, "bold"))
+        for row, words in enumerate(_figures(header, _finalist(ended, side))):
+            parts.append(_line(x, 132 + 16 * row, words, 12, _TEXT, anchor))
     parts.append(_line(WIDTH // 2, 110, "vs", 14, _MUTED, "middle"))
-    parts.append(_line(40, 196, winner_words(header, ended), 14, _TEXT))
+    parts.append(_line(40, 204, winner_words(header, ended), 14, _TEXT))
     parts += _race(state)
     parts.append(_line(40, HEIGHT - 24, final_words(header, ended), 13, _TEXT))
     parts.append("</svg>")

@@ -20,6 +20,19 @@ def other(side: SideName) -> SideName:
     return "right" if side == "left" else "left"
 
 
+MOST_NAME = 28
+"""Characters of a player's name where it is shown beside another."""
+
+
+def short_name(player: str, most: int = MOST_NAME) -> str:
+    """The player; of one with more characters, as a path has, the kind and the end: "agent:…/mine/agent.py"."""
+    if len(player) <= most:
+        return player
+    kind = player[: player.find(":") + 1][: most // 2]
+    end = player[-(most - len(kind) - 1) :]
+    return f"{kind}…{end[max(end.find('/'), 0) :]}"
+
+
 class Contestant(msgspec.Struct, frozen=True):
     """The player of a side."""
 
@@ -29,6 +42,11 @@ class Contestant(msgspec.Struct, frozen=True):
     """As in the index of results: `you`, `house`, `baseline`, `baseline-graph`, `model:NAME`."""
     kernel_path: str = ""
     """The file that is played from, if it is one."""
+
+    @property
+    def short(self) -> str:
+        """The player as it is shown: see `short_name`."""
+        return short_name(self.player)
 
 
 class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="duel"):
@@ -49,6 +67,8 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     """Length of the clock; None: no clock, every side plays until it is done."""
     rounds: int = 1
     """Kernels that a side may have judged."""
+    budget_usd: float | None = None
+    """Dollars that each side may spend on a provider; None: no limit."""
     version: int = VERSION
 
     def contestant(self, side: SideName) -> Contestant:
@@ -129,12 +149,16 @@ class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
     """Of the outcome and the speedup."""
 
 
+ORDINARY = ("done", "agreed", "gave up", "time")
+"""Reasons for which a side leaves when nothing went wrong with it."""
+
+
 class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
     """A side plays no more kernels. Its best one goes into the final unless it gave up."""
 
     side: SideName
     reason: str
-    """ "done", "agreed", "gave up", "time", or "failed: ..."."""
+    """One of ORDINARY, "the budget of $2 is spent", "limit of memory: ..." of an agent program's jail, or "failed: ..."."""
 
 
 class Paused(DuelEvent, tag="paused", frozen=True, kw_only=True):
@@ -178,6 +202,12 @@ class Finalist(msgspec.Struct, frozen=True):
     """Over the baseline, when the kernel was judged during the duel."""
     clock: str = ""
     """Of that speedup."""
+    stopped: str = ""
+    """Why it was stopped, such as "the budget of $2 is spent"; empty where it left for one of the ORDINARY reasons."""
+    usd: float = 0.0
+    """Dollars that it spent."""
+    estimated: bool = False
+    """Part of them was estimated from lengths."""
 
 
 class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):

@@ -67,6 +67,8 @@ class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     clock: str = ""
     """The clock that decided the final: "call", or "device" where calls were too noisy to tell."""
+    budget_usd: float | None = None
+    """Dollars that each side might spend; null without a limit."""
 
 
 def duel_report(state: DuelState) -> DuelReport:
@@ -92,6 +94,7 @@ def duel_report(state: DuelState) -> DuelReport:
         right=_side(header.right, state.right, ended.right),
         seconds=ended.at,
         clock=ended.clock,
+        budget_usd=header.budget_usd,
     )
 
 

@@ -4,22 +4,19 @@ A side hands in kernels at its table and leaves when it is done.
 """
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from arena.agents.gateway import Gateway
-from arena.agents.jailed import guest_jail
 from arena.agents.play import Place, play
-from arena.agents.program import AgentProgram, find_program
+from arena.agents.program import AgentProgram, named_program
+from arena.agents.readiness import require_ready
 from arena.duel.events import Contestant
-from arena.errors import UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.authors import check_own_name
 from arena.players.budget import Budget, Spent
-from arena.players.model_player import ModelPlayer, model_player
+from arena.players.model_player import ModelPlayer, find_model, model_player
 from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import (
     Answered,
@@ -34,7 +31,6 @@ from arena.players.trace import (
 )
 from arena.runs.judge import Judgement
 from arena.settings import Settings
-from arena.tools.mcp_server import require_sdk
 from arena.workspace.house import HOUSE
 from arena.workspace.kernels import read_kernel
 from arena.workspace.named_kernels import named_kernel
@@ -142,9 +138,12 @@ class ModelSide:
         setting: Setting,
         catalogue: Catalogue,
         paths: Paths,
+        budget_usd: float | None = None,
     ) -> None:
+        """player: with the budget of these dollars."""
         self.contestant = contestant
         self.player = player
+        self.budget_usd = budget_usd
         self.problem = problem
         self.setting = setting
         self.catalogue = catalogue
@@ -152,7 +151,7 @@ class ModelSide:
 
     async def play(self, table: DuelTable) -> str:
         prompt = await asyncio.to_thread(build_prompt, self.problem, self.setting, self.catalogue, self.paths)
-        header = trace_header(self.problem, self.setting, self.player, prompt, table.rounds)
+        header = trace_header(self.problem, self.setting, self.player, prompt, table.rounds, self.budget_usd)
         recorder = TraceRecorder(
             header,
             self.paths,
@@ -170,6 +169,8 @@ class ModelSide:
                 build=table.build,
             )
             await agent.run()
+        if agent.reason == "budget":
+            return self.player.budget.reached
         return "done" if agent.reason == "steps" else agent.reason
 
 
@@ -184,8 +185,15 @@ class ProgramSide:
         setting: Setting,
         catalogue: Catalogue,
         paths: Paths,
+        budget_usd: float | None = None,
     ) -> None:
+        """
+        Raises:
+            UsageError: dollars are limited, and its model has no prices.
+        """
         self.contestant = contestant
+        self.budget = Budget(program.model, budget_usd) if program.model is not None else None
+        self.budget_usd = budget_usd
         self.program = program
         self.problem = problem
         self.setting = setting
@@ -193,18 +201,19 @@ class ProgramSide:
         self.paths = paths
 
     async def play(self, table: DuelTable) -> str:
-        budget = Budget(self.program.model) if self.program.model is not None else None
         place = Place(
             catalogue=self.catalogue,
             paths=self.paths,
             judge=table.judge,
             build=table.build,
             steps=table.rounds,
-            budget=budget,
+            budget=self.budget,
+            budget_usd=self.budget_usd,
             listeners=(lambda event: _tell(table, event),),
             complain=lambda error: table.said(f"the agent's trace is incomplete: {error}"),
         )
-        return (await play(self.program, self.problem, self.setting, place)).reason
+        reason = (await play(self.program, self.problem, self.setting, place)).reason
+        return self.budget.reached if self.budget is not None and reason == "budget" else reason
 
 
 def _tell(table: DuelTable, event: AnyTraceEvent) -> None:
@@ -221,6 +230,11 @@ def _tell(table: DuelTable, event: AnyTraceEvent) -> None:
             table.said(event.complaint)
 
 
+def spends_money(side: DuelSide) -> bool:
+    """Whether a provider is paid for what this side does."""
+    return isinstance(side, ModelSide) or (isinstance(side, ProgramSide) and side.budget is not None)
+
+
 def make_side(
     word: str,
     problem: Problem,
@@ -229,34 +243,29 @@ def make_side(
     catalogue: Catalogue,
     paths: Paths,
     player: str = "you",
-    make_player: Callable[[str, Settings], ModelPlayer] = model_player,
+    budget_usd: float | None = None,
 ) -> DuelSide:
     """The side that a word of the command line stands for: a named kernel, `model:NAME`, `agent:PROGRAM`, else a kernel file.
 
-    player: the owner of the file.
+    player: the owner of the file. budget_usd: dollars that a model or an agent program may spend; None: no limit.
 
     Raises:
-        UsageError: the word's kernel cannot be had here, there is no such model or key, or the file cannot be read.
+        UsageError: the word's kernel cannot be had here, there is no such model or key, dollars are limited and it has no
+            prices, or the file cannot be read.
+        MachineError: there is no jail for an agent program, or no MCP SDK.
     """
     if named := named_kernel(word, problem, catalogue, setting.device):
         return FixedSide(Contestant("house" if word == HOUSE else "baseline", word), *named)
     if word.startswith(MODEL):
-        writer = make_player(word.removeprefix(MODEL), settings)
+        name = word.removeprefix(MODEL)
+        writer = model_player(name, settings, Budget(find_model(name, settings), budget_usd))
         hide_from_ptrace()  # this process now holds a key
-        return ModelSide(Contestant("model", writer.name), writer, problem, setting, catalogue, paths)
+        contestant = Contestant("model", writer.name)
+        return ModelSide(contestant, writer, problem, setting, catalogue, paths, budget_usd)
     if word.startswith(AGENT):
-        program = find_program(word.removeprefix(AGENT), settings)
-        if program is None:
-            raise UsageError(
-                f"{word!r} names no agent program",
-                "in duels a model is model:NAME; a program is agent:claude-code, agent:codex or agent:./PROGRAM",
-            )
-        require_sdk()
-        guest_jail()
-        if program.model is not None:
-            Gateway.check(program.model)
-            hide_from_ptrace()
-        return ProgramSide(Contestant("model", word), program, problem, setting, catalogue, paths)
+        program = named_program(word.removeprefix(AGENT), settings)
+        require_ready(program)
+        return ProgramSide(Contestant("model", word), program, problem, setting, catalogue, paths, budget_usd)
     path = Path(word).expanduser().absolute()
     read_kernel(path)
     check_own_name(player)

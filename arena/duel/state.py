@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from arena.duel.events import (
+    ORDINARY,
     SIDES,
     Abandoned,
     AnyDuelEvent,
@@ -81,6 +84,11 @@ class SideState:
     estimated: bool = False
     left: str = ""
     """The reason why it left; empty while it plays."""
+
+    @property
+    def stopped(self) -> str:
+        """What ended its play, where that was none of the ORDINARY reasons; else empty."""
+        return "" if self.left in ORDINARY else self.left
 
     @property
     def best(self) -> AttemptState | None:
@@ -279,9 +287,11 @@ def _finalist(
 ) -> Finalist:
     best, last = side.best, side.last
     if best is not None:
-        return Finalist(
+        found = Finalist(
             best.number, best.sha256, verdict or Verdict.PASS, detail, us, best.speedup, best.clock
         )
-    judged = last.judged if last is not None else None
-    why = judged.detail if judged is not None else side.left
-    return Finalist(None, None, judged.verdict if judged is not None else None, why, None, None)
+    else:
+        judged = last.judged if last is not None else None
+        why = judged.detail if judged is not None else side.left
+        found = Finalist(None, None, judged.verdict if judged is not None else None, why, None, None)
+    return msgspec.structs.replace(found, stopped=side.stopped, usd=side.usd, estimated=side.estimated)

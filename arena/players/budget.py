@@ -38,6 +38,18 @@ class Spent(msgspec.Struct, frozen=True):
         return self.read + self.written
 
 
+def has_prices(model: ModelSettings) -> bool:
+    """Whether what it reads and writes can be counted in dollars."""
+    return bool(model.price_in or model.price_out)
+
+
+def price_words(model: ModelSettings) -> str:
+    """ "$5 and $25 per million tokens read and written"."""
+    if not has_prices(model):
+        return "no prices in the settings"
+    return f"${model.price_in:g} and ${model.price_out:g} per million tokens read and written"
+
+
 class Budget:
     """Counts the requests of one player. `reached` once a limit is; None is no limit."""
 
@@ -46,10 +58,10 @@ class Budget:
         Raises:
             UsageError: a limit in dollars for a model without prices.
         """
-        if usd is not None and not (model.price_in or model.price_out):
+        if usd is not None and not has_prices(model):
             raise UsageError(
                 f"{model.model} has no prices, so dollars cannot be counted",
-                "set price_in and price_out of the model, or limit tokens",
+                "set price_in and price_out of the model, or set no limit in dollars",
             )
         self._model = model
         self._usd, self._tokens = usd, tokens

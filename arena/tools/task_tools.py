@@ -62,6 +62,11 @@ class TaskTools:
         self.on_broken: Callable[[], object] = lambda: None
 
     @property
+    def busy(self) -> bool:
+        """A call is being answered."""
+        return self._turn.locked()
+
+    @property
     def best(self) -> Attempt | None:
         """The best attempt so far."""
         return best_of(self.attempts)

@@ -10,4 +10,6 @@ selftest    what a payload tries from inside; a profile that lets it through is 
 choice      the strongest profile that this machine passes, found once per boot
 memory      how much memory a world may hold
 cgroup      a control group per world, where one can be made
+guest       what a program of somebody else's may use, and what is hidden from it
+usage       what it uses, held against that
 """

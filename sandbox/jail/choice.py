@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.jail import landlock, profiles, selftest
+from sandbox.jail.guest import Guest
 from sandbox.jail.profiles import FULL, LANDLOCK, NESTED, NONE, ROOT, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 
@@ -37,11 +38,11 @@ class Jail:
         extra: dict[str, str],
         readable: tuple[Path, ...] = (),
         devices: tuple[str, ...] = (),
-        hidden: tuple[Path, ...] | None = None,
+        guest: Guest | None = None,
     ) -> Wrapped:
         """argv behind the chosen walls; see `Profile.wrap`."""
         fd = None if self.filter is None else filter_file(self.filter)
-        return self.profile.wrap(argv, folder, extra, readable, fd, devices, hidden)
+        return self.profile.wrap(argv, folder, extra, readable, fd, devices, guest)
 
     @property
     def name(self) -> str:

@@ -42,8 +42,18 @@ def limit_bytes(devices: int = 0) -> int:
 class Bound:
     """What one world may hold, from before its start until it has ended."""
 
-    def __init__(self, profile: Profile, folder: Path, limit: int | None) -> None:
-        """limit: bytes; None for a world that is trusted not to need one. folder: the world's own, as seen from outside."""
+    def __init__(
+        self,
+        profile: Profile,
+        folder: Path,
+        limit: int | None,
+        names: tuple[str, str] = ("the ranks", "a world"),
+    ) -> None:
+        """limit: bytes; None for a world that is trusted not to need one. folder: the world's own, as seen from outside.
+
+        names: who holds the memory, and who may have it, in the lines that say so.
+        """
+        self._who, self._whose = names
         self._profile = profile
         self._folder = folder
         self._limit = limit
@@ -66,14 +76,14 @@ class Bound:
         """What the world holds beyond the bound, in a line; empty where it keeps to it. pids: its processes."""
         if self._limit is None:
             return ""
-        most = f"the {self._limit >> 20} MiB a world may have"
+        most = f"the {self._limit >> 20} MiB {self._whose} may have"
         if self.group is None or not self._counted:
             mounts = ("/tmp", "/dev/shm") if self._profile.has_own_mounts else ()
             held = held_bytes(pids, mounts)
             if held > self._limit:
-                return f"the ranks hold {held >> 20} MiB together, more than {most}"
+                return f"{self._who} hold {held >> 20} MiB together, more than {most}"
         elif self.group.kills():
-            return f"the ranks asked for more than {most}; the operating system has ended them"
+            return f"{self._who} asked for more than {most}; the operating system has ended them"
         return "" if self._profile.has_own_mounts else _too_much_on_disk(self._folder, pids)
 
     def killed(self) -> str:
@@ -200,10 +210,22 @@ def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
 
 
 def _files_bytes(pids: list[int], private: tuple[str, ...]) -> int:
-    """What lies in these mounts, as the first process sees them that has mounts of its own: the whole world shares them."""
-    for pid in pids if private else []:
-        with contextlib.suppress(OSError):
-            if os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"):
-                mounts = [os.statvfs(f"/proc/{pid}/root{mount}") for mount in private]
-                return sum((facts.f_blocks - facts.f_bfree) * facts.f_frsize for facts in mounts)
+    """What lies in these mounts: the whole world shares them."""
+    root = own_root(pids) if private else None
+    if root is None:
+        return 0
+    with contextlib.suppress(OSError):
+        mounts = [os.statvfs(f"{root}{mount}") for mount in private]
+        return sum((facts.f_blocks - facts.f_bfree) * facts.f_frsize for facts in mounts)
     return 0
+
+
+def own_root(pids: list[int]) -> Path | None:
+    """The root folder of the first of these processes that has mounts of its own, and has left this machine's root."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            root = Path(f"/proc/{pid}/root")
+            apart = os.readlink(f"/proc/{pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt")
+            if apart and not os.path.samefile(f"{root}/", "/"):
+                return root
+    return None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.jail import landlock
+from sandbox.jail.guest import DISK_ROOM, PROCESSES_ROOM, Guest
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
@@ -34,7 +35,8 @@ INSIDE = Path("/tmp")
 """The world's private folder, as seen from inside."""
 TMPFS_BYTES = 2 << 30
 SHM_BYTES = 2 << 30
-FIRST_UID = 60_123
+FIRST_UID, FIRST_GUEST_UID = 60_123, 55_123
+UIDS = 5000
 PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
 """Limits of a world."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
@@ -86,14 +88,14 @@ class Profile:
         readable: tuple[Path, ...] = (),
         filter_fd: int | None = None,
         devices: tuple[str, ...] = (),
-        hidden: tuple[Path, ...] | None = None,
+        guest: Guest | None = None,
     ) -> Wrapped:
         """argv behind the walls.
 
-        readable: paths beside the program's own that it may read; folder: a private one outside; hidden: of somebody else's
-        program, which sees nothing of this one, and empty folders in place of these. Only where there is a PID namespace.
+        readable: paths beside the program's own that it may read; folder: a private one outside; guest: argv is somebody
+        else's program, which sees nothing of this one. Only where there is a PID namespace.
         """
-        assert hidden is None or self.name in WITH_GUESTS
+        assert guest is None or self.name in WITH_GUESTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
         if self.name == "landlock":
@@ -101,7 +103,7 @@ class Profile:
             env = environment(folder, extra)
             env["PYTHONPATH"] = os.pathsep.join([str(_program_alone(folder)), *map(str, import_paths()[1:])])
             return Wrapped([*command, *argv], env, (filter_fd,) if filter_fd else ())
-        command = _bubblewrap(self.name, readable, filter_fd, devices, hidden)
+        command = _bubblewrap(self.name, readable, filter_fd, devices, guest)
         return Wrapped([*command, *argv], environment(INSIDE, extra), (filter_fd,) if filter_fd else ())
 
 
@@ -193,7 +195,7 @@ def _bubblewrap(
     readable: tuple[Path, ...],
     filter_fd: int | None,
     devices: tuple[str, ...],
-    hidden: tuple[Path, ...] | None,
+    guest: Guest | None,
 ) -> list[str]:
     root = os.geteuid() == 0
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--hostname", "arena"]
@@ -223,11 +225,12 @@ def _bubblewrap(
         command += ["--ro-bind", "/sys", "/sys"]
     for device in devices:
         command += ["--dev-bind-try", device, device]
-    for mount, size in (("/dev/shm", SHM_BYTES), ("/tmp", TMPFS_BYTES)):
+    sizes = (SHM_BYTES, TMPFS_BYTES) if guest is None else (guest.caps.disk + DISK_ROOM,) * 2
+    for mount, size in zip(("/dev/shm", "/tmp"), sizes, strict=True):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
     shown = [
-        *(program_paths() if hidden is None else _guest_paths()),
+        *(program_paths() if guest is None else _guest_paths()),
         *(path.resolve() for path in readable),
     ]
     for path in shown:
@@ -238,15 +241,20 @@ def _bubblewrap(
                 made.add(parent)
                 command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
-    if hidden is not None:
+    if guest is not None:
         roots = [Path("/usr"), Path("/opt"), *shown]
-        for path in [*(SOURCE_ROOT / name for name in PACKAGES), *hidden]:
-            if path.is_dir() and any(path.resolve().is_relative_to(root) for root in roots):
-                command += ["--perms", "0755", "--tmpfs", str(path.resolve())]
+        hidden = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *guest.hidden]]
+        hidden = [path for path in hidden if path.is_dir() and any(map(path.is_relative_to, roots))]
+        for path in hidden:
+            command += ["--perms", "0755", "--tmpfs", str(path)]
+        for path in hidden:  # where the guest owns such a folder, it could fill it without end
+            command += ["--remount-ro", str(path)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    start = [*_drop(_uid()), *_limits(PROCESSES)] if root else _limits(PROCESSES)
+    start = _limits(PROCESSES if guest is None else guest.caps.processes + PROCESSES_ROOM)
+    if root:
+        start = [*_drop(_uid() if guest is None else _guest_uid()), *start]
     if name == "nested" and (not root or landlock.abi() >= landlock.NEEDED_ABI):
         start += _behind(
             {}
@@ -296,7 +304,12 @@ def _behind(plan: dict[str, Any]) -> list[str]:
 
 def _uid() -> int:
     """One a world: the limit on processes counts per uid."""
-    return FIRST_UID + next(_uids) % 5000
+    return FIRST_UID + next(_uids) % UIDS
+
+
+def _guest_uid() -> int:
+    """No world's, as a referee has given it: a guest's processes must not count against a kernel's."""
+    return FIRST_GUEST_UID + (os.getpid() + next(_uids)) % UIDS
 
 
 def _drop(uid: int) -> list[str]:

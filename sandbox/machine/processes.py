@@ -100,6 +100,25 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return seconds
 
 
+def cpu_seconds_of_all(pids: Iterable[int]) -> float:
+    """CPU time of these processes and of children of theirs that have ended and were waited for; ticks of 10 ms."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def threads(pids: Iterable[int]) -> int:
+    """How many threads these processes have, the first one of each included."""
+    count = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            count += len(os.listdir(f"/proc/{pid}/task"))
+    return count
+
+
 KILL_SECONDS = 5.0
 
 

@@ -128,10 +128,14 @@ class DuelScreen(BaseScreen):
         self._draw_result()
         for name in SIDES:
             side = state.side(name)
-            player = state.header.contestant(name).player
+            player = state.header.contestant(name).short
             entitle(self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name))
             over = state.ended is not None
-            words = duel_words.final_status(state, name) if over else duel_words.status(side)
+            words = (
+                duel_words.final_status(state, name)
+                if over
+                else duel_words.status(side, state.header.budget_usd)
+            )
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
             self._draw_attempts(name, duel_words.attempts(side, name, player))
             if over:

@@ -13,6 +13,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from arena.duel.card import winner_words
+from arena.duel.events import short_name
 from arena.duel.journal import DuelRecord, duel_records
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.foreign_text import printable
@@ -70,7 +71,8 @@ class DuelBoard(Dialog[DuelRecord | None]):
             f"{'Ratings · ' + self.category:<34}{'rating':>8}  {'95 %':<8}{'won':>5}{'drawn':>7}{'lost':>6}\n"
         )
         rows = [
-            f"{place:>3}  {printable(r.player):<29}{r.rating:>8.0f}  ±{r.plus_minus:<7.0f}{r.won:>5}{r.drawn:>7}{r.lost:>6}"
+            f"{place:>3}  {printable(short_name(r.player)):<29}{r.rating:>8.0f}  ±{r.plus_minus:<7.0f}"
+            f"{r.won:>5}{r.drawn:>7}{r.lost:>6}"
             for place, r in enumerate(shown[:12], 1)
         ]
         self.query_one("#ratings", PlainStatic).update(Content.assemble((head, "$muted"), "\n".join(rows)))
@@ -89,7 +91,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
 def _line(record: DuelRecord) -> Content:
     header = record.header
     when = time.strftime("%d %b %H:%M", time.localtime(header.created))
-    names = f"{printable(header.left.player)} vs {printable(header.right.player)}"
+    names = f"{printable(header.left.short)} vs {printable(header.right.short)}"
     return Content.assemble(
         (f"{when}  ", "$muted"),
         (f"{header.problem_id:>3} {header.slug:<28.28} ", "$foreground"),

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from arena.duel.events import DuelHeader, SideName, other
 from arena.duel.journal import new_duel_id
 from arena.duel.match import Match
-from arena.duel.sides import MODEL, DuelSide, make_side
+from arena.duel.sides import AGENT, MODEL, DuelSide, make_side
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
 from arena.runs.store import BASELINE
@@ -37,16 +37,22 @@ class LiveDuelScreen(DuelScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("duel")]
 
-    def __init__(self, parent_app: AppProtocol, problem: Problem, plan: DuelPlan) -> None:
-        """
+    def __init__(
+        self,
+        parent_app: AppProtocol,
+        problem: Problem,
+        plan: DuelPlan,
+        setting: Setting,
+        sides: tuple[DuelSide, DuelSide],
+    ) -> None:
+        """setting, sides: see `make_sides`.
+
         Raises:
-            ArenaError: a side cannot play, or the setting is not one that can be run.
+            FolderUnwritable: the folder of the duels cannot be created.
         """
         services = parent_app.services
         self.problem = problem
         self.plan = plan
-        setting = choose_setting(problem, Choice(), services.settings)
-        sides = (_side(services, problem, setting, plan.left), _side(services, problem, setting, plan.right))
         header = DuelHeader(
             duel_id=new_duel_id(),
             created=time.time(),
@@ -59,6 +65,7 @@ class LiveDuelScreen(DuelScreen):
             setting=setting,
             minutes=plan.minutes,
             rounds=MODEL_ROUNDS if plan.minutes is not None else 3,
+            budget_usd=plan.budget_usd,
         )
         edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
         super().__init__(parent_app, DuelState(header), edits)
@@ -158,17 +165,37 @@ class LiveDuelScreen(DuelScreen):
         self.parent_app.play_duel(self.problem, self.plan)
 
 
-def _side(services: Services, problem: Problem, setting: Setting, word: str) -> DuelSide:
+def make_sides(
+    services: Services, problem: Problem, plan: DuelPlan
+) -> tuple[Setting, tuple[DuelSide, DuelSide]]:
+    """The setting of a duel and its sides. May take seconds: see `make_side`.
+
+    Raises:
+        ArenaError: a side cannot play, or the setting is not one that can be run.
+    """
+    setting = choose_setting(problem, Choice(), services.settings)
+    left, right = (
+        _side(services, problem, setting, word, plan.budget_usd) for word in (plan.left, plan.right)
+    )
+    return setting, (left, right)
+
+
+def _side(
+    services: Services, problem: Problem, setting: Setting, word: str, budget_usd: float | None
+) -> DuelSide:
     assert services.catalogue is not None
     player = YOU
     if word in (YOU, GUEST):
         player = word
         word = str(services.workspace.create(problem, starter(problem, BASELINE), player))
-    return make_side(word, problem, setting, services.settings, services.catalogue, services.paths, player)
+    return make_side(
+        word, problem, setting, services.settings, services.catalogue, services.paths, player, budget_usd
+    )
 
 
-def opponents(problem: Problem, models: list[str], device: str) -> list[str]:
+def opponents(problem: Problem, models: list[str], programs: list[str], device: str) -> list[str]:
     """Players that a problem can have, as words of the command line. device: where the ranks are."""
     house = [HOUSE] if problem.house_source is not None else []
     yardsticks = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
-    return [*house, BASELINE, *yardsticks, *(f"{MODEL}{name}" for name in models), GUEST]
+    writers = [*(f"{MODEL}{name}" for name in models), *(f"{AGENT}{name}" for name in programs)]
+    return [*house, BASELINE, *yardsticks, *writers, GUEST]

@@ -1,21 +1,30 @@
-"""The dialog before a duel: its players and minutes."""
+"""The dialog before a duel: its players, minutes and dollars."""
 
+import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.widgets import Button, Input, Select
 
+from arena.agents.readiness import known_programs
+from arena.foreign_text import printable
+from arena.machine.facts import choose_device
+from arena.settings import Settings, load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
 from screens.dialogs.dialog import Dialog
 from screens.duel.live import YOU, opponents
+from screens.duel.player_row import PROGRAM, PlayerRow
+from screens.services import Services
 from screens.widgets.foreign import PlainStatic
 
-MINUTES = "10"
+MINUTES, DOLLARS = "10", "1"
 _SENTENCES = (
     "Both play at the same time. Every save is judged; in the end the best kernels of both sides run against "
     "each other on fresh inputs. A guest plays from a file of their own, beside yours in the workspace."
@@ -23,36 +32,35 @@ _SENTENCES = (
 
 
 class DuelSetup(Dialog[DuelPlan | None]):
-    """Dismisses with the plan."""
+    """Dismisses with the plan; its players can play."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
-    def __init__(self, problem: Problem, models: list[str], device: str) -> None:
+    def __init__(self, problem: Problem, settings: Settings, programs: list[str], device: str) -> None:
+        """programs: names of agent programs; device: where the ranks are."""
         super().__init__()
         self.problem = problem
-        self.players = opponents(problem, models, device)
+        players = [*opponents(problem, list(settings.models), programs, device), PROGRAM]
+        self._rows = (
+            PlayerRow("left", [YOU, *players], YOU, settings),
+            PlayerRow("right", players, players[0], settings),
+        )
+        self._could_limit: bool | None = None
+        """Whether dollars could be limited when the row of the limit was drawn last; None: nobody spent any."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = f"Duel · {self.problem.id} {self.problem.slug}"
             dialog.border_subtitle = "esc back"
-            for name, label, players in (
-                ("left", "left", [YOU, *self.players]),
-                ("right", "right", [*self.players]),
-            ):
-                with Horizontal(classes="row"):
-                    yield PlainStatic(label, classes="label")
-                    yield Select(
-                        ((player, player) for player in players),
-                        value=players[0],
-                        allow_blank=False,
-                        id=f"player-{name}",
-                        compact=True,
-                    )
+            yield from self._rows
             with Horizontal(classes="row"):
                 yield PlainStatic("minutes", classes="label")
                 yield Input(MINUTES, id="minutes", compact=True)
+            with Horizontal(classes="row"):
+                yield PlainStatic("dollars", classes="label")
+                yield Input(id="dollars", disabled=True, placeholder="nobody spends any", compact=True)
+            yield PlainStatic("", id="limit-facts", classes="sentence")
             yield PlainStatic("", id="duel-trouble")
             yield PlainStatic(_SENTENCES, classes="note")
             with Horizontal(classes="buttons"):
@@ -60,25 +68,99 @@ class DuelSetup(Dialog[DuelPlan | None]):
 
     def on_mount(self) -> None:
         self.query_one("#start").focus()
+        self._show_limit()
+
+    # --- money -------------------------------------------------------------------------------------------------
+
+    def _spending(self) -> list[PlayerRow]:
+        return [row for row in self._rows if row.facts is not None and row.facts.spends]
+
+    def _unpriced(self) -> list[PlayerRow]:
+        return [row for row in self._spending() if row.facts is not None and not row.facts.priced]
+
+    @on(PlayerRow.Known)
+    def _player_known(self) -> None:
+        """A limit is proposed where somebody spends dollars that can be counted."""
+        could = not self._unpriced() if self._spending() else None
+        if could is not self._could_limit:
+            self._could_limit = could
+            limit = self.query_one("#dollars", Input)
+            limit.disabled = could is None
+            limit.value = DOLLARS if could else ""
+            limit.placeholder = "nobody spends any" if could is None else "no limit"
+        self._show_limit()
+
+    @on(Input.Changed, "#dollars")
+    def _show_limit(self) -> None:
+        shown, spending = self.query_one("#limit-facts", PlainStatic), self._spending()
+        who = " and ".join(dict.fromkeys(printable(row.word) for row in spending))
+        text, warns = "", False
+        if spending and self.query_one("#dollars", Input).value.strip():
+            text = f"{who} {'each stop' if len(spending) > 1 else 'stops'} once this is spent"
+        elif self._unpriced():
+            text = "without price_in and price_out of its model dollars cannot be limited"
+        elif spending:
+            text, warns = f"! no limit: {who} may spend without end", True
+        shown.display = bool(text)
+        shown.update(Content.styled(text, "$warning" if warns else "$muted"))
+
+    @on(Select.Changed)
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        """What was in the way may be gone."""
+        self.query_one("#duel-trouble", PlainStatic).update("")
+
+    # --- starting ------------------------------------------------------------------------------------------------
 
     @on(Button.Pressed)
     @on(Input.Submitted)
     def _start(self) -> None:
-        left = str(self.query_one("#player-left", Select).value)
-        right = str(self.query_one("#player-right", Select).value)
+        self.run_worker(self._check_and_start(), group="start", exclusive=True, exit_on_error=False)
+
+    async def _check_and_start(self) -> None:
+        """Players are looked at once more: a path may have been typed a moment ago."""
         trouble = self.query_one("#duel-trouble", PlainStatic)
-        text = self.query_one("#minutes", Input).value.strip()
+        left, right = (row.word for row in self._rows)
         if left == right:
             trouble.update("✗ a player cannot play against itself")
             return
-        if YOU not in (left, right) and not text:
-            self.dismiss(DuelPlan(left, right, None))
-            return
-        try:
-            minutes = float(text)
-        except ValueError:
-            minutes = 0.0
-        if not 0.05 <= minutes <= 24 * 60:
+        for row in self._rows:
+            await row.look()
+            if row.trouble:
+                trouble.update(f"✗ {row.word} cannot play: see above")
+                return
+        minutes, dollars = (
+            self.query_one(f"#{name}", Input).value.strip() for name in ("minutes", "dollars")
+        )
+        clock, limit = _number(minutes, 0.05, 24 * 60), _number(dollars, 1e-6, 1e6)
+        if clock is None and (minutes or YOU in (left, right)):
             trouble.update("✗ minutes: a number from 0.05 to 1440" + (", or nothing" if left != YOU else ""))
-            return
-        self.dismiss(DuelPlan(left, right, minutes))
+        elif limit is None and dollars:
+            trouble.update("✗ dollars: a number above 0, or nothing")
+        elif limit is not None and (unpriced := self._unpriced()):
+            trouble.update(
+                f"✗ {unpriced[0].word} has no prices: leave dollars empty, or add them to the settings"
+            )
+        else:
+            self.dismiss(DuelPlan(left, right, clock, limit))
+
+
+async def duel_setup(services: Services, problem: Problem) -> DuelSetup:
+    """The dialog with the players that there are now: models and programs may have come since the start.
+
+    Raises:
+        ArenaError: the settings file cannot be read, or the device that it names is not there.
+    """
+    read = await asyncio.to_thread(load_settings, services.paths)
+    services.settings = replace(services.settings, models=read.models, agents=read.agents)
+    programs = await asyncio.to_thread(known_programs, services.settings)
+    device = await asyncio.to_thread(choose_device, services.settings.device)
+    return DuelSetup(problem, services.settings, programs, device)
+
+
+def _number(text: str, least: float, most: float) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if least <= number <= most else None

@@ -2,8 +2,8 @@
 
 from textual.content import Content
 
-from arena.duel.card import final_result
-from arena.duel.events import SIDES, SideName
+from arena.duel.card import final_result, money_words, shortened
+from arena.duel.events import SIDES, SideName, short_name
 from arena.duel.state import AttemptState, DuelState, SideState
 from arena.foreign_text import printable
 from arena.runs.headline import WHERE
@@ -12,6 +12,8 @@ from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
 from screens import figures
 
+MOST_IN_SCORE = 18
+"""Characters of a player's name above the panes, where two stand beside the title."""
 COLOURS: dict[SideName, str] = {"left": "$accent", "right": "$warning"}
 
 
@@ -25,6 +27,8 @@ def title(state: DuelState) -> Content:
     header = state.header
     setting = header.setting
     rules = f"{header.minutes:g} min" if header.minutes is not None else "no clock"
+    if header.budget_usd is not None:
+        rules += f" · ${header.budget_usd:g} each"
     where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
     return Content.assemble(
         ("duel  ", "$muted"),
@@ -41,9 +45,10 @@ def score(state: DuelState) -> Content:
         words = _speedup(best) if best is not None else ""
         won = state.ended is not None and state.ended.winner == name
         crown = "★ " if won else ""
+        player = state.header.contestant(name).player
         parts.append(
             Content.assemble(
-                (f"{crown}{printable(state.header.contestant(name).player)} ", f"{COLOURS[name]} bold"),
+                (f"{crown}{printable(short_name(player, MOST_IN_SCORE))} ", f"{COLOURS[name]} bold"),
                 words or "–",
             )
         )
@@ -56,7 +61,7 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "ended":
             played = f"{clock_words(state.clock(now))} played"
             counts = [
-                f"{printable(state.header.contestant(name).player)} {len(state.side(name).attempts)}"
+                f"{printable(state.header.contestant(name).short)} {len(state.side(name).attempts)}"
                 for name in SIDES
             ]
             return Content.assemble(
@@ -67,7 +72,7 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "final":
             sample = state.final_samples[-1] if state.final_samples else None
             count = f"round {sample.round}/{sample.rounds}" if sample else "starting both worlds"
-            names = f"{state.header.left.player} over {state.header.right.player}"
+            names = f"{state.header.left.short} over {state.header.right.short}"
             figure = f"   {printable(names)} {_so_far(sample.speedup, sample.clock)}" if sample else ""
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
         case stage:
@@ -87,7 +92,7 @@ def result(state: DuelState) -> Content:
     if ended.winner == "draw":
         head = Content.styled("a draw", "$foreground bold")
     else:
-        name = printable(header.contestant(ended.winner).player)
+        name = printable(header.contestant(ended.winner).short)
         head = Content.styled(f"★ {name} wins", f"{COLOURS[ended.winner]} bold")
     lines = [Content.assemble(head, (f": {ended.reason}", "$foreground"))]
     if ended.speedup is None:
@@ -112,40 +117,48 @@ def final_status(state: DuelState, name: SideName) -> Content:
     assert state.ended is not None
     finalist = state.ended.left if name == "left" else state.ended.right
     side = state.side(name)
-    costs = _costs(side)
+    costs = _costs(side, state.header.budget_usd)
+    stopped = _stopped(side)
     if finalist.verdict is None:
-        return Content.assemble(("no kernel", "$muted"), *costs)
+        return Content.assemble(stopped, ("no kernel", "$muted"), *costs)
     colour = f"${figures.verdict_style(finalist.verdict)}"
     verdict = (figures.verdict_words(finalist.verdict), colour)
     if finalist.verdict is not Verdict.PASS:
-        return Content.assemble(verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
+        return Content.assemble(stopped, verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
     time = f"  {finalist.us:.1f} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
     over = f"  {_speedup(kernel)} over the baseline" if kernel is not None and _speedup(kernel) else ""
-    return Content.assemble(verdict, time, over, *costs)
+    return Content.assemble(stopped, verdict, time, over, *costs)
 
 
-def status(side: SideState) -> Content:
+def status(side: SideState, budget_usd: float | None = None) -> Content:
     """A side's last verdict, or the phase its kernel is in; tokens and dollars where they are counted."""
     last = side.last
-    parts: list[Content] = (
-        [_verdict(last)] if last is not None else [Content.styled("no kernel yet", "$muted")]
-    )
-    parts += _costs(side)
-    if side.left and side.left != "done":
+    none = "no kernel" if side.left else "no kernel yet"
+    parts = [_stopped(side), _verdict(last) if last is not None else Content.styled(none, "$muted")]
+    parts += _costs(side, budget_usd)
+    if side.left and side.left != "done" and not side.stopped:
         parts.append(Content.styled(f" · {printable(side.left)}", "$muted"))
     elif side.said and not side.left:
         parts.append(Content.styled(f" · {printable(side.said)}", "$muted"))
     return Content.assemble(*parts)
 
 
-def _costs(side: SideState) -> list[Content]:
-    """Tokens and dollars, where they are counted."""
+def _stopped(side: SideState) -> Content:
+    """What stopped a side, in a line above all else: a long verdict must not hide it."""
+    if not side.stopped:
+        return Content("")
+    return Content.styled(f"{printable(shortened(side.stopped))}\n", "$warning")
+
+
+def _costs(side: SideState, budget_usd: float | None) -> list[Content]:
+    """Tokens and dollars, where they are counted, and the limit in dollars."""
     if not side.tokens:
         return []
     about = "~" if side.estimated else ""
-    money = f" · {about}${side.usd:.2f}" if side.usd else ""
-    return [Content.styled(f" · {about}{figures.amount(side.tokens, 'tok')}{money}", "$muted")]
+    money = money_words(side.usd, side.estimated, budget_usd)
+    words = [f"{about}{figures.amount(side.tokens, 'tok')}", *filter(None, [money])]
+    return [Content.styled(f" · {' · '.join(words)}", "$muted")]
 
 
 def _speedup(attempt: AttemptState) -> str:
@@ -207,7 +220,7 @@ def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:
 def pane_title(state: DuelState, name: SideName) -> str:
     """ "gpt-5.5 ─ kernel 3, writing"; at the end "★ gpt-5.5 ─ kernel 2"."""
     side = state.side(name)
-    player = printable(state.header.contestant(name).player)
+    player = printable(state.header.contestant(name).short)
     if state.ended is not None:
         crown = "★ " if state.ended.winner == name else ""
         shown = final_kernel(state, name)

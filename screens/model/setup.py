@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Select
 
 from arena.errors import UsageError
-from arena.players.budget import Budget
+from arena.players.budget import Budget, has_prices, price_words
 from arena.players.model_player import model_player
 from arena.settings import ModelSettings, Settings
 from problems.specification import Problem
@@ -125,12 +125,8 @@ class ModelSetup(Dialog[ModelPlan | None]):
         if was != label:
             limit.value = DOLLARS if priced else ""
         self.query_one("#limit-label", PlainStatic).update(label)
-        prices = (
-            f"${model.price_in:g} and ${model.price_out:g} per million tokens read and written"
-            if priced
-            else "no prices in the settings"
-        )
-        self.query_one("#model-facts", PlainStatic).update(f"{model.model} · {model.provider} · {prices}")
+        facts = f"{model.model} · {model.provider} · {price_words(model)}"
+        self.query_one("#model-facts", PlainStatic).update(facts)
 
     @on(Button.Pressed)
     @on(Input.Submitted)
@@ -163,11 +159,6 @@ class ModelSetup(Dialog[ModelPlan | None]):
         hide_from_ptrace()  # this process now holds a key
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
         self.dismiss(ModelPlan(player, how == IMPROVE, answers, words))
-
-
-def has_prices(model: ModelSettings) -> bool:
-    """Whether what it writes can be counted in dollars."""
-    return bool(model.price_in or model.price_out)
 
 
 def _answers(text: str) -> int:

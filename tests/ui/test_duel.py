@@ -159,8 +159,14 @@ async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_plac
 
 def test_opponents_are_those_that_there_are(services) -> None:
     catalogue = services.read_catalogue()
-    assert opponents(catalogue.find("13"), ["m"], "cpu") == ["house", "baseline", "model:m", "guest"]
-    on_gpus = opponents(catalogue.find("13"), [], "cuda")
+    assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == [
+        "house",
+        "baseline",
+        "model:m",
+        "agent:a",
+        "guest",
+    ]
+    on_gpus = opponents(catalogue.find("13"), [], [], "cuda")
     assert on_gpus == ["house", "baseline", "baseline-graph", "guest"]
 
 

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -92,6 +93,29 @@ def ask_model(endpoint, path):
         return [error.code, error.read().decode()]
 
 
+def use(what, size):
+    """Uses so many MiB of memory or disk, processes, or seconds of CPU time; what the kernel refuses is tried again."""
+    kept, until = [], time.process_time() + size
+    if what == "cpu":
+        while time.process_time() < until:
+            pass
+    while what != "cpu" and len(kept) < size:
+        try:
+            if what == "memory":
+                kept.append(b"x" * (1 << 20))
+            elif what == "processes":
+                kept.append(subprocess.Popen(["sleep", "600"]))
+            else:
+                with open(os.path.join(os.environ["HOME"], "filled"), "ab") as file:
+                    kept.append(file.write(b"x" * (1 << 20)))
+        except OSError:
+            time.sleep(0.05)
+    if what == "processes":
+        for process in kept:
+            process.kill()
+            process.wait()
+
+
 def main():
     task = sys.stdin.read()
     said = {"task": "solution(" in task, "home": os.listdir(os.environ["HOME"])}
@@ -106,6 +130,8 @@ def main():
     print(json.dumps(said), flush=True)
     if "WAIT" in os.environ:
         tools.process.wait()  # it never ends
+    for what, size in json.loads(os.environ.get("USE", "{}")).items():
+        use(what, size)
     first, second = json.loads(os.environ.get("KERNELS", "null")) or (WRONG, RIGHT)
     wrong, failure = tools.call("run", source=first)
     if "STAY" in os.environ:

@@ -101,6 +101,9 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
         (("--left", "nowhere.py", "--right", "house"), "nowhere.py"),
         (("--left", "model:none", "--right", "house"), "none"),
         (("--left", "house", "--right", "baseline", "--minutes", "0"), "minutes"),
+        (("--left", "house", "--right", "baseline", "--budget", "0"), "budget"),
+        (("--left", "house", "--right", "baseline", "--budget", "2"), "no side is one that spends"),
+        (("--left", "agent:nobody", "--right", "house"), "names no agent program"),
     ],
 )
 def test_what_cannot_be_played_is_said_before_anything_runs(
@@ -110,6 +113,28 @@ def test_what_cannot_be_played_is_said_before_anything_runs(
     assert done.returncode == 2
     assert words in done.stderr
     assert not (home / "data" / "duels").exists()
+
+
+def test_a_model_stops_at_its_dollars(
+    pkb_arena: CommandLine, home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text(
+        'budget_s = 0.1\n[models.m]\nprovider = "openai_chat"\nmodel = "m-1"\n'
+        f'base_url = "{model_server.url}"\nkey_env = "MY_SECRET"\nprice_in = 1.0\nprice_out = 1.0\n'
+    )
+    monkeypatch.setenv("MY_SECRET", KEY)
+    model_server.replies = [streamed(WRONG, usage=(600_000, 600_000))]
+    sides = ("--left", "model:m", "--right", "baseline")
+    done = pkb_arena("duel", "1", *sides, "--budget", "2", "--rounds", "9", "--unsafe", "--json", *SETTING)
+    assert done.returncode == 0, done.stderr
+    assert "model:m (left) leaves: the budget of $2 is spent" in done.stderr
+    duel = json.loads(done.stdout)
+    assert (duel["budget_usd"], duel["left"]["left"]) == (2.0, "the budget of $2 is spent")
+    assert duel["left"]["usd"] == pytest.approx(2.4)
+    assert len(model_server.seen) == 2
+    card = pkb_arena("replay", duel["duel_id"]).stdout
+    assert "$2.40 of $2   the budget of $2 is spent" in card
 
 
 def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena: CommandLine, tmp_path: Path) -> None:

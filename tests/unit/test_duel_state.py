@@ -4,6 +4,7 @@ import pytest
 
 from arena.duel.card import final_words, svg_card, text_card
 from arena.duel.events import (
+    MOST_NAME,
     Abandoned,
     AnyDuelEvent,
     Contestant,
@@ -17,6 +18,7 @@ from arena.duel.events import (
     Resumed,
     SideWrote,
     Submitted,
+    short_name,
 )
 from arena.duel.state import DuelState, after_final, decide, without_final
 from sandbox.protocol.events import Interval, Microseconds, Result, RivalResult, Seconds, Setting, Speedup
@@ -230,3 +232,13 @@ def test_the_picture_is_sound_xml_that_loads_nothing() -> None:
     assert "Sum all-reduce <of one>" in words
     assert "you ★" in words
     assert "href" not in picture
+
+
+def test_a_long_name_is_shown_by_its_kind_and_its_end():
+    assert short_name("model:opus") == "model:opus"
+    long = "agent:/home/somebody/agents/of/mine/first_agent.py --fast"
+    shown = short_name(long)
+    assert shown.startswith("agent:…")
+    assert len(shown) == MOST_NAME
+    assert long.endswith(shown.removeprefix("agent:…"))
+    assert len(short_name("x" * 100)) == MOST_NAME

@@ -18,7 +18,7 @@ from arena.duel.events import AnyDuelEvent, DuelHeader
 from arena.duel.journal import new_duel_id
 from arena.duel.match import Match
 from arena.duel.report import duel_report
-from arena.duel.sides import DuelSide, make_side
+from arena.duel.sides import DuelSide, make_side, spends_money
 from arena.duel.state import DuelState
 from arena.errors import UsageError
 from arena.paths import unwritable
@@ -53,6 +53,10 @@ _PLAYER = "A kernel file, `house`, `baseline`, a reference form of the baseline 
     "--rounds", type=click.IntRange(1, 1000), metavar="N",
     help=f"Kernels that a model may hand in. [default: {ROUNDS}, by the clock {ROUNDS_WITH_CLOCK}]",
 )  # fmt: skip
+@click.option(
+    "--budget", "budget_usd", type=click.FloatRange(0, min_open=True), metavar="USD",
+    help="Most that each side may spend: a model or an agent program stops there. Needs the model's prices.",
+)  # fmt: skip
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result's card here.")
 @unsafe_option
 @setting_options
@@ -67,6 +71,7 @@ def command(
     right_name: str,
     minutes: float | None,
     rounds: int | None,
+    budget_usd: float | None,
     svg: Path | None,
     unsafe: bool,
     choice: Choice,
@@ -82,9 +87,14 @@ def command(
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
     sides = (
-        _side(session, left, found, setting, left_name),
-        _side(session, right, found, setting, right_name),
+        _side(session, left, found, setting, left_name, budget_usd),
+        _side(session, right, found, setting, right_name, budget_usd),
     )
+    if budget_usd is not None and not any(map(spends_money, sides)):
+        raise UsageError(
+            "--budget limits what models and agent programs spend, and no side is one that spends",
+            "leave it out",
+        )
     if sides[0].contestant.kind == sides[1].contestant.kind == "file" and left_name == right_name:
         raise UsageError(
             f"both sides are called {left_name!r}", "tell them apart with --left-name and --right-name"
@@ -102,6 +112,7 @@ def command(
         preset_sizes=setting.sizes == found.presets.get(setting.preset),
         minutes=minutes,
         rounds=rounds or (ROUNDS if minutes is None else ROUNDS_WITH_CLOCK),
+        budget_usd=budget_usd,
     )
     state = run_interruptibly(_play(session, found, header, sides, unsafe))
     assert state.ended is not None
@@ -115,8 +126,12 @@ def command(
     ctx.exit(ExitCode.PASS if right_kernel else ExitCode.KERNEL_FAILED)
 
 
-def _side(session: Session, word: str, problem: Problem, setting: Setting, player: str) -> DuelSide:
-    return make_side(word, problem, setting, session.settings, session.catalogue, session.paths, player)
+def _side(
+    session: Session, word: str, problem: Problem, setting: Setting, player: str, budget_usd: float | None
+) -> DuelSide:
+    return make_side(
+        word, problem, setting, session.settings, session.catalogue, session.paths, player, budget_usd
+    )
 
 
 async def _play(

@@ -5,11 +5,8 @@ import contextlib
 import importlib.util
 import json
 import os
-import shutil
 import socket
-import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,81 +15,25 @@ import pytest
 from model_server import KEY, ModelServer, streamed
 
 from arena.agents import jailed
-from arena.agents.play import Place, Played, play
-from arena.agents.program import AgentProgram, find_program
-from arena.duel.events import Contestant, DuelHeader, KernelJudged
-from arena.duel.journal import new_duel_id, read_duel
-from arena.duel.match import Match
-from arena.duel.sides import FixedSide, ProgramSide, make_side
+from arena.agents.play import Played
+from arena.agents.program import find_program
 from arena.errors import MachineError, RunRefused, UsageError
 from arena.paths import Paths
 from arena.players.budget import Budget
-from arena.players.judge import PlayerJudge
-from arena.players.trace import Called, Ended, Judged, Returned, Wrote, read_trace
-from arena.runs.engine import Engine
-from arena.setting_choice import Choice, choose_setting
+from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace
 from problems.catalogue import load_catalogue
-from sandbox.jail.choice import Jail, choose
-from sandbox.jail.profiles import NONE, SOURCE_ROOT, WITH_GUESTS
+from sandbox.jail.choice import Jail
+from sandbox.jail.profiles import NONE, SOURCE_ROOT
 from sandbox.protocol.verdict import Verdict
 
 if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
     pytest.skip("the MCP SDK is not installed: pip install 'pkb-arena[mcp]'", allow_module_level=True)
 
-REFEREE = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
-SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
-KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
-"""For a referee that does what a kernel says."""
-
-
-@pytest.fixture
-def guests(walls: None) -> None:
-    """For tests of programs in a jail: skipped where jails have no process table of their own."""
-    if choose().name not in WITH_GUESTS:
-        pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    """The scripted agent, where everybody may read it."""
-    copy = tmp_path / "agent.py"
-    shutil.copy(playing_agent.__file__, copy)
-    copy.chmod(0o644)
-    return copy
-
-
-@pytest.fixture
-async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
-    monkeypatch.setenv("SCRIPTED_JAIL", "full")
-    async with Engine(paths, command=REFEREE) as engine:
-        yield engine
-
-
 Playing = Callable[..., Any]
-
-
-@pytest.fixture
-def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
-    """playing(model=None, budget=None, seconds=60, NAME=value...): the program plays, with these variables."""
-
-    async def start(
-        model: ModelSettings | None = None,
-        budget: Budget | None = None,
-        seconds: float = 60,
-        **variables: str,
-    ) -> Played:
-        environment = KERNELS | {"ENDPOINT": "{endpoint}"} | variables
-        program = AgentProgram("test", ("{python}", str(script)), model, "", seconds, (script,), environment)
-        judge = PlayerJudge(engine, PROBLEM, SETTING, "agent:test")
-        await judge.start()
-        place = Place(CATALOGUE, paths, judge, judge.build, steps=3, budget=budget)
-        return await play(program, PROBLEM, SETTING, place)
-
-    return start
 
 
 def said(played: Played, paths: Paths) -> dict[str, Any]:
@@ -232,39 +173,6 @@ def _started_with(word: str) -> list[str]:
             if word.encode() in Path("/proc", process, "cmdline").read_bytes():
                 found.append(process)
     return found
-
-
-@pytest.mark.usefixtures("guests")
-async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path):
-    settings = Settings(agents={"mine": AgentSettings(command=[str(script)], environment=KERNELS)})
-    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths)
-    assert isinstance(side, ProgramSide)
-    other = FixedSide(Contestant("house", "other"), "kernel.py", "wrong")
-    header = DuelHeader(
-        duel_id=new_duel_id(),
-        created=time.time(),
-        problem_id=PROBLEM.id,
-        slug=PROBLEM.slug,
-        title=PROBLEM.title,
-        category=PROBLEM.category,
-        left=side.contestant,
-        right=other.contestant,
-        setting=SETTING,
-        minutes=None,
-        rounds=2,
-    )
-    match = Match(engine, paths, PROBLEM, header, (side, other))
-    ended = await match.play()
-    assert ended.winner == "left", ended
-    journal = paths.duels / f"{header.duel_id}.jsonl"
-    verdicts = [
-        event.verdict
-        for event in read_duel(journal)
-        if isinstance(event, KernelJudged) and event.side == "left"
-    ]
-    assert verdicts == [Verdict.WRONG_RESULT, Verdict.PASS]
-    (trace,) = paths.traces.glob("*.jsonl")
-    assert sum(isinstance(event, Returned) for event in read_trace(trace)) == 2
 
 
 async def test_without_a_jail_of_its_own_no_program_starts(

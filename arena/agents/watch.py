@@ -1,0 +1,105 @@
+"""An agent program that was started, until its end: what it says, its time, and what it uses."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from arena.foreign_text import printable
+from sandbox.jail.usage import Usage
+
+WORDS_BYTES = 4 << 20
+"""Of what a program writes in one attempt; the rest is dropped."""
+LAST_WORDS_BYTES = 4000
+LOOK_S = 0.25
+"""Between two looks at what it uses."""
+LEAVE_S = 5.0
+TIME = "time"
+LIMIT = "limit of "
+"""How the reason begins when a cap of its jail was passed: "limit of memory: its processes hold ..."."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """How a program ended."""
+
+    code: int | None
+    """Its exit status; None: it was ended."""
+    last_words: str
+    """The end of what it wrote to stderr."""
+    stopped: str = ""
+    """Why it was ended: TIME, LIMIT with which cap it was, or what `Watch.enough` has said; empty where it ended by itself."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is asked and told while a program runs."""
+
+    seconds: float
+    """It may take."""
+    hear: Callable[[str], None]
+    """Takes its stdout, piece by piece."""
+    enough: Callable[[], str]
+    """Asked a few times a second: a reason to end it now, or nothing."""
+
+    async def to_its_end(self, process: asyncio.subprocess.Process, usage: Usage) -> Started:
+        """Waits until the program ends or is ended; then nothing of it is left. Cancelling this ends it."""
+        output, errors = process.stdout, process.stderr
+        assert output is not None
+        assert errors is not None
+        last = bytearray()
+        told = 0
+
+        def said(piece: bytes) -> None:
+            nonlocal told
+            if told <= WORDS_BYTES:
+                self.hear(printable(piece.decode("utf-8", "replace")))
+            told += len(piece)
+
+        def complained(piece: bytes) -> None:
+            last.extend(piece)
+            del last[:-LAST_WORDS_BYTES]
+
+        async def ended() -> int:
+            await asyncio.gather(_read(output, said), _read(errors, complained))
+            return await process.wait()
+
+        ending = asyncio.create_task(ended())
+        looking = asyncio.create_task(self._until_stopped(process.pid, usage))
+        stopped, code = "", None
+        try:
+            await asyncio.wait({ending, looking}, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                code = ending.result()
+            else:
+                stopped = looking.result()
+        finally:
+            looking.cancel()
+            # The jail's first process dies with this one, and everything in the jail with that; then nobody holds the pipes.
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            await asyncio.wait({ending, looking}, timeout=LEAVE_S)
+            ending.cancel()
+        if not stopped and (passed := await asyncio.to_thread(usage.left_behind)):
+            stopped = LIMIT + passed
+        return Started(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
+
+    async def _until_stopped(self, pid: int, usage: Usage) -> str:
+        """The reason to end it, as soon as there is one."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.seconds
+        while True:
+            left = until - loop.time()
+            if left <= 0:
+                return TIME
+            await asyncio.sleep(min(LOOK_S, left))
+            if excess := await asyncio.to_thread(usage.excess, pid):
+                return LIMIT + excess
+            if reason := self.enough():
+                return reason
+
+
+async def _read(stream: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
+    while piece := await stream.read(1 << 16):
+        take(piece)

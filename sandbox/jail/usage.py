@@ -1,0 +1,96 @@
+"""What a guest uses, held against its caps: looked at from outside while it runs, and once more when it has ended.
+
+Memory has the bound that a world has (memory.py). Of processes and files the kernel refuses more than a little above the cap
+(profiles.py), and here it is seen that the cap was passed. CPU time is the control group's, or what the processes have used.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+from sandbox.jail.guest import DISK_ROOM, Caps
+from sandbox.jail.memory import Bound, limit_bytes, own_root
+from sandbox.jail.profiles import Profile
+from sandbox.machine.processes import cpu_seconds_of_all, threads, tree
+
+MOUNTS = ("tmp", "dev/shm")
+MOST_FILES = 100_000
+"""An empty file takes no block, but a kilobyte of the kernel's memory."""
+_WALLS = 2
+"""Processes of bubblewrap itself."""
+
+
+class Usage:
+    """Of one guest, from before its start until `close`. Every method may take milliseconds."""
+
+    def __init__(self, profile: Profile, folder: Path, caps: Caps) -> None:
+        """folder: its private one, as seen from outside. A machine with less free memory than the cap gives less."""
+        self._caps = caps
+        self._bound = Bound(profile, folder, min(caps.memory, limit_bytes()), ("its processes", "it"))
+        self._mounts: dict[str, int] = {}
+        """Descriptors of its mounts by name: what they hold can be told when it has ended."""
+
+    def starts(self, argv: list[str]) -> list[str]:
+        """The command line that starts the guest within its bound."""
+        return self._bound.starts(argv)
+
+    def excess(self, pid: int) -> str:
+        """Which cap the guest that was started as pid goes over, as "memory: ..."; empty where it keeps to all of them."""
+        pids = tree(pid)
+        self._open_mounts(pids)
+        count = threads(pids) - _WALLS
+        if count > self._caps.processes:
+            return f"processes: it has {count} processes and threads, more than the {self._caps.processes} it may have"
+        return self._filled() or _of_memory(self._bound.excess(pids)) or self._computed(pids)
+
+    def left_behind(self) -> str:
+        """Of a guest that has ended: which cap it went over just before, as `excess`; else empty."""
+        return _of_memory(self._bound.killed()) or self._filled()
+
+    def close(self) -> None:
+        """Kills what is left in its control group, and lets go of its files."""
+        for mount in self._mounts.values():
+            os.close(mount)
+        self._mounts.clear()
+        self._bound.close()
+
+    def _open_mounts(self, pids: list[int]) -> None:
+        root = None if self._mounts else own_root(pids)
+        if root is None:
+            return
+        with contextlib.ExitStack() as undo:
+            opened = {}
+            for name in MOUNTS:
+                try:
+                    opened[name] = os.open(root / name, os.O_PATH | os.O_DIRECTORY)
+                except OSError:
+                    return
+                undo.callback(os.close, opened[name])
+                # While the walls are being built, other file systems stand in these places.
+                facts = os.fstatvfs(opened[name])
+                if abs(facts.f_blocks * facts.f_frsize - self._caps.disk - DISK_ROOM) > facts.f_frsize:
+                    return
+            undo.pop_all()
+            self._mounts = opened
+
+    def _filled(self) -> str:
+        for name, mount in self._mounts.items():
+            facts = os.fstatvfs(mount)
+            used, files = (facts.f_blocks - facts.f_bfree) * facts.f_frsize, facts.f_files - facts.f_ffree
+            if used > self._caps.disk:
+                return f"disk: its files in /{name} take {used >> 20} MiB, more than the {self._caps.disk >> 20} MiB it may have"
+            if files > MOST_FILES:
+                return f"disk: it made more than {MOST_FILES} files in /{name}"
+        return ""
+
+    def _computed(self, pids: list[int]) -> str:
+        group = self._bound.group
+        used = group.cpu_seconds() if group is not None else cpu_seconds_of_all(pids)
+        most = self._caps.cpu_seconds
+        if used > most:
+            return f"CPU time: its processes have used {used:.0f} s, more than the {most:.0f} s they may have"
+        return ""
+
+
+def _of_memory(excess: str) -> str:
+    return f"memory: {excess}" if excess else ""

@@ -1,0 +1,101 @@
+"""One side in the dialog before a duel: who plays, what it costs, and why it cannot play."""
+
+import asyncio
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Select
+
+from arena.duel.events import SideName
+from arena.duel.players import PlayerFacts, player_facts
+from arena.duel.sides import AGENT
+from arena.errors import ArenaError
+from arena.foreign_text import printable
+from arena.settings import Settings
+from screens.complaints import explain
+from screens.widgets.foreign import PlainStatic
+
+PROGRAM = "agent: a program of yours"
+"""In the list of players; the path stands in a line of its own."""
+
+
+class PlayerRow(Vertical):
+    """The player of a side, looked at in a thread as soon as it is chosen."""
+
+    class Known(Message):
+        """What there is to know of the player is known, or that it cannot play."""
+
+    def __init__(self, side: SideName, players: list[str], chosen: str, settings: Settings) -> None:
+        super().__init__(id=f"row-{side}", classes="player-row")
+        self._side: SideName = side
+        self._players, self._chosen = players, chosen
+        self._settings = settings
+        self.facts: PlayerFacts | None = None
+        """None: not known yet, or it cannot play."""
+        self.trouble = ""
+        """Why it cannot play."""
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(classes="row"):
+            yield PlainStatic(self._side, classes="label")
+            yield Select(
+                ((player, player) for player in self._players),
+                value=self._chosen,
+                allow_blank=False,
+                id=f"player-{self._side}",
+                compact=True,
+            )
+        with Horizontal(classes="row program"):
+            yield PlainStatic("", classes="label")
+            yield Input(placeholder="./my_agent.py --fast", id=f"program-{self._side}", compact=True)
+        yield PlainStatic("", classes="sentence player-facts")
+
+    def on_mount(self) -> None:
+        self.query_one(".program").display = False
+        self.query_one(".player-facts").display = False
+
+    @property
+    def word(self) -> str:
+        """The player, as on the command line."""
+        chosen = str(self.query_one(Select).value)
+        return f"{AGENT}{self.query_one(Input).value.strip()}" if chosen == PROGRAM else chosen
+
+    async def look(self) -> None:
+        """Finds out what there is to know."""
+        try:
+            self.facts, self.trouble = await asyncio.to_thread(player_facts, self.word, self._settings), ""
+            self._say(self.facts.words, "$muted")
+        except ArenaError as error:
+            self.facts, self.trouble = None, explain(error)
+            self._say(f"✗ {self.trouble}", "$error")
+        self.post_message(self.Known())
+
+    def _say(self, words: str, style: str) -> None:
+        shown = self.query_one(".player-facts", PlainStatic)
+        shown.update(Content.styled(printable(words), style))
+        shown.display = bool(words)
+
+    @on(Select.Changed)
+    def _chosen_another(self) -> None:
+        by_path = self.query_one(Select).value == PROGRAM
+        self.query_one(".program").display = by_path
+        self.facts, self.trouble = None, ""
+        self._say("looking…" if self.word.startswith(AGENT) else "", "$muted")
+        if by_path and not self.query_one(Input).value:
+            self._say("a path, or a command that begins with one; it runs in a jail of its own", "$muted")
+            self.query_one(Input).focus()
+            self.post_message(self.Known())
+        else:
+            self._look_soon()
+
+    @on(Input.Blurred)
+    def _named(self) -> None:
+        if self.query_one(Input).value:
+            self._look_soon()
+
+    @work(group="look", exclusive=True, exit_on_error=False)
+    async def _look_soon(self) -> None:
+        await self.look()

@@ -1,0 +1,172 @@
+"""The dialog before a duel: agent programs, models and what they may spend."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, Select
+
+from arena.agents import jailed
+from arena.settings import AgentSettings, ModelSettings, Settings, save_settings
+from sandbox.jail.choice import Jail, choose
+from sandbox.jail.profiles import NONE, WITH_GUESTS
+from screens.duel.live import LiveDuelScreen
+from screens.duel.player_row import PROGRAM
+from screens.duel.setup import DuelSetup
+
+pytestmark = pytest.mark.slow
+if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
+    pytest.skip("the MCP SDK is not installed: pip install 'pkb-arena[mcp]'", allow_module_level=True)
+
+LOCAL = "http://127.0.0.1:9/v1"
+PROGRAM_TEXT = "import sys\nsys.exit()\n"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "my_agent.py"
+    path.write_text(PROGRAM_TEXT)
+    return path
+
+
+@pytest.fixture
+def settings(services, paths, program: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Two models, and agent programs of which some cannot play."""
+    if choose().name not in WITH_GUESTS:
+        pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    given = Settings(
+        device="cpu",
+        models={
+            "opus": ModelSettings(
+                provider="openai_chat", model="dear", base_url=LOCAL, price_in=5.0, price_out=25.0
+            ),
+            "local": ModelSettings(provider="openai_chat", model="free", base_url=LOCAL),
+            "locked": ModelSettings(provider="anthropic", model="x", key_env="NO_SUCH_KEY"),
+        },
+        agents={
+            "mine": AgentSettings(command=[str(program)], model="opus", minutes=5),
+            "alone": AgentSettings(command=[str(program)]),
+            "gone": AgentSettings(command=["no-such-program"]),
+            "claude-code": AgentSettings(),
+        },
+    )
+    save_settings(given, paths)
+    return given
+
+
+async def asked(app, pilot, until) -> DuelSetup:
+    app.plan_duel(app.services.catalogue.find("13"))
+    await until(
+        pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label"))
+    )
+    screen = app.screen
+    assert isinstance(screen, DuelSetup)
+    return screen
+
+
+async def choose_player(screen: DuelSetup, pilot, until, side: str, player: str) -> str:
+    """The sentence below the player, once it is known."""
+    screen.query_one(f"#player-{side}", Select).value = player
+    row = screen.query_one(f"#row-{side}")
+    await pilot.pause()
+    await until(pilot, lambda: row.facts is not None or row.trouble)
+    await pilot.pause()
+    return str(row.query_one(".player-facts").content)
+
+
+def limit(screen: DuelSetup) -> tuple[str, bool, str]:
+    """The value of the row of the dollars, whether it is closed, and the sentence below it."""
+    row = screen.query_one("#dollars", Input)
+    facts = screen.query_one("#limit-facts")
+    return row.value, row.disabled, str(facts.content) if facts.display else ""
+
+
+@pytest.mark.usefixtures("settings")
+async def test_players_say_what_they_are_and_why_they_cannot_play(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await asked(app, pilot, until)
+        words = {
+            "agent:mine": "in a jail of its own, 5 min · dear · $5 and $25 per million tokens",
+            "agent:alone": "reaches no model, costs nothing",
+            "agent:gone": "✗ agent:gone: there is no program 'no-such-program' → install it",
+            "agent:claude-code": "✗ agent:claude-code has no model → add it to the settings",
+            "model:opus": "dear · openai_chat · $5 and $25 per million tokens",
+            "model:local": "no prices in the settings",
+            "model:locked": "NO_SUCH_KEY",
+        }
+        for player, said in words.items():
+            assert said in await choose_player(screen, pilot, until, "right", player), player
+        screen.query_one("#start").press()
+        await until(pilot, lambda: "cannot play" in str(screen.query_one("#duel-trouble").content))
+        assert app.screen is screen
+
+
+@pytest.mark.usefixtures("settings")
+async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
+    open_app, until, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from arena.agents import readiness
+    from arena.errors import MachineError
+
+    def missing() -> None:
+        raise MachineError(
+            "the tool server needs the MCP SDK, which is not installed", "pip install 'pkb-arena[mcp]'"
+        )
+
+    async with open_app() as (app, pilot):
+        screen = await asked(app, pilot, until)
+        with monkeypatch.context() as patched:
+            patched.setattr(jailed, "choose", lambda: Jail(NONE, None, {}))
+            assert "needs a jail" in await choose_player(screen, pilot, until, "right", "agent:mine")
+        with monkeypatch.context() as patched:
+            patched.setattr(readiness, "require_sdk", missing)
+            assert "pkb-arena[mcp]" in await choose_player(screen, pilot, until, "right", "agent:alone")
+
+
+@pytest.mark.usefixtures("settings")
+async def test_a_limit_is_proposed_where_dollars_can_be_counted(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await asked(app, pilot, until)
+        assert limit(screen) == ("", True, "")
+        await choose_player(screen, pilot, until, "right", "agent:mine")
+        assert limit(screen) == ("1", False, "agent:mine stops once this is spent")
+        await choose_player(screen, pilot, until, "left", "model:opus")
+        assert limit(screen)[2] == "model:opus and agent:mine each stop once this is spent"
+        screen.query_one("#dollars", Input).value = ""
+        await pilot.pause()
+        assert limit(screen)[2] == "! no limit: model:opus and agent:mine may spend without end"
+        await choose_player(screen, pilot, until, "left", "model:local")
+        assert limit(screen)[:2] == ("", False)
+        screen.query_one("#dollars", Input).value = "2"
+        screen.query_one("#start").press()
+        await until(
+            pilot, lambda: "model:local has no prices" in str(screen.query_one("#duel-trouble").content)
+        )
+        await choose_player(screen, pilot, until, "left", "you")
+        await choose_player(screen, pilot, until, "right", "house")
+        assert limit(screen) == ("", True, "")
+
+
+@pytest.mark.usefixtures("settings")
+async def test_a_program_by_its_path_plays_within_its_limit(
+    open_app, until, screen_text, program: Path
+) -> None:
+    async with open_app() as (app, pilot):
+        screen = await asked(app, pilot, until)
+        screen.query_one("#player-left", Select).value = "model:opus"
+        screen.query_one("#player-right", Select).value = PROGRAM
+        await pilot.pause()
+        screen.query_one("#start").press()
+        await until(pilot, lambda: "cannot play" in str(screen.query_one("#duel-trouble").content))
+        path = screen.query_one("#program-right", Input)
+        assert path.parent.display
+        path.value = str(program)
+        screen.query_one("#dollars", Input).value = "0.5"
+        screen.query_one("#start").press()
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        header = app.screen.state.header
+        assert (header.right.player, header.budget_usd) == (f"agent:{program}", 0.5)
+        assert app.screen.match.sides["left"].budget_usd == 0.5
+        await until(pilot, lambda: "$0.5 each" in screen_text(app))

@@ -1,0 +1,81 @@
+"""A scripted agent program in its jail, and a referee that does what a kernel says."""
+
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import playing_agent
+import pytest
+
+from arena.agents.play import Place, Played, play
+from arena.agents.program import AgentProgram
+from arena.paths import Paths
+from arena.players.budget import Budget
+from arena.players.judge import PlayerJudge
+from arena.runs.engine import Engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import ModelSettings, Settings
+from problems.catalogue import load_catalogue
+from sandbox.jail.choice import choose
+from sandbox.jail.guest import Caps
+from sandbox.jail.profiles import WITH_GUESTS
+
+REFEREE = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
+CATALOGUE = load_catalogue()
+PROBLEM = CATALOGUE.find("1")
+SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
+KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
+"""For a referee that does what a kernel says."""
+CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
+
+Playing = Callable[..., Any]
+
+
+@pytest.fixture
+def guests(walls: None) -> None:
+    """For tests of programs in a jail: skipped where jails have no process table of their own."""
+    if choose().name not in WITH_GUESTS:
+        pytest.skip(f"this machine's jail is {choose().name}: it has no process table of its own")
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """The scripted agent, where everybody may read it."""
+    copy = tmp_path / "agent.py"
+    shutil.copy(playing_agent.__file__, copy)
+    copy.chmod(0o644)
+    return copy
+
+
+@pytest.fixture
+async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
+    """An engine whose referee does what a kernel says."""
+    monkeypatch.setenv("SCRIPTED_JAIL", "full")
+    async with Engine(paths, command=REFEREE) as engine:
+        yield engine
+
+
+@pytest.fixture
+def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
+    """playing(model=None, budget=None, seconds=60, caps=CAPS, NAME=value...): the program plays, with these variables."""
+
+    async def start(
+        model: ModelSettings | None = None,
+        budget: Budget | None = None,
+        seconds: float = 60,
+        caps: Caps = CAPS,
+        **variables: str,
+    ) -> Played:
+        environment = KERNELS | {"ENDPOINT": "{endpoint}"} | variables
+        program = AgentProgram(
+            "test", ("{python}", str(script)), model, "", seconds, (script,), environment, caps
+        )
+        judge = PlayerJudge(engine, PROBLEM, SETTING, "agent:test")
+        await judge.start()
+        place = Place(CATALOGUE, paths, judge, judge.build, steps=3, budget=budget)
+        return await play(program, PROBLEM, SETTING, place)
+
+    return start

@@ -1,0 +1,134 @@
+"""Caps of an agent program's jail: who goes over one is ended and told which, who keeps to them plays on."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.agents import watch
+from arena.agents.program import find_program
+from arena.duel.card import shortened
+from arena.paths import Paths
+from arena.players.trace import Ended, read_trace
+from arena.settings import AgentSettings, Settings
+from sandbox.jail import cgroup, memory
+from sandbox.jail.guest import DISK_ROOM, Caps
+from sandbox.jail.usage import Usage
+from sandbox.machine.processes import cpu_seconds_of_all
+
+pytestmark = pytest.mark.usefixtures("guests")
+Playing = Callable[..., Any]
+CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
+KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
+"""What the honest twin uses: most of what it may have, file and memory together within the cap of memory."""
+
+
+@pytest.mark.parametrize(
+    ("use", "caps", "which", "words"),
+    [
+        ({"memory": 100_000}, CAPS, "memory", "MiB together, more than the 256 MiB it may have"),
+        ({"processes": 100_000}, CAPS, "processes", "processes and threads, more than the 64 it may have"),
+        ({"disk": 100_000}, CAPS, "disk", "MiB, more than the 96 MiB it may have"),
+        ({"cpu": 600}, replace(CAPS, cpu_seconds=2.0), "CPU time", "more than the 2 s they may have"),
+    ],
+)
+async def test_who_goes_over_a_cap_is_ended_and_told_which(
+    playing: Playing, paths: Paths, script: Path, use: dict[str, float], caps: Caps, which: str, words: str
+) -> None:
+    began = time.monotonic()
+    played = await playing(caps=caps, USE=json.dumps(use))
+    assert played.reason.startswith(f"limit of {which}: it"), played.reason
+    assert shortened(played.reason) == f"limit of {which}"
+    assert words in played.reason
+    assert time.monotonic() - began < 40  # it would have gone on for a minute
+    assert (played.best, played.attempts) == (None, [])
+    (trace,) = paths.traces.glob("*.jsonl")
+    *_, last = read_trace(trace)
+    assert isinstance(last, Ended)
+    assert last.reason == played.reason
+    async with asyncio.timeout(30):
+        while started_with(str(script)):
+            await asyncio.sleep(0.02)
+
+
+async def test_who_keeps_to_the_caps_plays_on(playing: Playing) -> None:
+    played = await playing(USE=json.dumps(KEPT_TO))
+    assert played.reason == "done"
+    assert [attempt.passed for attempt in played.attempts] == [False, True]
+
+
+async def test_a_disk_that_was_filled_is_told_after_the_end(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program ends by itself before anybody looks again."""
+    looked = 0
+    excess = Usage.excess
+
+    def once(self: Usage, pid: int) -> str:
+        nonlocal looked
+        looked += 1
+        return excess(self, pid) if looked == 1 else ""
+
+    monkeypatch.setattr(Usage, "excess", once)
+    monkeypatch.setattr(watch, "LOOK_S", 0.1)
+    played = await playing(USE=json.dumps({"cpu": 0.5, "disk": 130}))
+    assert played.reason.startswith("limit of disk: its files in /tmp take")
+    assert DISK_ROOM > 34 << 20
+
+
+async def test_without_a_control_group_the_caps_hold(
+    playing: Playing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> cgroup.Group:
+        raise cgroup.NoGroup("none here")
+
+    monkeypatch.setattr(memory.cgroup, "make", refused)
+    monkeypatch.setattr(memory.cgroup, "make_uncounted", refused)
+    played = await playing(caps=replace(CAPS, cpu_seconds=2.0), USE=json.dumps({"cpu": 600}))
+    assert played.reason.startswith("limit of CPU time")
+    played = await playing(USE=json.dumps({"memory": 100_000}))
+    assert "MiB together" in played.reason
+
+
+def test_cpu_time_of_children_that_have_ended_counts() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}]); print(1, flush=True); input()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    assert cpu_seconds_of_all([parent.pid]) >= 0.3
+    parent.communicate(b"\n")
+    assert cpu_seconds_of_all([parent.pid]) == 0.0
+
+
+def test_caps_are_settings_of_the_program(script: Path) -> None:
+    chosen = AgentSettings(command=[str(script)], memory_mib=100, processes=20, disk_mib=30, cpu_minutes=0.5)
+    program = find_program("mine", Settings(agents={"mine": chosen}))
+    assert program is not None
+    assert program.caps == Caps(100 << 20, 20, 30 << 20, 30.0)
+
+
+def started_with(word: str) -> list[str]:
+    """Processes that have this word in their command."""
+    found = []
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if word.encode() in Path("/proc", process, "cmdline").read_bytes():
+                found.append(process)
+    return found

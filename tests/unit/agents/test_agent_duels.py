@@ -1,0 +1,158 @@
+"""Agent programs and models as sides of a duel, and what they may spend there: real requests to a provider of this machine."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_server import KEY, ModelServer, streamed
+
+from arena.agents import play
+from arena.duel.card import svg_card, text_card
+from arena.duel.events import Contestant, DuelHeader, KernelJudged, Left, Spending
+from arena.duel.journal import duel_records, new_duel_id, read_duel
+from arena.duel.match import Match
+from arena.duel.report import duel_report
+from arena.duel.sides import DuelSide, FixedSide, ModelSide, ProgramSide, make_side, spends_money
+from arena.errors import UsageError
+from arena.paths import Paths
+from arena.players.trace import Returned, read_trace
+from arena.runs.engine import Engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import AgentSettings, ModelSettings, Settings
+from problems.catalogue import load_catalogue
+from sandbox.protocol.verdict import Verdict
+
+CATALOGUE = load_catalogue()
+PROBLEM = CATALOGUE.find("1")
+SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu", dtype="float32"), Settings())
+KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
+PRICED = {"provider": "anthropic", "model": "cheap", "key_env": "TEST_KEY", "price_in": 1.0, "price_out": 1.0}
+"""An answer of the server takes 100 tokens and 50: 0.00015 dollars."""
+
+
+def settings_for(model_server: ModelServer, command: list[str], **variables: str) -> Settings:
+    return Settings(
+        models={"cheap": ModelSettings(**PRICED, base_url=model_server.url)},  # type: ignore[arg-type]
+        agents={
+            "mine": AgentSettings(
+                command=command, model="cheap", environment=KERNELS | {"ENDPOINT": "{endpoint}"} | variables
+            )
+        },
+    )
+
+
+def match_of(
+    engine: Engine, paths: Paths, side: DuelSide, budget_usd: float | None, rounds: int = 2
+) -> Match:
+    other = FixedSide(Contestant("house", "other"), "kernel.py", "wrong")
+    header = DuelHeader(
+        duel_id=new_duel_id(),
+        created=time.time(),
+        problem_id=PROBLEM.id,
+        slug=PROBLEM.slug,
+        title=PROBLEM.title,
+        category=PROBLEM.category,
+        left=side.contestant,
+        right=other.contestant,
+        setting=SETTING,
+        minutes=None,
+        rounds=rounds,
+        budget_usd=budget_usd,
+    )
+    return Match(engine, paths, PROBLEM, header, (side, other))
+
+
+def told(match: Match, paths: Paths, kind: type[Any]) -> list[Any]:
+    events = read_duel(paths.duels / f"{match.state.header.duel_id}.jsonl")
+    return [event for event in events if isinstance(event, kind) and event.side == "left"]
+
+
+@pytest.mark.usefixtures("guests")
+async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path) -> None:
+    settings = Settings(agents={"mine": AgentSettings(command=[str(script)], environment=KERNELS)})
+    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths)
+    assert isinstance(side, ProgramSide)
+    assert not spends_money(side)
+    match = match_of(engine, paths, side, None)
+    ended = await match.play()
+    assert ended.winner == "left", ended
+    verdicts = [event.verdict for event in told(match, paths, KernelJudged)]
+    assert verdicts == [Verdict.WRONG_RESULT, Verdict.PASS]
+    (trace,) = paths.traces.glob("*.jsonl")
+    assert sum(isinstance(event, Returned) for event in read_trace(trace)) == 2
+
+
+@pytest.mark.usefixtures("guests")
+async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
+    engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", KEY)
+    monkeypatch.setattr(play, "SPENT_S", 1.0)
+    model_server.replies = [streamed("hello")]
+    variables = {"ASK": json.dumps(["/v1/messages"] * 3), "KERNELS": '["pass", "pass"]', "STAY": "yes"}
+    settings = settings_for(model_server, [str(script)], **variables)
+    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=2e-4)
+    assert spends_money(side)
+    match = match_of(engine, paths, side, 2e-4)
+    ended = await match.play()
+    assert ended.winner == "left"
+    assert ended.left.stopped == "the budget of $0.0002 is spent"
+    (left,) = told(match, paths, Left)
+    assert left.reason == ended.left.stopped
+    assert len(model_server.seen) == 2  # the third request was refused
+    spent = ended.left.usd
+    assert 2e-4 < spent < 3e-4  # the second answer was cut off
+    assert told(match, paths, Spending)[-1].usd == spent
+    assert ended.left.attempt == 1
+    report = duel_report(match.state)
+    assert (report.budget_usd, report.left.left) == (2e-4, ended.left.stopped)
+    assert duel_records(paths.duels)[0].ended == ended
+    for card in (text_card(match.state.header, ended), svg_card(match.state)):
+        assert f"${spent:.4f} of $0.0002" in card
+        assert "the budget of $0.0002 is spent" in card
+
+
+@pytest.mark.usefixtures("guests")
+async def test_a_program_within_the_budget_plays_to_its_end(
+    engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", KEY)
+    model_server.replies = [streamed("hello")]
+    settings = settings_for(model_server, [str(script)], ASK=json.dumps(["/v1/messages"]))
+    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=1.0)
+    match = match_of(engine, paths, side, 1.0)
+    ended = await match.play()
+    assert (ended.winner, ended.left.stopped, match.state.left.left) == ("left", "", "done")
+    assert ended.left.usd == pytest.approx(1.5e-4)
+    assert "$0.0001 of $1" in text_card(match.state.header, ended)
+
+
+async def test_a_model_stops_at_the_budget_and_its_kernels_count(
+    engine: Engine, paths: Paths, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEST_KEY", KEY)
+    model_server.replies = [
+        streamed("```python\npass\n\ndef solution(): pass\n```\n", usage=(500_000, 600_000))
+    ]
+    settings = settings_for(model_server, [])
+    side = make_side("model:cheap", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=2.0)
+    assert isinstance(side, ModelSide)
+    match = match_of(engine, paths, side, 2.0, rounds=5)
+    ended = await match.play()
+    assert len(model_server.seen) == 2  # 1.1 dollars each
+    assert ended.left.stopped == "the budget of $2 is spent"
+    assert [event.verdict for event in told(match, paths, KernelJudged)] == [Verdict.PASS] * 2
+    assert ended.winner == "left"
+    assert ended.left.usd == pytest.approx(2.2)
+
+
+def test_dollars_are_not_limited_where_they_cannot_be_counted(
+    paths: Paths, model_server: ModelServer
+) -> None:
+    free = ModelSettings(provider="openai_chat", model="free", base_url=model_server.url)
+    settings = Settings(models={"free": free})
+    with pytest.raises(UsageError, match="free has no prices"):
+        make_side("model:free", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=1.0)
+    assert make_side("model:free", PROBLEM, SETTING, settings, CATALOGUE, paths).contestant.player

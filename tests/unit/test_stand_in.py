@@ -1,0 +1,34 @@
+"""The stand-ins of docs/campaign.py answer with kernels of the problem that is asked for."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+import arena
+from arena.paths import Paths
+from arena.players.answer import kernel_source
+from arena.players.prompts.prompt import build_prompt
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+
+CAMPAIGN = Path(arena.__file__).resolve().parent.parent / "docs" / "campaign.py"
+CATALOGUE = load_catalogue()
+
+
+@pytest.mark.parametrize("name", ["1", "8", "13", "63"])
+def test_a_stand_in_answers_with_a_kernel_of_the_problem_though_the_prompt_has_an_example(
+    name: str, paths: Paths
+) -> None:
+    answer = runpy.run_path(str(CAMPAIGN))["answer"]
+    problem = CATALOGUE.find(name)
+    setting = choose_setting(problem, Choice(world=2, device="cpu", preset="tiny"), Settings())
+    prompt = build_prompt(problem, setting, CATALOGUE, paths, shots=1)
+    assert prompt.shots == 1
+    whole = str(prompt)
+    right = kernel_source(answer(whole, 1.0))
+    assert right.strip() == (problem.house_source or problem.baseline_source).strip()
+    wrong = {answer(whole, 0.0) for _ in range(60)}
+    assert len(wrong) == 3
+    assert any(problem.baseline_source.strip() in text for text in wrong)
