@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import NoReturn
@@ -95,6 +96,7 @@ def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
         os.setsid()
         os.environ.clear()
         os.environ.update(order.environment)
+        tempfile.tempdir = None  # an import may have looked it up
         os.chdir(order.folder)
         if inside is not None:
             assert order.walls is not None
