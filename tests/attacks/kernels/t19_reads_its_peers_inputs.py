@@ -4,7 +4,7 @@
 # twin: honest
 """Maps the input arenas of all ranks, and adds its peers' inputs up without waiting for any of them."""
 
-import array
+import fcntl
 import gc
 import mmap
 import os
@@ -13,36 +13,40 @@ import socket
 import torch
 import torch.distributed as dist
 
+F_GET_SEALS, F_SEAL_FUTURE_WRITE = 1034, 16
 rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
 
 
 def arena():
-    """The descriptor of this rank's own arena: its mapping keeps it open."""
-    for name in os.listdir("/proc/self/fd"):
+    """The descriptor of this rank's own arena: its mapping keeps it open. It alone is sealed against being written to."""
+    for fd in range(256):
         try:
-            if "pkb-input" in os.readlink(f"/proc/self/fd/{name}"):
-                return int(name)
+            if fcntl.fcntl(fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE:
+                return fd
         except OSError:
             pass
     raise RuntimeError("no arena")
 
 
 def exchange():
-    """The arenas of all ranks: each sends its descriptor to all others over sockets in a folder that they share."""
+    """The arenas of all ranks: each sends its descriptor to all others over streams with abstract names, as every jail allows."""
     world, me = dist.get_world_size(), dist.get_rank()
-    box = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    folder = [os.getcwd() if os.access(os.getcwd(), os.W_OK) else "/tmp"]
-    dist.broadcast_object_list(folder)
-    paths = [f"{folder[0]}/arena-{rank}" for rank in range(world)]
-    box.bind(paths[me])
+    names = [b"\0pkb-t19-" + os.urandom(8).hex().encode()]
+    dist.broadcast_object_list(names)
+    own = arena()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(names[0] + b"-%d" % me)
+    listener.listen(world)
+    listener.settimeout(5.0)
     dist.barrier()
-    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [arena()]))]
-    for path in paths:
-        box.sendmsg([b"%d" % me], rights, 0, path)
+    streams = []
+    for rank in range(world):
+        streams.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        streams[-1].connect(names[0] + b"-%d" % rank)
+        socket.send_fds(streams[-1], [b"%d" % me], [own])
     found = {}
-    box.settimeout(5.0)
     while len(found) < world:
-        text, fds, _, _ = socket.recv_fds(box, 16, 1)
+        text, fds, _, _ = socket.recv_fds(listener.accept()[0], 16, 1)
         found[int(text)] = torch.frombuffer(mmap.mmap(fds[0], 0, prot=mmap.PROT_READ), dtype=torch.uint8)
     return [found[rank] for rank in range(world)]
 
