@@ -38,6 +38,10 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     ),  # each world divides M, and 4 divides N
     "fused_adam_grad_unshard_allgather": ({"M": 5, "max_p": 101}, {"M": 700, "max_p": 4097}),
     "reducescatter_fused_rmsnorm": ({"M": 5, "N": 47}, {"M": 64, "N": 3001, "max_H": 9000}),
+    "load_balancing_loss_fn": (
+        {"M": 35, "B": 5, "L": 3, "E": 13, "K": 4},
+        {"M": 211, "B": 1, "L": 1, "E": 70, "K": 1},
+    ),
     "hyena_conv1d_boundary_exchange": ({"B": 2, "D": 3, "C": 17, "K": 12}, {"B": 1, "D": 7, "C": 40, "K": 5}),
 }
 """(odd, large) of problems whose sizes have other names, or rules."""
