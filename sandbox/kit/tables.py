@@ -1,7 +1,7 @@
 """Lists of numbers for compiled kernels: addresses and sizes of any number of tensors in one launch.
 
-    few, many = tables.numbers([x.data_ptr() for x in layers], layers[0].device)
-    kernel(..., few, many)    # PxNumbers few, const i64* many; there: px_number(few, many, i)
+few, many = tables.numbers([x.data_ptr() for x in layers], layers[0].device)
+kernel(..., few, many)    # PxNumbers few, const i64* many; there: px_number(few, many, i)
 """
 
 import functools

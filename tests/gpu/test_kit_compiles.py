@@ -20,11 +20,12 @@ from sandbox.kit.compilers import nvrtc, source_lines
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
-BLOCKS = ("reshard", "rows")
+BLOCKS = ("clipping", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 VARIANTS = {
     "tp_rms_norm": [(4,)],  # words a lane
+    "gemv_decode": [(1,), (4,)],  # tiles
     "load_balancing_loss_fn": [(1,), (8,), (60,), (256,), (512,)],  # experts
 }
 """What the kernels of a house are made for besides the dtype."""

@@ -10,8 +10,8 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm, tables
 
 SOURCE = r"""
-// Rows of `experts` logits, `rows` in each layer; layer l begins at address l of the list (few, many). LANES lanes share a row and
-// hold WORDS words of 16 bytes each. A lane sees the same experts in every row, so it keeps their sums and hits in registers.
+// Rows of `experts` logits, `rows` in each layer; layer l begins at address l of the list (few, many). LANES lanes share a row
+// and hold WORDS words of 16 bytes each. A lane sees the same experts in every row, so it keeps their sums and hits in registers.
 // partial: [blocks][2][experts], hits as integers, then sums of probabilities. done: a counter, left at 0. boxes: px_swap's.
 template <int LANES> static __device__ u32 largest(u32 value) {  // of the lanes of a row
     if (LANES == 32) return __reduce_max_sync(0xffffffffu, value);
