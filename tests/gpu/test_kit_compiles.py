@@ -26,6 +26,7 @@ HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compil
 VARIANTS = {
     "tp_rms_norm": [(4,)],  # words a lane
     "gemv_decode": [(1,), (4,)],  # tiles
+    "vocab_parallel_cross_entropy_loss": [(1,), (8,)],  # warps a row
     "load_balancing_loss_fn": [(1,), (8,), (60,), (256,), (512,)],  # experts
 }
 """What the kernels of a house are made for besides the dtype."""
