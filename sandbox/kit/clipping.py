@@ -170,7 +170,8 @@ def clip(
     expert_over = over if expert_groups is None else [group for group in expert_groups if group is not None]
     gradients = [*dense, *experts]
     together = _ranks_of_one_exchange(over, expert_over)
-    if together is None or not ("nccl" in dist.get_backend_config() and _served(gradients)):
+    on_gpus = gradients[0].is_cuda if gradients else "nccl" in dist.get_backend_config()
+    if together is None or not (on_gpus and _served(gradients)):
         return _by_library(dense, experts, divisor, max_norm, norm_type, over, expert_over, together)
     team = symm.connect().sub(together)
     device = gradients[0].device if gradients else torch.device("cuda", torch.cuda.current_device())

@@ -11,17 +11,7 @@ from sandbox.kit import cuda, symm
 SOURCE = r"""
 // tokens: [t][width], t <= 8; weight: [columns][width]; logits: [t][W*columns], symmetric. A warp multiplies a tile of 16 weight
 // rows with all tokens, over its part of the width. Of a tile's 16 x 8 sums, lane (g = lane / 4, q = lane % 4) has those of rows
-// g and g + 8 with tokens 2q and 2q + 1, as the tensor core leaves them: sum = {g 2q, g 2q+1, g+8 2q, g+8 2q+1}.
-template <class T> static __device__ void mma(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1);
-#define MMA(T, NAME) \
-template <> __device__ void mma<T>(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) { \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
-        "{%0, %1, %2, %3};" : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) \
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1)); \
-}
-MMA(bf16, "bf16")
-MMA(f16, "f16")
-
+// g and g + 8 with tokens 2q and 2q + 1, as px_mma leaves them.
 // 16 bits. Which 16 places of the width one product takes does not matter if it is the same for both sides: lane q takes the 8
 // elements of its word of 16 bytes, four in each of two products.
 template <class T> static __device__ void multiply(float* sum, const T* tokens, const T* upper, const T* lower, bool has_upper,
@@ -39,8 +29,8 @@ template <class T> static __device__ void multiply(float* sum, const T* tokens, 
         for (int k = 0; k < 4; ++k) token[k] = px_ld_part(tokens + g * width, first + k * step, has_token ? width : 0);
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            mma<T>(sum, high[k].x, low[k].x, high[k].y, low[k].y, token[k].x, token[k].y);
-            mma<T>(sum, high[k].z, low[k].z, high[k].w, low[k].w, token[k].z, token[k].w);
+            px_mma<T>(sum, high[k].x, low[k].x, high[k].y, low[k].y, token[k].x, token[k].y);
+            px_mma<T>(sum, high[k].z, low[k].z, high[k].w, low[k].w, token[k].z, token[k].w);
         }
     }
 }
@@ -110,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(256) project_runs(Px px, const TYPE
 }
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
-BLOCKS, THREADS = 528, 256
+BLOCKS, WARPS = 528, 8
 MOST_TOKENS = 8
 """Columns of a tensor core's product; more tokens are multiplied by the library."""
 LONG = 64
@@ -144,7 +134,7 @@ def solution(
     room = symm.room(tokens * symm.world * columns, hidden_states.dtype, "logits")
     tiles = LONG // 16 if columns >= LONG * BLOCKS // 4 else 1
     blocks = min(max(-(-columns // (16 * tiles)), 1), BLOCKS)
-    kernel = kernel_for(hidden_states.dtype, tiles)[blocks, THREADS]
+    kernel = kernel_for(hidden_states.dtype, tiles)[blocks, 32 * WARPS]
     given = hidden_states.contiguous(), weight_shard.contiguous(), bias_shard.contiguous()
     kernel(symm.px, *given, room, tokens, columns, width)
     return room[: tokens * symm.world * columns].view(tokens, symm.world * columns)

@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(256) lose(
 }
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
-BLOCKS, THREADS = 528, 256
+BLOCKS, WARPS = 528, 8
 LONG = 4096
 """Columns from which on a row has a whole block."""
 
@@ -128,13 +128,13 @@ def solution(
     if rows == 0:
         return loss
     team = symm.team(group)
-    warps = 8 if width >= LONG else 1
-    blocks = min(-(-rows * warps // 8), BLOCKS)
+    warps = WARPS if width >= LONG else 1
+    blocks = min(-(-rows * warps // WARPS), BLOCKS)
     # A box's words always belong to the same block, and so to its count of launches.
     boxes = team.empty(
         (2, team.world, rows, 2, 4), torch.int32, f"boxes of {blocks} blocks, {warps} warps a row"
     )
-    kernel = kernel_for(vocab_parallel_logits.dtype, warps)[blocks, THREADS]
+    kernel = kernel_for(vocab_parallel_logits.dtype, warps)[blocks, 32 * WARPS]
     logits = vocab_parallel_logits.contiguous()
     kernel(team.px, logits, target.contiguous(), boxes.data_ptr(), loss, rows, width)
     return loss

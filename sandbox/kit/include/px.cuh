@@ -300,6 +300,18 @@ PX_DI float px_warp_sum(float value) {
     for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xffffffffu, value, away);
     return value;
 }
+// One product of a warp's tensor core: sum += a * b with a 16 x 16, b 16 x 8 of bf16 or f16, sum 16 x 8. With g = lane / 4 and
+// q = lane % 4 a lane has sum {g 2q, g 2q+1, g+8 2q, g+8 2q+1}; a0, a1: rows g and g+8 at 2q, 2q+1, a2, a3: the same at 2q+8, 2q+9;
+// b0, b1: column g at 2q, 2q+1 and at 2q+8, 2q+9. All lanes call it.
+template <class T> PX_DI void px_mma(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1);
+template <> __device__ __forceinline__ void px_mma<bf16>(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+template <> __device__ __forceinline__ void px_mma<f16>(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
 // Copies with `threads` threads, of which this is number `thread`. Any alignment and size; 16-byte words where both sides allow.
 PX_DI void px_copy(void* to, const void* from, u64 bytes, u64 thread, u64 threads) {
     u64 done = 0;
