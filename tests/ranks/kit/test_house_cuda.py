@@ -40,7 +40,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"M": 400, "B": 1, "L": 1, "E": 300, "K": 2},
         {"M": 12, "B": 1, "L": 66, "E": 8, "K": 8},
     ],
-    "gemv_decode": [{"M": 77, "N": 201, "min_v": 7}, {"M": 2100, "N": 136, "min_v": 1}],
+    "gemv_decode": [{"M": 77, "N": 201, "min_v": 7}, {"M": 300, "N": 136, "min_v": 1}],
     "clip_grad_norm_ep": [{"M": 5, "N": 7, "T": 3}, {"M": 17, "N": 88, "T": 40}],
     "moe_epgroupgemm_lora_backward": [{"N": 5, "R": 3}, {"N": 11001, "R": 8}],
     "vocab_parallel_cross_entropy_loss": [{"B": 3, "S": 15, "V": 840}, {"B": 1, "S": 7, "V": 50400}],
