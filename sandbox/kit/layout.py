@@ -38,9 +38,9 @@ class Px(ctypes.Structure):
 
 
 class PxNumbers(ctypes.Structure):
-    """The struct `PxNumbers` of px.cuh: up to 32 numbers that a kernel takes by value."""
+    """The struct `PxNumbers` of px.cuh: up to 64 numbers that a kernel takes by value."""
 
-    _fields_ = (("at", ctypes.c_int64 * 32),)
+    _fields_ = (("at", ctypes.c_int64 * 64),)
 
 
 def make_px(heaps: Sequence[int], pads: Sequence[int], ranks: tuple[int, ...], me: int) -> Px:

@@ -1,6 +1,7 @@
 """CUDA texts of the kit, compiled for Hopper without a GPU: by NVRTC, and by nvcc where it is."""
 
 import ast
+import itertools
 import os
 import shutil
 import subprocess
@@ -19,9 +20,16 @@ from sandbox.kit.compilers import nvrtc, source_lines
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
-BLOCKS = ("reshard", "rows")
+BLOCKS = ("clipping", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
+VARIANTS = {
+    "tp_rms_norm": [(4,)],  # words a lane
+    "gemv_decode": [(1,), (4,)],  # tiles
+    "vocab_parallel_cross_entropy_loss": [(1,), (8,)],  # warps a row
+    "load_balancing_loss_fn": [(1,), (8,), (60,), (256,), (512,)],  # experts
+}
+"""What the kernels of a house are made for besides the dtype."""
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
 """Continuous integration installs the compilers, except where a machine with GPUs has its own."""
 
@@ -168,8 +176,7 @@ def test_a_house_kernel_compiles_in_every_dtype(problem, monkeypatch):
     if hasattr(module, "kernels"):
         module.kernels()
     else:
-        more = (4,) if problem.slug == "tp_rms_norm" else ()  # words a lane
-        for dtype in problem.dtypes:
+        for dtype, more in itertools.product(problem.dtypes, VARIANTS.get(problem.slug, [()])):
             module.kernel_for(getattr(torch, dtype), *more)
     assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
     assert cubins

@@ -33,6 +33,7 @@ typedef unsigned long uint64_t;
 struct __align__(2) bf16 { u16 bits; };
 struct __align__(2) f16 { u16 bits; };
 
+PX_DI float px_infinity() { return __uint_as_float(0x7f800000u); }
 PX_DI float to_float(float value) { return value; }
 PX_DI float to_float(double value) { return (float)value; }
 PX_DI float to_float(bf16 value) { return __uint_as_float((u32)value.bits << 16); }
@@ -70,8 +71,8 @@ struct Px {
     int rank, world;        // of the team, not of the world, for symm.sub(...).px
 };
 
-// Up to 32 numbers by value: as a kernel's parameter it takes a list of ints, and what is left out is 0.
-struct PxNumbers { i64 at[32]; };
+// Up to 64 numbers by value: as a kernel's parameter it takes a list of ints, and what is left out is 0.
+struct PxNumbers { i64 at[64]; };
 
 // The same place in a peer's heap: `mine` points into this rank's heap (symm.empty, symm.stage, symm.out).
 template <class T> PX_DI T* px_at(const Px& px, int peer, T* mine) {
@@ -157,6 +158,20 @@ PX_DI void px_enter(const Px& px, u32 slot, u32 turn) {
 PX_DI void px_meet(const Px& px, u32 slot, u32 turn) {
     px_reach(px, slot, turn);
     px_await(px, slot, turn);
+}
+// The whole block: true in the last of this launch's `blocks` blocks to come here, and what the others wrote before is there then. done:
+// a word that is 0 at first; it is 0 again afterwards.
+PX_DI bool px_last_block(u32* done, u32 blocks) {
+    __shared__ u32 last;
+    __threadfence();
+    __syncthreads();
+    if (px_thread() == 0) {
+        last = atomicAdd(done, 1u) == blocks - 1;
+        if (last) *done = 0;
+    }
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
 }
 // All blocks of this GPU meet; launch with .cooperative. `counter` starts at 0 and is never reset: pass turn = 1, 2, 3...
 PX_DI void px_grid_barrier(u32* counter, u32 turn, u32 timeout_ms = PX_TIMEOUT_MS) {
@@ -277,11 +292,25 @@ template <class T> PX_DI uint4 px_pack(const float* from) {
     }
     return make_uint4(word[0], word[1], word[2], word[3]);
 }
+// The number at a place of a list: of `few` where it fits, else of `many` (sandbox.kit.tables makes both).
+PX_DI i64 px_number(const PxNumbers& few, const i64* many, int place) { return many ? many[place] : few.at[place]; }
 // The sum over the 32 lanes of a warp, in every lane; all lanes call it.
 PX_DI float px_warp_sum(float value) {
     #pragma unroll
     for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xffffffffu, value, away);
     return value;
+}
+// One product of a warp's tensor core: sum += a * b with a 16 x 16, b 16 x 8 of bf16 or f16, sum 16 x 8. With g = lane / 4 and
+// q = lane % 4 a lane has sum {g 2q, g 2q+1, g+8 2q, g+8 2q+1}; a0, a1: rows g and g+8 at 2q, 2q+1, a2, a3: the same at 2q+8, 2q+9;
+// b0, b1: column g at 2q, 2q+1 and at 2q+8, 2q+9. All lanes call it.
+template <class T> PX_DI void px_mma(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1);
+template <> __device__ __forceinline__ void px_mma<bf16>(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+template <> __device__ __forceinline__ void px_mma<f16>(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 // Copies with `threads` threads, of which this is number `thread`. Any alignment and size; 16-byte words where both sides allow.
 PX_DI void px_copy(void* to, const void* from, u64 bytes, u64 thread, u64 threads) {
@@ -323,6 +352,17 @@ PX_DI uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = PX_TIMEOUT_MS)
         if (start == 0) start = px_now_ns();
         else if (px_now_ns() - start > 1000000ull * timeout_ms) __trap();
     }
+}
+// One warp: gives 8 bytes, the same in all lanes, to every member, and gets theirs: those of member r in lane r, zeros in the lanes
+// beyond. boxes: [2 (turns)][W (senders)] words of 16 bytes, symmetric, used by this slot alone; turn: px_turn of the slot, which
+// px_reach ends. A rank that sends turn t+2 has everybody's words of turn t+1, so everybody has read those of turn t.
+PX_DI uint2 px_swap(const Px& px, uint4* boxes, uint2 mine, u32 turn) {
+    uint4* box = boxes + (turn & 1) * px.world;
+    const int lane = px_thread() % 32;
+    const bool is_peer = lane < px.world && lane != px.rank;
+    if (is_peer) px_st_ll16(px_at(px, lane, box) + px.rank, mine, turn);
+    if (is_peer) return px_ld_ll16(box + lane, turn);
+    return lane == px.rank ? mine : make_uint2(0, 0);
 }
 
 // --- TMA: one thread moves a block of memory between shared memory and any GPU's memory --------------------------------------

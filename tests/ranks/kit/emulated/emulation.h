@@ -76,6 +76,16 @@ template <class T> static T emu_from(T value, unsigned lane) {
 }
 template <class T> static T __shfl_sync(unsigned, T value, unsigned lane) { return emu_from(value, lane); }
 template <class T> static T __shfl_xor_sync(unsigned, T value, unsigned mask) { return emu_from(value, emu_lane() ^ mask); }
+static unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+    for (unsigned away = 16; away; away /= 2) value = max(value, __shfl_xor_sync(mask, value, away));
+    return value;
+}
+static unsigned __ballot_sync(unsigned, bool value) {
+    unsigned found = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) found |= (unsigned)emu_from((int)value, lane) << lane;
+    return found;
+}
+static int __popc(unsigned value) { return __builtin_popcount(value); }
 static void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 static unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 static int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }

@@ -1,5 +1,6 @@
 // What px.cuh says in PTX, for the CPU.
 static inline float to_float(float);
+static inline float to_float(bf16);
 static unsigned short emu_bf16(float value) {
     unsigned bits = __float_as_uint(value);
     if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;
@@ -35,3 +36,16 @@ PX_DI uint2 px_ld_ll16(const void* at, u32 flag, u32 timeout_ms = 20000) {
     return make_uint2(low, high);
 }
 PX_DI u32 bf16x2_from(float low, float high) { return emu_bf16(low) | (u32)emu_bf16(high) << 16; }
+template <class T> PX_DI float emu_half(u32 pair, int high) { return to_float(T{(u16)(pair >> 16 * high)}); }
+template <class T> PX_DI void px_mma(float* sum, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
+    const unsigned g = emu_lane() / 4, q = emu_lane() % 4;
+    for (unsigned k = 0; k < 16; ++k) {
+        const unsigned place = k % 8 / 2;
+        const u32 upper = __shfl_sync(~0u, k < 8 ? a0 : a2, g * 4 + place), lower = __shfl_sync(~0u, k < 8 ? a1 : a3, g * 4 + place);
+        for (unsigned n = 0; n < 2; ++n) {
+            const float b = emu_half<T>(__shfl_sync(~0u, k < 8 ? b0 : b1, (2 * q + n) * 4 + place), k % 2);
+            sum[n] += emu_half<T>(upper, k % 2) * b;
+            sum[2 + n] += emu_half<T>(lower, k % 2) * b;
+        }
+    }
+}

@@ -1,0 +1,202 @@
+"""The house's load-balancing loss: one pass over the logits with everything in registers; the last block exchanges the losses."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm, tables
+
+SOURCE = r"""
+// Rows of `experts` logits, `rows` in each layer; layer l begins at address l of the list (few, many). LANES lanes share a row
+// and hold WORDS words of 16 bytes each. A lane sees the same experts in every row, so it keeps their sums and hits in registers.
+// partial: [blocks][2][experts], hits as integers, then sums of probabilities. done: a counter, left at 0. boxes: px_swap's.
+template <int LANES> static __device__ u32 largest(u32 value) {  // of the lanes of a row
+    if (LANES == 32) return __reduce_max_sync(0xffffffffu, value);
+    #pragma unroll
+    for (int away = LANES / 2; away > 0; away /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, away));
+    return value;
+}
+template <class T, int LANES, int WORDS> static __device__ void balance(const Px& px, const PxNumbers& few, const i64* many,
+        const i64* mask, u32* partial, u32* done, uint4* boxes, float* out, i64 layers, i64 rows, int experts, int top_k) {
+    const int each = 16 / sizeof(T), held = WORDS * (16 / sizeof(T)), lane = threadIdx.x % LANES, warp = threadIdx.x / 32;
+    float sums[held];
+    u32 hits[held];
+    #pragma unroll
+    for (int j = 0; j < held; ++j) sums[j] = hits[j] = 0;
+    const i64 all = layers * rows, step = (i64)gridDim.x * blockDim.x / LANES;
+    const i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x / 32 * 32) / LANES;  // a warp's lanes stay together
+    for (i64 base = first; base < all; base += step) {
+        const i64 i = base + threadIdx.x % 32 / LANES;
+        const bool counts = i < all && (!mask || mask[i % rows]);
+        const T* row = counts ? (const T*)px_number(few, many, (int)(i / rows)) + i % rows * experts : 0;
+        float value[held], peak = -px_infinity(), total = 0;
+        #pragma unroll
+        for (int w = 0; w < WORDS; ++w) {
+            const int at = (w * LANES + lane) * each;
+            px_unpack<T>(counts ? px_ld_part(row, at, experts) : make_uint4(0, 0, 0, 0), value + w * each);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) {
+                if (at + e >= experts) value[w * each + e] = -px_infinity();
+                peak = fmaxf(peak, value[w * each + e]);
+            }
+        }
+        #pragma unroll
+        for (int away = LANES / 2; away > 0; away /= 2) peak = fmaxf(peak, __shfl_xor_sync(0xffffffffu, peak, away));
+        #pragma unroll
+        for (int j = 0; j < held; ++j) total += value[j] = expf(value[j] - peak);
+        #pragma unroll
+        for (int away = LANES / 2; away > 0; away /= 2) total += __shfl_xor_sync(0xffffffffu, total, away);
+        u32 key[held];  // 0: no expert, or chosen already; probabilities are not negative, so their bits have their order
+        #pragma unroll
+        for (int j = 0; j < held; ++j) {
+            const float rounded = to_float(from_float<T>(value[j] / total));
+            if (counts) sums[j] += rounded;
+            key[j] = (j / each * LANES + lane) * each + j % each < experts ? __float_as_uint(rounded) + 1 : 0;
+        }
+        for (int k = 0; k < top_k; ++k) {
+            u32 best = 0;
+            #pragma unroll
+            for (int j = 0; j < held; ++j) best = max(best, key[j]);
+            const u32 top = largest<LANES>(best);
+            bool mine = largest<LANES>(best == top ? LANES - lane : 0) == LANES - lane;  // the first lane that has it
+            #pragma unroll
+            for (int j = 0; j < held; ++j) {
+                if (!mine || key[j] != top) continue;
+                mine = false;
+                key[j] = 0;
+                hits[j] += counts;
+            }
+        }
+    }
+    __shared__ float block_sums[1024];
+    __shared__ u32 block_hits[1024];
+    for (int e = threadIdx.x; e < experts; e += blockDim.x) block_sums[e] = block_hits[e] = 0;
+    #pragma unroll
+    for (int j = 0; j < held; ++j)
+        for (int away = LANES; away < 32; away *= 2) {  // the rows of a warp
+            sums[j] += __shfl_xor_sync(0xffffffffu, sums[j], away);
+            hits[j] += __shfl_xor_sync(0xffffffffu, hits[j], away);
+        }
+    for (int turn = 0; turn < blockDim.x / 32; ++turn) {  // warp after warp: the same order in every call
+        __syncthreads();
+        #pragma unroll
+        for (int j = 0; j < held; ++j) {
+            const int e = (j / each * LANES + lane) * each + j % each;
+            if (warp != turn || threadIdx.x % 32 >= LANES || e >= experts) continue;
+            block_sums[e] += sums[j];
+            block_hits[e] += hits[j];
+        }
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < experts; e += blockDim.x) {
+        partial[(i64)blockIdx.x * 2 * experts + e] = block_hits[e];
+        partial[((i64)blockIdx.x * 2 + 1) * experts + e] = __float_as_uint(block_sums[e]);
+    }
+    if (!px_last_block(done, gridDim.x)) return;
+    __shared__ double products[256], counted[256];
+    double product = 0, chosen = 0;
+    for (int e = threadIdx.x; e < experts; e += blockDim.x) {
+        double hit = 0, sum = 0;
+        #pragma unroll 8
+        for (int block = 0; block < gridDim.x; ++block) {
+            hit += ((const volatile u32*)partial)[(i64)block * 2 * experts + e];
+            sum += __uint_as_float(((const volatile u32*)partial)[((i64)block * 2 + 1) * experts + e]);
+        }
+        product += hit * sum;
+        chosen += hit;
+    }
+    products[threadIdx.x] = product;
+    counted[threadIdx.x] = chosen;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x >= half) continue;
+        products[threadIdx.x] += products[threadIdx.x + half];
+        counted[threadIdx.x] += counted[threadIdx.x + half];
+    }
+    __syncthreads();
+    const u32 turn = px_turn(px, 0);
+    if (warp == 0) {
+        const double tokens = counted[0] / top_k;  // every row that counts has hit top_k experts
+        const float loss = (float)(experts * (products[0] / tokens / tokens));
+        const uint2 got = px_swap(px, boxes, make_uint2(__float_as_uint(loss), 0), turn);
+        float total = 0;
+        for (int rank = 0; rank < px.world; ++rank)  // the same bits on all ranks
+            total += __uint_as_float(__shfl_sync(0xffffffffu, got.x, rank));
+        if (threadIdx.x == 0) *out = total / px.world;
+    }
+    px_reach(px, 0, turn);
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(256) balance_loads(Px px, PxNumbers few, const i64* many, const i64* mask,
+        u32* partial, u32* done, uint4* boxes, float* out, i64 layers, i64 rows, int experts, int top_k) {
+    balance<TYPE, LANES, WORDS>(px, few, many, mask, partial, done, boxes, out, layers, rows, experts, top_k);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 528, 256
+LARGEST_ROW = 2048
+"""Bytes of logits that the lanes of a warp keep in registers; rows with more experts take library calls."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype, experts: int = 8) -> tuple[Any, int]:
+    """The kernel for rows of so many logits and the rows a block has at a time; compiled when it is first asked for."""
+    words = -(-experts * dtype.itemsize // 16)
+    lanes = min(1 << (words - 1).bit_length(), 32)
+    kept = next(size for size in (1, 2, 4) if size * lanes >= words)
+    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("LANES", str(lanes)).replace("WORDS", str(kept))
+    return cuda.compile(SOURCE + entry).balance_loads, THREADS // lanes
+
+
+def by_library(
+    layers: Sequence[torch.Tensor], experts: int, top_k: int, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """The mean of the ranks' losses, layer by layer: nothing is joined, and only the chosen experts are counted."""
+    keep = None if mask is None else mask.reshape(-1).bool()
+    tokens = layers[0].shape[0] if keep is None else keep.sum()
+    hits = torch.zeros(experts, dtype=torch.int64, device=layers[0].device)
+    sums = torch.zeros(experts, dtype=torch.float32, device=layers[0].device)
+    for layer in layers:
+        probabilities = torch.softmax(layer if keep is None else layer[keep], dim=-1)
+        chosen = torch.topk(probabilities, top_k, dim=-1, sorted=False).indices
+        hits += torch.bincount(chosen.flatten(), minlength=experts)
+        sums += probabilities.sum(dim=0, dtype=torch.float32)
+    total = tokens * len(layers)
+    loss = experts * ((hits / total) * (sums / total)).sum()
+    dist.all_reduce(loss)
+    return loss / dist.get_world_size()
+
+
+@torch.no_grad()
+def solution(
+    gate_logits: torch.Tensor | Sequence[torch.Tensor],
+    num_experts: int,
+    top_k: int = 2,
+    attention_mask: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """gate_logits [M, E], or one such tensor a layer; attention_mask [B, T] of 0 and 1 with B·T = M, or None.
+
+    Returns the mean over the ranks of E · Σ_e f[e]·q[e], 0-dim float32: f is the share of the rows that chose expert e, q its
+    mean probability (rounded to the run dtype), both over the rows whose position is not masked.
+    """
+    given = [gate_logits] if isinstance(gate_logits, torch.Tensor) else gate_logits
+    layers = [layer.contiguous() for layer in given]
+    rows, experts = layers[0].shape
+    if not layers[0].is_cuda or experts * layers[0].element_size() > LARGEST_ROW:
+        return by_library(layers, experts, top_k, attention_mask)
+    kernel, at_a_time = kernel_for(layers[0].dtype, experts)
+    blocks = min(max(-(-rows * len(layers) // at_a_time), 1), BLOCKS)
+    few, many = tables.numbers([layer.data_ptr() for layer in layers], layers[0].device)
+    mask = 0 if attention_mask is None else attention_mask.contiguous()
+    partial = torch.empty(blocks * 2 * experts, dtype=torch.int32, device=layers[0].device)
+    out = torch.empty((), dtype=torch.float32, device=layers[0].device)
+    boxes = symm.empty((2, symm.world, 4), torch.int32, "boxes")
+    done = symm.empty(1, torch.int32, "done")  # zero at first, and after every launch
+    kernel[blocks, THREADS](
+        symm.px, few, many, mask, partial, done, boxes, out, len(layers), rows, experts, top_k
+    )
+    return out

@@ -1,0 +1,157 @@
+"""The house's all-reduce of three gradients: they are joined by address, and summed in one launch."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// given: address and length of each of three arrays, one after the other. Their words of 16 bytes are numbered through; the last
+// word of an array is filled up with zeros.
+template <class T> static __device__ uint4 word_of(const PxNumbers& given, i64 i) {
+    const int each = 16 / sizeof(T);
+    #pragma unroll
+    for (int t = 0; t < 3; ++t) {
+        const i64 n = given.at[2 * t + 1], words = (n + each - 1) / each;
+        if (i < words) return px_ld_part((const T*)given.at[2 * t], i * each, n);
+        i -= words;
+    }
+    return make_uint4(0, 0, 0, 0);
+}
+// Small: every rank sends its words to all others, data and flags in one store, and adds up what it gets in the order of the
+// ranks. boxes: [2 (turns)][W (senders)][words][2 halves] words of 16 bytes, symmetric. A rank that sends launch t+2 has
+// everybody's words of launch t+1, so everybody has left launch t: two turns are enough.
+template <class T> static __device__ void one_shot(const Px& px, const PxNumbers& given, uint4* boxes, uint4* y, i64 words) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    uint4* box = boxes + (i64)(turn & 1) * px.world * words * 2;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < words; i += (i64)gridDim.x * blockDim.x) {
+        const uint4 own = word_of<T>(given, i);
+        for (int away = 1; away < px.world; ++away) {
+            uint4* there = px_at(px, (px.rank + away) % px.world, box) + (px.rank * words + i) * 2;
+            px_st_ll16(there, make_uint2(own.x, own.y), turn);
+            px_st_ll16(there + 1, make_uint2(own.z, own.w), turn);
+        }
+        PxSum<T> total;
+        for (int source = 0; source < px.world; ++source) {
+            if (source == px.rank) {
+                total.add(own);
+                continue;
+            }
+            const uint4* from = box + (source * words + i) * 2;
+            const uint2 low = px_ld_ll16(from, turn), high = px_ld_ll16(from + 1, turn);
+            total.add(make_uint4(low.x, low.y, high.x, high.y));
+        }
+        px_st16(y + i, total.rounded());
+    }
+    px_reach(px, blockIdx.x, turn);
+}
+// Large: every rank sends share p of its words to rank p, which adds them up and sends the sums to all. staged: [W (senders)]
+// [share], y: [W][share], both symmetric. The same block of every rank works on the same words of a share.
+template <class T> static __device__ void two_shot(const Px& px, const PxNumbers& given, uint4* staged, uint4* y, i64 share) {
+    const u32 turn = px_turn(px, blockIdx.x), second = px_turn(px, gridDim.x + blockIdx.x);
+    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
+    for (i64 i = first; i < share; i += step) {
+        uint4 part[PX_MAX_WORLD];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int away = 1; away < PX_MAX_WORLD; ++away)
+            if (away < px.world) part[away] = word_of<T>(given, (px.rank + away) % px.world * share + i);
+        #pragma unroll
+        for (int away = 1; away < PX_MAX_WORLD; ++away)
+            if (away < px.world)
+                px_st16(px_at(px, (px.rank + away) % px.world, staged) + px.rank * share + i, part[away]);
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's part of this rank's share is here
+    for (i64 i = first; i < share; i += step) {
+        uint4 part[PX_MAX_WORLD];
+        #pragma unroll
+        for (int source = 0; source < PX_MAX_WORLD; ++source)
+            if (source < px.world)
+                part[source] =
+                    source == px.rank ? word_of<T>(given, px.rank * share + i) : px_ld16(staged + source * share + i);
+        PxSum<T> total;
+        #pragma unroll
+        for (int source = 0; source < PX_MAX_WORLD; ++source)
+            if (source < px.world) total.add(part[source]);
+        const uint4 rounded = total.rounded();
+        for (int away = 0; away < px.world; ++away)
+            px_st16(px_at(px, (px.rank + away) % px.world, y) + px.rank * share + i, rounded);
+    }
+    px_meet(px, gridDim.x + blockIdx.x, second);  // everybody's sums have arrived, and nobody reads `staged` any more
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) sum_one_shot(Px px, PxNumbers given, uint4* boxes, uint4* y, i64 words) {
+    one_shot<TYPE>(px, given, boxes, y, words);
+}
+extern "C" __global__ void __launch_bounds__(512) sum_two_shot(Px px, PxNumbers given, uint4* staged, uint4* y, i64 share) {
+    two_shot<TYPE>(px, given, staged, y, share);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 64, 512
+SMALL = 1 << 19
+"""Bytes up to which everybody sends everything to all: one step instead of two."""
+
+symm.reserve(2 << 30)  # staging and two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Both kernels; compiled when they are first asked for."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
+
+
+def summed(gradients: Sequence[torch.Tensor], team: symm.Team) -> torch.Tensor:
+    """The joined gradients' sum in 16-byte words, an array after the other, each filled up to whole words."""
+    dtype, each = gradients[0].dtype, 16 // gradients[0].element_size()
+    given = [number for g in gradients for number in (g.data_ptr(), g.numel())]
+    words = sum(-(-gradient.numel() // each) for gradient in gradients)
+    kernel = kernel_for(dtype)
+    if words * 16 <= SMALL:
+        result = torch.empty(words * each, dtype=dtype, device=gradients[0].device)
+        boxes = team.empty((2, team.world, words, 2, 4), torch.int32, "boxes")
+        blocks = min(max(-(-words // THREADS), 1), BLOCKS)
+        kernel.sum_one_shot[blocks, THREADS](team.px, given, boxes.data_ptr(), result.data_ptr(), words)
+        return result
+    # Two results are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
+    # result of call e.
+    share = -(-words // team.world)
+    staged = team.empty((team.world, share, each), dtype, "staged")
+    result = team.out(team.world * share * each, dtype, "sums", ring=2)
+    kernel.sum_two_shot[BLOCKS, THREADS](team.px, given, staged.data_ptr(), result.data_ptr(), share)
+    return result
+
+
+@torch.no_grad()
+def solution(
+    grad_fc1_1_lora_A: torch.Tensor,
+    grad_fc1_2_lora_A: torch.Tensor,
+    grad_fc2_lora_B: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """Partial gradients [R, N], [R, N] and [N, R] -> new tensors: each summed over the ranks, in float32 and rounded once."""
+    gradients = [g.contiguous() for g in (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B)]
+    team = symm.team(group)
+    sizes = [gradient.numel() for gradient in gradients]
+    if gradients[0].is_cuda:
+        each = 16 // gradients[0].element_size()
+        room = [-(-size // each) * each for size in sizes]
+        joined = summed(gradients, team)[: sum(room)].split(room)
+    else:
+        # Peers read one another's memory; of two buffers in turn one is free when the next call writes.
+        mine = team.out(sum(sizes), gradients[0].dtype, "gradients", ring=2)
+        for place, gradient in zip(mine.split(sizes), gradients, strict=True):
+            place.copy_(gradient.flatten())
+        team.barrier()
+        total = torch.zeros_like(mine, dtype=torch.float32)
+        for peer in team.peers(mine):  # in the order of the ranks: the same bits everywhere
+            total += peer
+        joined = total.to(mine.dtype).split(sizes)
+    return tuple(
+        part[:size].view(gradient.shape)
+        for part, size, gradient in zip(joined, sizes, gradients, strict=True)
+    )

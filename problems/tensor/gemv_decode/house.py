@@ -1,0 +1,140 @@
+"""The house's output projection: weights stream past tensor cores once, and every run of logits goes to all ranks at once."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// tokens: [t][width], t <= 8; weight: [columns][width]; logits: [t][W*columns], symmetric. A warp multiplies a tile of 16 weight
+// rows with all tokens, over its part of the width. Of a tile's 16 x 8 sums, lane (g = lane / 4, q = lane % 4) has those of rows
+// g and g + 8 with tokens 2q and 2q + 1, as px_mma leaves them.
+// 16 bits. Which 16 places of the width one product takes does not matter if it is the same for both sides: lane q takes the 8
+// elements of its word of 16 bytes, four in each of two products.
+template <class T> static __device__ void multiply(float* sum, const T* tokens, const T* upper, const T* lower, bool has_upper,
+        bool has_lower, bool has_token, i64 width, int part, int parts) {
+    const int g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    const i64 step = parts * 32;
+    for (i64 first = part * 32 + q * 8; first - q * 8 < width; first += 4 * step) {
+        uint4 high[4], low[4], token[4];
+        #pragma unroll  // all loads are in flight before the first product
+        for (int k = 0; k < 4; ++k) {
+            high[k] = px_ld_part(upper, first + k * step, has_upper ? width : 0);
+            low[k] = px_ld_part(lower, first + k * step, has_lower ? width : 0);
+        }
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) token[k] = px_ld_part(tokens + g * width, first + k * step, has_token ? width : 0);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            px_mma<T>(sum, high[k].x, low[k].x, high[k].y, low[k].y, token[k].x, token[k].y);
+            px_mma<T>(sum, high[k].z, low[k].z, high[k].w, low[k].w, token[k].z, token[k].w);
+        }
+    }
+}
+// float32: the lanes of a row add up products with all tokens, and keep those of two.
+template <> __device__ void multiply<float>(float* sum, const float* tokens, const float* upper, const float* lower,
+        bool has_upper, bool has_lower, bool has_token, i64 width, int part, int parts) {
+    const int q = threadIdx.x % 4, count = __popc(__ballot_sync(0xffffffffu, has_token)) / 4;
+    float total[2][8] = {};
+    for (i64 first = part * 16 + q * 4; first - q * 4 < width; first += parts * 16) {
+        float row[2][4], token[4];
+        px_unpack<float>(px_ld_part(upper, first, has_upper ? width : 0), row[0]);
+        px_unpack<float>(px_ld_part(lower, first, has_lower ? width : 0), row[1]);
+        #pragma unroll
+        for (int n = 0; n < 8; ++n) {
+            if (n >= count) break;
+            px_unpack<float>(px_ld_part(tokens + n * width, first, width), token);
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                total[0][n] += row[0][e] * token[e];
+                total[1][n] += row[1][e] * token[e];
+            }
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        float all = total[i / 8][i % 8];
+        all += __shfl_xor_sync(0xffffffffu, all, 1);
+        all += __shfl_xor_sync(0xffffffffu, all, 2);
+        if (i % 8 / 2 == q) sum[i / 8 * 2 + i % 2] = all;
+    }
+}
+// A block has TILES tiles of rows at a time; its 8 warps share each of them by width.
+template <class T, int TILES> static __device__ void project(const Px& px, const T* tokens, const T* weight, const T* bias,
+        T* logits, int count, i64 columns, i64 width) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, parts = 8 / TILES, run = 16 * TILES;
+    __shared__ float sums[8][16][8];
+    for (i64 first = (i64)blockIdx.x * run; first < columns; first += (i64)gridDim.x * run) {
+        float sum[4] = {0, 0, 0, 0};
+        const i64 upper = first + warp / parts * 16 + lane / 4, lower = upper + 8;
+        multiply<T>(sum, tokens, weight + upper * width, weight + lower * width, upper < columns, lower < columns,
+            lane / 4 < count, width, warp % parts, parts);
+        #pragma unroll
+        for (int i = 0; i < 4; ++i) sums[warp][lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = sum[i];
+        __syncthreads();
+        for (int i = threadIdx.x; i < run * count; i += blockDim.x) {
+            const int place = i % run, token = i / run;
+            const i64 column = first + place;
+            if (column >= columns) continue;
+            float total = to_float(bias[column]);
+            for (int part = 0; part < parts; ++part) total += sums[place / 16 * parts + part][place % 16][token];
+            const T rounded = from_float<T>(total);
+            for (int away = 0; away < px.world; ++away) {
+                const int peer = (px.rank + away) % px.world;
+                px_at(px, peer, logits)[(token * px.world + px.rank) * columns + column] = rounded;
+            }
+        }
+        __syncthreads();
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's logits have arrived
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(256) project_runs(Px px, const TYPE* tokens, const TYPE* weight, const TYPE* bias,
+        TYPE* logits, int count, i64 columns, i64 width) {
+    project<TYPE, TILES>(px, tokens, weight, bias, logits, count, columns, width);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, WARPS = 528, 8
+MOST_TOKENS = 8
+"""Columns of a tensor core's product; more tokens are multiplied by the library."""
+LONG = 64
+"""Columns of a run where there are enough for all blocks: 128 bytes of 16-bit logits in one piece. Else 16."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype, tiles: int = 1) -> Any:
+    """The kernel for runs of 16·tiles columns; compiled when it is first asked for."""
+    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("TILES", str(tiles))
+    return cuda.compile(SOURCE + entry).project_runs
+
+
+@torch.no_grad()
+def solution(
+    hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor
+) -> torch.Tensor:
+    """hidden_states [t, H], weight_shard [v, H], bias_shard [v] -> logits [t, W·v], the same on every rank.
+
+    Sums and bias are float32 in the kernel, rounded once. t <= 8 in the kernel; any t otherwise.
+    """
+    tokens, (columns, width) = hidden_states.shape[0], weight_shard.shape
+    if not hidden_states.is_cuda or tokens > MOST_TOKENS:
+        # The library's product of columns has them as rows: what is gathered is in order, and only seen transposed.
+        local = torch.addmm(bias_shard[:, None], weight_shard, hidden_states.t())
+        gathered = local.new_empty(dist.get_world_size() * columns, tokens)
+        dist.all_gather_into_tensor(gathered, local.contiguous())
+        return gathered.t().contiguous()
+    # Two results are enough: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the
+    # result of call e. Sizes change from call to call, so results are slices of larger rooms.
+    room = symm.room(tokens * symm.world * columns, hidden_states.dtype, "logits")
+    tiles = LONG // 16 if columns >= LONG * BLOCKS // 4 else 1
+    blocks = min(max(-(-columns // (16 * tiles)), 1), BLOCKS)
+    kernel = kernel_for(hidden_states.dtype, tiles)[blocks, 32 * WARPS]
+    given = hidden_states.contiguous(), weight_shard.contiguous(), bias_shard.contiguous()
+    kernel(symm.px, *given, room, tokens, columns, width)
+    return room[: tokens * symm.world * columns].view(tokens, symm.world * columns)

@@ -1,0 +1,160 @@
+"""The house's vocabulary-parallel cross-entropy: the logits are read once, and a token's three numbers cross the ranks once."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// logits: [rows][width], columns rank*width... of the vocabulary. WARPS warps (1, or all 8 of a block) read a row and find the
+// largest logit, the sum of exponentials relative to it, and the target's logit if it is here. These go to all ranks at once in
+// words with flags: boxes [2 (turns)][W (senders)][rows][2] words of 16 bytes, symmetric, {largest, sum} and {target's logit,
+// whether it is here}. A block waits only when all of its rows are out. A rank that sends launch t+2 has everybody's words of
+// launch t+1, so everybody has left launch t: two turns are enough.
+struct Scan { float peak, sum; };
+static __device__ Scan joined(Scan a, Scan b) {
+    const float peak = fmaxf(a.peak, b.peak);
+    return {peak, a.sum * expf(a.peak - peak) + b.sum * expf(b.peak - peak)};
+}
+template <class T, int WARPS> static __device__ void cross_entropy(
+        const Px& px, const T* logits, const i64* target, uint4* boxes, T* loss, i64 rows, i64 width) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = 16 / sizeof(T), warp = threadIdx.x / 32, lane = threadIdx.x % 32, at_a_time = 8 / WARPS;
+    __shared__ Scan scans[8];
+    uint4* box = boxes + (i64)(turn & 1) * px.world * rows * 2;
+    const i64 first = (i64)blockIdx.x * at_a_time, step = (i64)gridDim.x * at_a_time;
+    for (i64 base = first; base < rows; base += step) {
+        const i64 row = base + (WARPS == 1 ? warp : 0);
+        const T* from = logits + row * width;
+        Scan scan = {-3e38f, 0};  // below every finite logit, so that no difference is of infinities
+        const i64 stride = WARPS * 32 * each;
+        for (i64 i = (i64)(threadIdx.x % (WARPS * 32)) * each; row < rows && i < width; i += 4 * stride) {
+            uint4 part[4];
+            #pragma unroll  // all loads are in flight before the first comparison
+            for (int k = 0; k < 4; ++k) part[k] = px_ld_part(from, i + k * stride, width);
+            #pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                if (i + k * stride >= width) break;
+                float value[8], peak = scan.peak;
+                px_unpack<T>(part[k], value);
+                #pragma unroll
+                for (int e = 0; e < each; ++e) {
+                    if (i + k * stride + e >= width) value[e] = -px_infinity();
+                    peak = fmaxf(peak, value[e]);
+                }
+                scan.sum *= expf(scan.peak - peak);
+                scan.peak = peak;
+                #pragma unroll
+                for (int e = 0; e < each; ++e) scan.sum += expf(value[e] - peak);
+            }
+        }
+        #pragma unroll
+        for (int away = 16; away > 0; away /= 2) {
+            const Scan other = {
+                __shfl_xor_sync(0xffffffffu, scan.peak, away), __shfl_xor_sync(0xffffffffu, scan.sum, away)};
+            scan = joined(scan, other);
+        }
+        if (WARPS > 1) {
+            __syncthreads();  // the row before has been read
+            if (lane == 0) scans[warp] = scan;
+            __syncthreads();
+            scan = scans[0];
+            for (int w = 1; w < WARPS; ++w) scan = joined(scan, scans[w]);
+        }
+        if (row < rows && (WARPS == 1 || warp == 0) && lane < px.world) {
+            const i64 column = target[row] - px.rank * width;
+            const bool here = column >= 0 && column < width;
+            const float picked = here ? to_float(from[column]) : 0;
+            uint4* there = px_at(px, lane, box) + (px.rank * rows + row) * 2;
+            px_st_ll16(there, make_uint2(__float_as_uint(scan.peak), __float_as_uint(scan.sum)), turn);
+            px_st_ll16(there + 1, make_uint2(__float_as_uint(picked), here), turn);
+        }
+    }
+    for (i64 j = threadIdx.x;; j += blockDim.x) {  // the block's rows, a thread each
+        const i64 base = first + j / at_a_time * step, row = base + j % at_a_time;
+        if (base >= rows) break;
+        if (row >= rows) continue;
+        Scan scan = {-3e38f, 0};
+        float picked = 0;
+        bool found = false;
+        for (int source = 0; source < px.world; ++source) {
+            const uint4* from = box + (source * rows + row) * 2;
+            const uint2 sums = px_ld_ll16(from, turn), pick = px_ld_ll16(from + 1, turn);
+            scan = joined(scan, {__uint_as_float(sums.x), __uint_as_float(sums.y)});
+            if (pick.y) picked = __uint_as_float(pick.x);
+            found |= pick.y != 0;
+        }
+        loss[row] = from_float<T>(logf(scan.sum) - (found ? picked - scan.peak : 0));
+    }
+    px_reach(px, blockIdx.x, turn);
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(256) lose(
+        Px px, const TYPE* logits, const i64* target, uint4* boxes, TYPE* loss, i64 rows, i64 width) {
+    cross_entropy<TYPE, WARPS>(px, logits, target, boxes, loss, rows, width);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, WARPS = 528, 8
+LONG = 4096
+"""Columns from which on a row has a whole block."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype, warps: int = 1) -> Any:
+    """The kernel with so many warps a row, 1 or 8; compiled when it is first asked for."""
+    entry = ENTRY.replace("TYPE", TYPES[dtype]).replace("WARPS", str(warps))
+    return cuda.compile(SOURCE + entry).lose
+
+
+@torch.no_grad()
+def solution(
+    vocab_parallel_logits: torch.Tensor,
+    target: torch.Tensor,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """vocab_parallel_logits [B, S, Vp] (columns r·Vp .. of the vocabulary), target [B, S] int64 -> loss [B, S].
+
+    In float32, rounded once. A target outside every shard counts as a logit equal to the maximum. The logits stay as they are.
+    """
+    width, rows = vocab_parallel_logits.shape[-1], target.numel()
+    if not vocab_parallel_logits.is_cuda:
+        return by_library(vocab_parallel_logits, target, group)
+    loss = torch.empty(target.shape, dtype=vocab_parallel_logits.dtype, device=target.device)
+    if rows == 0:
+        return loss
+    team = symm.team(group)
+    warps = WARPS if width >= LONG else 1
+    blocks = min(-(-rows * warps // WARPS), BLOCKS)
+    # A box's words always belong to the same block, and so to its count of launches.
+    boxes = team.empty(
+        (2, team.world, rows, 2, 4), torch.int32, f"boxes of {blocks} blocks, {warps} warps a row"
+    )
+    kernel = kernel_for(vocab_parallel_logits.dtype, warps)[blocks, 32 * WARPS]
+    logits = vocab_parallel_logits.contiguous()
+    kernel(team.px, logits, target.contiguous(), boxes.data_ptr(), loss, rows, width)
+    return loss
+
+
+def by_library(logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+    """The same for CPU ranks: one all-gather of three numbers a token instead of three all-reduces that wait for one another."""
+    width = logits.shape[-1]
+    wide = logits.float()
+    peak = wide.amax(dim=-1)
+    total = (wide - peak[..., None]).exp_().sum(dim=-1)
+    column = target - dist.get_rank(group) * width
+    here = (column >= 0) & (column < width)
+    picked = wide.gather(-1, column.masked_fill(~here, 0)[..., None])[..., 0]
+    # Of a target that is elsewhere the smallest of all numbers: the largest of the ranks' is the right one.
+    mine = torch.stack((peak, total, picked.masked_fill(~here, -torch.inf)))
+    gathered = mine.new_empty(dist.get_world_size(group), *mine.shape)
+    dist.all_gather_into_tensor(gathered, mine, group=group)
+    peaks, totals, picks = gathered.unbind(1)
+    largest, found = peaks.amax(dim=0), picks.amax(dim=0)
+    total = (totals * (peaks - largest).exp()).sum(dim=0)
+    shifted = torch.where(found == -torch.inf, 0.0, found - largest)
+    return (total.log() - shifted).to(logits.dtype)

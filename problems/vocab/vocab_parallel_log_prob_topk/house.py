@@ -1,0 +1,26 @@
+"""The house's log-probability under top-k and top-p: candidates cross the ranks, rows do not. Library calls only."""
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit.truncation import find_cut
+
+
+@torch.no_grad()
+def solution(
+    vocab_parallel_logits: torch.Tensor,
+    target: torch.Tensor,
+    tp_group: dist.ProcessGroup | None = None,
+    top_k: int | None = None,
+    top_p: float | None = 1.0,
+) -> torch.Tensor:
+    """vocab_parallel_logits [B, S, V/W], target [B, S] int64 -> log p(target) [B, S] float32, the same on every rank.
+
+    -inf where the filter drops the target. The world must divide B·S.
+    """
+    tokens, world = target.numel(), dist.get_world_size(tp_group)
+    if tokens % world:
+        raise ValueError(f"{tokens} tokens cannot be shared equally by {world} ranks")
+    cut = find_cut(vocab_parallel_logits.flatten(0, 1), target.flatten(), tp_group, top_k, top_p)
+    found = torch.where(cut.target >= cut.least, cut.target - cut.log_sum, -torch.inf)
+    return found.view(target.shape)
