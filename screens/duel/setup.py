@@ -36,7 +36,7 @@ class DuelSetup(Dialog[DuelPlan | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = f"Duel · {self.problem.id} {self.problem.slug}"
-            dialog.border_subtitle = "esc back"
+            dialog.border_subtitle = "enter starts · esc back"
             for name, label, players in (
                 ("left", "left", [YOU, *self.players]),
                 ("right", "right", [*self.players]),

@@ -119,10 +119,13 @@ def final_status(state: DuelState, name: SideName) -> Content:
     verdict = (figures.verdict_words(finalist.verdict), colour)
     if finalist.verdict is not Verdict.PASS:
         return Content.assemble(verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
-    time = f"  {finalist.us:.1f} µs a call" if finalist.us is not None else ""
+    time = f"  {figures.microseconds(finalist.us).strip()} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
-    over = f"  {_speedup(kernel)} over the baseline" if kernel is not None and _speedup(kernel) else ""
-    return Content.assemble(verdict, time, over, *costs)
+    alone = (
+        _speedup(kernel) if kernel is not None else ""
+    )  # a line of its own: a pane may have room for two short ones
+    over = f"\n{alone} over the baseline" if alone else ""
+    return Content.assemble(verdict, time, *costs, over)
 
 
 def status(side: SideState) -> Content:

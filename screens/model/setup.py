@@ -38,9 +38,11 @@ A provider's model, with its key in the environment (`export ANTHROPIC_API_KEY=.
 
 ```toml
 [models.opus]
-provider = "anthropic"     # or openai_chat, openai_responses, gemini
+# or openai_chat, openai_responses, gemini
+provider = "anthropic"
 model = "claude-opus-4-7"
-price_in = 5.0             # dollars per million tokens: to limit and show the cost
+# dollars per million tokens, for the limit
+price_in = 5.0
 price_out = 25.0
 ```
 
@@ -126,7 +128,7 @@ class ModelSetup(Dialog[ModelPlan | None]):
             limit.value = DOLLARS if priced else ""
         self.query_one("#limit-label", PlainStatic).update(label)
         prices = (
-            f"${model.price_in:g} and ${model.price_out:g} per million tokens read and written"
+            f"${model.price_in:g} in, ${model.price_out:g} out per million tokens"
             if priced
             else "no prices in the settings"
         )

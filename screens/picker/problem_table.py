@@ -94,8 +94,14 @@ def _standing_figure(standing: Standing | None) -> float:
 
 
 def cut(text: str, width: int) -> str:
-    """A text in at most `width` cells; where it is longer an ellipsis ends it."""
-    return text if len(text) <= width else f"{text[: max(0, width - 1)].rstrip()}…"
+    """A text in at most `width` cells; where it is longer an ellipsis ends it, behind a whole word unless that is far back."""
+    if len(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
+    if len(whole) >= 0.6 * len(kept):
+        kept = whole
+    return f"{kept.rstrip(' (+,:;-')}…"
 
 
 def ranks_words(worlds: list[int]) -> str:
@@ -124,6 +130,7 @@ def columns_for(width: int, you: int = WIDTHS["you"]) -> tuple[list[str], int]:
 class ProblemTable(DataTable[Text]):
     """Rows are keyed by the problem's id."""
 
+    BINDING_GROUP_TITLE = "Problems"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_row")]
 
     def __init__(self, *, id: str | None = None) -> None:
