@@ -17,12 +17,12 @@ from arena.campaign.grid import CampaignGrid, Square
 from arena.campaign.journal import JournalReader, journals
 from arena.foreign_text import printable
 from problems.specification import Problem
+from screens import figures
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.campaign.replay import CellReplay
 from screens.campaign.words import player_heading, square_words, standing_words
-from screens.picker.problem_table import cut
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
 
@@ -147,7 +147,7 @@ class CampaignScreen(BaseScreen):
         for name in map(player_heading, self._columns):
             table.add_column(name, width=max(len(name), _CELL))
         for problem in rows:
-            title = Text(cut(problem.title, titles), no_wrap=True)
+            title = Text(figures.cut(problem.title, titles), no_wrap=True)
             table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *[Text("")] * len(self._columns))
         table.cursor_coordinate = Coordinate(min(at.row, max(len(rows) - 1, 0)), max(at.column, 2))
 

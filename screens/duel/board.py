@@ -16,8 +16,8 @@ from arena.duel.card import winner_words
 from arena.duel.journal import DuelRecord, duel_records
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.foreign_text import printable
+from screens import figures
 from screens.dialogs.dialog import Dialog
-from screens.picker.problem_table import cut
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
 
@@ -94,9 +94,10 @@ class DuelBoard(Dialog[DuelRecord | None]):
             self.query_one("#ratings", PlainStatic).update("No duel yet: d on a problem starts one.")
             return
         names = max(15, min(34, self._width - _FIGURES))
-        head = f"{cut('Ratings · ' + self.category, names):<{names}}{'rating':>7}  {'95 %':<5}{'won':>6}{'drawn':>7}{'lost':>6}\n"
+        title = figures.cut(f"Ratings · {self.category}", names)
+        head = f"{title:<{names}}{'rating':>7}  {'95 %':<5}{'won':>6}{'drawn':>7}{'lost':>6}\n"
         rows = [
-            f"{place:>3}  {cut(printable(r.player), names - 6):<{names - 5}}"
+            f"{place:>3}  {figures.cut(printable(r.player), names - 6):<{names - 5}}"
             f"{r.rating:>7.0f}  ±{r.plus_minus:<4.0f}{r.won:>6}{r.drawn:>7}{r.lost:>6}"
             for place, r in enumerate(shown[:12], 1)
         ]
@@ -120,7 +121,7 @@ def _line(record: DuelRecord, width: int) -> Content:
     names = f"{printable(header.left.player)} vs {printable(header.right.player)}"
     return Content.assemble(
         (f"{when}  ", "$muted"),
-        (f"{header.problem_id:>3} {cut(header.slug, 28):<28} ", "$foreground"),
+        (f"{header.problem_id:>3} {figures.cut(header.slug, 28):<28} ", "$foreground"),
         ("\n  " if width < _ONE_ROW_FROM else "", "$muted"),
         (f"{names}  ", "$accent"),
         (printable(winner_words(header, record.ended)), "$muted"),

@@ -7,8 +7,6 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.widgets import Footer
 
-from screens.base import BaseScreen
-
 LEADING = (
     "save",
     "run",
@@ -61,8 +59,8 @@ class KeyLine(Footer):
 
     @property
     def _idle(self) -> frozenset[str]:
-        screen = self.screen
-        return screen.idle_actions if isinstance(screen, BaseScreen) else frozenset()
+        """Actions that the screen says cannot work now (`idle_actions` of a full-screen view; dialogs have none)."""
+        return getattr(self.screen, "idle_actions", frozenset())
 
     def on_resize(self) -> None:
         """Another width: more keys, or fewer."""
