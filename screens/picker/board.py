@@ -177,7 +177,7 @@ class Board(Dialog[Problem | None]):
         self._show()
         box = self.query_one("#board-filter", Input)
         box.display = True
-        box.focus()
+        self.set_focus(box)  # at once: what is typed right behind the key belongs to the filter
 
     @on(Input.Changed, "#board-filter")
     def _filtered(self) -> None:
