@@ -85,7 +85,7 @@ class ModelSetup(Dialog[ModelPlan | None]):
                     id="model",
                     compact=True,
                 )
-            yield PlainStatic("", id="model-facts", classes="sentence")
+            yield PlainStatic(facts(self.settings.models[names[0]]), id="model-facts", classes="sentence")
             with Horizontal(classes="row"):
                 yield PlainStatic("how", classes="label")
                 yield Select(
@@ -127,12 +127,7 @@ class ModelSetup(Dialog[ModelPlan | None]):
         if was != label:
             limit.value = DOLLARS if priced else ""
         self.query_one("#limit-label", PlainStatic).update(label)
-        prices = (
-            f"${model.price_in:g} in, ${model.price_out:g} out per million tokens"
-            if priced
-            else "no prices in the settings"
-        )
-        self.query_one("#model-facts", PlainStatic).update(f"{model.model} · {model.provider} · {prices}")
+        self.query_one("#model-facts", PlainStatic).update(facts(model))
 
     @on(Button.Pressed)
     @on(Input.Submitted)
@@ -165,6 +160,14 @@ class ModelSetup(Dialog[ModelPlan | None]):
         hide_from_ptrace()  # this process now holds a key
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
         self.dismiss(ModelPlan(player, how == IMPROVE, answers, words))
+
+
+def facts(model: ModelSettings) -> str:
+    """The model as its provider calls it, and what it costs."""
+    prices = "no prices in the settings"
+    if has_prices(model):
+        prices = f"${model.price_in:g} in, ${model.price_out:g} out per million tokens"
+    return f"{model.model} · {model.provider} · {prices}"
 
 
 def has_prices(model: ModelSettings) -> bool:

@@ -177,7 +177,7 @@ class Board(Dialog[Problem | None]):
         self._show()
         box = self.query_one("#board-filter", Input)
         box.display = True
-        self.set_focus(box)  # at once: what is typed right behind the key belongs to the filter
+        box.focus()
 
     @on(Input.Changed, "#board-filter")
     def _filtered(self) -> None:

@@ -40,7 +40,9 @@ def test_the_board_is_opened_filtered_and_closed() -> None:
         app.shows("Parallelism", "solved 2 of")
         app.process.send("b")
         app.shows("▸by problem", "▲ 1.50×", "▲ 2.25×", "▲ 2.50×", "F3 view")
-        app.process.send("/row-par")
+        app.process.send("/")
+        app.shows("id, words or category of problems")
+        app.process.send("row-par")
         picture = app.shows_without("▲ 1.50×")
         assert "Row-parallel GEMM" in picture
         app.process.send("\r" + F3)
