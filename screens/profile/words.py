@@ -176,7 +176,7 @@ def _table(ranks: Sequence[RankFigures], width: int) -> list[Content]:
             row += f"{rank.waits:>14g}{rank.ops:>12g}"
         if width >= _LONGEST_FROM and rank.largest_op:
             name = printable(rank.largest_op)[: width - len(row) - 14]
-            row += f"   {name} {rank.largest_us:.0f}"
+            row += f"   {name} {rank.largest_us:,.0f}"
         rows.append(Content(row))
     return rows
 
