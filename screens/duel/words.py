@@ -121,11 +121,9 @@ def final_status(state: DuelState, name: SideName) -> Content:
         return Content.assemble(verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
     time = f"  {figures.microseconds(finalist.us).strip()} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
-    alone = (
-        _speedup(kernel) if kernel is not None else ""
-    )  # a line of its own: a pane may have room for two short ones
-    over = f"\n{alone} over the baseline" if alone else ""
-    return Content.assemble(verdict, time, *costs, over)
+    alone = _speedup(kernel) if kernel is not None else ""
+    over = f"\n{alone}" if alone else ""  # a line of its own: a narrow pane has room for two short ones
+    return Content.assemble(verdict, time, over, *costs)
 
 
 def status(side: SideState) -> Content:
