@@ -41,21 +41,24 @@ def fenced(source: str) -> str:
 
 @pytest.mark.usefixtures("walls")
 def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_server: Any) -> None:
-    model_server.replies = [streamed(fenced(WRONG)), streamed(fenced(f"{RIGHT}# by a model\n"))]
+    model_server.replies = [
+        streamed(fenced(WRONG)),
+        streamed(fenced(f"{RIGHT}# by a model\n")),
+        streamed("Enough.", finish="refusal"),  # twice in a row: it ends
+    ]
     app = Screen("screens", "13")
     try:
         app.shows("NOT RUN YET", "spare ready")
         app.process.send(F7)
         app.shows("Ask a model · 13", "improve by the verdicts", "enter starts")
-        app.process.send("\x1b[Z\x1b[Z")  # from the button back over the dollars to the answers
-        app.process.send("\x7f\x7f2\r")
+        app.process.send("\r")
         app.shows("1  ✗ WRONG")
-        picture = app.shows("★   2  ✓ PASS", "all answers are in · 2 answers", "by calls · kernel 2")
+        picture = app.shows("★   2  ✓ PASS", "it declined twice", "by calls · kernel 2")
         assert "m ask again" in picture.splitlines()[-1]
         assert "stop" not in picture.splitlines()[-1]
         told = model_server.seen[1].prompt
         assert "WRONG_RESULT" in told
-        assert len(model_server.seen) == 2
+        assert len(model_server.seen) == 4
         app.process.send("t")
         app.shows("kernel.py ●", "# by a model")
         assert "# by a model" not in kernel.read_text()  # taken over, not saved

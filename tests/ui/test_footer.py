@@ -15,7 +15,13 @@ RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
 
 
 def keys(text: str) -> str:
-    return text.splitlines()[-1]
+    """The last line; nothing while there is no picture yet."""
+    return "".join(text.splitlines()[-1:])
+
+
+def head(text: str) -> str:
+    """The first line, as `keys` the last one."""
+    return "".join(text.splitlines()[:1]).rstrip()
 
 
 async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) -> None:
@@ -63,7 +69,7 @@ async def test_the_score_of_a_duel_is_whole_after_it_grew(open_app, until, scree
         await until(
             pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and bool(app.screen.query("#seek"))
         )
-        assert screen_text(app).splitlines()[0].rstrip().endswith("–")
+        await until(pilot, lambda: head(screen_text(app)).endswith("–"))
         await pilot.press("end")
         await until(pilot, lambda: app.screen.state.ended is not None)
-        await until(pilot, lambda: screen_text(app).splitlines()[0].rstrip().endswith("by calls"))
+        await until(pilot, lambda: head(screen_text(app)).endswith("by calls"))
