@@ -53,7 +53,7 @@ def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_se
         app.shows("Ask a model · 13", "improve by the verdicts", "enter starts")
         app.process.send("\r")
         app.shows("1  ✗ WRONG")
-        picture = app.shows("★   2  ✓ PASS", "it declined twice", "by calls · kernel 2")
+        picture = app.shows("★  2  ✓ PASS", "it declined twice", "by calls · kernel 2")
         assert "m ask again" in picture.splitlines()[-1]
         assert "stop" not in picture.splitlines()[-1]
         told = model_server.seen[1].prompt
