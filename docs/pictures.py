@@ -5,7 +5,7 @@
     python docs/pictures.py arena-gpu           on a machine with GPUs
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
-(duel.jsonl), `model` has a stand-in for a model write (stand_in.py).
+(duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks.
 """
 
 import asyncio
@@ -134,6 +134,23 @@ async def model() -> None:
         await until(pilot, lambda: screen.session.over)
 
 
+async def profile() -> None:
+    """Why a kernel is slow: the lanes of the ranks of an example that adds up in torch."""
+    from arena.settings import Settings
+    from screens.profile.screen import ProfileScreen
+
+    kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"
+    kernel.parent.mkdir(exist_ok=True)
+    kernel.write_text((EXAMPLES / "gemm_allreduce.py").read_text(encoding="utf-8"), encoding="utf-8")
+    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "13", kernel) as (app, pilot):
+        await pilot.press("f5")
+        await pilot.pause(0.5)
+        await until(pilot, lambda: not app.screen.session.busy)
+        await pilot.press("f18")
+        await until(pilot, lambda: isinstance(app.screen, ProfileScreen) and app.screen.found is not None)
+        await draw(app, pilot, "profile")
+
+
 async def demo() -> None:
     """The race of a recorded duel on the stage of a demo."""
     from arena.demo.performance import Performance
@@ -159,10 +176,11 @@ PICTURES = {
     "arena": arena,
     "duel": duel,
     "model": model,
+    "profile": profile,
     "demo": demo,
     "arena-gpu": lambda: arena("arena-gpu", "13", "gemm_allreduce_overlap_cuda"),
 }
 
 if __name__ == "__main__":
-    for picture in sys.argv[1:] or ["arena", "duel", "model", "demo"]:
+    for picture in sys.argv[1:] or ["arena", "duel", "model", "profile", "demo"]:
         asyncio.run(PICTURES[picture]())

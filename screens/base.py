@@ -41,6 +41,18 @@ class BaseScreen(Screen[None]):
         super().__init__()
         self.parent_app = parent_app
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+        self._idle_shown: frozenset[str] = frozenset()
+
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        """Actions that could only say why they do not work now: the line of keys leaves them out."""
+        return frozenset() if self.PLACES else frozenset({"jump", "zoom"})
+
+    def show_keys(self) -> None:
+        """Draws the line of keys again where other ones are idle now."""
+        if (idle := self.idle_actions) != self._idle_shown:
+            self._idle_shown = idle
+            self.refresh_bindings()
 
     def key_words(self, action: str) -> str:
         """The key of an action, as it is shown."""

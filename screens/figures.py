@@ -150,3 +150,14 @@ def place_words(failure: Failure) -> str:
     if failure.line is not None:
         place.append(f"line {failure.line}")
     return " · ".join(place)
+
+
+def cut(text: str, width: int) -> str:
+    """A text in at most `width` cells; where it is longer an ellipsis ends it, behind a whole word unless that is far back."""
+    if len(text) <= width:
+        return text
+    kept = text[: max(0, width - 1)]
+    whole = kept if text[len(kept)] == " " else kept.rpartition(" ")[0]
+    if len(whole) >= 0.6 * len(kept):
+        kept = whole
+    return f"{kept.rstrip(' (+,:;-')}…"

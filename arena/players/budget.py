@@ -44,10 +44,10 @@ def has_prices(model: ModelSettings) -> bool:
 
 
 def price_words(model: ModelSettings) -> str:
-    """ "$5 and $25 per million tokens read and written"."""
+    """ "$5 in, $25 out per million tokens"."""
     if not has_prices(model):
         return "no prices in the settings"
-    return f"${model.price_in:g} and ${model.price_out:g} per million tokens read and written"
+    return f"${model.price_in:g} in, ${model.price_out:g} out per million tokens"
 
 
 class Budget:

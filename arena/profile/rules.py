@@ -157,7 +157,7 @@ def diagnosis(found: RankFigures) -> str:
 
 def _share(us: float, call_us: float) -> str:
     """ "62 % of a call (813 µs)"."""
-    return f"{_percent(us, call_us)} of a call ({us:.0f} µs)"
+    return f"{_percent(us, call_us)} of a call ({us:,.0f} µs)"
 
 
 def _percent(us: float, call_us: float) -> str:

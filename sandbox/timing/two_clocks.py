@@ -39,7 +39,7 @@ def verdict_of_clocks(call: Interval | None, device: Interval | None, ranks: int
 
 
 def _sentence(call: Interval | None, device: Interval | None) -> str:
-    """ "1.31x faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]"."""
+    """ "1.31× faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]"."""
     if call is not None and outcome(call) != "too noisy":
         return _clause(call, "by calls") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
@@ -49,12 +49,12 @@ def _sentence(call: Interval | None, device: Interval | None) -> str:
 
 
 def _clause(interval: Interval, where: str) -> str:
-    """ "1.31x faster by calls [1.20, 1.43]", or "even by calls 1.00 [0.98, 1.02], would have seen 4 %"."""
+    """ "1.31× faster by calls [1.20, 1.43]", or "even by calls 1.00 [0.98, 1.02], would have seen 4 %"."""
     match outcome(interval):
         case "faster":
-            return f"{interval.median:.2f}x faster {where} {ends(interval)}"
+            return f"{interval.median:.2f}× faster {where} {ends(interval)}"
         case "slower":
-            return f"{1 / interval.median:.2f}x slower {where} {ends(interval)}"
+            return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
         case _:
             return f"even {where} {interval.median:.2f} {ends(interval)}, would have seen {percent(sees(interval))}"
 

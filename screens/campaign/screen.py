@@ -17,6 +17,7 @@ from arena.campaign.grid import CampaignGrid, Square
 from arena.campaign.journal import JournalReader, journals
 from arena.foreign_text import printable
 from problems.specification import Problem
+from screens import figures
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
@@ -28,11 +29,10 @@ from screens.widgets.key_line import KeyLine
 FOLLOW_S = 0.5
 LINES = 2000
 """Of a journal that are read at a time: some milliseconds in a thread."""
-EMPTY = """No campaign yet. One begins on the command line:
+EMPTY = """No campaign yet. This starts one; it is shown here while it runs:
 
-    pkb-arena sweep --players baseline,house --problems category:collective
-
-and is seen here while it runs."""
+    pkb-arena sweep --players baseline,house
+        --problems category:collective"""
 _WIDE = 100
 _TITLE, _NARROW_TITLE = 30, 14
 _CELL = 15
@@ -82,8 +82,10 @@ class CampaignScreen(BaseScreen):
         if self.paths:
             self._begin(0)
         else:
+            self.query_one("#campaign-grid").display = False
             self.query_one("#campaign-title", PlainStatic).update("Campaigns")
             self.query_one("#campaign-cell", PlainStatic).update(EMPTY)
+        self.show_keys()
 
     def _begin(self, number: int) -> None:
         self.number = number
@@ -140,11 +142,12 @@ class CampaignScreen(BaseScreen):
         table.clear(columns=True)
         table.fixed_columns = 2
         table.add_column("id", width=3)
-        table.add_column("problem", width=_TITLE if self.size.width >= _WIDE else _NARROW_TITLE)
+        titles = _TITLE if self.size.width >= _WIDE else _NARROW_TITLE
+        table.add_column("problem", width=titles)
         for name in map(player_heading, self._columns):
             table.add_column(name, width=max(len(name), _CELL))
         for problem in rows:
-            title = Text(problem.title[:_TITLE], no_wrap=True)
+            title = Text(figures.cut(problem.title, titles), no_wrap=True)
             table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *[Text("")] * len(self._columns))
         table.cursor_coordinate = Coordinate(min(at.row, max(len(rows) - 1, 0)), max(at.column, 2))
 
@@ -190,6 +193,11 @@ class CampaignScreen(BaseScreen):
                 "open": len(tried) < len(squares),
             }[word]
         return word == str(problem.id) or word in f"{problem.stem} {problem.title} {problem.category}".lower()
+
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        idle = super().idle_actions | ({"next_campaign"} if len(self.paths) < 2 else set())
+        return idle if self.paths else idle | {"filter_campaign"}
 
     def action_filter_campaign(self) -> None:
         box = self.query_one("#campaign-filter", Input)

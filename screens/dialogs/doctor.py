@@ -13,25 +13,34 @@ from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding
 from screens.dialogs.dialog import Dialog
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.hanging import hanging
 
 _SIGNS = {"ok": ("✓", "success"), "limited": ("~", "warning"), "missing": ("✗", "error")}
 
 
-def finding_lines(finding: MachineFinding) -> Content:
+_NAMES = 19
+"""Columns of sign and name."""
+
+
+def finding_lines(finding: MachineFinding, width: int) -> list[Content]:
     """Sign, name and what was found; below it what to do."""
     sign, colour = _SIGNS.get(finding.state, ("?", "muted"))
-    line = Content.assemble(
-        (f"{sign} ", f"${colour}"), f"{finding.name:<16}", (printable(finding.found), "$muted")
-    )
-    if not finding.advice:
-        return line
-    return Content("\n").join([line, Content.assemble(" " * 18, ("→ ", "$accent"), finding.advice)])
+    label = Content.assemble((f"{sign} ", f"${colour}"), finding.name)
+    lines = hanging(label, Content.styled(printable(finding.found), "$muted"), width, _NAMES)
+    if finding.advice:
+        advice = Content.assemble(("→ ", "$accent"), finding.advice)
+        lines += hanging(Content(""), advice, width, _NAMES)
+    return lines
 
 
 class DoctorScreen(Dialog[None]):
     """Looks when it opens; GPUs take a moment."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._findings: list[MachineFinding] = []
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog large reader") as page:
@@ -43,10 +52,21 @@ class DoctorScreen(Dialog[None]):
         self.run_worker(self._look(), exit_on_error=False)
 
     async def _look(self) -> None:
-        findings = await asyncio.to_thread(examine)
-        if can_run(findings):
+        self._findings = await asyncio.to_thread(examine)
+        self._show()
+
+    def on_resize(self) -> None:
+        """What was found is wrapped for the new width."""
+        if self._findings:
+            self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        if can_run(self._findings):
             words = Content.styled("Kernels can run here.", "$success")
         else:
             words = Content.styled("Kernels cannot run here yet: see ✗ below.", "$error")
-        rows = [words, Content(""), *map(finding_lines, findings)]
-        self.query_one("#findings", PlainStatic).update(Content("\n").join(rows))
+        page = self.query_one("#findings", PlainStatic)
+        rows = [
+            line for finding in self._findings for line in finding_lines(finding, page.content_size.width)
+        ]
+        page.update(Content("\n").join([words, Content(""), *rows]))

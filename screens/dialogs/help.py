@@ -92,7 +92,7 @@ def keys_in_focus(screen: Screen[Any]) -> FocusKeys | None:
                 written[does] = binding.key_display.replace("^", "ctrl+")
             if binding.action in own:
                 first.add(does)
-    title = focused.BINDING_GROUP_TITLE or type(focused).__name__
+    title = focused.BINDING_GROUP_TITLE or ""
     rows = [(written.get(does) or " or ".join(dict.fromkeys(names)), does) for does, names in keys.items()]
     rows.sort(
         key=lambda row: row[1] not in first
@@ -111,7 +111,10 @@ def help_text(keymap: dict[str, str], scope: Scope = "everywhere", focus: FocusK
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
     if focus is not None:
-        first = [*first, _table(f"Keys of what has the focus: {focus.title}", focus.rows)]
+        first = [
+            *first,
+            _table(": ".join(filter(None, ("Keys of the pane with the focus", focus.title))), focus.rows),
+        ]
     changing = "Every key can be another one: open the settings, then `keymap`."
     return "\n\n".join([*first, FIRST_KERNEL.strip(), JUDGING.strip(), class_lines(), *rest, changing])
 

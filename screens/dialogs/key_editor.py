@@ -74,9 +74,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Keys"
-            dialog.border_subtitle = (
-                "enter new key · ⌫ usual key · ctrl+r all usual · ctrl+s saves · esc back"
-            )
+            dialog.border_subtitle = "enter changes · ⌫ resets · ^r all · ^s saves · esc"
             yield OptionList(id="actions")
             yield PlainStatic("", id="sentence")
             yield PlainStatic("", id="report")

@@ -123,6 +123,7 @@ class DuelScreen(BaseScreen):
         if not self.changed:
             return
         self.changed = False
+        self.show_keys()
         self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state))
         self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state))
         self._draw_result()

@@ -17,9 +17,15 @@ from arena.duel.events import short_name
 from arena.duel.journal import DuelRecord, duel_records
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.foreign_text import printable
+from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
+
+_FIGURES = 33
+"""Columns of the figures behind a name."""
+_ONE_ROW_FROM = 110
+"""Columns that a duel takes in one row."""
 
 
 class DuelBoard(Dialog[DuelRecord | None]):
@@ -41,7 +47,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Duels"
-            dialog.border_subtitle = "enter replays · c next category · esc back"
+            dialog.border_subtitle = "esc back"
             yield PlainStatic("reading…", id="ratings")
             yield OptionList(id="duels")
 
@@ -56,23 +62,44 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self.found = ratings(self.records)
         duels = self.query_one("#duels", OptionList)
         duels.display = bool(self.records)
-        duels.add_options(Option(_line(record), id=f"duel-{n}") for n, record in enumerate(self.records))
         if self.records:
-            duels.highlighted = 0
+            self.query_one(".dialog").border_subtitle = "enter replays · c next category · esc back"
+        self._show()
         duels.focus()
+
+    def on_resize(self) -> None:
+        """Rows are as wide as the dialog."""
+        if self.records:
+            self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        duels = self.query_one("#duels", OptionList)
+        width = self._width
+        at = duels.highlighted or 0
+        duels.clear_options()
+        duels.add_options(
+            Option(_line(record, width), id=f"duel-{n}") for n, record in enumerate(self.records)
+        )
+        if self.records:
+            duels.highlighted = at
         self._show_ratings()
+
+    @property
+    def _width(self) -> int:
+        """Cells of a row."""
+        return self.query_one("#ratings").content_size.width
 
     def _show_ratings(self) -> None:
         shown = [rating for rating in self.found if rating.category == self.category]
         if not shown:
             self.query_one("#ratings", PlainStatic).update("No duel yet: d on a problem starts one.")
             return
-        head = (
-            f"{'Ratings · ' + self.category:<34}{'rating':>8}  {'95 %':<8}{'won':>5}{'drawn':>7}{'lost':>6}\n"
-        )
+        names = max(15, min(34, self._width - _FIGURES))
+        title = figures.cut(f"Ratings · {self.category}", names)
+        head = f"{title:<{names}}{'rating':>7}  {'95 %':<5}{'won':>6}{'drawn':>7}{'lost':>6}\n"
         rows = [
-            f"{place:>3}  {printable(short_name(r.player)):<29}{r.rating:>8.0f}  ±{r.plus_minus:<7.0f}"
-            f"{r.won:>5}{r.drawn:>7}{r.lost:>6}"
+            f"{place:>3}  {figures.cut(printable(short_name(r.player)), names - 6):<{names - 5}}"
+            f"{r.rating:>7.0f}  ±{r.plus_minus:<4.0f}{r.won:>6}{r.drawn:>7}{r.lost:>6}"
             for place, r in enumerate(shown[:12], 1)
         ]
         self.query_one("#ratings", PlainStatic).update(Content.assemble((head, "$muted"), "\n".join(rows)))
@@ -88,13 +115,15 @@ class DuelBoard(Dialog[DuelRecord | None]):
         self.dismiss(self.records[event.option_index])
 
 
-def _line(record: DuelRecord) -> Content:
+def _line(record: DuelRecord, width: int) -> Content:
+    """One row; where that is too narrow two: when and what, then who and how it ended."""
     header = record.header
     when = time.strftime("%d %b %H:%M", time.localtime(header.created))
     names = f"{printable(header.left.short)} vs {printable(header.right.short)}"
     return Content.assemble(
         (f"{when}  ", "$muted"),
-        (f"{header.problem_id:>3} {header.slug:<28.28} ", "$foreground"),
+        (f"{header.problem_id:>3} {figures.cut(header.slug, 28):<28} ", "$foreground"),
+        ("\n  " if width < _ONE_ROW_FROM else "", "$muted"),
         (f"{names}  ", "$accent"),
         (printable(winner_words(header, record.ended)), "$muted"),
     )

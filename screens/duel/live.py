@@ -30,6 +30,8 @@ from screens.widgets.editor import Editor
 
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
+_PLAYING = {"hand_in", "pause", "agree", "give_up"}
+"""What there is to do until a duel is decided."""
 
 
 class LiveDuelScreen(DuelScreen):
@@ -116,6 +118,16 @@ class LiveDuelScreen(DuelScreen):
                 self.log.error(error.message)
 
     # --- keys ------------------------------------------------------------------------------------------------
+
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        """While it is played, what comes after it; then, what there was to do in it."""
+        after = {"share", "rematch"}
+        if self.state.stage == "abandoned":
+            return frozenset(_PLAYING | {"share"})
+        if self.state.stage == "ended":
+            return frozenset(_PLAYING)
+        return frozenset(after if self.edits is not None else after | {"hand_in", "give_up"})
 
     def action_hand_in(self) -> None:
         """Saves the kernel; the save is what hands it in."""

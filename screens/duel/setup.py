@@ -52,7 +52,7 @@ class DuelSetup(Dialog[DuelPlan | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = f"Duel · {self.problem.id} {self.problem.slug}"
-            dialog.border_subtitle = "esc back"
+            dialog.border_subtitle = "enter starts · esc back"
             yield from self._rows
             with Horizontal(classes="row"):
                 yield PlainStatic("minutes", classes="label")

@@ -125,9 +125,10 @@ def final_status(state: DuelState, name: SideName) -> Content:
     verdict = (figures.verdict_words(finalist.verdict), colour)
     if finalist.verdict is not Verdict.PASS:
         return Content.assemble(stopped, verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
-    time = f"  {finalist.us:.1f} µs a call" if finalist.us is not None else ""
+    time = f"  {figures.microseconds(finalist.us).strip()} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
-    over = f"  {_speedup(kernel)} over the baseline" if kernel is not None and _speedup(kernel) else ""
+    alone = _speedup(kernel) if kernel is not None else ""
+    over = f"\n{alone}" if alone else ""  # a line of its own: a narrow pane has room for two short ones
     return Content.assemble(stopped, verdict, time, over, *costs)
 
 

@@ -28,8 +28,12 @@ SIDES_FROM = 110
 """Columns of the terminal from which two sources fit beside each other."""
 
 
-def entry_line(entry: Entry, here: bool) -> Content:
-    """One run as a row: when, verdict, speedup, setting, revision."""
+ONE_ROW_FROM = 128
+"""Columns of the terminal from which a run fits into one row."""
+
+
+def entry_line(entry: Entry, here: bool, wide: bool = True) -> Content:
+    """One run as a row: when, verdict, speedup, setting, revision. Two rows where there is less room."""
     when = time.strftime("%d %b %H:%M:%S", time.localtime(entry.created))
     words = figures.verdict_words(entry.verdict)
     speed = ""
@@ -38,6 +42,15 @@ def entry_line(entry: Entry, here: bool) -> Content:
         interval = Interval(median=entry.speedup, low=entry.low, high=entry.high)
         speed = f"{figures.speedup_words(interval, entry.outcome)} {figures.interval_words(interval)}"
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
+    if not wide:
+        where = WHERE.get(entry.clock, "")
+        below = [where, entry.sha256[:8], *(["in the editor"] if here else []), setting]
+        return Content.assemble(
+            (f"{when}  ", "$muted"),
+            (f"{words}  ", f"${colour}"),
+            (speed, f"${figures.outcome_style(entry.outcome)}"),
+            (f"\n  {' · '.join(filter(None, below))}", "$muted"),
+        )
     return Content.assemble(
         (f"{when}  ", "$muted"),
         (f"{words:<18}", f"${colour}"),
@@ -66,11 +79,15 @@ class HistoryScreen(Dialog[str | None]):
         self.entries: list[Entry] = []
         self.comparing = False
         """The revision is shown beside the editor's text; else as it is."""
+        self._here = ""
+        """The hash of the editor's text."""
+        self._wide: bool | None = None
+        """The runs are listed in one row each; None: not yet."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = f"History · {self.session.problem.slug}"
-            dialog.border_subtitle = "enter restores · space compares with the editor · ^f finds · esc back"
+            dialog.border_subtitle = "enter restores · space compares · ^f finds · esc"
             yield OptionList(id="runs")
             yield PlainStatic("reading…", id="nothing")
             with ContentSwitcher(initial="preview", id="revision"):
@@ -88,12 +105,9 @@ class HistoryScreen(Dialog[str | None]):
 
         store, problem = self.session.services.store, self.session.problem
         self.entries = await asyncio.to_thread(store.history, problem.id)
-        here = content_hash(self.text)
+        self._here = content_hash(self.text)
         runs = self.query_one("#runs", OptionList)
-        runs.add_options(
-            Option(entry_line(entry, entry.sha256 == here), id=f"run-{number}")
-            for number, entry in enumerate(self.entries)
-        )
+        self._list()
         nothing = self.query_one("#nothing", PlainStatic)
         nothing.display = not self.entries
         runs.display = self.query_one("#revision").display = bool(self.entries)
@@ -101,6 +115,21 @@ class HistoryScreen(Dialog[str | None]):
         if self.entries:
             runs.highlighted = 0
             runs.focus()
+
+    def _list(self) -> None:
+        """The runs in rows of this width; nothing where they are that already."""
+        wide = self.app.size.width >= ONE_ROW_FROM
+        if wide == self._wide:
+            return
+        self._wide = wide
+        runs = self.query_one("#runs", OptionList)
+        at = runs.highlighted
+        runs.clear_options()
+        runs.add_options(
+            Option(entry_line(entry, entry.sha256 == self._here, wide), id=f"run-{number}")
+            for number, entry in enumerate(self.entries)
+        )
+        runs.highlighted = at
 
     @property
     def _view(self) -> str:
@@ -130,6 +159,7 @@ class HistoryScreen(Dialog[str | None]):
 
     def on_resize(self) -> None:
         if self.entries:
+            self._list()
             self._show()
 
     def _text_of(self, number: int | None) -> str | None:

@@ -24,6 +24,10 @@ class PanedScreen(BaseScreen):
         self.zoomed = False
         """One pane has the whole screen."""
 
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        return frozenset()
+
     def draw(self, force: bool = False) -> None:
         """Brings every widget up to what is known."""
         raise NotImplementedError

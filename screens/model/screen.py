@@ -107,6 +107,7 @@ class ModelScreen(BaseScreen):
         if not session.changed:
             return
         session.changed = False
+        self.show_keys()
         self.query_one("#model-title", PlainStatic).update_if_new(words.title(session))
         self.query_one("#model-best", PlainStatic).update_if_new(words.best(session))
         self.query_one(GainsChart).show(session.state)
@@ -158,7 +159,6 @@ class ModelScreen(BaseScreen):
         told = kernel or (state.kernels[-1] if state.kernels else None)  # while it writes, of the one before
         page = words.verdict_page(told) if told is not None else Content(session.notice)
         verdict.update_if_new(page)
-        verdict.styles.height = "auto"
         entitle(self.query_one("#verdict-pane"), f"kernel {told.number}" if told else "verdict")
         number = kernel.number if kernel is not None else state.writing
         entitle(
@@ -191,6 +191,11 @@ class ModelScreen(BaseScreen):
         self._draw_text()
 
     # --- keys ----------------------------------------------------------------------------------------------
+
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        idle = {"stop_model" if self.session.over else "ask_again"}
+        return frozenset(idle if self.session.state.best is not None else idle | {"take_over"})
 
     def action_next_text(self) -> None:
         self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]

@@ -38,9 +38,11 @@ A provider's model, with its key in the environment (`export ANTHROPIC_API_KEY=.
 
 ```toml
 [models.opus]
-provider = "anthropic"     # or openai_chat, openai_responses, gemini
+# or openai_chat, openai_responses, gemini
+provider = "anthropic"
 model = "claude-opus-4-7"
-price_in = 5.0             # dollars per million tokens: to limit and show the cost
+# dollars per million tokens, for the limit
+price_in = 5.0
 price_out = 25.0
 ```
 
@@ -83,7 +85,7 @@ class ModelSetup(Dialog[ModelPlan | None]):
                     id="model",
                     compact=True,
                 )
-            yield PlainStatic("", id="model-facts", classes="sentence")
+            yield PlainStatic(_facts(self.settings.models[names[0]]), id="model-facts", classes="sentence")
             with Horizontal(classes="row"):
                 yield PlainStatic("how", classes="label")
                 yield Select(
@@ -125,8 +127,7 @@ class ModelSetup(Dialog[ModelPlan | None]):
         if was != label:
             limit.value = DOLLARS if priced else ""
         self.query_one("#limit-label", PlainStatic).update(label)
-        facts = f"{model.model} · {model.provider} · {price_words(model)}"
-        self.query_one("#model-facts", PlainStatic).update(facts)
+        self.query_one("#model-facts", PlainStatic).update(_facts(model))
 
     @on(Button.Pressed)
     @on(Input.Submitted)
@@ -159,6 +160,11 @@ class ModelSetup(Dialog[ModelPlan | None]):
         hide_from_ptrace()  # this process now holds a key
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
         self.dismiss(ModelPlan(player, how == IMPROVE, answers, words))
+
+
+def _facts(model: ModelSettings) -> str:
+    """The model as its provider calls it, and what it costs."""
+    return f"{model.model} · {model.provider} · {price_words(model)}"
 
 
 def _answers(text: str) -> int:

@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.widgets import DataTable
+from textual.widgets import DataTable, Input
 
 from arena.board.board import (
     FACTORS,
@@ -26,7 +26,6 @@ from problems.catalogue import Catalogue
 from problems.specification import Problem
 from screens import figures
 from screens.dialogs.dialog import Dialog
-from screens.picker.problem_table import cut
 from screens.services import Services
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
@@ -49,8 +48,9 @@ class Board(Dialog[Problem | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
+        Binding("escape", "back", "back"),
         Binding("f3,v", "next_view", "next view"),
+        Binding("slash", "filter", "filter"),
     ]
 
     def __init__(self, services: Services) -> None:
@@ -66,8 +66,11 @@ class Board(Dialog[Problem | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Board"
-            dialog.border_subtitle = "F3 next view · enter opens the problem · esc back"
+            dialog.border_subtitle = "F3 view · / filter · enter opens the problem · esc"
             yield PlainStatic("reading…", id="board-note")
+            box = Input(placeholder="id, words or category of problems", id="board-filter", compact=True)
+            box.display = False
+            yield box
             table: DataTable[Text] = DataTable(id="board", cursor_type="row", zebra_stripes=False)
             yield table
 
@@ -95,6 +98,7 @@ class Board(Dialog[Problem | None]):
         table.clear(columns=True)
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
         note = _NOTES[self.view] if self.players or self.view != PROBLEMS else _EMPTY
+        table.display = bool(self.players) or self.view != PROBLEMS
         if self.view != PROBLEMS:
             note += f" ({self._published.source})"
         self.query_one("#board-note", PlainStatic).update(note)
@@ -115,14 +119,19 @@ class Board(Dialog[Problem | None]):
     def _show_problems(self) -> None:
         """Problems that somebody has a result for."""
         tried = {number for held in self.standings.values() for number in held}
-        self._listed = [problem for problem in self._catalogue.problems if problem.id in tried]
+        words = self.query_one("#board-filter", Input).value.lower().split()
+        self._listed = [
+            problem
+            for problem in self._catalogue.problems
+            if problem.id in tried and all(_matches(problem, word) for word in words)
+        ]
         table = self._table("id", "problem")
         for problem in self._listed:
             cells = [
                 self._styled(*figures.standing_words(self.standings[player].get(problem.id)))
                 for player in self.players
             ]
-            title = Text(cut(problem.title, 34))
+            title = Text(figures.cut(problem.title, 34))
             table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *cells)
 
     def _show_categories(self) -> None:
@@ -162,6 +171,33 @@ class Board(Dialog[Problem | None]):
 
     # --- keys ----------------------------------------------------------------------------------------------
 
+    def action_filter(self) -> None:
+        """Of the problems: the other views count all of them."""
+        self.view = PROBLEMS
+        self._show()
+        box = self.query_one("#board-filter", Input)
+        box.display = True
+        box.focus()
+
+    @on(Input.Changed, "#board-filter")
+    def _filtered(self) -> None:
+        if self.view == PROBLEMS:
+            self._show()
+
+    @on(Input.Submitted, "#board-filter")
+    def _to_board(self) -> None:
+        self.query_one("#board").focus()
+
+    def action_back(self) -> None:
+        """Out of the filter first."""
+        box = self.query_one("#board-filter", Input)
+        if not box.display:
+            self.dismiss(None)
+            return
+        box.value = ""
+        box.display = False
+        self.query_one("#board").focus()
+
     def action_next_view(self) -> None:
         self.view = VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)]
         self._show()
@@ -170,6 +206,12 @@ class Board(Dialog[Problem | None]):
     def _selected(self, event: DataTable.RowSelected) -> None:
         if self.view == PROBLEMS and event.cursor_row < len(self._listed):
             self.dismiss(self._listed[event.cursor_row])
+
+
+def _matches(problem: Problem, word: str) -> bool:
+    if word.isdecimal():
+        return word == str(problem.id)
+    return word in f"{problem.slug} {problem.title} {problem.category} {' '.join(problem.collectives)}".lower()
 
 
 def _tally_words(counted: Tally, with_all: bool = False) -> str:

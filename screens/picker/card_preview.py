@@ -14,10 +14,14 @@ from arena.settings import Settings
 from problems.specification import CLASSES
 from screens import figures
 from screens.picker.problem_table import ranks_words
+from screens.widgets.hanging import hanging
 
 if TYPE_CHECKING:
     from problems.specification import Problem
     from screens.services import Services
+
+_NAMES = 11
+"""Columns of the names."""
 
 
 def opening(card: str) -> tuple[str, str]:
@@ -31,57 +35,64 @@ def opening(card: str) -> tuple[str, str]:
     return re.sub(r"[*`]", "", words), formula
 
 
-def card_preview(problem: Problem, services: Services) -> Content:
-    """Short enough for the pane beside the table; the whole card is one key away."""
+def card_preview(problem: Problem, services: Services, width: int) -> Content:
+    """Short enough for the pane beside the table, `width` cells wide; the whole card is one key away."""
     words, formula = opening(printable(problem.card))
     tags = " · ".join([problem.category, *problem.also, problem.domain, *problem.collectives])
     parts: list[Content] = [
         Content.styled(problem.title, "bold"),
         Content.styled(tags, "$muted"),
         Content(""),
-        *_standing_lines(problem, services),
+        *_standing_lines(problem, services, width),
         Content(""),
         Content(words),
     ]
     if formula:
         parts += [Content(""), Content.styled(formula, "$accent")]
-    parts += [Content(""), *_cost_lines(problem, services.settings)]
-    parts += [_pair("class", f"{problem.class_}: {CLASSES[problem.class_]}"), _pair("from", problem.origin)]
+    pairs = [
+        *_cost_pairs(problem, services.settings),
+        ("class", f"{problem.class_}: {CLASSES[problem.class_]}"),
+        ("from", problem.origin),
+    ]
+    parts.append(Content(""))
+    for name, value in pairs:
+        parts += _beside(name, Content.styled(value, "$foreground" if name else "$warning"), width)
     return Content("\n").join(parts)
 
 
-def _standing_lines(problem: Problem, services: Services) -> list[Content]:
+def _standing_lines(problem: Problem, services: Services, width: int) -> list[Content]:
     """The person's own result, and the best of all where somebody else has it."""
     standing, best = services.standings.get(problem.id), services.best.get(problem.id)
     you, colour = figures.standing_words(standing)
     runs = f"  {standing.runs} run{'s' if standing.runs != 1 else ''}" if standing else "  not tried yet"
-    lines = [Content.assemble(("you        ", "$muted"), (you, f"${colour}"), (runs, "$muted"))]
+    lines = _beside("you", Content.assemble((you, f"${colour}"), (runs, "$muted")), width)
     if best is not None and best.player != "you":
         words, colour = figures.best_words(best)
         by = f"  {printable(best.player)}, {best.world} ranks on {best.device}"
-        lines.append(Content.assemble(("best       ", "$muted"), (words, f"${colour}"), (by, "$muted")))
+        lines += _beside("best", Content.assemble((words, f"${colour}"), (by, "$muted")), width)
     return lines
 
 
-def _cost_lines(problem: Problem, settings: Settings) -> list[Content]:
+def _cost_pairs(problem: Problem, settings: Settings) -> list[tuple[str, str]]:
+    """Names and values; without a name: why there are none."""
     try:
         setting = choose_setting(problem, Choice(), settings)
         cost = problem.cost(setting.sizes, setting.world, setting.dtype)
     except (ArenaError, ValueError) as error:
-        return [Content.styled(f"! {error}", "$warning")]
+        return [("", f"! {error}")]
     sizes = " ".join(f"{name}={value}" for name, value in setting.sizes.items())
     return [
-        _pair("runs as", f"{setting.preset} · {setting.dtype} · {setting.world} ranks on {setting.device}"),
-        _pair("sizes", sizes),
-        _pair(
+        ("runs as", f"{setting.preset} · {setting.dtype} · {setting.world} ranks on {setting.device}"),
+        ("sizes", sizes),
+        (
             "each rank",
             f"{figures.amount(cost.flops, 'FLOP')}, touches {figures.amount(cost.local_bytes, 'B')}",
         ),
-        _pair("sends", f"{figures.amount(cost.sent_bytes, 'B')} a call"),
-        _pair("ranks", ranks_words(problem.worlds)),
-        _pair("dtypes", ", ".join(problem.dtypes)),
+        ("sends", f"{figures.amount(cost.sent_bytes, 'B')} a call"),
+        ("ranks", ranks_words(problem.worlds)),
+        ("dtypes", ", ".join(problem.dtypes)),
     ]
 
 
-def _pair(name: str, value: str) -> Content:
-    return Content.assemble((f"{name:<11}", "$muted"), value)
+def _beside(name: str, value: Content, width: int) -> list[Content]:
+    return hanging(Content.styled(name, "$muted"), value, width, _NAMES)

@@ -93,11 +93,6 @@ def _standing_figure(standing: Standing | None) -> float:
     return 0.0 if standing.last.verdict is Verdict.PASS else -1.0
 
 
-def cut(text: str, width: int) -> str:
-    """A text in at most `width` cells; where it is longer an ellipsis ends it."""
-    return text if len(text) <= width else f"{text[: max(0, width - 1)].rstrip()}…"
-
-
 def ranks_words(worlds: list[int]) -> str:
     """ "1–8", or "2, 4, 8"."""
     if len(worlds) > 2 and worlds == list(range(worlds[0], worlds[-1] + 1)):
@@ -124,6 +119,7 @@ def columns_for(width: int, you: int = WIDTHS["you"]) -> tuple[list[str], int]:
 class ProblemTable(DataTable[Text]):
     """Rows are keyed by the problem's id."""
 
+    BINDING_GROUP_TITLE = "Problems"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_row")]
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -170,14 +166,16 @@ class ProblemTable(DataTable[Text]):
             case "id":
                 return Text(f"{problem.id:>3}", style=self._colour("muted"))
             case "problem":
-                return Text(cut(problem.title, width), no_wrap=True)
+                return Text(figures.cut(problem.title, width), no_wrap=True)
             case "class":
                 return Text(problem.class_)
             case "collective":
-                words = cut(", ".join(problem.collectives), WIDTHS["collective"]) or "–"
+                words = figures.cut(", ".join(problem.collectives), WIDTHS["collective"]) or "–"
                 return Text(words, style=self._colour("muted"), no_wrap=True)
             case "ranks":
-                return Text(cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=self._colour("muted"))
+                return Text(
+                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=self._colour("muted")
+                )
             case "house":
                 if row.house is None and problem.house_source is not None:
                     return Text("has one", style=self._colour("muted"))
@@ -190,7 +188,7 @@ class ProblemTable(DataTable[Text]):
         return self._figure(*figures.standing_words(row.standing))
 
     def _figure(self, words: str, colour: str, width: int = 99) -> Text:
-        return Text(cut(words, width), style=self._colour(colour), no_wrap=True)
+        return Text(figures.cut(words, width), style=self._colour(colour), no_wrap=True)
 
     def _colour(self, name: str) -> str:
         """A theme variable in Rich's words, which lack Textual's prefix for the terminal's own colours."""

@@ -198,7 +198,7 @@ class PickerScreen(BaseScreen):
             preview.update("")
             return
         entitle(pane, f"{problem.id} · {problem.slug}")
-        preview.update(card_preview(problem, self.parent_app.services))
+        preview.update(card_preview(problem, self.parent_app.services, preview.content_size.width or 42))
         pane.scroll_home(animate=False)
 
     def on_resize(self) -> None:

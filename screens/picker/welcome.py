@@ -29,20 +29,20 @@ class Welcome(Dialog[bool]):
             yield PlainStatic(
                 Content("\n").join(
                     [
-                        Content("Write a multi-GPU kernel, save it, and see at once whether it is right"),
-                        Content("and how much faster than the library it is."),
+                        Content(
+                            "Write a multi-GPU kernel, save it, and see at once whether it is right "
+                            "and how much faster than the baseline it is."
+                        ),
                         Content(""),
                         Content.assemble(("here      ", "$muted"), self._machine),
                         Content.assemble(("problems  ", "$muted"), str(self._problems)),
                         Content.assemble(("first     ", "$muted"), self._first),
                         Content(""),
                         Content.assemble(
-                            ("enter ", "bold $accent"), "opens it with a kernel that works, and runs that"
+                            ("enter ", "bold $accent"), "opens it with a correct kernel and runs it"
                         ),
-                        Content.assemble(("esc   ", "bold $accent"), "looks around first"),
-                        Content.assemble(
-                            ("F1    ", "bold $accent"), "explains everything, ctrl+p finds everything"
-                        ),
+                        Content.assemble(("esc   ", "bold $accent"), "goes to the list of problems"),
+                        Content.assemble(("F1    ", "bold $accent"), "help; ctrl+p: every command by name"),
                     ]
                 )
             )

@@ -122,6 +122,7 @@ class ProfileScreen(BaseScreen):
         """Four times a second: the seconds go on, and a verdict may come."""
         if not self.is_attached:
             return
+        self.show_keys()
         page, pane = self.query_one("#profile-page", PlainStatic), self.query_one("#profile-pane")
         if page.size.width:
             page.update_if_new(self._page(page.size.width, pane.content_size.height), layout=True)
@@ -135,6 +136,10 @@ class ProfileScreen(BaseScreen):
         return words.page(self.found, self._timeline, judged, written, width, height)
 
     # --- keys ----------------------------------------------------------------------------------------------
+
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        return super().idle_actions | (frozenset() if self.found is not None else {"write_trace"})
 
     def action_write_trace(self) -> None:
         if self.found is None:

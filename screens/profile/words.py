@@ -15,6 +15,7 @@ from arena.runs.headline import headline_of
 from sandbox.protocol.events import Result
 from sandbox.protocol.profile import RankProfile
 from screens import figures
+from screens.widgets.hanging import hanging
 
 COLOURS: dict[Sort, str] = {
     "waiting": "$warning",
@@ -49,8 +50,8 @@ def _rows(
     calls = timeline.calls if timeline else 0
     told = f"{_call_us(found.figures)} a call under torch's profiler, the median of {calls} calls"
     return [
-        *_hanging(Content.styled("the judge's clock", "$muted"), judged, width),
-        *_hanging(Content.styled("the kernel's word", "$muted"), Content(told), width),
+        *hanging(Content.styled("the judge's clock", "$muted"), judged, width, _LABEL),
+        *hanging(Content.styled("the kernel's word", "$muted"), Content(told), width, _LABEL),
         Content(""),
         *_lanes(found.figures, timeline, width, high),
         *_legend(width),
@@ -66,7 +67,9 @@ def _rows(
 def judged_words(result: Result | None, run_key: str) -> Content:
     """What the judge measured of the revision: the figures that count."""
     if result is None:
-        return Content.styled(f"no verdict on this revision in this setting yet; {run_key} at the kernel judges it", "$muted")
+        return Content.styled(
+            f"no verdict on this revision in this setting yet; {run_key} at the kernel judges it", "$muted"
+        )
     parts: list[tuple[str, str]] = [
         (figures.verdict_words(result.verdict), f"${figures.verdict_style(result.verdict)}")
     ]
@@ -112,7 +115,9 @@ def no_profile(message: str, advice: str) -> Content:
 def trace_words(path: Path | None, key: str) -> Content:
     """Below the figures: how to get a trace, or where it is."""
     if path is None:
-        return Content.assemble((key, "$accent"), (" writes every call as a trace that Perfetto opens", "$muted"))
+        return Content.assemble(
+            (key, "$accent"), (" writes every call as a trace that Perfetto opens", "$muted")
+        )
     return Content.assemble(("trace  ", "$muted"), str(path), ("\nopen it with ui.perfetto.dev", "$muted"))
 
 
@@ -127,7 +132,7 @@ def _lanes(ranks: Sequence[RankFigures], timeline: Timeline | None, width: int, 
     rows: list[Content] = []
     for at, rank in enumerate(ranks):
         label = Content.styled(f"rank {rank.rank}", "bold $foreground")
-        rows += _hanging(label, Content(printable(rank.diagnosis)), width, len("rank 00 "))
+        rows += hanging(label, Content(printable(rank.diagnosis)), width, len("rank 00 "))
         if timeline is not None:
             rows += [*[lane(timeline, at, width)] * high, Content("")]
     if timeline is None:
@@ -171,22 +176,17 @@ def _table(ranks: Sequence[RankFigures], width: int) -> list[Content]:
             row += f"{rank.waits:>14g}{rank.ops:>12g}"
         if width >= _LONGEST_FROM and rank.largest_op:
             name = printable(rank.largest_op)[: width - len(row) - 14]
-            row += f"   {name} {rank.largest_us:.0f}"
+            row += f"   {name} {rank.largest_us:,.0f}"
         rows.append(Content(row))
     return rows
 
 
 def _left_out(reports: Iterable[RankProfile], width: int) -> list[Content]:
     """A rank that did too much to be told in full says so."""
-    told = [f"rank {each.rank}: {each.left_out} spans more than are kept" for each in reports if each.left_out]
+    told = [
+        f"rank {each.rank}: {each.left_out} spans more than are kept" for each in reports if each.left_out
+    ]
     return [Content.styled(line, "$warning") for text in told for line in textwrap.wrap(text, width)]
-
-
-def _hanging(label: Content, text: Content, width: int, column: int = _LABEL) -> list[Content]:
-    """A label, and beside it a text that is wrapped below itself."""
-    lines = text.wrap(max(width - column, 16))
-    first = label + Content(" " * max(1, column - label.cell_length)) + lines[0]
-    return [first, *(Content(" " * column) + line for line in lines[1:])]
 
 
 def _call_us(ranks: Sequence[RankFigures]) -> str:

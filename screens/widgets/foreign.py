@@ -12,7 +12,12 @@ class PlainStatic(Static):
         self._last_content: Content | None = None
 
     def update_if_new(self, content: Content, *, layout: bool = False) -> None:
-        """As `update`, without a new layout unless one is asked for, and nothing at all when it is shown already."""
-        if self._last_content is None or not content.is_same(self._last_content):
+        """As `update`, and nothing at all when it is shown already.
+
+        A new layout is made where one is asked for, or where the widget is as large as its text and that has another length.
+        """
+        last = self._last_content
+        if last is None or not content.is_same(last):
             self._last_content = content
-            self.update(content, layout=layout)
+            other = last is None or len(content.plain) != len(last.plain)
+            self.update(content, layout=layout or (other and self.styles.auto_dimensions))

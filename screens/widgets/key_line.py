@@ -7,7 +7,18 @@ from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.widgets import Footer
 
-LEADING = ("save", "run", "hand_in", "take_over", "replay_pause", "write_trace", "leave_profile")
+LEADING = (
+    "save",
+    "run",
+    "open_row",
+    "hand_in",
+    "rematch",
+    "take_over",
+    "replay_pause",
+    "write_trace",
+    "leave_campaign",
+    "leave_profile",
+)
 """What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
 PLACES = ("jump", "zoom")
 """The ways to every pane; they come right after."""
@@ -25,8 +36,11 @@ class KeyLine(Footer):
         self._composed: tuple[Any, ...] = ()
 
     def compose(self) -> ComposeResult:
-        keys: list[Any] = list(super().compose())
-        keys.sort(key=lambda key: 2 - 2 * (key.action in LEADING) - (key.action in PLACES))  # the others keep their order
+        idle = self._idle
+        keys: list[Any] = [key for key in super().compose() if getattr(key, "action", "") not in idle]
+        keys.sort(
+            key=lambda key: 2 - 2 * (key.action in LEADING) - (key.action in PLACES)
+        )  # the others keep their order
         self._fit(keys)
         yield from keys
 
@@ -37,11 +51,16 @@ class KeyLine(Footer):
         keys = tuple(
             (binding, self.app.get_key_display(binding), enabled, tooltip)
             for _, binding, enabled, tooltip in self.screen.active_bindings.values()
-            if binding.show
+            if binding.show and binding.action not in self._idle
         )
         if keys != self._composed:
             self._composed = keys
             await super().recompose()
+
+    @property
+    def _idle(self) -> frozenset[str]:
+        """Actions that the screen says cannot work now (`idle_actions` of a full-screen view; dialogs have none)."""
+        return getattr(self.screen, "idle_actions", frozenset())
 
     def on_resize(self) -> None:
         """Another width: more keys, or fewer."""

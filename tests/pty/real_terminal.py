@@ -47,6 +47,16 @@ class Screen:
                 return picture
         raise AssertionError(f"{texts} never stood on the screen:\n" + "\n".join(self.picture.display))
 
+    def shows_without(self, text: str) -> str:
+        """The picture, once `text` has gone from it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            self.read()
+            picture = "\n".join(self.picture.display)
+            if text not in picture:
+                return picture
+        raise AssertionError(f"{text} stayed on the screen:\n" + "\n".join(self.picture.display))
+
     def ends(self) -> int:
         """The exit status, once the process has ended by itself."""
         deadline = time.monotonic() + 30

@@ -88,11 +88,11 @@ async def test_players_say_what_they_are_and_why_they_cannot_play(open_app, unti
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
         words = {
-            "agent:mine": "in a jail of its own, 5 min · dear · $5 and $25 per million tokens",
+            "agent:mine": "in a jail of its own, 5 min · dear · $5 in, $25 out per million tokens",
             "agent:alone": "reaches no model, costs nothing",
             "agent:gone": "✗ agent:gone: there is no program 'no-such-program' → install it",
             "agent:claude-code": "✗ agent:claude-code has no model → add it to the settings",
-            "model:opus": "dear · openai_chat · $5 and $25 per million tokens",
+            "model:opus": "dear · openai_chat · $5 in, $25 out per million tokens",
             "model:local": "no prices in the settings",
             "model:locked": "NO_SUCH_KEY",
         }

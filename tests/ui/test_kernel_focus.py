@@ -96,7 +96,7 @@ async def test_help_lists_the_keys_of_what_has_the_focus(open_app, until) -> Non
         await pilot.press("f1")
         await until(pilot, lambda: hasattr(app.screen, "_text"))
         text = app.screen._text
-        assert "Keys of what has the focus: Log" in text
+        assert "Keys of the pane with the focus: Log" in text
         assert "| 0-7 | one rank |" in text
 
 

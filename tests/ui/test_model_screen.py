@@ -161,6 +161,15 @@ async def test_without_a_model_one_message_says_what_to_set(open_app, until, scr
         assert str(paths.settings_file) in text
 
 
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_the_price_of_a_model_is_said_in_full(open_app, until, screen_text, with_model, columns) -> None:
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
+        await until(pilot, lambda: "$1 in, $1000 out" in screen_text(app))
+        await until(pilot, lambda: "tokens" in screen_text(app))
+
+
 async def test_a_missing_key_is_named_before_anything_starts(
     open_app, until, screen_text, paths, monkeypatch
 ) -> None:

@@ -10,8 +10,8 @@ from arena.runs.store import Entry
 from sandbox.protocol.verdict import Verdict
 from screens.app import ArenaApp
 from screens.dialogs.questions import Choose
+from screens.figures import cut
 from screens.kernel.screen import KernelScreen
-from screens.picker.problem_table import cut
 from screens.picker.screen import PickerScreen
 
 
@@ -116,8 +116,10 @@ async def test_down_in_the_filter_goes_to_the_list(open_app, until) -> None:
 
 
 def test_a_text_that_is_cut_ends_in_an_ellipsis() -> None:
-    assert cut("all_reduce, all_gather", 15) == "all_reduce, al…"
-    assert cut("all_reduce, all_gather", 13) == "all_reduce,…"
+    assert cut("all_reduce, all_gather", 15) == "all_reduce…"
+    assert cut("all_reduce, all_gather", 8) == "all_red…"
+    assert cut("Gather equal tensors to one root", 29) == "Gather equal tensors to one…"
+    assert cut("Gather equal tensors to one root", 28) == "Gather equal tensors to one…"
     assert cut("short", 5) == "short"
 
 

@@ -83,7 +83,9 @@ async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(
         profile = app.screen
         await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
         await pilot.press("t")
-        await until(pilot, lambda: any("still being made" in str(note.message) for note in app._notifications))
+        await until(
+            pilot, lambda: any("still being made" in str(note.message) for note in app._notifications)
+        )
         await until(pilot, lambda: "rank 1  outside torch" in screen_text(app))
         shown = screen_text(app)
         assert "rank 0  waits for rank 1" in shown
@@ -183,7 +185,7 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
         type_kernel(kernel, "pass")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: kernel.session.state.result is not None)
-        await until(pilot, lambda: "shift+F6 shows where it goes" in screen_text(app))
+        await until(pilot, lambda: "shift+F6 profiles it" in screen_text(app))
         await pilot.press("f18")
         await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
         shown = screen_text(app)

@@ -38,15 +38,15 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
         (
             FASTER,
             Interval(1.1, 1.09, 1.12),
-            "1.31x faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]",
+            "1.31× faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]",
         ),
         (
             EVEN,
             FASTER,
             "even by calls 1.00 [0.98, 1.02], would have seen 3 %; device time 1.31 [1.20, 1.43] (faster)",
         ),
-        (SLOWER, None, "1.25x slower by calls [0.75, 0.85]"),
-        (SLOWER, NOISY, "1.25x slower by calls [0.75, 0.85]; device time too noisy to tell"),
+        (SLOWER, None, "1.25× slower by calls [0.75, 0.85]"),
+        (SLOWER, NOISY, "1.25× slower by calls [0.75, 0.85]; device time too noisy to tell"),
         (NOISY, None, "too noisy to tell: a difference of 135 % might go unseen"),
     ],
 )

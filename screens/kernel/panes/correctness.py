@@ -61,11 +61,13 @@ def rank_parts(rank: RankChecked, width: int) -> list[Part]:
 
 def _wrong_parts(output: OutputError, width: int) -> list[Part]:
     percent = 100.0 * output.wrong / output.total if output.total else 0.0
-    heat = "".join(figures.shade(part) for part in squeeze(output.where, max(8, min(32, width - 42))))
+    index = f"{figures.index_words(output.first_wrong)} "
+    expected, got = printable(output.expected), printable(output.got)
+    room = width - len(f"rank 0 ✗ ▕▏{percent:>5.1f} % {index}{expected} ≠ {got}")
+    heat = "".join(figures.shade(part) for part in squeeze(output.where, max(4, min(32, room))))
     return [
         ("▕", "$rule"), (heat, "$error"), ("▏", "$rule"), (f"{percent:>5.1f} % ", "$error"),
-        f"{figures.index_words(output.first_wrong)} ",
-        printable(output.expected), (" ≠ ", "$muted"), (printable(output.got), "$error"),
+        index, expected, (" ≠ ", "$muted"), (got, "$error"),
     ]  # fmt: skip
 
 
@@ -80,6 +82,8 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
 
     DEFAULT_CSS = """
     Correctness {
+        text-wrap: nowrap;
+        text-overflow: ellipsis;
         height: auto;
         max-height: 12;
         min-height: 3;
@@ -115,11 +119,13 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
             else:
                 rows.append(Content.styled(f"rank {rank} ·", "$muted"))
         if width >= 50:  # LEGEND_FROM without frame and padding
-            rows.append(Content.styled(self._legend(state, paper), "$muted"))
+            rows.append(Content.styled(self._legend(state, paper, width), "$muted"))
         self.update(Content("\n").join(rows))
 
-    def _legend(self, state: RunState, paper: str) -> str:
+    def _legend(self, state: RunState, paper: str, width: int) -> str:
         if all(rank.ok for rank in state.ranks.values()):
             rule = f"  ·  paper's rule: {printable(paper)}" if paper else ""
-            return f"1.00 = the limit, from the baseline's own error{rule}"
-        return "map of the flattened output · wrong · first index: expected ≠ got"
+            told = f"1.00 = the limit, from the baseline's own error{rule}"
+            return told if len(told) <= width else f"1.00 = the limit{rule}"
+        told = "map of the flattened output · wrong · first index: expected ≠ got"
+        return told if len(told) <= width else "map · wrong · first index: expected ≠ got"

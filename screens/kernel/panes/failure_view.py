@@ -40,10 +40,14 @@ def failure_content(verdict: Verdict, failure: Failure) -> Content:
 
 
 def output_of(failure: Failure) -> str:
-    """The traceback or the compiler's output, without a last line that is the message already shown."""
-    text = printable(failure.text[:_TEXT_SHOWN]).rstrip()
-    before, _, last = text.rpartition("\n")
-    return before if last.strip() == printable(failure.message).strip() else text
+    """The traceback or the compiler's output, without a first and a last line that the message above it has already."""
+    message = printable(failure.message).strip()
+    lines = printable(failure.text[:_TEXT_SHOWN]).strip("\n").rstrip().split("\n")
+    if len(lines) > 1 and lines[0].strip() and message.endswith(lines[0].strip()):
+        lines = lines[1:]
+    if lines[-1].strip() and message.endswith(lines[-1].strip()):
+        lines = lines[:-1]
+    return "\n".join(lines).strip("\n")
 
 
 def _pair(name: str, value: str, colour: str = "$foreground") -> Content:
@@ -80,8 +84,9 @@ class FailureView(VerticalScroll):
             self._shown = failure
             self.query_one("#failure-text", PlainStatic).update(failure_content(verdict, failure))
             output = self.query_one("#failure-output", PlainStatic)
-            output.update(output_of(failure))
-            output.display = bool(failure.text)
+            text = output_of(failure)
+            output.update(text)
+            output.display = bool(text)
             self.scroll_home(animate=False)
 
     def action_jump_to_line(self) -> None:

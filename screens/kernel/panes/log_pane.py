@@ -118,7 +118,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         width = self.size.width
         if row >= len(self._visible):
             if row == 0:
-                hint = Segment("Nothing printed yet.", self.get_component_rich_style("log--note"))
+                hint = Segment(" Nothing printed yet.", self.get_component_rich_style("log--note"))
                 return Strip([hint]).adjust_cell_length(width, self.rich_style)
             return Strip.blank(width, self.rich_style)
         line = self._visible[row]

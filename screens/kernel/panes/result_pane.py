@@ -25,6 +25,8 @@ TIMES = 8
 """Rows of the times when all is known of them: two sentences, the head and two rows."""
 LEGEND_FROM = 54
 """Columns, from which the ranks' rows have a legend below."""
+FAILURE = 14
+"""Rows that what is wrong should have: it gets those of the times, which a failed run has not, where it has less."""
 
 
 class ResultPane(Vertical):
@@ -67,7 +69,7 @@ class ResultPane(Vertical):
         bars.first().open(log)
 
     def set_heights(self, ranks: int | None = None) -> None:
-        """Heights that stay when a run goes on, ends or fails: what is below the ranks' rows may move, nothing above.
+        """Heights that stay when a run goes on or ends; where there is room, when it fails, too.
 
         The log takes what is left. A pane that has the whole screen, or none, gets the height of the stylesheet.
         """
@@ -76,7 +78,8 @@ class ResultPane(Vertical):
         alone = screen.has_class("zoom-right")
         log = 0 if screen.has_class("view-result") else max(LEAST_LOG, round(LOG_SHARE * self.size.height))
         times = 0 if log == 0 and self.has_class("failed") else TIMES
-        key = (ranks, self.size, alone, log, times)
+        failed = self.has_class("failed")
+        key = (ranks, self.size, alone, log, times, failed)
         if key == self._arranged or not self.size.area:
             return
         self._arranged = key
@@ -90,13 +93,12 @@ class ResultPane(Vertical):
             if pane.NAME not in ("answer", "correctness", "timing", "log")
         )
         self.pane("correctness").styles.height = None if alone else rows
-        self.pane("answer").styles.height = (
-            None
-            if alone
-            else max(
-                LEAST_ANSWER if log else LEAST_ANSWER + 1, self.size.height - rows - times - log - others
-            )
+        answer = max(
+            LEAST_ANSWER if log else LEAST_ANSWER + 1, self.size.height - rows - times - log - others
         )
+        if failed and log and answer < FAILURE:
+            answer = min(FAILURE, answer + times)
+        self.pane("answer").styles.height = None if alone else answer
 
     def on_resize(self) -> None:
         self.set_heights()
@@ -104,5 +106,6 @@ class ResultPane(Vertical):
     def show(self, update: RunUpdate) -> None:
         """Brings every pane up to what is known."""
         self.set_class(update.failed, "failed")
+        self.set_heights()
         for pane in self.panes:
             pane.take(update)

@@ -77,7 +77,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         """Draws again only when a round or the result arrived."""
         state = update.state
         width = self.content_size.width
-        entitle(self, subtitle=f"{update.profile_key} shows where it goes" if update.profile_key else "")
+        entitle(self, subtitle=f"{update.profile_key} profiles it" if update.profile_key else "")
         key = (state.run_id, len(state.samples), state.result is not None, width)
         if key != self._shown:
             self._shown = key

@@ -45,7 +45,7 @@ def test_a_kernel_that_passes_has_both_times_and_a_roofline() -> None:
     result = judged(gpu())
     assert result.verdict is Verdict.PASS
     assert (result.outcome, result.clock) == ("faster", "call")
-    assert result.told.startswith("2.04x faster by calls")
+    assert result.told.startswith("2.04× faster by calls")
     assert result.baseline_us is not None
     assert result.contender_us is not None
     assert (result.baseline_us.call, result.contender_us.call) == pytest.approx((98, 48))

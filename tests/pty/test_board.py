@@ -1,0 +1,60 @@
+"""The board in a real terminal: opened by its key, its views, filtered, closed."""
+
+import time
+from pathlib import Path
+
+import pytest
+from real_terminal import Screen
+
+from arena.paths import Paths
+from arena.runs.store import Entry, Store
+from arena.settings import Settings, save_settings
+from sandbox.protocol.verdict import Verdict
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+F3 = "\x1bOR"
+
+
+@pytest.fixture
+def results(paths: Paths) -> Path:
+    """Two results of a person and one of the house."""
+    save_settings(Settings(device="cpu", world=2), paths)
+    store = Store(paths.database, paths.runs)
+    for problem, player, speedup in ((1, "you", 1.5), (13, "you", 2.25), (1, "house", 2.5)):
+        store.record(
+            Entry(
+                run_id=f"{player}-{problem}", created=time.time(), problem_id=problem, slug="", player=player,
+                kernel_path="", kernel_name=player, sha256="0" * 64, device="cpu", world=2, dtype="bfloat16",
+                preset="tiny", preset_sizes=True, verdict=Verdict.PASS, outcome="faster", speedup=speedup,
+                low=speedup - 0.1, high=speedup + 0.1, percent=None, clock="call",
+            )
+        )  # fmt: skip
+    store.close()
+    return paths.database
+
+
+@pytest.mark.usefixtures("results")
+def test_the_board_is_opened_filtered_and_closed() -> None:
+    app = Screen("screens.main")
+    try:
+        app.shows("Parallelism", "solved 2 of")
+        app.process.send("b")
+        app.shows("▸by problem", "▲ 1.50×", "▲ 2.25×", "▲ 2.50×", "F3 view")
+        app.process.send("/")
+        app.shows("id, words or category of problems")
+        app.process.send("row-par")
+        picture = app.shows_without("▲ 1.50×")
+        assert "Row-parallel GEMM" in picture
+        app.process.send("\r" + F3)
+        app.shows("▸by category", "ParallelKernelBench")
+        app.process.send(F3 + F3)
+        app.shows("▸by problem", "▲ 2.25×")
+        app.process.send("\x1b")
+        app.shows("▸by problem", "▲ 2.50×")
+        app.process.send("\x1b")
+        picture = app.shows_without("▸by problem")
+        assert "Parallelism" in picture
+        app.process.send("\x11")  # ctrl+q
+        assert app.ends() == 0
+    finally:
+        app.close()

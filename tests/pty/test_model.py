@@ -1,0 +1,69 @@
+"""A model at work in a real terminal: asked by its key, told its verdict, right at last, taken over; on CPU ranks."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from model_server import streamed
+from real_terminal import Screen, descendants, gone
+
+from arena.paths import Paths
+from arena.settings import ModelSettings, Settings, save_settings
+from arena.workspace.kernels import Workspace
+from problems.catalogue import load_catalogue
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+RIGHT = load_catalogue().find("13").baseline_source
+WRONG = RIGHT.replace("return product", "return product + 1000")
+F7 = "\x1b[18~"
+
+
+@pytest.fixture
+def kernel(paths: Paths, model_server: Any) -> Path:
+    """The person's file; a model at the local server; two ranks on CPU."""
+    model = ModelSettings(
+        provider="openai_chat",
+        model="m-1",
+        base_url=model_server.url,
+        retries=0,
+        tools=False,
+        price_in=1.0,
+        price_out=1.0,
+    )
+    save_settings(Settings(device="cpu", world=2, budget_s=0.5, models={"local": model}), paths)
+    return Workspace(paths.workspace).create(load_catalogue().find("13"), RIGHT)
+
+
+def fenced(source: str) -> str:
+    return f"Here it is.\n\n```python\n{source}```\n"
+
+
+@pytest.mark.usefixtures("walls")
+def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_server: Any) -> None:
+    model_server.replies = [
+        streamed(fenced(WRONG)),
+        streamed(fenced(f"{RIGHT}# by a model\n")),
+        streamed("Enough.", finish="refusal"),  # twice in a row: it ends
+    ]
+    app = Screen("screens", "13")
+    try:
+        app.shows("NOT RUN YET", "spare ready")
+        app.process.send(F7)
+        app.shows("Ask a model · 13", "improve by the verdicts", "enter starts")
+        app.process.send("\r")
+        app.shows("1  ✗ WRONG")
+        picture = app.shows("★  2  ✓ PASS", "it declined twice", "by calls · kernel 2", "m ask again")
+        assert "stop" not in picture.splitlines()[-1]
+        told = model_server.seen[1].prompt
+        assert "WRONG_RESULT" in told
+        assert len(model_server.seen) == 4
+        app.process.send("t")
+        app.shows("kernel ● unsaved", "# by a model")
+        assert "# by a model" not in kernel.read_text()  # taken over, not saved
+        children = descendants(app.process.pid)
+        app.process.send("\x11")  # ctrl+q
+        assert app.ends() == 0
+        assert gone(children)
+    finally:
+        app.close()

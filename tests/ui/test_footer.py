@@ -1,0 +1,75 @@
+"""The line of keys shows what can be done now; texts that grow get the room that they need."""
+
+from pathlib import Path
+
+import pytest
+
+from arena.duel.journal import read_duel_header
+from screens.app_protocol import DuelPlan
+from screens.campaign.screen import CampaignScreen
+from screens.duel.live import GUEST, YOU, LiveDuelScreen
+from screens.duel.replay import ReplayDuelScreen
+
+pytestmark = pytest.mark.slow
+RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
+
+
+def keys(text: str) -> str:
+    """The last line; nothing while there is no picture yet."""
+    return "".join(text.splitlines()[-1:])
+
+
+def head(text: str) -> str:
+    """The first line, as `keys` the last one."""
+    return "".join(text.splitlines()[:1]).rstrip()
+
+
+async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        problem = app.services.catalogue.find("13")
+        for player in (YOU, GUEST):
+            app.services.workspace.save(app.services.workspace.kernel_path(problem, player), "pass")
+        app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
+        await until(
+            pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "hand in" in keys(screen_text(app))
+        )
+        screen = app.screen
+        assert "give up" in keys(screen_text(app))
+        assert "rematch" not in keys(screen_text(app))
+        await until(
+            pilot,
+            lambda: all(side.last and side.last.judged for side in (screen.state.left, screen.state.right)),
+        )
+        await pilot.press("shift+f7")
+        screen.match.agree("right")
+        await until(pilot, lambda: screen.state.stage == "ended")
+        await until(pilot, lambda: "rematch" in keys(screen_text(app)) and "share" in keys(screen_text(app)))
+        for gone in ("hand in", "pause", "final", "give up"):
+            assert gone not in keys(screen_text(app))
+
+
+@pytest.mark.parametrize("columns", [60, 160])
+async def test_without_a_campaign_no_key_promises_one(open_app, until, screen_text, columns) -> None:
+    async with open_app(size=(columns, 24)) as (app, pilot):
+        await pilot.press("c")
+        await until(
+            pilot, lambda: isinstance(app.screen, CampaignScreen) and "No campaign yet" in screen_text(app)
+        )
+        await until(pilot, lambda: "filter" not in keys(screen_text(app)))
+        assert "leave" in keys(screen_text(app))
+        assert "next" not in keys(screen_text(app))
+        assert "panes" not in keys(screen_text(app))
+        assert "No campaign yet" in "".join(screen_text(app).splitlines()[:4])
+
+
+@pytest.mark.parametrize("columns", [100, 160])
+async def test_the_score_of_a_duel_is_whole_after_it_grew(open_app, until, screen_text, columns) -> None:
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
+        await until(
+            pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and bool(app.screen.query("#seek"))
+        )
+        await until(pilot, lambda: head(screen_text(app)).endswith("–"))
+        await pilot.press("end")
+        await until(pilot, lambda: app.screen.state.ended is not None)
+        await until(pilot, lambda: head(screen_text(app)).endswith("house ▲ 13.5×"))
