@@ -51,13 +51,13 @@ def headline_so_far(sample: Timed) -> Headline:
 
 
 def sees_words(speedup: Speedup | None) -> str:
-    """ "would have seen a difference of 15 % by calls, 2 % on the device"; empty when nothing was timed."""
+    """ "would have seen 15 % by calls, 2 % on the device"; empty when nothing was timed."""
     found = [
         f"{percent(sees(interval))} {where}"
         for clock, where in WHERE.items()
         if (interval := by_clock(speedup, clock)) is not None
     ]
-    return f"would have seen a difference of {', '.join(found)}" if found else ""
+    return f"would have seen {', '.join(found)}" if found else ""
 
 
 def advice_words(advice: str, how: str) -> str:

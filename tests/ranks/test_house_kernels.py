@@ -107,9 +107,11 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def relative(got: torch.Tensor, wanted: torch.Tensor) -> float:
-    """The error relative to the norm, beyond half a step of the dtype's subnormal numbers per element."""
-    limits = torch.finfo(got.dtype)
-    steps = limits.smallest_normal * limits.eps / 2 * got.numel() ** 0.5
+    """The error relative to the norm, beyond half a step of the dtype's subnormal numbers per element. Integers have no steps."""
+    steps = 0.0
+    if got.is_floating_point():
+        limits = torch.finfo(got.dtype)
+        steps = limits.smallest_normal * limits.eps / 2 * got.numel() ** 0.5
     difference = torch.where(got == wanted, 0.0, got.double() - wanted.double())  # infinities may be equal
     size = float(wanted.double().nan_to_num(posinf=0.0, neginf=0.0).norm())
     return max(float(difference.norm()) - steps, 0.0) / max(size, 1e-30)

@@ -38,6 +38,7 @@ PRELUDE = r"""
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
+#define __shared__ static
 struct Extent { unsigned x, y, z; };
 static thread_local Extent threadIdx, blockIdx, blockDim, gridDim;
 struct alignas(8) uint2 { unsigned x, y; };
