@@ -8,11 +8,18 @@ afterwards: a world does not run where anything of it is left.
 import ctypes
 import os
 import resource
+import subprocess
+from functools import lru_cache
 from pathlib import Path
+from typing import NoReturn
 
 from sandbox.jail.filter_program import FilterProgram
-from sandbox.jail.profiles import CORE_BYTES, OPEN_FILES, PROCESSES
-from sandbox.machine.processes import tree
+from sandbox.jail.profiles import CORE_BYTES, INSIDE, OPEN_FILES, PROCESSES, Profile
+from sandbox.jail.seccomp import filter_file
+from sandbox.machine.processes import kill_tree, tree
+
+HOLD = ("/bin/sh", "-c", "echo; read -r end # keeps the walls of a sandbox.rank.launcher")
+"""Says that it runs, then waits for the end of its input. With it bubblewrap would end, and with that all that is inside."""
 
 _NAMESPACES = {
     "user": 0x10000000,
@@ -83,6 +90,63 @@ def restrict(uid: int, gid: int, program: bytes) -> None:
     filter_ = FilterProgram.of(program)
     _require(_libc.prctl(_SECCOMP, _FILTER, ctypes.byref(filter_), 0, 0) == 0, "cannot install the filter")
     _require_restricted(uid, gid)
+
+
+@lru_cache(maxsize=4)
+def why_not(profile: Profile, program: bytes) -> str:
+    """Why walls of this profile cannot be joined on this machine, in a line; empty where they can. Tried with walls of its own.
+
+    Containers may refuse what bubblewrap itself does not need: looking at another user's process takes CAP_SYS_PTRACE.
+    """
+    fd = filter_file(program)
+    read, write = os.pipe()
+    try:
+        wrapped = profile.wrap(list(HOLD), INSIDE, {}, filter_fd=fd)
+        with subprocess.Popen(
+            wrapped.argv,
+            env=wrapped.env,
+            pass_fds=wrapped.fds,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as builder:
+            assert builder.stdout is not None
+            try:
+                if not builder.stdout.read(1):
+                    return "bubblewrap ended before its walls stood"
+                tries = os.fork()
+                if tries == 0:
+                    _try(builder.pid, program, write)
+                os.waitpid(tries, 0)
+            finally:
+                kill_tree(builder.pid)
+        os.set_blocking(read, False)
+        said = os.read(read, 4096).decode(errors="replace")
+    except OSError as error:
+        return str(error)
+    finally:
+        for each in (fd, read, write):
+            os.close(each)
+    return "" if said == "inside" else said
+
+
+def _try(builder: int, program: bytes, write: int) -> NoReturn:
+    """What the fork server does with a world, and then nothing."""
+    try:
+        ids = join(builder)
+        child = os.fork()
+        if child == 0:
+            try:
+                restrict(*ids, program)
+                os.write(write, b"inside")
+            except BaseException as error:
+                os.write(write, str(error).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+    except BaseException as error:
+        os.write(write, str(error).encode())
+    os._exit(0)
 
 
 def _require_restricted(uid: int, gid: int) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from sandbox.jail import kernel_cache
+from sandbox.jail import joining, kernel_cache
 from sandbox.jail.memory import Bound
 from sandbox.jail.profiles import Wrapped, import_paths, python_module
 from sandbox.machine.placement import cores_of
@@ -25,8 +25,6 @@ from sandbox.worlds.world_folder import WorldFolder
 
 SHOWN = "compiled"
 """Of a world's folder, the one in which it finds what its kernel's text has compiled before."""
-HOLD = ["/bin/sh", "-c", "echo; read -r end # keeps the walls of a sandbox.rank.launcher"]
-"""Says that it runs, then waits for the end of its input. With it bubblewrap would end, and with that all that is inside."""
 BORN_SECONDS = 15.0
 """A fork server that imports torch takes so long at the most, on a busy machine, until it has forked its first world."""
 
@@ -141,7 +139,8 @@ def start(
         pipes=[end.pipe for end in ends],
         status=status,
     )
-    if profile.forks:
+    program = quarters.jail.filter
+    if profile.forks and (program is None or not joining.why_not(profile, program)):
         return _forked(quarters, plan, bound, folder, servers)
     argv = python_module("sandbox.rank.launcher", launch_plan.encode(plan).decode())
     passed = [*plan.sockets, *plan.reports, *plan.pipes, plan.status]
@@ -165,7 +164,7 @@ def _forked(
     """Has walls built around a process that does nothing, if there are walls, and orders the world."""
     server = servers.of(quarters.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
-        wrapped = afterwards.enter_context(_wrapped(quarters, HOLD, folder.path))
+        wrapped = afterwards.enter_context(_wrapped(quarters, list(joining.HOLD), folder.path))
         born, theirs = socket.socketpair()
         undo.callback(born.close)
         afterwards.callback(theirs.close)

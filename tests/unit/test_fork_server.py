@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.jail import joining
+from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import tree
 from sandbox.worlds.first_process import Forked
@@ -128,3 +129,35 @@ def test_walls_that_cannot_be_joined_are_told():
     finally:
         waits.kill()
         waits.communicate()
+
+
+def test_walls_that_hold_here_can_be_joined_and_nothing_is_left_of_the_try():
+    jail = choose()
+    if not jail.profile.forks or jail.filter is None:
+        pytest.skip("no walls here that a forked world would join")
+    before, descriptors = tree(os.getpid()), os.listdir("/proc/self/fd")
+    joining.why_not.cache_clear()
+    assert joining.why_not(jail.profile, jail.filter) == ""
+    assert tree(os.getpid()) == before
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+
+
+def test_a_filter_that_the_kernel_refuses_is_told():
+    jail = choose()
+    if not jail.profile.forks or jail.filter is None:
+        pytest.skip("no walls here that a forked world would join")
+    assert "bubblewrap ended" in joining.why_not(jail.profile, b"\xff" * 8)
+
+
+def test_what_an_error_inside_says_is_handed_on(monkeypatch):
+    jail = choose()
+    if not jail.profile.forks or jail.filter is None:
+        pytest.skip("no walls here that a forked world would join")
+    joining.why_not.cache_clear()
+
+    def refused(builder: int) -> tuple[int, int]:
+        raise PermissionError(13, "Permission denied", "/proc/7/ns/mnt")
+
+    monkeypatch.setattr(joining, "join", refused)
+    assert "Permission denied" in joining.why_not(jail.profile, jail.filter)
+    joining.why_not.cache_clear()
