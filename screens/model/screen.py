@@ -59,6 +59,8 @@ class ModelScreen(BaseScreen):
         self._rows: list[Content] = []
         self._follows = True
         """The row of what goes on now stays chosen."""
+        self._led_to = 0
+        """The row that the cursor was put on for that."""
         self._shown: tuple[str, int, int] | None = None
         """(view, number, length) of the text in the large pane."""
         self._pressed: dict[str, float] = {}
@@ -129,7 +131,7 @@ class ModelScreen(BaseScreen):
             rows.remove_option_at_index(at)
         self._rows = lines
         if lines and (self._follows or rows.highlighted is None):
-            rows.highlighted = self._followed(len(lines))
+            rows.highlighted = self._led_to = self._followed(len(lines))
 
     @property
     def _live_row(self) -> bool:
@@ -187,7 +189,11 @@ class ModelScreen(BaseScreen):
 
     @on(OptionList.OptionHighlighted, "#kernels")
     def _moved(self, event: OptionList.OptionHighlighted) -> None:
-        self._follows = event.option_index == self._followed(len(self._rows))
+        """A person's move ends or begins the following. News of an own move may come when another row is to be followed."""
+        if event.option_index != event.option_list.highlighted:
+            return  # it has moved on since
+        if not (self._follows and event.option_index == self._led_to):
+            self._follows = event.option_index == self._followed(len(self._rows))
         self._draw_text()
 
     # --- keys ----------------------------------------------------------------------------------------------
