@@ -162,6 +162,11 @@ def import_paths() -> list[Path]:
     ]
 
 
+def python_path() -> str:
+    """The PYTHONPATH of a world."""
+    return os.pathsep.join(map(str, import_paths()))
+
+
 def program_paths() -> list[Path]:
     """What Python and the harness need to be read from inside, beyond the system's own folders."""
     paths = {

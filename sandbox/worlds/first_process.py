@@ -13,7 +13,7 @@ import msgspec
 
 from sandbox.jail import joining, kernel_cache
 from sandbox.jail.memory import Bound
-from sandbox.jail.profiles import Wrapped, import_paths, python_module
+from sandbox.jail.profiles import Wrapped, python_module, python_path
 from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree, tree
 from sandbox.protocol import launch_plan
@@ -215,7 +215,7 @@ def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
 def _wrapped(quarters: Quarters, argv: list[str], folder: Path) -> Iterator[Wrapped]:
     """A command behind the walls of a world. The baseline's, too: what they cost must cost all worlds the same."""
     kind = quarters.kind
-    extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths()))} | kind.environment(quarters.gpus)
+    extra = {"PYTHONPATH": python_path()} | kind.environment(quarters.gpus)
     readable = quarters.readable
     if quarters.jail.name == "none":
         cache = kernel_cache.prepared()

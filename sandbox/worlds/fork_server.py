@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandbox.jail import profiles
-from sandbox.jail.profiles import INSIDE, import_paths
+from sandbox.jail.profiles import INSIDE, environment, python_module, python_path
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.processes import kill_tree
 from sandbox.protocol import launch_plan
@@ -72,15 +71,15 @@ class ForkServer:
             undo.callback(self._orders.close)
             interpreter = sealed_copy(Path(sys.executable))
             undo.callback(os.close, interpreter)
-            extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths()))} | kind.environment(())
+            extra = {"PYTHONPATH": python_path()} | kind.environment(())
             self._process = subprocess.Popen(
-                profiles.python_module(MODULE, "serve", str(theirs.fileno()), kind.rank_module),
+                python_module(MODULE, "serve", str(theirs.fileno()), kind.rank_module),
                 executable=f"/proc/self/fd/{interpreter}",
                 pass_fds=[theirs.fileno(), interpreter],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=None,
-                env=profiles.environment(INSIDE, extra),
+                env=environment(INSIDE, extra),
                 cwd="/",
                 start_new_session=True,
             )

@@ -12,7 +12,7 @@ import msgspec
 
 from sandbox.jail import memory as bounds
 from sandbox.jail.choice import Jail
-from sandbox.jail.profiles import import_paths, python_module
+from sandbox.jail.profiles import python_module, python_path
 from sandbox.machine.devices.kind import DeviceKind
 from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree
@@ -64,7 +64,7 @@ def profile_world(
             warm=WARM,
             calls=CALLS,
         )
-        extra = {"PYTHONPATH": os.pathsep.join(map(str, import_paths()))} | kind.environment(())
+        extra = {"PYTHONPATH": python_path()} | kind.environment(())
         argv = python_module("sandbox.rank.profile", profile.encode(plan).decode())
         wrapped = jail.wrap(argv, folder.path, extra, readable, kind.device_files(()))
         said = after.enter_context(open(folder.path.with_suffix(".out"), "w+b"))
