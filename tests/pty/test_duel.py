@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_server import calling, streamed
+from model_server import calling, fenced, streamed
 from real_terminal import Screen, descendants, gone
 
 from arena.paths import Paths
@@ -33,10 +33,6 @@ def kernel(paths: Paths, model_server: Any) -> Path:
     model = ModelSettings(provider="anthropic", model="m-1", base_url=model_server.url, retries=0)
     save_settings(Settings(device="cpu", world=2, budget_s=0.5, models={"local": model}), paths)
     return Workspace(paths.workspace).create(load_catalogue().find("13"), WRONG)
-
-
-def fenced(source: str) -> str:
-    return f"Here it is.\n\n```python\n{source}```\n"
 
 
 @pytest.mark.usefixtures("walls")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from model_server import streamed
+from model_server import fenced, streamed
 from real_terminal import Screen, descendants, gone
 
 from arena.paths import Paths
@@ -33,10 +33,6 @@ def kernel(paths: Paths, model_server: Any) -> Path:
     )
     save_settings(Settings(device="cpu", world=2, budget_s=0.5, models={"local": model}), paths)
     return Workspace(paths.workspace).create(load_catalogue().find("13"), RIGHT)
-
-
-def fenced(source: str) -> str:
-    return f"Here it is.\n\n```python\n{source}```\n"
 
 
 @pytest.mark.usefixtures("walls")

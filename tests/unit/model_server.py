@@ -240,6 +240,11 @@ def protocol_of(seen: Seen) -> str:
     return "gemini"
 
 
+def fenced(source: str) -> str:
+    """The text of an answer with a kernel in it."""
+    return f"Here it is.\n\n```python\n{source}```\n"
+
+
 def streamed(
     text: str,
     finish: str = "stop",

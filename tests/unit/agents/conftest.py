@@ -1,9 +1,12 @@
 """A scripted agent program in its jail, and a referee that does what a kernel says."""
 
+import asyncio
+import contextlib
 import json
+import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,27 @@ KERNELS = {"KERNELS": json.dumps(["wrong", "pass"])}
 CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
 
 Playing = Callable[..., Any]
+UntilGone = Callable[[Path], Awaitable[None]]
+
+
+@pytest.fixture
+def until_gone() -> UntilGone:
+    """until_gone(script): waits until no process has this word in its command; 30 seconds at the most."""
+
+    def started_with(word: str) -> list[str]:
+        found = []
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if word.encode() in Path("/proc", process, "cmdline").read_bytes():
+                    found.append(process)
+        return found
+
+    async def wait(script: Path) -> None:
+        async with asyncio.timeout(30):
+            while started_with(str(script)):
+                await asyncio.sleep(0.02)
+
+    return wait
 
 
 @pytest.fixture

@@ -1,13 +1,10 @@
 """Caps of an agent program's jail: who goes over one is ended and told which, who keeps to them plays on."""
 
-import asyncio
-import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +24,7 @@ from sandbox.machine.processes import cpu_seconds_of_all
 
 pytestmark = pytest.mark.usefixtures("guests")
 Playing = Callable[..., Any]
+UntilGone = Callable[[Path], Awaitable[None]]
 CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
 KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
 """What the honest twin uses: most of what it may have, file and memory together within the cap of memory."""
@@ -42,7 +40,14 @@ KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
     ],
 )
 async def test_who_goes_over_a_cap_is_ended_and_told_which(
-    playing: Playing, paths: Paths, script: Path, use: dict[str, float], caps: Caps, which: str, words: str
+    playing: Playing,
+    paths: Paths,
+    script: Path,
+    until_gone: UntilGone,
+    use: dict[str, float],
+    caps: Caps,
+    which: str,
+    words: str,
 ) -> None:
     began = time.monotonic()
     played = await playing(caps=caps, USE=json.dumps(use))
@@ -55,9 +60,7 @@ async def test_who_goes_over_a_cap_is_ended_and_told_which(
     *_, last = read_trace(trace)
     assert isinstance(last, Ended)
     assert last.reason == played.reason
-    async with asyncio.timeout(30):
-        while started_with(str(script)):
-            await asyncio.sleep(0.02)
+    await until_gone(script)
 
 
 async def test_who_keeps_to_the_caps_plays_on(playing: Playing) -> None:
@@ -122,13 +125,3 @@ def test_caps_are_settings_of_the_program(script: Path) -> None:
     program = find_program("mine", Settings(agents={"mine": chosen}))
     assert program is not None
     assert program.caps == Caps(100 << 20, 20, 30 << 20, 30.0)
-
-
-def started_with(word: str) -> list[str]:
-    """Processes that have this word in their command."""
-    found = []
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if word.encode() in Path("/proc", process, "cmdline").read_bytes():
-                found.append(process)
-    return found

@@ -1,12 +1,10 @@
 """Agent programs as players: a scripted one in its jail, what it can do there, and what it cannot have."""
 
-import asyncio
-import contextlib
 import importlib.util
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +32,7 @@ if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("1")
 Playing = Callable[..., Any]
+UntilGone = Callable[[Path], Awaitable[None]]
 
 
 def said(played: Played, paths: Paths) -> dict[str, Any]:
@@ -148,31 +147,21 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
 
 
 @pytest.mark.usefixtures("guests")
-async def test_a_program_that_does_not_end_is_ended_with_all_it_started(playing: Playing, script: Path):
+async def test_a_program_that_does_not_end_is_ended_with_all_it_started(
+    playing: Playing, script: Path, until_gone: UntilGone
+):
     played = await playing(seconds=2, WAIT="yes")
     assert (played.reason, played.attempts) == ("time", [])
-    async with asyncio.timeout(30):
-        while _started_with(str(script)):
-            await asyncio.sleep(0.02)
+    await until_gone(script)
 
 
 @pytest.mark.usefixtures("guests")
-async def test_a_harness_that_fails_ends_the_program(playing: Playing, script: Path):
+async def test_a_harness_that_fails_ends_the_program(
+    playing: Playing, script: Path, until_gone: UntilGone
+):
     with pytest.raises(RunRefused, match="sizes do not fit"):
         await playing(KERNELS=json.dumps(["refuse", "pass"]), STAY="yes")
-    async with asyncio.timeout(30):
-        while _started_with(str(script)):
-            await asyncio.sleep(0.02)
-
-
-def _started_with(word: str) -> list[str]:
-    """Processes that have this word in their command."""
-    found = []
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if word.encode() in Path("/proc", process, "cmdline").read_bytes():
-                found.append(process)
-    return found
+    await until_gone(script)
 
 
 async def test_without_a_jail_of_its_own_no_program_starts(
