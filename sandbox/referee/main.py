@@ -287,7 +287,7 @@ class Referee:
 
     @contextlib.contextmanager
     def turn(self, run: events.Run) -> Iterator[None]:
-        """Waits until no other match is timed on these devices, and keeps others out while this one is."""
+        """Waits until no other match is timed on these devices, and keeps others out, and spares still, while this one is."""
         try:
             held = Lease(devices_of(run.setting))
         except OSError as error:
@@ -306,7 +306,8 @@ class Referee:
                         f"another arena on this machine has been timing for {deadlines.TURN:.0f} s"
                     )
                 self.poll(0.05)
-            yield
+            with self.worlds.spares_stopped():
+                yield
 
     def prepare(self, run: events.Run) -> tuple[Stage, list[World]]:
         """The trusted world and those that run the baseline, shown as a phase when there is something to do."""

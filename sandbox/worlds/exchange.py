@@ -99,8 +99,6 @@ def hand_over_arenas(
     shared: the inputs are the trusted ranks' own, for worlds that run no kernel.
     """
     layout = stage.layout
-    for world in worlds:
-        assert world.rank_pids  # found now, before a kernel can start processes of its own
     stage.world.tell(MakeArenas(layout, own=not stage.used, side=side, shared=shared))
     stage.used = True
     made = await_all(stage.world, ArenasMade.kind, stage.limits.own)

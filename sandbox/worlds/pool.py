@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,18 @@ class Worlds:
         ):
             with contextlib.suppress(HarnessFailed):  # one is enough where there is no room for more
                 self.spares.append(self.start("spare", setting))
+
+    @contextlib.contextmanager
+    def spares_stopped(self) -> Iterator[None]:
+        """Spares that still start stand still within a block: their first work on a GPU would be taken for the kernel's."""
+        stopped = list(self.spares)
+        for world in stopped:
+            world.pause()
+        try:
+            yield
+        finally:
+            for world in stopped:
+                world.resume()
 
     def _tend(self, world: World, setting: events.Setting) -> None:
         if world.state is State.STARTING and not world.missing(Kind.READY):

@@ -5,7 +5,7 @@ SIGSTOP; the ways to a SIGCONT that no running process sends are refused by the 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -78,7 +78,8 @@ class BySignals:
     """See Stopping."""
 
     def __init__(self, tree: Callable[[], list[int]], ranks: Callable[[], list[int]], kernel: bool) -> None:
-        """tree(): all processes of the world; ranks(): the ranks' ids; kernel: whether others than those may run."""
+        """tree(): all processes of the world; ranks(): the ranks' ids, none while they start; kernel: whether others than those
+        may run."""
         self._tree = tree
         self._ranks = ranks
         self._kernel = kernel
@@ -86,8 +87,7 @@ class BySignals:
         """Processes that there were when it was stopped last, the ranks first."""
 
     def halt(self) -> None:
-        if not self._known:
-            self._known = list(self._ranks())
+        self._known = self._ranks_first(self._known)
         processes.pause(self._known)
 
     def complete(self) -> None:
@@ -98,8 +98,7 @@ class BySignals:
         while new := set(found := self._tree()) - stopped:
             processes.pause(new)
             stopped |= new
-        ranks = self._ranks()
-        self._known = ranks + [pid for pid in found if pid not in ranks]
+        self._known = self._ranks_first(found)
 
     def settle(self) -> None:
         most = PROCESSES + PROCESSES_PER_RANK * len(self._ranks())
@@ -116,6 +115,11 @@ class BySignals:
 
     def go_on(self) -> None:
         processes.resume(self._known)
+
+    def _ranks_first(self, pids: Sequence[int]) -> list[int]:
+        """All ranks, and these processes."""
+        ranks = self._ranks()
+        return ranks + [pid for pid in pids if pid not in ranks]
 
 
 def _within(seconds: float, holds: Callable[[], bool]) -> bool:

@@ -34,6 +34,7 @@ class Processes(Protocol):
 
     @property
     def rank_pids(self) -> list[int]: ...
+    def find_ranks(self) -> None: ...
     @property
     def paused(self) -> bool: ...
     def halt(self) -> None: ...
@@ -153,7 +154,7 @@ class World:
 
     @property
     def rank_pids(self) -> list[int]:
-        """The ranks' process ids as the referee sees them, found while nothing but the harness runs in the world."""
+        """The ranks' process ids as the referee sees them, once they are ready: found before a kernel can start processes."""
         return self._processes.rank_pids
 
     @property
@@ -251,6 +252,8 @@ class World:
     def take(self, kind: Kind) -> list[Received]:
         """The answer of every rank, once none is missing. Raises IllegalMove."""
         self._move(kind)
+        if kind is Kind.READY:
+            self._processes.find_ranks()
         return self._lines.take()
 
     def take_synced(self, number: int) -> bool:

@@ -30,7 +30,8 @@ class WorldProcess:
         self._first = first
         self._bound = bound
         self._folder = folder
-        self._rank_pids: list[int] = []
+        self.rank_pids: list[int] = []
+        """The ranks' process ids as the referee sees them, once `find_ranks` was called."""
         self._stopping: Stopping = (
             ByGroup(bound.group)
             if bound.group
@@ -62,12 +63,9 @@ class WorldProcess:
             undo.pop_all()
         return cls(quarters, first, bound, folder)
 
-    @property
-    def rank_pids(self) -> list[int]:
-        """The ranks' process ids as the referee sees them, found while nothing but the harness runs in the world."""
-        if not self._rank_pids:
-            self._rank_pids = self._first.tree()[-self._quarters.ranks :]
-        return self._rank_pids
+    def find_ranks(self) -> None:
+        """Finds the ranks' process ids. For when all of them are ready, while nothing but the harness runs in the world."""
+        self.rank_pids = self._first.tree()[-self._quarters.ranks :]
 
     # --- stopping and watching -------------------------------------------------------------------------------
 

@@ -92,6 +92,25 @@ def has_gone_on(before: Activity, now: Activity) -> bool:
     return now.cpu_seconds > before.cpu_seconds + 0.02 and now.pids > before.pids
 
 
+def test_a_world_that_starts_is_stopped_before_its_ranks_are_known():
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    ranks: list[int] = []
+    stopping = BySignals(lambda: [process.pid], lambda: ranks, kernel=True)
+    try:
+        stopping.halt()
+        stopping.complete()
+        stopping.settle()
+        assert processes.state(process.pid) == "T"
+        stopping.go_on()
+        ranks.append(process.pid)
+        stopping.halt()  # the ranks at once, before anything else is looked up
+        stopping.settle()
+        assert processes.state(process.pid) == "T"
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_a_rest_is_a_rest(started):
     assert rest(started.stopping, started.process).disturbed == 0
     started.stopping.go_on()

@@ -288,6 +288,9 @@ class MadeProcesses:
         self.why_killed = ""
         self.closed = False
 
+    def find_ranks(self) -> None:
+        """They are known from the start."""
+
     @property
     def paused(self) -> bool:
         return self.ranks.paused

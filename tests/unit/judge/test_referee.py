@@ -94,6 +94,26 @@ def test_the_baseline_against_itself_keeps_its_world_for_the_next_run(told: Call
     assert kept.state is State.DEAD
 
 
+def test_a_spare_that_starts_stands_still_while_a_kernel_is_timed() -> None:
+    stopped: list[bool] = []
+
+    def seen(calls: int) -> float:
+        stopped.extend(world.paused for world in referee.worlds.spares)
+        return noisy(100.0)(calls)
+
+    machine = MadeMachine(kernel=MadeKernel(seen))
+    referee = machine.referee()
+    referee.worlds.prepare_spare(machine.setting())
+    while referee.worlds.spares[-1].state is not State.STARTING or len(referee.worlds.spares) < 2:
+        machine.poll(0.1)
+        referee.worlds.tend_spares()
+    second = referee.worlds.spares[-1]
+    referee.judge(machine.run(rounds=6))
+    assert stopped[-6:] == [True] * 6
+    assert second in referee.worlds.spares
+    assert not second.paused
+
+
 def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine(rival=MadeKernel(faults=[Fault(Kind.GO, Kind.RAISED, text="oh", after=12)]))
     machine.referee().judge(machine.run(rounds=6, versus=Rival("rival.py", "# rival.py\n")))
