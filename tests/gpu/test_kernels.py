@@ -17,7 +17,11 @@ KIT = Path(sandbox.__path__[0]) / "kit"
 ATTACKS = Path(__file__).parents[1] / "attacks" / "kernels"
 PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13"}
 EXAMPLES = [path.stem for path in sorted(KIT.glob("examples/*.py")) if not path.stem.endswith("_cpp")]
-HOUSE = [problem.slug for problem in load_catalogue().problems if problem.house_source]
+HOUSE = [
+    pytest.param(problem.slug, marks=() if 1 in problem.worlds else pytest.mark.peers)
+    for problem in load_catalogue().problems
+    if problem.house_source
+]
 LARGE = {"M": 4096, "N": 2048}
 HOUSE_LARGE = {"hyena_conv1d_boundary_exchange": {"D": 512, "C": 4096}}
 """Sizes of production made smaller, where they have other names."""
