@@ -39,6 +39,7 @@ TABLES = {
     "aa-gpu": RunTable("arena.bench.tables.same_code_on_gpus", frozenset({"problems", "world", "preset"})),
     "collectives": RunTable("arena.bench.tables.collectives", frozenset({"problems", "world"})),
     "graphs": RunTable("arena.bench.tables.graphs", frozenset({"problems", "world"})),
+    "kit-soak": RunTable("arena.bench.tables.kit_soak", frozenset({"world", "device"})),
     "clock-model": RunTable("arena.bench.clock_model.table", frozenset()),
 }
 

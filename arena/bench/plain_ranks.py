@@ -1,4 +1,4 @@
-"""The ranks of a plain loop, which is measured beside the arena: W processes that are stopped while the arena measures."""
+"""Plain ranks: W processes that are no part of the arena. Those of a loop that is measured beside it are stopped meanwhile."""
 
 import asyncio
 import secrets
@@ -23,6 +23,8 @@ from sandbox.protocol.plain_loop import (
     DrawInputs,
     Joined,
     Opened,
+    SoakBlock,
+    Soaked,
     TimeCalls,
     TimeQueued,
     Times,
@@ -39,7 +41,7 @@ LINE_BYTES = 1 << 20
 
 
 class PlainLoopFailed(MachineError):
-    """A rank of the plain loop failed, or said nothing."""
+    """A plain rank failed, or said nothing."""
 
 
 class PlainRanks:
@@ -76,7 +78,7 @@ class PlainRanks:
             self._processes.append(process)
         for reply in await self._replies(JOIN_S):
             if not isinstance(reply, Joined):
-                raise PlainLoopFailed("a rank of the plain loop did not join")
+                raise PlainLoopFailed("a plain rank did not join")
 
     async def open(self, setting: Setting) -> int:
         """Opens a problem; returns how many sets of inputs there are.
@@ -96,6 +98,14 @@ class PlainRanks:
             PlainLoopFailed: a call failed, or did not end.
         """
         return slowest([reply for reply in await self._ask(order, ANSWER_S) if isinstance(reply, Times)])
+
+    async def soak(self, order: SoakBlock) -> list[Soaked]:
+        """Calls a block of the kit; what each rank found.
+
+        Raises:
+            PlainLoopFailed: a call failed, or did not end.
+        """
+        return [reply for reply in await self._ask(order, ANSWER_S) if isinstance(reply, Soaked)]
 
     @asynccontextmanager
     async def awake(self) -> AsyncIterator[None]:
@@ -137,9 +147,7 @@ class PlainRanks:
                 return list(await asyncio.gather(*reading))
         except TimeoutError:
             silent = ", ".join(str(rank) for rank, task in enumerate(reading) if task.cancelled())
-            raise PlainLoopFailed(
-                f"the plain loop said nothing for {limit_s:.0f} s (rank {silent})"
-            ) from None
+            raise PlainLoopFailed(f"plain ranks said nothing for {limit_s:.0f} s: {silent}") from None
         finally:
             for task in reading:
                 task.cancel()
@@ -155,7 +163,7 @@ class PlainRanks:
             reply = Broken(text=f"it said something that is no reply ({error})")
         if isinstance(reply, Broken):
             last = (reply.text.strip().splitlines() or ["it said nothing"])[-1]
-            raise PlainLoopFailed(f"rank {rank} of the plain loop failed: {last}")
+            raise PlainLoopFailed(f"plain rank {rank} failed: {last}")
         return reply
 
     def _said(self, rank: int) -> Path:

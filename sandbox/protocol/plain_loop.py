@@ -1,6 +1,7 @@
-"""Orders to the ranks of a plain loop, which is measured beside the arena, and their replies: JSON, one object a line.
+"""Orders to plain ranks, which are no part of the arena, and their replies: JSON, one object a line.
 
-Times are microseconds a call, one number for each repetition, on this rank alone.
+They run a plain loop that is measured beside the arena, or call a block of the kit very often. Times are microseconds a call, one
+number for each repetition, on this rank alone.
 """
 
 import msgspec
@@ -40,6 +41,16 @@ class TimeQueued(LoopOrder, tag="time_queued", frozen=True):
     """How long the stream is occupied: queueing must take less."""
 
 
+class SoakBlock(LoopOrder, tag="soak_block", frozen=True):
+    """Call a block of the kit, compare every result."""
+
+    block: str
+    first: int
+    """Number of the first call; numbers go on from order to order."""
+    calls: int
+    seed: int
+
+
 class LoopReply(msgspec.Struct, tag_field="type", frozen=True):
     """Base of all replies."""
 
@@ -62,14 +73,23 @@ class Times(LoopReply, tag="times", frozen=True):
     """All calls of all repetitions were queued before the first one began."""
 
 
+class Soaked(LoopReply, tag="soaked", frozen=True):
+    """What the calls of a block returned on this rank."""
+
+    wrong: int
+    """Elements that were not as they should be."""
+    first_wrong: int
+    """A call that was wrong, or one up to 64 calls before it; -1: none was."""
+
+
 class Broken(LoopReply, tag="broken", frozen=True):
     """An order could not be carried out; this rank is of no further use."""
 
     text: str
 
 
-AnyOrder = DrawInputs | TimeCalls | TimeQueued
-AnyReply = Joined | Opened | Times | Broken
+AnyOrder = DrawInputs | TimeCalls | TimeQueued | SoakBlock
+AnyReply = Joined | Opened | Times | Soaked | Broken
 
 encode = msgspec.json.Encoder().encode
 decode_order = msgspec.json.Decoder(AnyOrder).decode

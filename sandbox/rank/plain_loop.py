@@ -1,4 +1,5 @@
-"""One rank of a plain loop over a problem's baseline, as a script of a user's own times it: no jail, no pinning, no referee.
+"""One plain rank, without jail, pinning or referee. It times a loop over a problem's baseline as a user's script does, or calls a
+block of the kit very often.
 
     python -m sandbox.rank.plain_loop RANK WORLD DEVICE FOLDER
 
@@ -30,6 +31,8 @@ from sandbox.protocol.plain_loop import (
     LoopOrder,
     LoopReply,
     Opened,
+    SoakBlock,
+    Soaked,
     TimeCalls,
     TimeQueued,
     Times,
@@ -61,6 +64,7 @@ class PlainLoop:
             DrawInputs: self.open,
             TimeCalls: self.time_calls,
             TimeQueued: self.time_queued,
+            SoakBlock: soak_block,
         }
 
     def answer(self, order: LoopOrder) -> LoopReply:
@@ -149,6 +153,16 @@ class PlainLoop:
             self.device.synchronize()
             times.append(first.elapsed_time(last) * 1e3 / order.calls)
         return Times(us=times, queued=queued)
+
+
+def soak_block(order: SoakBlock) -> Soaked:
+    """Calls a block of the kit (collective)."""
+    from sandbox.rank.kit_soak.blocks import BLOCKS  # a loop does without the kit
+    from sandbox.rank.kit_soak.device_blocks import DEVICE_BLOCKS
+    from sandbox.rank.kit_soak.soak import soak
+
+    block = (BLOCKS | DEVICE_BLOCKS)[order.block]
+    return Soaked(*soak(block, order.first, order.calls, order.seed))
 
 
 def _cycles_per_us() -> float:

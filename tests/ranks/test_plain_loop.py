@@ -65,7 +65,7 @@ async def failing_order() -> None:
     try:
         await ranks.start()
         async with ranks.awake():
-            with pytest.raises(PlainLoopFailed, match=r"rank . of the plain loop failed"):
+            with pytest.raises(PlainLoopFailed, match=r"plain rank . failed"):
                 await ranks.open(msgspec.structs.replace(setting("13"), sizes={"M": 128}))
     finally:
         await ranks.close()

@@ -108,12 +108,12 @@ def test_the_limits_are_ten_percent_of_a_call_and_five_of_device_time():
 
 
 def test_the_rows_come_to_counts_by_clock():
-    lost = row(64, verdict=FAILED, detail="rank 1 of the plain loop failed: out of memory")
+    lost = row(64, verdict=FAILED, detail="plain rank 1 failed: out of memory")
     conclusion = conclude([row(1, 1.05, 1.2), row(8, 1.5), row(54, verdict="REFUSED"), lost])
     assert conclusion.lines == [
         "call within 10 % of the plain loop: 1 of 2; not 8",
         "device within 5 % of the plain loop: 0 of 1; not 1",
-        "not measured: 64 (rank 1 of the plain loop failed: out of memory)",
+        "not measured: 64 (plain rank 1 failed: out of memory)",
     ]
     assert not conclusion.sound
     assert conclude([row(8, 1.5)]).sound

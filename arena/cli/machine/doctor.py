@@ -51,7 +51,8 @@ class _BenchOption(click.Option):
     "--repetitions",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="How often, where a measurement is repeated; in a table, runs of each kind (collectives, graphs: rounds a run).",
+    help="How often, where a measurement is repeated; in a table, runs of each kind (collectives, graphs: rounds a run; "
+    "kit-soak: thousands of calls a block).",
 )
 @click.option(
     "--world", type=click.IntRange(1, 64), metavar="N", help="Ranks of a table. [default: all GPUs; 2 on CPU]"

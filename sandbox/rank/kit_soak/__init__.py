@@ -1,0 +1,1 @@
+"""The kit's blocks, called very often with random sizes, roots and delays, every result compared."""
