@@ -246,8 +246,9 @@ class Referee:
         except (HarnessFailed, WorldFailed, Deadline, OSError) as error:
             self.worlds.drop_baseline()
             self.worlds.drop_references()
-            text = str(error).strip()
-            message = text.splitlines()[0][:300] if text else "the harness failed"
+            message = str(error).strip()
+            text = error.text.strip() if isinstance(error, WorldFailed) and error.text else message
+            message = message.splitlines()[0][:300] if message else "the harness failed"
             result = harness_error_result(_phase(judging), message, text, self.jail.name, sealed=True)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:

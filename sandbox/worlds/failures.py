@@ -7,7 +7,7 @@ class WorldFailed(Exception):
     """A rank reported a failure, died, or broke the protocol."""
 
     def __init__(self, kind: str, rank: int, line: int = 0, text: str = "", status: int = 0) -> None:
-        super().__init__(f"rank {rank}: {kind} {text[:500]}")
+        super().__init__(f"rank {rank}: {kind} {_first_words(text)[:500]}")
         self.kind = kind
         """A Kind's name, or "DIED", "PROTOCOL", "FLOOD"."""
         self.rank = rank
@@ -15,6 +15,14 @@ class WorldFailed(Exception):
         self.text = text
         self.status = status
         """For DIED: the wait status."""
+
+
+def _first_words(text: str) -> str:
+    """A text; of a traceback what was raised, which stands in the first line behind it that is not indented."""
+    lines = text.strip().splitlines()
+    if not lines or not lines[0].startswith("Traceback "):
+        return text
+    return next((line for line in lines[1:] if line and not line.startswith(" ")), text)
 
 
 class Deadline(Exception):

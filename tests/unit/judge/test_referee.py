@@ -152,10 +152,15 @@ def test_a_reference_that_fails_is_a_harness_error_and_the_next_run_has_new_ones
 @pytest.mark.parametrize("order", [Kind.PROBE, Kind.MAKE_ARENAS, Kind.DRAW, Kind.COMPARE, Kind.CHECK_POISON])
 def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(order, Kind.BROKEN, text="the oracle failed", times=1))
+    text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
+    machine.baseline.faults.append(Fault(order, Kind.BROKEN, text=text, times=1))
     referee = machine.referee()
     referee.judge(machine.run(rounds=6))
-    assert result(told()).verdict is Verdict.HARNESS_ERROR
+    judged = result(told())
+    assert judged.verdict is Verdict.HARNESS_ERROR
+    assert "OutOfMemoryError: no room" in judged.detail
+    assert judged.failure is not None
+    assert 'File "oracle.py", line 3' in judged.failure.text
     referee.judge(machine.run(rounds=6))
     assert result(told()).verdict is Verdict.PASS
 
