@@ -19,7 +19,11 @@ PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoal
 EXAMPLES = [path.stem for path in sorted(KIT.glob("examples/*.py")) if not path.stem.endswith("_cpp")]
 HOUSE = [problem.slug for problem in load_catalogue().problems if problem.house_source]
 LARGE = {"M": 4096, "N": 2048}
-HOUSE_LARGE = {"hyena_conv1d_boundary_exchange": {"D": 512, "C": 4096}}
+HOUSE_LARGE = {
+    "hyena_conv1d_boundary_exchange": {"D": 512, "C": 4096},
+    "physicsnemo_distributed_rfft": {"B": 8},
+    "physicsnemo_distributed_irfft": {"C": 10},
+}
 """Sizes of production made smaller, where they have other names."""
 CUDA_ATTACKS = [path.stem for path in sorted(ATTACKS.glob("*.py")) if "# device: cuda\n" in path.read_text()]
 

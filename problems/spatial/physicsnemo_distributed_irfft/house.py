@@ -108,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(256) send_columns(Px px, const floa
 BLOCKS, THREADS = 396, 256
 """Three blocks on each multiprocessor; the same block of every rank meets."""
 
-symm.reserve(2 << 30)
+symm.reserve(4 << 30)
 if torch.cuda.is_available():  # cuFFT is loaded here, and not while another rank's kernel waits for this one's
     torch.fft.ifft(torch.zeros(2, dtype=torch.complex64, device="cuda"))
 

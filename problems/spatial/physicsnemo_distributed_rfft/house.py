@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(256) send_spectra(Px px, const floa
 BLOCKS, THREADS = 396, 256
 """Three blocks on each multiprocessor; the same block of every rank meets."""
 
-symm.reserve(2 << 30)
+symm.reserve(4 << 30)
 
 
 @functools.cache
