@@ -71,13 +71,12 @@ class RowPairs:
     """Rows k and (n0 - k) mod n0 of a spectrum of n0 rows are a pair, k = 0 .. n0//2; one member works on both.
 
     Row i belongs to member i // height, and who works on a pair owns at least one of its rows. height: rows of a member, n0 / W;
-    count: pairs of the member with the most; table: int32 [n0//2 + 1 + W · count], for each pair `member · count + place`, then
-    for each of these the pair's k, or -1.
+    count: pairs of the member with the most; pairs: int32 [W · count], every member's k in ascending order, then -1.
     """
 
     height: int
     count: int
-    table: torch.Tensor
+    pairs: torch.Tensor
 
 
 def pair_owners(n0: int, world: int) -> list[list[int]]:
@@ -106,10 +105,5 @@ def row_pairs(n0: int, world: int, device: torch.device) -> RowPairs:
         raise ValueError(f"{n0} rows of a spectrum do not divide by {world} ranks")
     owners = pair_owners(n0, world)
     count = max(map(len, owners))
-    places = [0] * (n0 // 2 + 1)
-    for member, own in enumerate(owners):
-        for place, k in enumerate(own):
-            places[k] = member * count + place
     listed = [k for own in owners for k in own + [-1] * (count - len(own))]
-    table = torch.tensor(places + listed, dtype=torch.int32, device=device)
-    return RowPairs(n0 // world, count, table)
+    return RowPairs(n0 // world, count, torch.tensor(listed, dtype=torch.int32, device=device))

@@ -13,16 +13,15 @@ from sandbox.kit.reshard import reshard
 SOURCE = r"""
 // The result is the real part, so it is also the transform of the spectrum's Hermitian part
 //     Y[k, j] = (w_j Z[k, j] + w_-j conj Z[n0-k, n1-j]) / 2,   w = 1, 2, 2, ..., 2, 1 for the stored j, 0 for others.
-// Y[n0-k, ·] follows from Y[k, ·]: who has a pair of rows (`table`, see kit.fourier) computes Y[k, ·] alone.
+// Y[n0-k, ·] follows from Y[k, ·]: who has a pair of rows (`pairs`, see kit.fourier) computes Y[k, ·] alone.
 // x: [images][height][stored], staged: [images][count][stored], symmetric, y: [images][count][n1]. Block b only reads what
 // block b of the others has sent.
 static __device__ float2 complex_of(u64 bits) { return make_float2(__uint_as_float((u32)bits), __uint_as_float(bits >> 32)); }
 extern "C" __global__ void __launch_bounds__(256) combine(Px px, const float* x_at, float* staged_at, float* y_at,
-        const i32* table, i64 images, i64 n0, i64 n1, i64 stored, i64 height, i64 count) {
+        const i32* pairs, i64 images, i64 n0, i64 n1, i64 stored, i64 height, i64 count) {
     const float2* x = (const float2*)x_at;
     float2* staged = (float2*)staged_at;
     float2* y = (float2*)y_at;
-    const i32* pairs = table + n0 / 2 + 1;
     const u32 turn = px_turn(px, blockIdx.x);
     for (i64 item = blockIdx.x; item < images * count; item += gridDim.x) {  // this rank's rows of pairs of others
         const i64 image = item / count, place = item % count;
@@ -69,12 +68,12 @@ extern "C" __global__ void __launch_bounds__(256) combine(Px px, const float* x_
 }
 // rows: [images][count][n1], the pairs' rows k after their transform; columns: [images][half][n0] of the receiver, symmetric,
 // half = ceil(width / 2). Two real columns u, v travel as u + iv: row k of it, and from the conjugates row n0 - k as well.
-extern "C" __global__ void __launch_bounds__(256) send_columns(Px px, const float* rows_at, float* columns_at, const i32* table,
+extern "C" __global__ void __launch_bounds__(256) send_columns(Px px, const float* rows_at, float* columns_at, const i32* pairs,
         i64 images, i64 n0, i64 n1, i64 width, i64 count, float scale) {
     __shared__ float2 upper[32][33], lower[32][33];
     const float2* rows = (const float2*)rows_at;
     float2* columns = (float2*)columns_at;
-    const i32* own = table + n0 / 2 + 1 + px.rank * count;
+    const i32* own = pairs + px.rank * count;
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 half = (width + 1) / 2, across = (half + 31) / 32, down = (count + 31) / 32;
     for (i64 t = blockIdx.x; t < images * down * across * px.world; t += gridDim.x) {
@@ -109,7 +108,8 @@ BLOCKS, THREADS = 396, 256
 """Three blocks on each multiprocessor; the same block of every rank meets."""
 
 symm.reserve(4 << 30)
-if torch.cuda.is_available():  # cuFFT is loaded here, and not while another rank's kernel waits for this one's
+if torch.cuda.is_available():
+    # cuFFT is loaded here, and not while another rank's kernel waits for this one's.
     torch.fft.ifft(torch.zeros(2, dtype=torch.complex64, device="cuda"))
 
 
@@ -159,13 +159,13 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
     blocks = min(images * plan.count, BLOCKS)
     kernels().combine[blocks, THREADS](
         team.px,
-        *(x.data_ptr(), staged.data_ptr(), paired.data_ptr(), plan.table),
+        *(x.data_ptr(), staged.data_ptr(), paired.data_ptr(), plan.pairs),
         *(images, n0, n1, stored, height, plan.count),
     )
     paired = torch.fft.ifft(paired, dim=-1, norm="forward").contiguous()
     kernels().send_columns[blocks, THREADS](
         team.px,
-        *(paired.data_ptr(), columns.data_ptr(), plan.table),
+        *(paired.data_ptr(), columns.data_ptr(), plan.pairs),
         *(images, n0, n1, width, plan.count, scale),
     )
     field = transposed(torch.fft.ifft(columns, dim=-1, norm="forward"))

@@ -12,15 +12,14 @@ from sandbox.kit.fourier import row_pairs, transposed
 SOURCE = r"""
 // The field is real, so of its transform along the columns row n0-k is the conjugate of row k, and of the whole transform
 //     X[n0-k, l] = conj X[k, -l].
-// Who has a pair of rows (`table`, see kit.fourier) transforms row k alone and sends what belongs to the owners of both.
+// Who has a pair of rows (`pairs`, see kit.fourier) transforms row k alone and sends what belongs to the owners of both.
 //
 // halves: [images][width][n0/2 + 1], this rank's columns after their transform; rows: [images][count][W (senders)][width] of the
 // pair's rank, symmetric.
 extern "C" __global__ void __launch_bounds__(256) send_rows(
-        Px px, const u64* halves, u64* rows, const i32* table, i64 images, i64 n0, i64 width, i64 count) {
+        Px px, const u64* halves, u64* rows, const i32* pairs, i64 images, i64 n0, i64 width, i64 count) {
     __shared__ u64 tile[32][33];
     const u32 turn = px_turn(px, blockIdx.x);
-    const i32* pairs = table + n0 / 2 + 1;
     const i64 kept = n0 / 2 + 1, across = (width + 31) / 32, down = (count + 31) / 32;
     for (i64 t = blockIdx.x; t < images * down * across * px.world; t += gridDim.x) {
         const int peer = (px.rank + t) % px.world;
@@ -44,10 +43,10 @@ extern "C" __global__ void __launch_bounds__(256) send_rows(
 }
 // spectra: [images][count][n1], the pairs' rows k after their transform; y: [images][height][n1/2 + 1] of a row's owner,
 // symmetric.
-extern "C" __global__ void __launch_bounds__(256) send_spectra(Px px, const float* spectra_at, float* y_at, const i32* table,
+extern "C" __global__ void __launch_bounds__(256) send_spectra(Px px, const float* spectra_at, float* y_at, const i32* pairs,
         i64 images, i64 n0, i64 n1, i64 height, i64 count, float scale) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const i32* own = table + n0 / 2 + 1 + px.rank * count;
+    const i32* own = pairs + px.rank * count;
     const i64 kept = n1 / 2 + 1;
     for (i64 item = blockIdx.x; item < images * count; item += gridDim.x) {
         const i64 image = item / count, k = own[item % count], mirror = (n0 - k) % n0;
@@ -129,12 +128,12 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
     result = team.out((images, plan.height, n1 // 2 + 1), torch.complex64, "spectrum", ring=2)
     blocks = min(images * plan.count, BLOCKS)
     kernels().send_rows[blocks, THREADS](
-        team.px, halves.data_ptr(), rows.data_ptr(), plan.table, images, n0, width, plan.count
+        team.px, halves.data_ptr(), rows.data_ptr(), plan.pairs, images, n0, width, plan.count
     )
     spectra = torch.fft.fft(rows, n=n1, dim=-1, norm="backward").contiguous()
     kernels().send_spectra[blocks, THREADS](
         team.px,
-        *(spectra.data_ptr(), result.data_ptr(), plan.table),
+        *(spectra.data_ptr(), result.data_ptr(), plan.pairs),
         *(images, n0, n1, plan.height, plan.count, scale),
     )
     return result.view(*batch, plan.height, n1 // 2 + 1)
