@@ -20,7 +20,7 @@ from sandbox.kit.compilers import nvrtc, source_lines
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
-BLOCKS = ("clipping", "reshard", "rows")
+BLOCKS = ("clipping", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 VARIANTS = {

@@ -1,0 +1,186 @@
+"""The house's SigLIP loss: texts are pushed beside the first products, and products are added up while in the cache."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// texts: [W][n], symmetric; everybody's n elements of text at every rank.
+template <class T> static __device__ void send(const Px& px, const T* text, T* texts, i64 n) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
+    for (int away = 1; away <= px.world; ++away)
+        px_move(px_at(px, (px.rank + away) % px.world, texts) + px.rank * n, text, n, first, step);
+    px_meet(px, blockIdx.x, turn);
+}
+// log(1 + exp(z)); far below zero, where nearly all pairs lie, without a logarithm.
+static __device__ float softplus(float z) {
+    const float e = expf(-fabsf(z));
+    const float rest = e < 0.01f ? e * (1 - e * (0.5f - e * (1 / 3.0f))) : log1pf(e);
+    return fmaxf(z, 0) + rest;
+}
+// dots: [rows][width], products of images and texts. Writes the block's part of the sum of softplus(scale * dot + bias), where
+// for positive pairs, (i, diagonal + i) unless diagonal < 0, softplus(-z) = softplus(z) - z counts. partial: [gridDim.x].
+template <class T> static __device__ float block_sum(
+        const T* dots, i64 rows, i64 width, i64 diagonal, float scale, float bias, double* sums) {
+    const int each = 16 / sizeof(T);
+    const i64 all = rows * width, first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
+    float sum = 0;
+    for (i64 i = first; i * each < all; i += 4 * step) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first exponential
+        for (int k = 0; k < 4; ++k) part[k] = px_ld_part(dots, (i + k * step) * each, all);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            float value[8];
+            px_unpack<T>(part[k], value);
+            #pragma unroll
+            for (int e = 0; e < each; ++e)
+                if ((i + k * step) * each + e < all) sum += softplus(scale * value[e] + bias);
+        }
+    }
+    for (i64 i = first; diagonal >= 0 && i < rows; i += step)
+        sum -= scale * to_float(dots[i * width + diagonal + i]) + bias;
+    sum = px_warp_sum(sum);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    double total = 0;
+    for (int warp = 0; warp < blockDim.x / 32; ++warp) total += sums[warp];
+    return (float)total;
+}
+// One of several launches, number `launch` with gridDim.x places in partial; the last one has `loss` and finishes.
+template <class T> static __device__ void add_up(const T* dots, i64 rows, i64 width, i64 diagonal, float scale, float bias,
+        float* partial, int launch, u32* done, T* loss, i64 images) {
+    __shared__ double sums[256];
+    const float sum = block_sum(dots, rows, width, diagonal, scale, bias, sums);
+    if (threadIdx.x == 0) partial[launch * gridDim.x + blockIdx.x] = sum;
+    if (!loss || !px_last_block(done, gridDim.x)) return;
+    double total = 0;
+    for (i64 i = threadIdx.x; i < (launch + 1) * gridDim.x; i += blockDim.x) total += ((const volatile float*)partial)[i];
+    sums[threadIdx.x] = total;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) *loss = from_float<T>((float)(sums[0] / images));
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) send_texts(Px px, const TYPE* text, TYPE* texts, i64 n) {
+    send(px, text, texts, n);
+}
+extern "C" __global__ void __launch_bounds__(256) add_up_pairs(const TYPE* dots, i64 rows, i64 width, i64 diagonal, float scale,
+        float bias, float* partial, int launch, u32* done, TYPE* loss, i64 images) {
+    add_up(dots, rows, width, diagonal, scale, bias, partial, launch, done, loss, images);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 528, 256
+SENDING_BLOCKS = 32
+"""Few, since they work beside a product."""
+CHUNK = 1 << 24
+"""Bytes of products at a time: they stay in the L2 cache until they have been added up."""
+BESIDE: Any = torch.cuda.Stream(priority=-1) if torch.cuda.is_available() else None  # type: ignore[no-untyped-call]
+
+symm.reserve(2 << 30)
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Both kernels; compiled when they are first asked for."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
+
+
+@torch.no_grad()
+def solution(
+    image_features: torch.Tensor,
+    text_features: torch.Tensor,
+    logit_scale: float,
+    logit_bias: float = 0.0,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """image_features, text_features [rows, D] -> this rank's loss, a 0-dim tensor of the run dtype.
+
+    The sum over its images and all texts of -logsigmoid(±(logit_scale · <image, text> + logit_bias)), plus on matching pairs and
+    minus elsewhere, divided by rows. Products are rounded to the run dtype, everything after them is float32, rounded once.
+    """
+    team = symm.team(group)
+    image, text = image_features.contiguous(), text_features.contiguous()
+    if image.is_cuda and image.numel():
+        return on_gpus(image, text, logit_scale, logit_bias, team)
+    return in_torch(image, text, logit_scale, logit_bias, team)
+
+
+def on_gpus(
+    image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team
+) -> torch.Tensor:
+    """One product with all texts if it is small; else the own texts come first, while the others are on their way.
+
+    Two buffers of texts are enough: who sends the texts of call e+2 has met everybody in call e+1, and that meeting lies behind
+    the products of call e.
+    """
+    (rows, width), dtype = image.shape, image.dtype
+    kernel = kernel_for(dtype)
+    small = rows * rows * team.world * image.element_size() <= CHUNK
+    blocks_of_text: list[tuple[torch.Tensor, int]] = [(text, 0)]
+    here = arrives = None
+    if team.world > 1:
+        texts = team.out((team.world, rows, width), dtype, "texts", ring=2)
+        words = -(-text.numel() * text.element_size() // 16)
+        launch = kernel.send_texts[min(-(-words // 512), SENDING_BLOCKS), 2 * THREADS]
+        if small:
+            blocks_of_text = [(texts.view(-1, width), team.rank * rows)]
+        else:
+            blocks_of_text += [(texts[peer], -1) for peer in team.order()[1:]]
+        if small or BESIDE is None:
+            launch(team.px, text, texts.data_ptr(), text.numel())
+        else:
+            here, arrives = torch.cuda.current_stream(), torch.cuda.Event()
+            BESIDE.wait_stream(here)
+            with torch.cuda.stream(BESIDE):
+                launch(team.px, text, texts.data_ptr(), text.numel())
+                arrives.record()
+    height = rows if small else max(min(CHUNK // (rows * image.element_size()), rows), 1)
+    chunks = -(-rows // height)
+    dots = image.new_empty((height, blocks_of_text[0][0].shape[0]))
+    blocks = min(max(-(-dots.numel() * dots.element_size() // (64 * THREADS)), 1), BLOCKS)
+    launches = len(blocks_of_text) * chunks
+    partial = torch.empty(launches * blocks, dtype=torch.float32, device=image.device)
+    loss = image.new_empty(())
+    done = team.empty(1, torch.int32, "done")  # zero at first, and after every call
+    for number in range(launches):
+        texts_now, diagonal = blocks_of_text[number // chunks]
+        if number == chunks and here is not None:
+            here.wait_event(arrives)
+        first = number % chunks * height
+        some = image[first : first + height]
+        products = torch.mm(some, texts_now.t(), out=dots[: some.shape[0]])
+        kernel.add_up_pairs[blocks, THREADS](
+            *(products, *products.shape, diagonal + first if diagonal >= 0 else -1, scale, bias),
+            *(partial, number, done, loss.data_ptr() if number == launches - 1 else 0, rows),
+        )
+    return loss
+
+
+def in_torch(
+    image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team
+) -> torch.Tensor:
+    """The same for CPU ranks: texts are read where they lie in the peers' memory."""
+    peers = [text]
+    if team.world > 1:
+        peers = team.peers(team.stage(text))
+        team.barrier()
+    scaled = image.float() * scale
+    total = torch.zeros((), dtype=torch.float64, device=image.device)
+    for peer in team.order():
+        logits = (scaled @ peers[peer].float().t()).add_(bias)
+        if peer == team.rank:
+            total -= logits.diagonal().sum()
+        total += functional.softplus(logits).sum()
+    return (total / image.shape[0]).to(image.dtype)

@@ -1,0 +1,103 @@
+"""House kernels in the modes of their cards that the problems' inputs leave out: against the baselines, also on emulated GPUs."""
+
+import importlib.util
+import shutil
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from problems.catalogue import load_catalogue
+
+PROBLEMS = {p.slug: p for p in load_catalogue().problems}
+WORLD = 2
+pytestmark = pytest.mark.long
+
+
+def _real(rank: int, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(rank), dtype=dtype)
+
+
+def _complex(rank: int, *shape: int) -> torch.Tensor:
+    return torch.view_as_complex(_real(rank, *shape, 2))
+
+
+def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
+    """(slug, arguments of solution) for two ranks."""
+    rfft, irfft = "physicsnemo_distributed_rfft", "physicsnemo_distributed_irfft"
+    muon, siglip = "tp_muon_orthogonalization", "openclip_contrastive_loss"
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        (rfft, (_real(rank, 3, 12, 9), (None, None), (1, 2), "backward", None)),
+        (rfft, (_real(rank, 3, 12, 9), (16, 24), (-2, -1), "forward", None)),
+        (rfft, (_real(rank, 3, 12, 9), (6, 7), (1, 2))),
+        (rfft, (_real(rank, 9, 2, 12), (12, 18), (2, 0), "ortho", None)),
+        (rfft, (_real(rank, 0, 12, 9), (12, 18), (1, 2), "ortho", None)),
+        (irfft, (_complex(rank, 2, 3, 4, 7), (8, 12), (-2, -1), "forward", None)),
+        (irfft, (_complex(rank, 2, 3, 5, 4), (10, 6), (2, 3), "backward", None)),
+        (irfft, (_complex(rank, 7, 4, 3), (8, 12), (1, 0))),
+        (irfft, (_complex(rank, 2, 0, 4, 7), (8, 12), (-2, -1), "ortho", None)),
+    ]
+    for kind, steps in (("simple", 3), ("polar_express", 8), ("aol", 4), ("quintic", 10), ("quintic", 0)):
+        for partition_dim, shape in ((1, (24, 20)), (0, (20, 24))):
+            x = _real(rank, *shape).to(torch.bfloat16)
+            calls.append((muon, (x, steps, kind, partition_dim, None)))
+    calls.append((muon, (_real(rank, 11, 9), 5, "quintic", 1, None)))
+    calls.append((muon, (torch.zeros(8, 8, dtype=torch.bfloat16), 5)))
+    calls.append((siglip, (_real(rank, 6, 8), _real(rank + 5, 6, 8), 3.0)))
+    calls.append((siglip, (_real(rank, 6, 8), _real(rank + 5, 6, 8), 30.0, 5.0, None)))
+    return calls
+
+
+def _emulation() -> types.ModuleType:
+    path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
+    spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("emulated", [False, True], ids=["torch", "cuda"])
+def test_a_house_kernel_agrees_with_the_baseline_in_every_mode(in_ranks, emulated):
+    if emulated and shutil.which("g++") is None:
+        pytest.skip("the emulation is compiled by g++")
+
+    def work(rank: int, world: int) -> list[tuple[Any, ...]]:
+        for block in ("fourier", "reshard"):
+            sys.modules.pop(f"sandbox.kit.{block}", None)
+        houses: dict[str, types.ModuleType] = {}
+        wrong: list[tuple[Any, ...]] = []
+        for slug, arguments in _calls(rank):
+            source = PROBLEMS[slug].house_source
+            if source is None:
+                continue
+            if slug not in houses and emulated:
+                houses[slug] = _emulation().as_on_gpus(source, f"house_of_{slug}")
+            elif slug not in houses:
+                houses[slug] = types.ModuleType(slug)
+                exec(source, houses[slug].__dict__)
+            baseline = types.ModuleType("baseline")
+            exec((PROBLEMS[slug].folder / "baseline.py").read_text(), baseline.__dict__)
+            kept = [a.clone() if isinstance(a, torch.Tensor) else a for a in arguments]
+            got = houses[slug].solution(*arguments)
+            told = (slug, [a for a in arguments if not isinstance(a, torch.Tensor)])
+            if arguments[0].numel() == 0:  # no library on CPUs transforms nothing
+                if got.numel() or got.dim() != arguments[0].dim():
+                    wrong.append((*told, got.shape))
+                continue
+            wanted = baseline.solution(*kept)
+            if (got.shape, got.dtype, got.is_contiguous()) != (wanted.shape, wanted.dtype, True):
+                wrong.append((*told, got.shape, wanted.shape, got.dtype, got.stride()))
+                continue
+            room = 2e-2 if got.dtype == torch.bfloat16 else 2e-6
+            error = float((got - wanted).abs().double().norm())
+            if not error <= room * float(wanted.abs().double().norm()):
+                wrong.append((*told, error, float(wanted.abs().double().norm())))
+            if not all(torch.equal(a, b) for a, b in zip(arguments, kept, strict=True) if torch.is_tensor(a)):
+                wrong.append((*told, "an argument has changed"))
+        return wrong
+
+    for found in in_ranks(WORLD, work, timeout=100):
+        assert not found, found[:3]
