@@ -8,8 +8,8 @@ from sandbox.protocol.profile import Outside, RankProfile
 CLOCKS_US = 5.0
 """From which on it is said that the clocks of a host and its GPU differ."""
 TRUSTED_HEAD = (
-    f"{'':<8}{'call µs':>9}{'sent':>9}{'received':>9}{'least':>9}{'link':>6}"
-    f"{'HBM':>9}{'least':>9}{'HBM':>6}{'SMs':>6}{'tensor':>8}"
+    f"{'':<8}{'call µs':>9}{'sent':>9}{'received':>9}{'least':>9}{'of link':>9}"
+    f"{'HBM':>9}{'least':>9}{'of HBM':>8}{'SMs':>6}{'tensor':>8}"
 )
 """Above `trusted_row`: bytes a call, and shares of what the GPU can do."""
 SEEN_HEAD = (
@@ -36,8 +36,8 @@ def trusted_row(found: GpuFigures) -> str:
     call = f"{found.row_us:,.1f}" if found.row_us is not None else "-"
     return (
         f"rank {found.rank:<3}{call:>9}{_amount(counted.sent):>9}{_amount(counted.received):>9}"
-        f"{_amount(max(least.sent, least.received)):>9}{_percent(link):>6}{_amount(found.dram_bytes):>9}"
-        f"{_amount(least.local):>9}{_percent(counted.dram):>6}{_percent(counted.sm):>6}{_percent(counted.tensor):>8}"
+        f"{_amount(max(least.sent, least.received)):>9}{_percent(link):>9}{_amount(found.dram_bytes):>9}"
+        f"{_amount(least.local):>9}{_percent(counted.dram):>8}{_percent(counted.sm):>6}{_percent(counted.tensor):>8}"
     )
 
 

@@ -209,7 +209,7 @@ def _lanes_of(timeline: Timeline, rank: int, width: int, high: int) -> list[Cont
         return [lane(timeline.lanes[rank], timeline.us, width)] * high
     wide = width - len(_GPU)
     gpu, host = (lane(lanes[rank], timeline.us, wide) for lanes in (timeline.lanes, timeline.host_lanes))
-    rows = [Content.styled(_GPU, "$muted") + gpu] * high
+    rows = [Content.styled(_GPU, "$muted") + gpu, *[Content(" " * len(_GPU)) + gpu] * (high - 1)]
     return [*rows, Content.styled(_HOST, "$muted") + host]
 
 
