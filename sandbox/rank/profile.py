@@ -163,8 +163,9 @@ def _recorded_on_gpu(plan: ProfilePlan, rank: int, calls: ProfiledCalls, device:
         spans, left_out, off_us = gpu_spans(events, plan.epoch_ns)
     except Exception as error:
         return RankProfile(rank, unseen=f"torch's profiler recorded nothing that can be read: {_line(error)}")
-    unseen = "" if any(span.kind in WORK for span in spans) else NOTHING_SEEN
-    return RankProfile(rank, spans, left_out=left_out, unseen=unseen, clock_us=off_us)
+    if not any(span.kind in WORK for span in spans):
+        return RankProfile(rank, unseen=NOTHING_SEEN)
+    return RankProfile(rank, spans, left_out=left_out, clock_us=off_us)
 
 
 def _started() -> tuple[Any, str]:
