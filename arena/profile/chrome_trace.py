@@ -21,7 +21,7 @@ _HOST_NAMES = {
     2: "host: operations of torch",
     3: "host: launches and waits for the GPU",
 }
-_FIRST_STREAM = 10
+_FIRST_STREAM, _FIRST_BLOCK = 10, 1000
 
 
 def chrome_trace(reports: Sequence[RankProfile]) -> str:
@@ -34,7 +34,9 @@ def chrome_trace(reports: Sequence[RankProfile]) -> str:
         events.append({**about, "name": "process_name", "args": {"name": f"rank {report.rank}"}})
         for number, name in names.items():
             events.append({**about, "tid": number, "name": "thread_name", "args": {"name": name}})
-            events.append({**about, "tid": number, "name": "thread_sort_index", "args": {"sort_index": number}})
+            events.append(
+                {**about, "tid": number, "name": "thread_sort_index", "args": {"sort_index": number}}
+            )
         for span, row in zip(report.spans, rows, strict=True):
             if row is None:
                 continue
@@ -58,10 +60,19 @@ def _rows(report: RankProfile) -> tuple[list[int | None], dict[int, str]]:
         return [_ROWS.get(span.kind) for span in report.spans], _NAMES
     streams = sorted({span.stream for span in report.spans if span.kind in WORK})
     of_stream = {stream: _FIRST_STREAM + place for place, stream in enumerate(streams)}
+    blocks = sorted({span.stream for span in report.spans if span.kind == "stamp"})
+    of_block = {block: _FIRST_BLOCK + place for place, block in enumerate(blocks)}
     names = _HOST_NAMES | {row: f"GPU: stream {stream}" for stream, row in of_stream.items()}
-    return [
-        of_stream[span.stream] if span.kind in WORK else _HOST_ROWS.get(span.kind) for span in report.spans
-    ], names
+    names |= {row: f"block {block}: between stamps" for block, row in of_block.items()}
+    rows = [
+        of_stream[span.stream]
+        if span.kind in WORK
+        else of_block[span.stream]
+        if span.kind == "stamp"
+        else _HOST_ROWS.get(span.kind)
+        for span in report.spans
+    ]
+    return rows, names
 
 
 def write_trace(path: Path, reports: Sequence[RankProfile]) -> None:

@@ -60,6 +60,8 @@ class GpuFigures(msgspec.Struct, frozen=True):
     largest_us: float = 0.0
     """The kernel that takes longest, all of its launches together."""
     clock_us: float = 0.0
+    stamps: dict[str, float] = {}
+    """Between two stamps of a block ("0 to 1"): microseconds, the median over blocks and calls."""
     diagnosis: str = ""
     advice: str = ""
     """Empty where there is no usual remedy."""
@@ -139,7 +141,17 @@ def _seen(
         late_rank=late_rank,
         largest=short_name(largest),
         largest_us=totals.get(largest, 0.0),
+        stamps=_between_stamps(calls),
     )
+
+
+def _between_stamps(calls: list[tuple[Span, list[Span]]]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for _, inner in calls:
+        for span in inner:
+            if span.kind == "stamp":
+                found.setdefault(span.name, []).append(span.us)
+    return {name: median(lengths) for name, lengths in found.items()}
 
 
 class _Call:

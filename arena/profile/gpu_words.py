@@ -79,6 +79,16 @@ def unseen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) ->
     return lines
 
 
+def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
+    """What lies between the stamps of a kernel, rank by rank."""
+    return [
+        f"rank {each.rank}: between stamps, µs, the median of blocks and calls: "
+        + ", ".join(f"{name} {us:,.1f}" for name, us in each.stamps.items())
+        for each in found
+        if each.stamps
+    ]
+
+
 def advice_lines(found: Sequence[GpuFigures]) -> list[str]:
     """Every advice once."""
     return list(dict.fromkeys(each.advice for each in found if each.advice))

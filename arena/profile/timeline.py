@@ -102,7 +102,7 @@ def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> li
     collectives = 0
     for span in spans:
         start = span.start_us - begin
-        if span.kind in _OF_HOST or (on_gpu and span.kind == "op"):
+        if span.kind in _OF_HOST or (on_gpu and span.kind in ("op", "stamp")):
             continue
         if span.kind != "wait":
             copies = span.kind == "copy" or span.name.removeprefix("aten::") in COPIES

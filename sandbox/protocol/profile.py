@@ -54,13 +54,14 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
     On a GPU a call ends when all of its work has. "kernel", "copy" and "wait" are the GPU's own work; on the host there are
     "host": from the begin of a call until it returns; "launch": something is queued; "sync": the host waits for the GPU.
+    "stamp": between two stamps of a block (px_stamp).
     """
     name: str
     start_us: float
     """Since the plan's epoch, on this machine's clock, the same for all ranks; of a GPU's work as CUPTI converts it."""
     us: float
     stream: int = 0
-    """Of a GPU's work."""
+    """Of a GPU's work; of a stamp its block."""
 
 
 class RankProfile(msgspec.Struct, frozen=True):
@@ -76,6 +77,8 @@ class RankProfile(msgspec.Struct, frozen=True):
     """Spans beyond MOST_SPANS; the call that they belong to is left out as a whole, unless it is the first."""
     unseen: str = ""
     """Why the work of this rank's GPU was not seen; empty where it was, and for ranks without one."""
+    stamp_us: float = 0.0
+    """By how much stamps may be off the host's clock; 0 without stamps."""
     clock_us: float = 0.0
     """What the GPU's timestamps are off by at the least: its work seems to begin before its launch, or to outlast a wait."""
 

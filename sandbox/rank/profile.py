@@ -22,12 +22,14 @@ import torch.distributed as dist
 from torch.autograd.profiler import profile, record_function
 
 from problems.specification import load_problem
+from sandbox.kit import cuda
+from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
-from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, decode_plan, encode
+from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
 from sandbox.rank.kernel.module import load_solution
 from sandbox.rank.problem_code import ProblemCode
 from sandbox.rank.profile_calls import ProfiledCalls
-from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded
+from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
 
 WARM_ROW = 3
 """Calls from which a rank tells how long one takes."""
@@ -91,6 +93,8 @@ def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     rank_setting = code.setting(
         setting.sizes, setting.preset, getattr(torch, setting.dtype), device.torch_device
     )
+    if plan.controls and stamps.CALL in plan.source:
+        stamps.begin(device.torch_device)
     solution = (
         load_solution(plan.source, str(folder / plan.kernel_name), code.problem.parameters)
         if plan.source
@@ -148,10 +152,14 @@ def _recorded_on_gpu(plan: ProfilePlan, rank: int, calls: ProfiledCalls, device:
     if not int(started):
         return RankProfile(rank, unseen=why or "torch's profiler did not start on another rank")
     calls.make(1)
+    offset_ns, stamp_ns = _stamp_clock(device)
+    stamps.take()
     device.synchronize()
     dist.barrier()
+    noted: list[Span] = []
     for _ in range(plan.calls):
         prepared = calls.prepared()
+        noted += stamp_spans(stamps.taken(), offset_ns - plan.epoch_ns)
         device.synchronize()
         with record_function(CALL):
             prepared()
@@ -160,12 +168,21 @@ def _recorded_on_gpu(plan: ProfilePlan, rank: int, calls: ProfiledCalls, device:
     try:
         profiler.__exit__(None, None, None)
         events = recorded(profiler.kineto_results.events())
-        spans, left_out, off_us = gpu_spans(events, plan.epoch_ns)
+        noted += stamp_spans(stamps.taken(), offset_ns - plan.epoch_ns)
+        spans, left_out, off_us = gpu_spans(events, plan.epoch_ns, noted)
     except Exception as error:
         return RankProfile(rank, unseen=f"torch's profiler recorded nothing that can be read: {_line(error)}")
     if not any(span.kind in WORK for span in spans):
         return RankProfile(rank, unseen=NOTHING_SEEN)
-    return RankProfile(rank, spans, left_out=left_out, clock_us=off_us)
+    return RankProfile(rank, spans, left_out=left_out, clock_us=off_us, stamp_us=stamp_ns / 1e3)
+
+
+def _stamp_clock(device: Any) -> tuple[int, int]:
+    """See stamps.clock; zeros for a kernel that takes no stamps."""
+    if not stamps.wanted():
+        return 0, 0
+    module: Any = cuda.compile(stamps.CLOCK)
+    return stamps.clock(module.px_gpu_clock[1, 1], device.torch_device)
 
 
 def _started() -> tuple[Any, str]:

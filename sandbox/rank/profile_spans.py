@@ -1,5 +1,6 @@
 """From what torch's profiler recorded to spans: of the thread that calls, and of the work of its GPU. Rank side, pure."""
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ _RUNTIME = re.compile(r"cu(da)?[A-Z]")
 """Names of calls of the CUDA runtime and driver; torch's own operations have others."""
 _SYNC = re.compile(r"Synchronize|^cu(da)?(Memcpy|Memset)(?!\w*(Async|Batch))")
 _LAUNCH = re.compile(r"Launch|^cu(da)?(Memcpy|Memset)\w*Async")
+MOST_BLOCKS = 16
+"""Of a kernel, whose stamps are shown."""
 _KIT_WAITS = ("px_device_barrier", "px_device_wait")
 """Kernels of the kit that wait for other ranks."""
 
@@ -67,18 +70,20 @@ def host_spans(events: Sequence[Recorded], epoch_ns: int) -> tuple[list[Span], i
     return _kept(spans)
 
 
-def gpu_spans(events: Sequence[Recorded], epoch_ns: int) -> tuple[list[Span], int, float]:
+def gpu_spans(
+    events: Sequence[Recorded], epoch_ns: int, noted: Sequence[Span] = ()
+) -> tuple[list[Span], int, float]:
     """The calls of a rank on a GPU with the GPU's work, and launches, waits and operations of the host.
 
-    Returns them with how many were left out, and by how many microseconds the GPU's timestamps are off at the least. No
-    span of a GPU's work among them: the profiler saw none.
+    noted: spans of stamps, which go with them. Returns them with how many were left out, and by how many microseconds the GPU's
+    timestamps are off at the least. No span of a GPU's work among them: the profiler saw none.
     """
     on_host = [event for event in events if not event.on_gpu]
     names = {event.name for event in on_host}
     # A mark of the host's has an event of its own on the GPU, around what was launched in it.
     on_gpu = [event for event in events if event.on_gpu and event.name not in names]
     drains = [event for event in on_host if event.name == DRAIN]
-    spans: list[Span] = []
+    spans: list[Span] = [*noted]
     for call in (event for event in on_host if event.name == CALL):
         drained = next((drain.end for drain in drains if drain.start >= call.start), call.end)
         spans.append(_span("call", call._replace(end=drained), epoch_ns))
@@ -88,6 +93,18 @@ def gpu_spans(events: Sequence[Recorded], epoch_ns: int) -> tuple[list[Span], in
         spans += [_span(_work_kind(event.name), event, epoch_ns) for event in work]
     spans.sort(key=lambda span: (span.start_us, span.kind != "call"))
     return *_kept(spans), _off_us(on_host, on_gpu, drains)
+
+
+def stamp_spans(stamps: Iterable[tuple[int, int, int]], to_epoch_ns: int) -> list[Span]:
+    """What lies between two stamps of a block, of the first blocks. stamps: of one call, (ns on the GPU, block, number)."""
+    by_block: dict[int, list[tuple[int, int]]] = {}
+    for ns, block, number in stamps:
+        by_block.setdefault(block, []).append((ns, number))
+    return [
+        Span("stamp", f"{before} to {after}", (start + to_epoch_ns) / 1e3, (end - start) / 1e3, block)
+        for block in sorted(by_block)[:MOST_BLOCKS]
+        for (start, before), (end, after) in itertools.pairwise(sorted(by_block[block]))
+    ]
 
 
 def _of_host(on_host: Sequence[Recorded], call: Recorded) -> list[tuple[str, Recorded]]:

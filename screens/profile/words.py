@@ -100,6 +100,7 @@ def _gpu_rows(
         *_wrapped([seen], width, "$muted"),
         *_cut([gpu_words.SEEN_HEAD], width, "$muted"),
         *_cut([gpu_words.seen_row(rank) for rank in ranks], width),
+        *_wrapped(gpu_words.stamp_lines(ranks), width, "$foreground"),
         *_wrapped(gpu_words.unseen_lines(ranks, found.reports), width, "$warning"),
         *_wrapped([gpu_words.ALIGNED], width, "$muted"),
         Content(""),

@@ -77,6 +77,24 @@ def solution(tensor):
     symm.barrier()
     return out
 """
+STAMPED = """
+from sandbox.kit import cuda
+mod = cuda.compile(r'''
+PX_DI void wait_ns(u64 ns) { const u64 start = px_now_ns(); while (px_now_ns() - start < ns) {} }
+extern "C" __global__ void spin(bf16* x) {
+    if (threadIdx.x) return;
+    px_stamp(0);
+    wait_ns(30000);
+    px_stamp(1);
+    wait_ns(60000);
+    px_stamp(2);
+}
+''')
+def solution(tensor):
+    out = tensor.clone()
+    mod.spin[4, 32](out)
+    return out
+"""
 LARGE = {"M": 8192, "N": 8192}
 """128 MiB in bfloat16: more than a GPU's cache."""
 
@@ -171,6 +189,21 @@ def test_clocks_and_the_trace_fit_together(profiled, tmp_path: Path):
     write_trace(tmp_path / "trace.json", found.reports)
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert any(event["name"] == "thread_name" and "GPU: stream" in event["args"]["name"] for event in events)
+
+
+def test_stamps_say_how_long_a_kernel_is_at_a_place(profiled):
+    found = profiled(STAMPED)
+    for rank, report in zip(seen(found), found.reports, strict=True):
+        assert list(rank.stamps) == ["0 to 1", "1 to 2"], told(found)
+        assert rank.stamps["0 to 1"] == pytest.approx(30.0, rel=0.2), told(found)
+        assert rank.stamps["1 to 2"] == pytest.approx(60.0, rel=0.2), told(found)
+        assert 0.0 < report.stamp_us < 50.0, f"{report.stamp_us} {told(found)}"
+        kernel = next(span for span in report.spans if span.kind == "kernel" and "spin" in span.name)
+        stamp = next(
+            span for span in report.spans if span.kind == "stamp" and span.start_us > kernel.start_us - 200.0
+        )
+        apart = stamp.start_us - kernel.start_us
+        assert abs(apart) < report.stamp_us + 20.0, f"{apart} us from the kernel's begin; {told(found)}"
 
 
 @pytest.mark.peers

@@ -27,7 +27,7 @@ from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import Setting
 from sandbox.protocol.profile import SAID, TOLD, Outside, RankProfile, Span, WorldProfile
-from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, recorded
+from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, recorded, stamp_spans
 from sandbox.worlds.profile_window import MOST_CALLS, calls_in_row, counted_row
 from sandbox.worlds.profile_world import profile_world
 
@@ -155,6 +155,27 @@ def test_more_spans_than_are_kept_lose_the_last_call(monkeypatch: pytest.MonkeyP
     assert left_out == 2
 
 
+def test_stamps_become_spans_of_their_blocks() -> None:
+    noted = [
+        (1_000_500, 1, 0),
+        (1_000_000, 0, 0),
+        (1_003_000, 0, 2),
+        (1_002_000, 0, 1),
+        (1_004_500, 1, 1),
+        (9, 99, 0),
+    ]
+    spans = stamp_spans(noted, 500)
+    assert [(span.name, span.start_us, span.us, span.stream) for span in spans] == [
+        ("0 to 1", 1_000.5, 2.0, 0),
+        ("1 to 2", 1_002.5, 1.0, 0),
+        ("0 to 1", 1_001.0, 4.0, 1),
+    ]
+    many = stamp_spans([(at, block, 0) for block in range(40) for at in (1, 2)], 0)
+    assert {span.stream for span in many} == set(range(16))
+    inside = [Span("stamp", "0 to 1", 20.0, 2.0)]
+    assert inside[0] in gpu_spans(recorded(RECORDING), 90_000, inside)[0]
+
+
 # --- from spans to figures ----------------------------------------------------------------------------------------
 
 
@@ -193,6 +214,27 @@ def test_figures_are_of_a_call() -> None:
     assert (found.row_us, found.counted.sent) == (1_000.0, 5 * MB)
     assert found.dram_bytes == pytest.approx(0.2 * 4917e9 * 1e-3)
     assert found.rate(found.counted.sent) == pytest.approx(5 * MB * 1e3)
+
+
+def test_stamps_are_medians_of_blocks_and_calls() -> None:
+    work: list[Work] = [
+        ("kernel", "k", 0.0, 900.0),
+        ("stamp", "0 to 1", 10.0, 30.0),
+        ("stamp", "0 to 1", 12.0, 50.0),
+    ]
+    found = gpu_ranks(WorldProfile([report(0, work)]), LEAST)
+    assert found[0].stamps == {"0 to 1": 40.0}
+    assert gpu_words.stamp_lines(found) == [
+        "rank 0: between stamps, µs, the median of blocks and calls: 0 to 1 40.0"
+    ]
+    assert (found[0].busy_us, found[0].kernels) == (900.0, 1)
+    timeline = median_call([report(0, work)])
+    assert timeline is not None
+    assert lane(timeline, 0, 10) == "░" * 9 + "·"
+    events = json.loads(chrome_trace([report(0, work)]))["traceEvents"]
+    assert "block 0: between stamps" in [
+        each["args"]["name"] for each in events if each["name"] == "thread_name"
+    ]
 
 
 def test_busy_parts_join_what_overlaps() -> None:

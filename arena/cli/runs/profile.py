@@ -117,7 +117,7 @@ def _print_gpus(profiled: Profiled) -> None:
     print_line(gpu_words.SEEN_HEAD)
     for rank in ranks:
         print_line(gpu_words.seen_row(rank))
-    for line in gpu_words.unseen_lines(ranks, profiled.reports):
+    for line in (*gpu_words.stamp_lines(ranks), *gpu_words.unseen_lines(ranks, profiled.reports)):
         print_line(printable(line))
     print_line("")
     timeline = median_call(profiled.reports)
