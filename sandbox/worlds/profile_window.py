@@ -14,7 +14,7 @@ from sandbox.protocol.profile import SAID, TOLD, Outside
 
 ROW_S, MOST_CALLS = 0.4, 20_000
 """How long calls are made in a row, and how many at the most."""
-ROW_LIMIT_S = 30.0
+ROW_LIMIT_S = 20.0
 """For a row, from its order."""
 
 

@@ -25,7 +25,7 @@ from sandbox.worlds.world_folder import WorldFolder
 
 LIMIT_S = 90.0
 """From the start to the last report: torch is imported, a kernel may compile, and then it is called a few times."""
-REPORT_S = 45.0
+REPORT_S = 25.0
 """From the end of a row of calls on GPUs to the last report: CUPTI starts in it."""
 AFTER_FAILURE_S = 5.0
 """For the other reports once a rank has failed: its peers may wait for it in a collective for ever."""

@@ -1,11 +1,6 @@
-"""Why a kernel on GPUs is slow: spans from a made recording, figures and sentences from made reports, and the words for them."""
+"""Why a kernel on GPUs is slow: figures and sentences from made reports, and the words, lanes and rows for them."""
 
 import json
-import math
-import socket
-import threading
-import time
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,164 +11,17 @@ from arena.profile import gpu_words
 from arena.profile.chrome_trace import chrome_trace
 from arena.profile.gpu_figures import GpuFigures, Least, busy_parts, gpu_figures, short_name
 from arena.profile.gpu_rules import diagnosis, gpu_ranks
-from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits, decode
+from arena.profile.messages import Profiled, decode
 from arena.profile.messages import encode as encode_message
-from arena.profile.profiling import profile_ranks
 from arena.profile.timeline import median_call
-from problems.catalogue import HOME
-from sandbox.jail.choice import choose
-from sandbox.machine.devices.cpu import Cpu
 from sandbox.machine.gpu_counters import GpuCounted
-from sandbox.machine.placement import RankGpu
-from sandbox.protocol.events import Setting
-from sandbox.protocol.profile import SAID, TOLD, Outside, RankProfile, Span, WorldProfile
-from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, recorded, stamp_spans
-from sandbox.worlds.profile_window import MOST_CALLS, calls_in_row, counted_row
-from sandbox.worlds.profile_world import profile_world
+from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
+from sandbox.rank.profile_spans import CALL
 
 MB = 1 << 20
 LEAST = Least(local=100e6, sent=10e6, received=10e6)
 Work = tuple[str, str, float, float]
 """(kind, name, begin, length) in a call, in microseconds."""
-
-
-# --- from a recording to spans ------------------------------------------------------------------------------------
-
-
-def event(
-    name: str,
-    start: float,
-    us: float,
-    *,
-    gpu: bool = False,
-    thread: int = 1,
-    correlation: int = 0,
-    stream: int = 7,
-) -> Any:
-    """As kineto has them; microseconds."""
-    return SimpleNamespace(
-        name=lambda: name,
-        start_ns=lambda: round(start * 1e3),
-        duration_ns=lambda: round(us * 1e3),
-        start_thread_id=lambda: thread,
-        device_type=lambda: SimpleNamespace(name="CUDA" if gpu else "CPU"),
-        device_resource_id=lambda: stream,
-        correlation_id=lambda: correlation,
-    )
-
-
-NOBODY = 2**64 - 1
-"""The thread of what CUPTI reports."""
-RECORDING = [
-    event("aten::add", 10.0, 5.0),  # before the call
-    event(CALL, 100.0, 60.0),
-    event("aten::item", 105.0, 30.0),
-    event("aten::_local_scalar_dense", 106.0, 28.0),
-    event("cudaMemcpyAsync", 107.0, 3.0, thread=NOBODY, correlation=5),
-    event("cudaStreamSynchronize", 111.0, 20.0, thread=NOBODY),
-    event("cudaEventQuery", 112.0, 1.0, thread=NOBODY),  # NCCL's watchdog
-    event(f"{WAIT}all_reduce", 140.0, 12.0),
-    event("cudaLaunchKernelExC", 142.0, 4.0, thread=NOBODY, correlation=6),
-    event("cuLaunchKernelEx", 143.0, 2.0, thread=NOBODY),
-    event("aten::other", 120.0, 2.0, thread=3),
-    event(DRAIN, 161.0, 60.0),
-    event("cudaDeviceSynchronize", 162.0, 58.0, thread=NOBODY),
-    event("Memcpy DtoH (Device -> Pageable)", 113.0, 4.0, gpu=True, correlation=5),
-    event(
-        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-        150.0,
-        40.0,
-        gpu=True,
-        correlation=6,
-    ),
-    event("void at::native::elementwise_kernel<128, 4>(int)", 200.0, 10.0, gpu=True, stream=9),
-    event(CALL, 113.0, 97.0, gpu=True),  # the mark's shadow on the GPU
-    event(f"{WAIT}all_reduce", 150.0, 40.0, gpu=True),
-]
-
-
-def test_a_recording_becomes_the_call_the_hosts_part_and_the_gpus_work() -> None:
-    spans, left_out, off_us = gpu_spans(recorded(RECORDING), 90_000)
-    assert (left_out, off_us) == (0, 0.0)
-    found = [(span.kind, span.name.partition("(")[0].strip(), span.start_us, span.us) for span in spans]
-    assert found == [
-        ("call", "solution", 10.0, 121.0),
-        ("host", CALL, 10.0, 60.0),
-        ("op", "aten::item", 15.0, 30.0),
-        ("launch", "cudaMemcpyAsync", 17.0, 3.0),
-        ("sync", "cudaStreamSynchronize", 21.0, 20.0),
-        ("copy", "Memcpy DtoH", 23.0, 4.0),
-        ("op", "all_reduce", 50.0, 12.0),
-        ("launch", "cudaLaunchKernelExC", 52.0, 4.0),
-        ("wait", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 60.0, 40.0),
-        ("kernel", "void at::native::elementwise_kernel<128, 4>", 110.0, 10.0),
-    ]
-    assert spans[-1].stream == 9
-
-
-def test_clocks_that_differ_are_seen_in_work_before_its_launch_or_after_the_wait_for_it() -> None:
-    early = [*RECORDING, event("kernel", 130.0, 3.0, gpu=True, correlation=6)]
-    assert gpu_spans(recorded(early), 0)[2] == 12.0
-    late = [*RECORDING, event("kernel", 155.0, 100.0, gpu=True)]
-    assert gpu_spans(recorded(late), 0)[2] == 34.0
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("cudaDeviceSynchronize", "sync"),
-        ("cudaEventSynchronize", "sync"),
-        ("cudaMemcpy", "sync"),
-        ("cuMemcpyDtoH_v2", "sync"),
-        ("cuMemcpyDtoHAsync_v2", "launch"),
-        ("cudaMemsetAsync", "launch"),
-        ("cudaGraphLaunch", "launch"),
-        ("cuLaunchKernel", "launch"),
-        ("cudaEventRecord", None),
-        ("custom::op", "op"),
-    ],
-)
-def test_calls_of_cuda_queue_or_wait(name: str, kind: str | None) -> None:
-    spans, _, _ = gpu_spans(
-        recorded([event(CALL, 0.0, 50.0), event(name, 5.0, 5.0), event(DRAIN, 50.0, 5.0)]), 0
-    )
-    assert [span.kind for span in spans if span.kind not in ("call", "host")] == ([kind] if kind else [])
-
-
-def test_more_spans_than_are_kept_lose_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox.rank.profile_spans.MOST_SPANS", 7)
-    many = []
-    for at in range(3):
-        begin = 1_000.0 * at
-        many += [
-            event(CALL, begin, 50.0),
-            event("kernel", begin + 60.0, 5.0, gpu=True),
-            event(DRAIN, begin + 50.0, 20.0),
-        ]
-    spans, left_out, _ = gpu_spans(recorded(many), 0)
-    assert [span.kind for span in spans] == ["call", "host", "kernel"] * 2
-    assert left_out == 2
-
-
-def test_stamps_become_spans_of_their_blocks() -> None:
-    noted = [
-        (1_000_500, 1, 0),
-        (1_000_000, 0, 0),
-        (1_003_000, 0, 2),
-        (1_002_000, 0, 1),
-        (1_004_500, 1, 1),
-        (9, 99, 0),
-    ]
-    spans = stamp_spans(noted, 500)
-    assert [(span.name, span.start_us, span.us, span.stream) for span in spans] == [
-        ("0 to 1", 1_000.5, 2.0, 0),
-        ("1 to 2", 1_002.5, 1.0, 0),
-        ("0 to 1", 1_001.0, 4.0, 1),
-    ]
-    many = stamp_spans([(at, block, 0) for block in range(40) for at in (1, 2)], 0)
-    assert {span.stream for span in many} == set(range(16))
-    inside = [Span("stamp", "0 to 1", 20.0, 2.0)]
-    assert inside[0] in gpu_spans(recorded(RECORDING), 90_000, inside)[0]
 
 
 # --- from spans to figures ----------------------------------------------------------------------------------------
@@ -439,101 +287,3 @@ def test_rows_line_up_below_their_heads_and_missing_figures_are_dashes() -> None
 def test_a_profile_of_gpus_travels_whole_to_the_app() -> None:
     found = made()
     assert decode(encode_message(found)) == found
-
-
-# --- calls in a row -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("said", "calls"),
-    [
-        ([1e-3, 2e-3], 200),
-        ([5.0], 1),
-        ([0.0], MOST_CALLS),
-        ([math.nan, -1.0], MOST_CALLS),
-        ([math.inf], MOST_CALLS),
-    ],
-)
-def test_whatever_ranks_say_a_row_ends(said: list[float], calls: int) -> None:
-    assert calls_in_row(said) == calls
-
-
-def test_a_rank_that_hangs_up_ends_the_row() -> None:
-    ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
-    theirs[0].sendall(SAID.pack(1e-3))
-
-    def rank_1() -> None:
-        theirs[1].sendall(SAID.pack(1e-3))
-        assert TOLD.unpack(theirs[1].recv(TOLD.size)) == (400,)
-        theirs[1].close()
-
-    peer = threading.Thread(target=rank_1)
-    peer.start()
-    assert counted_row(ours, [RankGpu(0), RankGpu(1)], time.monotonic() + 30.0) is None
-    peer.join()
-    for end in (*ours, theirs[0]):
-        end.close()
-
-
-class PretendedGpus(Cpu):
-    """CPU ranks that are looked at as if they had GPUs: torch's profiler then sees no work of a GPU."""
-
-    on_gpus = True
-
-    def gpus(self, world: int) -> tuple[RankGpu, ...]:
-        return tuple(RankGpu(rank) for rank in range(world))
-
-
-SETTING = Setting(
-    problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
-    device="cpu", dtype="float32",
-)  # fmt: skip
-ALL_REDUCE = """
-import torch.distributed as dist
-def solution(tensor):
-    out = tensor.clone()
-    dist.all_reduce(out)
-    return out
-"""
-
-
-@pytest.mark.slow
-def test_calls_in_a_row_are_counted_also_where_the_profiler_sees_nothing() -> None:
-    found = profile_world(SETTING, "kernel.py", ALL_REDUCE, PretendedGpus(), choose())
-    assert found.outside is not None
-    assert found.outside.calls > 10
-    assert 0.05 < found.outside.seconds < 20.0
-    assert not any(each.failed for each in found.reports), found.reports
-    assert all(each.unseen.startswith("torch's profiler saw no work of the GPU") for each in found.reports)
-    ranks = gpu_ranks(found, LEAST)
-    assert ranks[0].row_us == pytest.approx(found.outside.seconds / found.outside.calls * 1e6)
-
-
-@pytest.mark.slow
-def test_a_rank_that_fails_while_others_wait_for_it_is_told_soon() -> None:
-    source = ALL_REDUCE.replace(
-        "    out =",
-        "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    out =",
-    )
-    found = profile_world(SETTING, "kernel.py", source, PretendedGpus(), choose())
-    assert found.outside is None
-    assert "no such thing" in found.reports[1].failed
-    assert "still at work" in found.reports[0].failed
-    assert found.reports[1].failed_at < found.reports[0].failed_at
-
-
-def told_nothing(_: Waits | Begins) -> None:
-    """For tests that look at the end alone."""
-
-
-@pytest.mark.slow
-def test_a_kernel_that_dies_under_the_profiler_keeps_what_was_counted() -> None:
-    source = ALL_REDUCE.replace(
-        "    out =", "    import os, torch\n    if torch.autograd._profiler_enabled(): os._exit(9)\n    out ="
-    )
-    found = profile_world(SETTING, "kernel.py", source, PretendedGpus(), choose())
-    assert found.outside is not None
-    assert all(each.unseen.startswith("the rank sent no report of what it saw") for each in found.reports)
-    assert profile_ranks(
-        ProfileRequest(setting=SETTING, kernel_name="kernel.py", source=ALL_REDUCE), told_nothing
-    ).figures
