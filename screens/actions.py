@@ -112,7 +112,7 @@ ACTIONS = (
     ),
     Action("ask_model", "f7", "ask model", "Have a model write kernels for this problem.", "kernel"),
     Action("duel", "f8", "duel", "Duel at this problem: against the house, a model or a guest.", "kernel"),
-    Action("profile", "shift+f6,f18", "profile", "Why is it slow: lanes and words of every CPU rank.", "kernel"),
+    Action("profile", "shift+f6,f18", "profile", "Why is it slow: lanes and words of every rank.", "kernel"),
     Action(
         "problems",
         "f10",

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from arena.machine.facts import gpu_details
 from sandbox.machine import nvml
+from sandbox.machine.gpu_counters import NVLINK_RX, NVLINK_TX
 from sandbox.machine.nvml import Gpu, NvmlMissing
 
 PERIOD_S = 0.5
 KEPT = 8
 """Readings kept, newest last: what a small curve shows."""
 
-_TX, _RX = 138, 139
-"""NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX: KiB since the driver was loaded, without protocol."""
 _SM_CLOCK = 1
 _GPU_SENSOR = 0
 _REASONS = {0x20: "thermal", 0x40: "thermal", 0x80: "power brake", 0x04: "power cap"}
@@ -78,8 +77,8 @@ class WorldReader:
 
     def _traffic(self, gpu: Gpu) -> float | None:
         """GB/s since the reading before; None at the first, and without NVLink."""
-        sent = nvml.field(gpu, _TX, nvml.ALL_LINKS)
-        received = nvml.field(gpu, _RX, nvml.ALL_LINKS)
+        sent = nvml.field(gpu, NVLINK_TX, nvml.ALL_LINKS)
+        received = nvml.field(gpu, NVLINK_RX, nvml.ALL_LINKS)
         if sent is None or received is None:
             return None
         now, total = time.monotonic(), sent + received

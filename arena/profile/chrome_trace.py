@@ -1,4 +1,7 @@
-"""A profile as a trace in Chrome's format, which Perfetto opens: a process a rank, microseconds."""
+"""A profile as a trace in Chrome's format, which Perfetto opens: a process a rank, microseconds.
+
+Rows of a rank on a GPU: its calls, its host, and one for every stream of its GPU.
+"""
 
 import json
 from collections.abc import Sequence
@@ -7,10 +10,18 @@ from pathlib import Path
 from arena.foreign_text import printable
 from arena.paths import unwritable
 from arena.workspace.atomic_file import write_atomically
-from sandbox.protocol.profile import RankProfile
+from sandbox.protocol.profile import WORK, RankProfile
 
 _ROWS = {"call": 0, "wait": 1, "op": 2}
-_NAMES = ("calls", "collectives and barriers", "operations of torch")
+_NAMES = {0: "calls", 1: "collectives and barriers", 2: "operations of torch"}
+_HOST_ROWS = {"call": 0, "host": 1, "op": 2, "launch": 3, "sync": 3}
+_HOST_NAMES = {
+    0: "calls",
+    1: "host: in the call",
+    2: "host: operations of torch",
+    3: "host: launches and waits for the GPU",
+}
+_FIRST_STREAM, _FIRST_BLOCK = 10, 1000
 
 
 def chrome_trace(reports: Sequence[RankProfile]) -> str:
@@ -18,18 +29,22 @@ def chrome_trace(reports: Sequence[RankProfile]) -> str:
     begin = min((span.start_us for report in reports for span in report.spans), default=0.0)
     events: list[dict[str, object]] = []
     for report in reports:
+        rows, names = _rows(report)
         about = {"ph": "M", "pid": report.rank}
         events.append({**about, "name": "process_name", "args": {"name": f"rank {report.rank}"}})
-        for row, name in enumerate(_NAMES):
-            events.append({**about, "tid": row, "name": "thread_name", "args": {"name": name}})
-        for span in report.spans:
-            if span.kind not in _ROWS:
+        for number, name in names.items():
+            events.append({**about, "tid": number, "name": "thread_name", "args": {"name": name}})
+            events.append(
+                {**about, "tid": number, "name": "thread_sort_index", "args": {"sort_index": number}}
+            )
+        for span, row in zip(report.spans, rows, strict=True):
+            if row is None:
                 continue
             events.append(
                 {
                     "ph": "X",
                     "pid": report.rank,
-                    "tid": _ROWS[span.kind],
+                    "tid": row,
                     "name": printable(span.name),
                     "cat": span.kind,
                     "ts": round(span.start_us - begin, 3),
@@ -37,6 +52,27 @@ def chrome_trace(reports: Sequence[RankProfile]) -> str:
                 }
             )
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def _rows(report: RankProfile) -> tuple[list[int | None], dict[int, str]]:
+    """The row of each span, None for a kind that nobody knows; and what the rows are called."""
+    if not any(span.kind == "host" for span in report.spans):
+        return [_ROWS.get(span.kind) for span in report.spans], _NAMES
+    streams = sorted({span.stream for span in report.spans if span.kind in WORK})
+    of_stream = {stream: _FIRST_STREAM + place for place, stream in enumerate(streams)}
+    blocks = sorted({span.stream for span in report.spans if span.kind == "stamp"})
+    of_block = {block: _FIRST_BLOCK + place for place, block in enumerate(blocks)}
+    names = _HOST_NAMES | {row: f"GPU: stream {stream}" for stream, row in of_stream.items()}
+    names |= {row: f"block {block}: between stamps" for block, row in of_block.items()}
+    rows = [
+        of_stream[span.stream]
+        if span.kind in WORK
+        else of_block[span.stream]
+        if span.kind == "stamp"
+        else _HOST_ROWS.get(span.kind)
+        for span in report.spans
+    ]
+    return rows, names
 
 
 def write_trace(path: Path, reports: Sequence[RankProfile]) -> None:

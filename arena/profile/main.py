@@ -12,9 +12,8 @@ import sys
 import msgspec
 
 from arena.errors import ArenaError
-from arena.profile.messages import Message, NotProfiled, Profiled, ProfileRequest, encode
+from arena.profile.messages import Message, NotProfiled, ProfileRequest, encode
 from arena.profile.profiling import profile_ranks
-from arena.profile.rules import figures
 from sandbox.machine.processes import adopt_orphans, die_with_parent
 
 
@@ -25,11 +24,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=ProfileRequest)
     try:
-        reports = profile_ranks(request, _say)
+        _say(profile_ranks(request, _say))
     except ArenaError as error:
         _say(NotProfiled(error.message, error.advice))
-    else:
-        _say(Profiled(reports, figures(reports)))
 
 
 def _say(message: Message) -> None:

@@ -2,9 +2,10 @@
 
 import msgspec
 
+from arena.profile.gpu_figures import GpuFigures
 from arena.profile.rules import RankFigures
 from sandbox.protocol.events import Setting
-from sandbox.protocol.profile import RankProfile
+from sandbox.protocol.profile import Outside, RankProfile
 
 
 class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +18,8 @@ class ProfileRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: the baseline."""
     readable: list[str] = []
     """Problem folders of the user's own."""
+    peaks: dict[str, float] = {}
+    """Of this machine's calibration; empty where there is none."""
 
 
 class Waits(msgspec.Struct, frozen=True, tag="waits"):
@@ -32,7 +35,11 @@ class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
 
     reports: list[RankProfile]
     figures: list[RankFigures]
-    """By rank; of no use where a rank failed."""
+    """By rank, of CPU ranks; of no use where a rank failed."""
+    gpu_figures: list[GpuFigures] = []
+    """By rank, of ranks on GPUs."""
+    outside: Outside | None = None
+    """Of GPUs, where it was counted."""
 
 
 class NotProfiled(msgspec.Struct, frozen=True, tag="not_profiled"):

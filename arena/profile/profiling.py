@@ -5,12 +5,15 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from arena.errors import MachineError, UsageError
+from arena.errors import MachineError
 from arena.foreign_text import printable
-from arena.profile.messages import Begins, ProfileRequest, Waits
+from arena.profile.gpu_figures import Least
+from arena.profile.gpu_rules import gpu_ranks
+from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
+from arena.profile.rules import figures
+from problems.specification import load_problem
 from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.profile import RankProfile
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
 from sandbox.worlds.profile_world import ProfileFailed, profile_world
@@ -19,8 +22,8 @@ LOOK_S = 0.05
 """Between two looks whether the devices are free."""
 
 
-def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> list[RankProfile]:
-    """What every rank says of itself. Blocks for seconds, and while a kernel is being timed on these devices.
+def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None]) -> Profiled:
+    """What every rank says of itself, with a sentence for each. Blocks for seconds, and while these devices are in use.
 
     The devices are leased meanwhile: a run that would be timed waits for the end of the profile, as for another arena's run.
 
@@ -29,16 +32,10 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
         tell: gets Waits if the devices are not free, and Begins when they are leased.
 
     Raises:
-        UsageError: profiles of this kind of device are not made.
         MachineError: the devices did not get free, or a rank sent no report.
     """
     setting = request.setting
     kind = kind_of(setting.device)
-    if kind.on_gpus:
-        raise UsageError(
-            "a profile is made on CPU ranks",
-            "add --device cpu; in the app, choose the device cpu in the settings",
-        )
     own = tuple(Path(folder).resolve() for folder in request.readable)
     name = request.kernel_name if request.source else "baseline.py"
     jail = choose()
@@ -50,10 +47,15 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
         _take(lease, tell)
         tell(Begins())
         try:
-            return profile_world(setting, name, request.source, kind, jail, own)
+            found = profile_world(setting, name, request.source, kind, jail, own)
         except ProfileFailed as error:
             advice = "`pkb-arena run` says whether the kernel is right and ends"
             raise MachineError(printable(str(error)), advice) from None
+    if not kind.on_gpus:
+        return Profiled(found.reports, figures(found.reports))
+    cost = load_problem(Path(setting.problem_dir)).cost(setting.sizes, setting.world, setting.dtype)
+    ranks = gpu_ranks(found, Least.of(cost, request.peaks))
+    return Profiled(found.reports, [], ranks, found.outside)
 
 
 def _take(lease: Lease, tell: Callable[[Waits | Begins], None]) -> None:

@@ -1,4 +1,4 @@
-"""From the spans of all ranks to figures, and from figures to one sentence a rank. Pure: no clock, no process."""
+"""CPU ranks: from the spans of all to figures, and from figures to one sentence a rank. Pure: no clock, no process."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -64,6 +64,16 @@ def calls_of(report: RankProfile) -> list[tuple[Span, list[Span]]]:
     ]
 
 
+def waits_for(reports: Sequence[RankProfile]) -> list[tuple[float, int | None]]:
+    """Of each rank: microseconds that it waits in a call until the last rank comes to its collectives, and for which rank."""
+    arrivals = [_waits_by_call(report) for report in reports]
+    return [_waits_for(*_late(at, reports, arrivals)) for at in range(len(reports))]
+
+
+def _waits_for(late: list[float], waited_for: Counter[int]) -> tuple[float, int | None]:
+    return _median(late), waited_for.most_common(1)[0][0] if waited_for else None
+
+
 def _waits_by_call(report: RankProfile) -> list[list[Span]]:
     return [[span for span in inner if span.kind == "wait"] for _, inner in calls_of(report)]
 
@@ -71,7 +81,7 @@ def _waits_by_call(report: RankProfile) -> list[list[Span]]:
 def _of_rank(at: int, reports: Sequence[RankProfile], arrivals: list[list[list[Span]]]) -> RankFigures:
     report = reports[at]
     calls = calls_of(report)
-    late, waited_for = _late(at, reports, arrivals)
+    late_us, late_rank = _waits_for(*_late(at, reports, arrivals))
     by_name: dict[str, list[float]] = {}
     for number, (_, inner) in enumerate(calls):
         for span in inner:
@@ -82,8 +92,8 @@ def _of_rank(at: int, reports: Sequence[RankProfile], arrivals: list[list[list[S
         rank=report.rank,
         call_us=_median([call.us for call, _ in calls]),
         wait_us=_median([_in(inner, "wait") for _, inner in calls]),
-        late_us=_median(late),
-        late_rank=waited_for.most_common(1)[0][0] if waited_for else None,
+        late_us=late_us,
+        late_rank=late_rank,
         waits=_median([len(each) for each in arrivals[at]]),
         op_us=_median([_in(inner, "op") for _, inner in calls]),
         ops=_median([sum(span.kind == "op" for span in inner) for _, inner in calls]),

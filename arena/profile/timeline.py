@@ -1,4 +1,7 @@
-"""The median call of a profile as a lane a rank: what takes each rank's time, drawn over any width. Pure."""
+"""The median call of a profile as lanes: what takes each rank's time, drawn over any width. Pure.
+
+A CPU rank has one lane. A rank on a GPU has two: what its GPU does, and what its host does until the call has returned.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,10 +10,12 @@ from typing import Literal, NamedTuple
 from arena.profile.rules import calls_of
 from sandbox.protocol.profile import RankProfile, Span
 
-Sort = Literal["waiting", "exchange", "copy", "operation", "code"]
+Sort = Literal["waiting", "exchange", "copy", "operation", "code", "sync", "launch"]
 
-SIGNS: dict[Sort, str] = {"waiting": "▒", "exchange": "█", "copy": "▓", "operation": "░", "code": "·"}
-"""One cell of a lane; the five differ without colours, too."""
+SIGNS: dict[Sort, str] = {
+    "waiting": "▒", "exchange": "█", "copy": "▓", "operation": "░", "code": "·", "sync": "═", "launch": "▪",
+}  # fmt: skip
+"""One cell of a lane; they differ without colours, too."""
 WORDS: dict[Sort, str] = {
     "waiting": "waits for another rank",
     "exchange": "in a collective or a barrier",
@@ -18,6 +23,16 @@ WORDS: dict[Sort, str] = {
     "operation": "another operation of torch",
     "code": "other code",
 }
+GPU_WORDS: dict[Sort, str] = {
+    "operation": "a kernel",
+    "copy": "a copy",
+    "waiting": "a collective waits for another rank",
+    "exchange": "in a collective",
+    "launch": "launches",
+    "sync": "waits for the GPU",
+    "code": "idle; on the host: other code",
+}
+"""The same of the two lanes of a rank on a GPU."""
 COPIES = frozenset({"copy_", "clone", "contiguous", "to", "_to_copy", "cat", "stack"})
 """Operations of torch that only move bytes."""
 
@@ -39,7 +54,14 @@ class Timeline(NamedTuple):
     us: float
     """From the first rank's start to the last rank's end."""
     lanes: list[list[Piece]]
-    """By rank. The piece "code" is the whole call; all others lie in it, side by side."""
+    """By rank. The piece "code" is the whole call; all others lie in it: side by side, but for work on several streams."""
+    host_lanes: Sequence[list[Piece]] = ()
+    """By rank, of ranks on GPUs; "code" is the call until it returned."""
+
+    @property
+    def words(self) -> dict[Sort, str]:
+        """What the signs of these lanes say."""
+        return GPU_WORDS if self.host_lanes else WORDS
 
 
 def median_call(reports: Sequence[RankProfile]) -> Timeline | None:
@@ -61,7 +83,8 @@ def median_call(reports: Sequence[RankProfile]) -> Timeline | None:
         [Piece("code", call.start_us - begin, call.us), *_pieces(spans, arrived, begin)]
         for (call, spans) in (of_rank[number] for of_rank in calls)
     ]
-    return Timeline(number, count, end - begin, lanes)
+    hosts = [_host_pieces(spans, begin) for spans in inner]
+    return Timeline(number, count, end - begin, lanes, hosts if any(hosts) else ())
 
 
 def _arrivals(waits: Sequence[Sequence[Span]]) -> list[float]:
@@ -75,11 +98,14 @@ def _arrivals(waits: Sequence[Sequence[Span]]) -> list[float]:
 def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> list[Piece]:
     """What lies in a call of one rank. A collective waits until the last rank has come, then it exchanges."""
     found: list[Piece] = []
+    on_gpu = any(span.kind == "host" for span in spans)
     collectives = 0
     for span in spans:
         start = span.start_us - begin
+        if span.kind in _OF_HOST or (on_gpu and span.kind in ("op", "stamp")):
+            continue
         if span.kind != "wait":
-            copies = span.name.removeprefix("aten::") in COPIES
+            copies = span.kind == "copy" or span.name.removeprefix("aten::") in COPIES
             found.append(Piece("copy" if copies else "operation", start, span.us))
             continue
         last = arrived[collectives] if arrived else span.start_us
@@ -87,6 +113,16 @@ def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> li
         waited = min(max(last - span.start_us, 0.0), span.us)
         found += [Piece("waiting", start, waited), Piece("exchange", start + waited, span.us - waited)]
     return found
+
+
+_OF_HOST: dict[str, Sort] = {"host": "code", "launch": "launch", "sync": "sync"}
+
+
+def _host_pieces(spans: Sequence[Span], begin: float) -> list[Piece]:
+    """What the host of a rank on a GPU does in a call; nothing for a CPU rank."""
+    return [
+        Piece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST
+    ]
 
 
 def cells(lane: Sequence[Piece], us: float, width: int) -> list[Sort | None]:

@@ -19,7 +19,7 @@ Check a kernel:
     pkb-arena run ${id} ${kernel} --rounds 0       # right? does not time it
     pkb-arena run ${id} ${kernel} --json           # one JSON object on stdout
     pkb-arena run ${id} ${kernel} --other-sizes    # does it hold at other sizes?
-    pkb-arena profile ${id} ${kernel}              # on CPU ranks: why is it slow?
+    pkb-arena profile ${id} ${kernel}              # why is it slow?
 
 As tools, by the Model Context Protocol over stdio (`pip install 'pkb-arena[mcp]'`): the command is `pkb-arena mcp`, its tools are
 list, show, new, compile, run, history and kit_docs. For example

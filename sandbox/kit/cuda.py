@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from sandbox.kit.compilers import build, nvrtc, source_lines
+from sandbox.kit.compilers import build, nvrtc, source_lines, stamps
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
@@ -173,13 +173,15 @@ def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -
         raise CompileError(
             "cuda.compile needs a CUDA GPU, and torch sees none here; on CPU ranks use sandbox.kit.cpp"
         )
-    artefact, functions = compile_cubin(source, tuple(options), arch or device_arch(), sys._getframe(1))
+    flags = (*options, *stamps.options(source))
+    artefact, functions = compile_cubin(source, flags, arch or device_arch(), sys._getframe(1))
     from cupy.cuda import driver
 
     device = torch.cuda.current_device()
     # Makes the device's context the thread's: the driver calls below need one.
     torch.cuda.current_stream().synchronize()
     module = driver.moduleLoadData(artefact.read_bytes())
+    stamps.connect(module, source, driver)
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
     return CudaModule(kernels, artefact)
 

@@ -3,6 +3,8 @@
 It only reads. A value that the driver does not support is None or "". A call takes microseconds to milliseconds.
 """
 
+import contextlib
+import math
 import re
 import threading
 from collections.abc import Sequence
@@ -185,6 +187,50 @@ def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
     members = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
     kind = int(values[0].valueType)
     return int(getattr(values[0].value, members[kind])) if kind < len(members) else None
+
+
+class GpmSample:
+    """The counters of a GPU's performance monitor (GPM) at one moment; its memory is NVML's, and goes with it."""
+
+    def __init__(self, sample: Any) -> None:
+        self.sample = sample
+
+    def __del__(self) -> None:
+        with contextlib.suppress(NvmlMissing):
+            call("nvmlGpmSampleFree", self.sample)
+
+
+def gpm_sample(gpu: Gpu) -> GpmSample | None:
+    """The counters now; None where this driver, this GPU or this user does not have them.
+
+    Raises:
+        NvmlMissing: the driver did not answer.
+    """
+    device = handle(gpu.index)
+    support = ask("nvmlGpmQueryDeviceSupport", device)
+    if support is None or not support.isSupportedDevice:
+        return None
+    sample = GpmSample(call("nvmlGpmSampleAlloc"))
+    return None if ask("nvmlGpmSampleGet", device, sample.sample) is None else sample
+
+
+def gpm_metrics(first: GpmSample, second: GpmSample, numbers: Sequence[int]) -> list[float | None]:
+    """Metrics (NVML_GPM_METRIC_...) over the time between two samples; None for those that this GPU does not have.
+
+    Raises:
+        NvmlMissing: the driver did not answer.
+    """
+    pynvml = _package()
+    request = pynvml.c_nvmlGpmMetricsGet_t()
+    request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
+    request.numMetrics = len(numbers)
+    request.sample1, request.sample2 = first.sample, second.sample
+    for place, number in enumerate(numbers):
+        request.metrics[place].metricId = number
+    found = call("nvmlGpmMetricsGet", request).metrics
+    answers = [found[place] for place in range(len(numbers))]
+    good = [answer.nvmlReturn == 0 and math.isfinite(answer.value) for answer in answers]
+    return [float(answer.value) if fine else None for answer, fine in zip(answers, good, strict=True)]
 
 
 def handle(index: int) -> Any:

@@ -2,11 +2,13 @@
 
     python -m sandbox.rank.profile PLAN
 
-Nothing here is judged: inputs need not be secret, and a report is the kernel's own word.
+On GPUs they first make calls in a row without a profiler, which the driver's counters are read around (sandbox/worlds/
+profile_window.py). Nothing here is judged: inputs need not be secret, and a report is the kernel's own word.
 """
 
 import functools
 import os
+import socket
 import sys
 import time
 import traceback
@@ -20,20 +22,21 @@ import torch.distributed as dist
 from torch.autograd.profiler import profile, record_function
 
 from problems.specification import load_problem
+from sandbox.kit import cuda
+from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
-from sandbox.protocol.profile import (
-    MOST_SPANS,
-    NAME_CHARACTERS,
-    ProfilePlan,
-    RankProfile,
-    Span,
-    decode_plan,
-    encode,
-)
+from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
 from sandbox.rank.kernel.module import load_solution
 from sandbox.rank.problem_code import ProblemCode
+from sandbox.rank.profile_calls import ProfiledCalls
+from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
 
-WAIT, CALL = "pkb.wait:", "pkb.call"
+WARM_ROW = 3
+"""Calls from which a rank tells how long one takes."""
+NOTHING_SEEN = (
+    "torch's profiler saw no work of the GPU: CUPTI, which reports it, did not start behind the walls of the world, "
+    "or nothing was launched"
+)
 _COLLECTIVES = (
     "all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor", "all_to_all",
     "all_to_all_single", "broadcast", "reduce", "gather", "scatter", "barrier", "send", "recv",
@@ -57,17 +60,18 @@ def main() -> None:
             _rank(plan, rank, devices.device(rank))
             os._exit(0)
         pids.append(pid)
-    for report in plan.reports:
-        os.close(report)
+    for end in (*plan.reports, *plan.controls):
+        os.close(end)
     for pid in pids:
         os.waitpid(pid, 0)
 
 
 def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
     report = plan.reports[rank]
-    for other in plan.reports:
-        if other != report:
-            os.close(other)
+    for ends in (plan.reports, plan.controls):
+        for other, end in enumerate(ends):
+            if other != rank:
+                os.close(end)
     os.sched_setaffinity(0, plan.cores[rank])
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.setting.world)}
     try:
@@ -89,22 +93,110 @@ def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     rank_setting = code.setting(
         setting.sizes, setting.preset, getattr(torch, setting.dtype), device.torch_device
     )
+    if plan.controls and stamps.CALL in plan.source:
+        stamps.begin(device.torch_device)
     solution = (
         load_solution(plan.source, str(folder / plan.kernel_name), code.problem.parameters)
         if plan.source
         else code.baseline
     )
-    leaves = code.draw(rank_setting, plan.seed)
-    for _ in range(plan.warm):
-        code.call(solution, leaves, rank_setting)
+    calls = ProfiledCalls(code, rank_setting, solution, plan.seed, rotate=bool(plan.controls))
+    calls.make(plan.warm)
+    if not plan.controls:
+        return _recorded_on_host(plan, rank, calls)
+    with socket.socket(fileno=plan.controls[rank]) as control:
+        _row(control, calls, device)
+    return _recorded_on_gpu(plan, rank, calls, device)
+
+
+def _recorded_on_host(plan: ProfilePlan, rank: int, calls: ProfiledCalls) -> RankProfile:
     # torch.profiler.profile records the same and imports Inductor first: seconds, on every rank.
     with profile(use_kineto=True) as profiler:
         dist.barrier()  # profilers take different times to start
-        code.call(solution, leaves, rank_setting)
+        calls.make(1)
         for _ in range(plan.calls):
+            prepared = calls.prepared()
             with record_function(CALL):
-                code.call(solution, leaves, rank_setting)
-    return _report(rank, profiler)
+                prepared()
+    spans, left_out = host_spans(recorded(profiler.kineto_results.events()), plan.epoch_ns)
+    return RankProfile(rank, spans, left_out=left_out)
+
+
+def _row(control: socket.socket, calls: ProfiledCalls, device: Any) -> None:
+    """Calls in a row, as many as the other side says, which counts meanwhile."""
+    device.synchronize()
+    started = time.monotonic()
+    calls.make(WARM_ROW)
+    device.synchronize()
+    control.sendall(SAID.pack((time.monotonic() - started) / WARM_ROW))
+    (count,) = TOLD.unpack(_told(control))
+    calls.make(count)
+    device.synchronize()
+    control.sendall(SAID.pack(0.0))
+    _told(control)
+
+
+def _told(control: socket.socket) -> bytes:
+    text = control.recv(TOLD.size, socket.MSG_WAITALL)
+    if len(text) < TOLD.size:
+        raise ConnectionError("the profile was given up: another rank has ended")
+    return text
+
+
+def _recorded_on_gpu(plan: ProfilePlan, rank: int, calls: ProfiledCalls, device: Any) -> RankProfile:
+    """Each call ends when its GPU has done all of it. A profiler that fails takes nothing from what was counted before."""
+    profiler, why = _started()
+    # All ranks go on, or none does: a call in which a rank is missing would wait for it.
+    started = torch.tensor([int(not why)], device=device.torch_device)
+    dist.all_reduce(started, op=dist.ReduceOp.MIN)
+    if not int(started):
+        return RankProfile(rank, unseen=why or "torch's profiler did not start on another rank")
+    calls.make(1)
+    offset_ns, stamp_ns = _stamp_clock(device)
+    stamps.take()
+    device.synchronize()
+    dist.barrier()
+    noted: list[Span] = []
+    for _ in range(plan.calls):
+        prepared = calls.prepared()
+        noted += stamp_spans(stamps.taken(), offset_ns - plan.epoch_ns)
+        device.synchronize()
+        with record_function(CALL):
+            prepared()
+        with record_function(DRAIN):
+            device.synchronize()
+    try:
+        profiler.__exit__(None, None, None)
+        events = recorded(profiler.kineto_results.events())
+        noted += stamp_spans(stamps.taken(), offset_ns - plan.epoch_ns)
+        spans, left_out, off_us = gpu_spans(events, plan.epoch_ns, noted)
+    except Exception as error:
+        return RankProfile(rank, unseen=f"torch's profiler recorded nothing that can be read: {_line(error)}")
+    if not any(span.kind in WORK for span in spans):
+        return RankProfile(rank, unseen=NOTHING_SEEN)
+    return RankProfile(rank, spans, left_out=left_out, clock_us=off_us, stamp_us=stamp_ns / 1e3)
+
+
+def _stamp_clock(device: Any) -> tuple[int, int]:
+    """See stamps.clock; zeros for a kernel that takes no stamps."""
+    if not stamps.wanted():
+        return 0, 0
+    module: Any = cuda.compile(stamps.CLOCK)
+    return stamps.clock(module.px_gpu_clock[1, 1], device.torch_device)
+
+
+def _started() -> tuple[Any, str]:
+    """torch's profiler at work, and why it is not."""
+    try:
+        profiler: Any = profile(use_kineto=True, use_device="cuda")
+        profiler.__enter__()
+    except Exception as error:
+        return None, f"torch's profiler did not start: {_line(error)}"
+    return profiler, ""
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
 
 def _mark_waits() -> None:
@@ -124,35 +216,6 @@ def _marked(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return called
-
-
-def _report(rank: int, profiler: Any) -> RankProfile:
-    """The outermost spans of the thread that calls: calls, waits in them, and operations beside the waits."""
-    raw = [
-        (event.start_ns(), event.start_ns() + event.duration_ns(), event.name(), event.start_thread_id())
-        for event in profiler.kineto_results.events()
-    ]
-    calling = {thread for _, _, name, thread in raw if name == CALL}
-    raw = sorted((each for each in raw if each[3] in calling), key=lambda each: (each[0], -each[1]))
-    spans: list[Span] = []
-    left_out = 0
-    inside_call = inside = 0
-    for start, end, name, _ in raw:
-        if name == CALL:
-            kind, inside_call = "call", end
-        elif start >= inside_call or start < inside:
-            continue
-        else:
-            kind, inside = ("wait" if name.startswith(WAIT) else "op"), end
-        if left_out or len(spans) == MOST_SPANS:
-            left_out += 1
-            continue
-        shown = "solution" if kind == "call" else name.removeprefix(WAIT)[:NAME_CHARACTERS]
-        spans.append(Span(kind, shown, start / 1e3, (end - start) / 1e3))
-    calls = [at for at, span in enumerate(spans) if span.kind == "call"]
-    if left_out and len(calls) > 1:
-        del spans[calls[-1] :]  # a call of which only a part is known would look short of work
-    return RankProfile(rank, spans, left_out=left_out)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import select
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -18,11 +19,17 @@ from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree
 from sandbox.protocol import profile
 from sandbox.protocol.events import Setting
-from sandbox.protocol.profile import MOST_BYTES, ProfilePlan, RankProfile, decode_report
+from sandbox.protocol.profile import MOST_BYTES, ProfilePlan, RankProfile, WorldProfile, decode_report
+from sandbox.worlds.profile_window import counted_row
 from sandbox.worlds.world_folder import WorldFolder
 
 LIMIT_S = 90.0
 """From the start to the last report: torch is imported, a kernel may compile, and then it is called a few times."""
+REPORT_S = 25.0
+"""From the end of a row of calls on GPUs to the last report: CUPTI starts in it."""
+AFTER_FAILURE_S = 5.0
+"""For the other reports once a rank has failed: its peers may wait for it in a collective for ever."""
+END_S = 10.0
 OUTPUT_BYTES = 64 << 10
 WARM, CALLS = 3, 5
 
@@ -38,8 +45,8 @@ def profile_world(
     kind: DeviceKind,
     jail: Jail,
     readable: tuple[Path, ...] = (),
-) -> list[RankProfile]:
-    """Runs a kernel in a world behind the walls, and returns what its ranks say. Blocks for seconds.
+) -> WorldProfile:
+    """Runs a kernel in a world behind the walls; what its ranks say, and on GPUs what the driver counts. Blocks for seconds.
 
     readable: problem folders of the user's own.
 
@@ -49,31 +56,39 @@ def profile_world(
     folder = WorldFolder()
     with contextlib.ExitStack() as after:
         after.callback(folder.remove)
+        gpus = kind.gpus(setting.world)
+        if kind.on_gpus and len(gpus) < setting.world:
+            raise ProfileFailed(f"{setting.world} ranks need {setting.world} GPUs, and here are {len(gpus)}")
         pipes = [os.pipe() for _ in range(setting.world)]
         for end, _ in pipes:
             after.callback(os.close, end)
+        sockets = [socket.socketpair() for _ in gpus]
+        controls = [after.enter_context(ours) for ours, _ in sockets]
+        theirs = [end.detach() for _, end in sockets]
         plan = ProfilePlan(
             setting=setting,
             source=source,
             kernel_name=kernel_name,
             device_module=kind.rank_module,
             folder=str(jail.profile.inside(folder.path)),
-            cores=[list(cores_of(rank, setting.world, ())) for rank in range(setting.world)],
+            cores=[list(cores_of(rank, setting.world, gpus)) for rank in range(setting.world)],
             reports=[end for _, end in pipes],
+            controls=theirs,
+            epoch_ns=time.time_ns(),
             seed=secrets.randbits(60),
             warm=WARM,
             calls=CALLS,
         )
-        extra = {"PYTHONPATH": python_path()} | kind.environment(())
+        extra = {"PYTHONPATH": python_path()} | kind.environment(gpus)
         argv = python_module("sandbox.rank.profile", profile.encode(plan).decode())
-        wrapped = jail.wrap(argv, folder.path, extra, readable, kind.device_files(()))
+        wrapped = jail.wrap(argv, folder.path, extra, readable, kind.device_files(gpus))
         said = after.enter_context(open(folder.path.with_suffix(".out"), "w+b"))
         after.callback(Path(said.name).unlink)
-        bound = bounds.Bound(jail.profile, folder.path, bounds.limit_bytes())
+        bound = bounds.Bound(jail.profile, folder.path, bounds.limit_bytes(setting.world * kind.host_bytes))
         after.callback(bound.close)
         process = subprocess.Popen(
             bound.starts(wrapped.argv),
-            pass_fds=[*plan.reports, *wrapped.fds],
+            pass_fds=[*plan.reports, *theirs, *wrapped.fds],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -81,18 +96,31 @@ def profile_world(
             cwd=folder.path,
             start_new_session=True,
         )
-        after.callback(process.wait, 5.0)
-        after.callback(kill_tree, process.pid)
-        for fd in (*plan.reports, *wrapped.fds):
+        after.callback(_end, process)
+        for fd in (*plan.reports, *theirs, *wrapped.fds):
             os.close(fd)
-        texts = _read([end for end, _ in pipes], time.monotonic() + LIMIT_S)
+        deadline = time.monotonic() + LIMIT_S
+        outside = counted_row(controls, gpus, deadline) if kind.on_gpus else None
+        if outside is not None:
+            deadline = time.monotonic() + REPORT_S
+        texts = _read([end for end, _ in pipes], deadline)
         said.seek(max(0, said.seek(0, os.SEEK_END) - OUTPUT_BYTES))
-        words = said.read().decode(errors="replace").strip()
-        return [_decoded(rank, text, words) for rank, text in enumerate(texts)]
+        lines = said.read().decode(errors="replace").strip().splitlines()
+        last = lines[-1] if lines else "it said nothing"
+        if outside is not None:
+            last = next((line for line in reversed(lines) if "cupti" in line.lower()), last)
+            return WorldProfile([_excused(rank, text, last) for rank, text in enumerate(texts)], outside)
+        return WorldProfile(_reported(texts, last))
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    kill_tree(process.pid)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a GPU's memory takes its time, and what was found is found
+        process.wait(END_S)
 
 
 def _read(ends: list[int], deadline: float) -> list[bytes]:
-    """What comes through each pipe until its end, at most MOST_BYTES of each."""
+    """What comes through each pipe until its end, at most MOST_BYTES of each. Once a rank has failed, not for long."""
     texts = {end: bytearray() for end in ends}
     waiting = set(ends)
     while waiting and (left := deadline - time.monotonic()) > 0:
@@ -102,15 +130,44 @@ def _read(ends: list[int], deadline: float) -> list[bytes]:
             texts[end] += piece
             if not piece or len(texts[end]) > MOST_BYTES:
                 waiting.discard(end)
+                if _failed(bytes(texts[end])):
+                    deadline = min(deadline, time.monotonic() + AFTER_FAILURE_S)
     return [bytes(texts[end]) for end in ends]
 
 
-def _decoded(rank: int, text: bytes, words: str) -> RankProfile:
-    last = (words.splitlines() or ["it said nothing"])[-1]
+def _failed(text: bytes) -> bool:
+    try:
+        return bool(decode_report(text).failed)
+    except msgspec.DecodeError:
+        return False
+
+
+def _decoded(rank: int, text: bytes) -> RankProfile | None:
+    """A rank's report; None where it has sent none. Raises ProfileFailed for what is another's, or too long."""
     try:
         report = decode_report(text)
     except msgspec.DecodeError:
-        raise ProfileFailed(f"rank {rank} sent no report within {LIMIT_S:.0f} s: {last}") from None
+        return None
     if report.rank != rank or len(text) > MOST_BYTES:
         raise ProfileFailed(f"rank {rank} sent something that is no report of its own")
     return report
+
+
+def _reported(texts: list[bytes], last: str) -> list[RankProfile]:
+    """All reports; where a rank has failed, others may have none. last: the last line that the world said."""
+    found = [_decoded(rank, text) for rank, text in enumerate(texts)]
+    if None in found and not any(report is not None and report.failed for report in found):
+        raise ProfileFailed(f"rank {found.index(None)} sent no report in time: {last}")
+    silent, now = "no report: it was still at work when another rank had failed", time.monotonic()
+    return [report or RankProfile(rank, failed=silent, failed_at=now) for rank, report in enumerate(found)]
+
+
+def _excused(rank: int, text: bytes, last: str) -> RankProfile:
+    """A rank's report, or one that says why there is none: what was counted from outside is shown in any case."""
+    try:
+        report = _decoded(rank, text) or RankProfile(rank, unseen="the rank sent no report of what it saw")
+    except ProfileFailed as refused:
+        report = RankProfile(rank, unseen=str(refused))
+    if not report.unseen:
+        return report
+    return msgspec.structs.replace(report, unseen=f"{report.unseen}; the last that was said: {last[:200]}")

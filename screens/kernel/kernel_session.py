@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from arena.errors import ArenaError
+from arena.machine.calibration import peaks_for
 from arena.profile.messages import ProfileRequest
 from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
@@ -213,11 +214,13 @@ class KernelSession:
             ArenaError: there is no kernel file that can be read, or the choice does not fit.
         """
         kernel = await asyncio.to_thread(read_kernel, self.path)
+        setting = self.setting()
         request = ProfileRequest(
-            setting=self.setting(),
+            setting=setting,
             kernel_name=self.path.name,
             source=kernel.text or "\n",  # no text at all would be the baseline
             readable=[str(folder) for folder in self.services.settings.problem_folders],
+            peaks=await asyncio.to_thread(peaks_for, self.services.paths.calibrations, setting),
         )
         return request, kernel.sha256
 

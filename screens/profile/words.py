@@ -8,9 +8,11 @@ from pathlib import Path
 from textual.content import Content
 
 from arena.foreign_text import printable
+from arena.profile import gpu_words
+from arena.profile.gpu_figures import GpuFigures
 from arena.profile.messages import Profiled
 from arena.profile.rules import RankFigures
-from arena.profile.timeline import SIGNS, WORDS, Sort, Timeline, cells
+from arena.profile.timeline import SIGNS, WORDS, Piece, Sort, Timeline, cells
 from arena.runs.headline import headline_of
 from sandbox.protocol.events import Result
 from sandbox.protocol.profile import RankProfile
@@ -23,6 +25,8 @@ COLOURS: dict[Sort, str] = {
     "copy": "$code-keyword",
     "operation": "$foreground",
     "code": "$muted",
+    "sync": "$warning",
+    "launch": "$accent",
 }
 _HIGHEST = 3
 """Rows of a lane, at the most."""
@@ -38,8 +42,9 @@ def page(
     """A profile that was made; lanes get higher where all of it leaves room. judged: the trusted line; below: the last one."""
     rows = _rows(found, timeline, judged, below, width, 1)
     spare = height - sum(row.plain.count("\n") + 1 for row in rows)
-    if spare >= len(found.figures) > 0:
-        rows = _rows(found, timeline, judged, below, width, min(_HIGHEST, 1 + spare // len(found.figures)))
+    ranks = len(found.reports)
+    if spare >= ranks > 0:
+        rows = _rows(found, timeline, judged, below, width, min(_HIGHEST, 1 + spare // ranks))
     return Content("\n").join(rows)
 
 
@@ -47,6 +52,8 @@ def _rows(
     found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
 ) -> list[Content]:
     """The page with lanes of `high` rows."""
+    if found.gpu_figures:
+        return _gpu_rows(found, timeline, judged, below, width, high)
     calls = timeline.calls if timeline else 0
     told = f"{_call_us(found.figures)} a call under torch's profiler, the median of {calls} calls"
     return [
@@ -54,7 +61,7 @@ def _rows(
         *hanging(Content.styled("the kernel's word", "$muted"), Content(told), width, _LABEL),
         Content(""),
         *_lanes(found.figures, timeline, width, high),
-        *_legend(width),
+        *_legend(WORDS, width),
         Content(""),
         Content.styled("The kernel's own word, medians of the calls in µs", "$muted"),
         *_table(found.figures, width),
@@ -62,6 +69,52 @@ def _rows(
         Content(""),
         below,
     ]
+
+
+def _gpu_rows(
+    found: Profiled, timeline: Timeline | None, judged: Content, below: Content, width: int, high: int
+) -> list[Content]:
+    """The page of ranks on GPUs: what was counted from outside comes before what the kernel's process says."""
+    ranks = found.gpu_figures
+    counted = Content(gpu_words.row_words(found.outside))
+    missing = gpu_words.missing_lines(found.outside, ranks)
+    advice = [("→ ", words) for words in gpu_words.advice_lines(ranks)]
+    seen = "The kernel's own word, µs of a single call under torch's profiler until its GPU is done"
+    return [
+        *hanging(Content.styled("the judge's clock", "$muted"), judged, width, _LABEL),
+        *hanging(Content.styled("from outside", "$muted"), counted, width, _LABEL),
+        *_cut([gpu_words.TRUSTED_HEAD], width, "$muted"),
+        *_cut([gpu_words.trusted_row(rank) for rank in ranks], width),
+        *_wrapped(missing, width, "$warning"),
+        Content(""),
+        *_lanes(ranks, timeline, width, high),
+        *[
+            row
+            for sign, words in advice
+            for row in hanging(
+                Content.styled(sign, "$accent"), Content(printable(words)), width, len("rank 00 ")
+            )
+        ],
+        *(_legend(timeline.words, width) if timeline else []),
+        Content(""),
+        *_wrapped([seen], width, "$muted"),
+        *_cut([gpu_words.SEEN_HEAD], width, "$muted"),
+        *_cut([gpu_words.seen_row(rank) for rank in ranks], width),
+        *_wrapped(gpu_words.stamp_lines(ranks), width, "$foreground"),
+        *_wrapped(gpu_words.unseen_lines(ranks, found.reports), width, "$warning"),
+        *_wrapped([gpu_words.ALIGNED], width, "$muted"),
+        Content(""),
+        below,
+    ]
+
+
+def _cut(lines: Iterable[str], width: int, style: str = "") -> list[Content]:
+    """Rows of a table: columns that do not fit are left out."""
+    return [Content.styled(line[:width].rstrip(), style) for line in lines]
+
+
+def _wrapped(lines: Iterable[str], width: int, style: str) -> list[Content]:
+    return [Content.styled(line, style) for text in lines for line in textwrap.wrap(printable(text), width)]
 
 
 def judged_words(result: Result | None, run_key: str) -> Content:
@@ -121,34 +174,50 @@ def trace_words(path: Path | None, key: str) -> Content:
     return Content.assemble(("trace  ", "$muted"), str(path), ("\nopen it with ui.perfetto.dev", "$muted"))
 
 
-def lane(timeline: Timeline, rank: int, width: int) -> Content:
-    """One rank's part of the call, `width` cells long; all lanes have the same ends."""
-    drawn = cells(timeline.lanes[rank], timeline.us, width)
+def lane(pieces: Sequence[Piece], us: float, width: int) -> Content:
+    """One rank's part of a call of `us` microseconds, `width` cells long; all lanes have the same ends."""
+    drawn = cells(pieces, us, width)
     runs = ((sort, len(list(run))) for sort, run in groupby(drawn))
     return Content.assemble(*((SIGNS[s] * n, COLOURS[s]) if s else " " * n for s, n in runs))
 
 
-def _lanes(ranks: Sequence[RankFigures], timeline: Timeline | None, width: int, high: int) -> list[Content]:
+def _lanes(
+    ranks: Sequence[RankFigures | GpuFigures], timeline: Timeline | None, width: int, high: int
+) -> list[Content]:
     rows: list[Content] = []
     for at, rank in enumerate(ranks):
         label = Content.styled(f"rank {rank.rank}", "bold $foreground")
         rows += hanging(label, Content(printable(rank.diagnosis)), width, len("rank 00 "))
         if timeline is not None:
-            rows += [*[lane(timeline, at, width)] * high, Content("")]
+            rows += [*_lanes_of(timeline, at, width, high), Content("")]
     if timeline is None:
         return rows
+    label_cells = len(_GPU) if timeline.host_lanes else 0
     middle = "the median call"
     end = _us(timeline.us)
-    between = max(1, (width - len(middle)) // 2 - 1)
-    axis = "0" + " " * between + middle
+    between = max(1, (width - label_cells - len(middle)) // 2 - 1)
+    axis = " " * label_cells + "0" + " " * between + middle
     rows[-1] = Content.styled(axis + end.rjust(max(len(end) + 1, width - len(axis))), "$muted")
     return [*rows, Content("")]
 
 
-def _legend(width: int) -> list[Content]:
+_GPU, _HOST = "GPU  ", "host "
+
+
+def _lanes_of(timeline: Timeline, rank: int, width: int, high: int) -> list[Content]:
+    """The lane of a rank, `high` rows of it; on a GPU its host has a row, too."""
+    if not timeline.host_lanes:
+        return [lane(timeline.lanes[rank], timeline.us, width)] * high
+    wide = width - len(_GPU)
+    gpu, host = (lane(lanes[rank], timeline.us, wide) for lanes in (timeline.lanes, timeline.host_lanes))
+    rows = [Content.styled(_GPU, "$muted") + gpu, *[Content(" " * len(_GPU)) + gpu] * (high - 1)]
+    return [*rows, Content.styled(_HOST, "$muted") + host]
+
+
+def _legend(said: dict[Sort, str], width: int) -> list[Content]:
     """The signs of the lanes; as many beside each other as fit."""
     rows: list[Content] = []
-    for sort, words in WORDS.items():
+    for sort, words in said.items():
         entry = Content.assemble((SIGNS[sort], COLOURS[sort]), (f" {words}", "$muted"))
         if rows and rows[-1].cell_length + 3 + entry.cell_length <= width:
             rows[-1] += Content("   ") + entry

@@ -16,7 +16,7 @@ import sandbox.kit
 from arena.machine.facts import visible_gpus
 from problems.catalogue import load_catalogue
 from sandbox.kit import cuda, errors, templates
-from sandbox.kit.compilers import nvrtc, source_lines
+from sandbox.kit.compilers import nvrtc, source_lines, stamps
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
@@ -68,6 +68,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
     px_unpack<bf16>(px_ld16(x), eight);
     px_st16(y, px_pack<bf16>(eight));
     f[0] = px_warp_sum(f[1]);
+    px_stamp(blockIdx.x);
 }
 """
 
@@ -118,6 +119,31 @@ def test_every_example_and_template_is_found():
 def test_cuda_texts_compile_with_nvrtc(name):
     cubin = nvrtc.to_cubin(_literals()[name], ARCH)
     assert cubin[:4] == b"\x7fELF"
+
+
+STAMPS = r"""
+extern "C" __global__ void stamped(float* x) {
+    if (threadIdx.x == 0) px_stamp(0);
+    x[threadIdx.x] = 1;
+    if (threadIdx.x == 0) px_stamp(7);
+}
+extern "C" __global__ void other(float* x) { x[0] = 2; }
+"""
+
+
+@needs_nvrtc
+def test_stamps_are_compiled_under_a_profile_and_are_nothing_otherwise():
+    def cubin(text: str, *options: str) -> bytes:
+        return nvrtc.to_cubin(text, ARCH, options)
+
+    ring, bare = b"px_stamp_ring", STAMPS.replace("px_stamp(0)", ";").replace("px_stamp(7)", ";")
+    assert ring in cubin(STAMPS, stamps.OPTION)
+    assert ring not in cubin(STAMPS)
+    assert len(cubin(STAMPS)) == len(cubin(bare)) < len(cubin(STAMPS, stamps.OPTION))
+    assert ring in cubin(bare, stamps.OPTION)  # a text that only speaks of px_stamp( is connected, too
+    assert ring not in cubin(stamps.CLOCK)
+    assert stamps.options(STAMPS) == ()  # no profile here
+    assert stamps.taken() == []
 
 
 @pytest.mark.slow

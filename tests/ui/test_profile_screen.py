@@ -10,11 +10,14 @@ import pytest
 
 import screens.profile.screen
 from arena.errors import MachineError
+from arena.profile.gpu_figures import Least
+from arena.profile.gpu_rules import gpu_ranks
 from arena.profile.messages import Profiled, ProfileRequest
 from arena.profile.rules import figures
 from arena.profile.timeline import median_call
+from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
-from sandbox.protocol.profile import RankProfile, Span
+from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
 from sandbox.referee.lease import Lease
 from screens.actions import ACTIONS
 from screens.dialogs.help import help_text
@@ -206,6 +209,60 @@ def test_what_the_judge_measured_is_told_in_microseconds(events) -> None:
     told = words.judged_words(ended.result, "F5").plain
     assert told.startswith("✓ PASS  ")
     assert told.endswith(" · 88.0 µs a call, baseline 125 µs")
+
+
+def made_on_gpus(world: int = 2) -> Profiled:
+    """The first rank waits for all others in a collective; the last one's spans were not seen."""
+    reports = []
+    for rank in range(world):
+        own = 700.0 if rank else 100.0
+        spans = [
+            Span("call", "solution", 1e5, 1_000.0),
+            Span("host", "pkb.call", 1e5, 300.0),
+            Span("launch", "cudaLaunchKernel", 1e5 + 10.0, 30.0),
+            Span("sync", "cudaStreamSynchronize", 1e5 + 100.0, 200.0),
+            Span("kernel", "void gemm<float>(int)", 1e5 + 50.0, own, 7),
+            Span("wait", "ncclDevKernel_AllReduce", 1e5 + 60.0 + own, 930.0 - own, 13),
+        ]
+        reports.append(RankProfile(rank, spans))
+    missing = ["no bytes over NVLink: the driver counts none for this GPU"]
+    gpus = [GpuCounted(sm=0.44, tensor=0.31, dram=0.8, dram_peak=4917e9, missing=missing)] * world
+    found = WorldProfile(reports, Outside(250, 0.263, gpus))
+    return Profiled(reports, [], gpu_ranks(found, Least(100e6, 10e6, 10e6)), found.outside)
+
+
+@pytest.mark.parametrize("world", [1, 2, 8])
+@pytest.mark.parametrize("width", [54, 94, 154])
+def test_the_page_of_gpus_fits_and_has_two_lanes_a_rank(width: int, world: int) -> None:
+    found = made_on_gpus(world)
+    timeline = median_call(found.reports)
+    for height in (24, 60, 100):
+        page = words.page(
+            found, timeline, words.judged_words(None, "F5"), words.trace_words(None, "t"), width, height
+        )
+        lines = page.plain.splitlines()
+        assert max(map(len, lines)) <= width
+        assert sum(line.startswith("GPU  ·") for line in lines) == world
+        assert sum(line.startswith("host ") for line in lines) == world
+        assert any("1,052.0" in line for line in lines)
+        assert "at HBM" in page.plain or world > 1
+    text = " ".join(page.plain.split())
+    assert "no bytes over NVLink: the driver counts none for this GPU" in text
+    if world > 1:
+        assert "waits for rank 1" in text
+        assert "even out the work" in text
+
+
+def test_ranks_on_gpus_whose_spans_were_not_seen_say_so_below_what_was_counted() -> None:
+    reports = [RankProfile(0, unseen="torch's profiler did not start: RuntimeError: [CUPTI]")]
+    found = WorldProfile(reports, Outside(250, 0.263, [GpuCounted(dram=0.8, dram_peak=4917e9)]))
+    ranks = gpu_ranks(found, Least(100e6, 10e6, 10e6))
+    page = words.page(
+        Profiled(reports, [], ranks, found.outside), None, words.judged_words(None, "F5"), words.trace_words(None, "t"), 94, 30
+    ).plain  # fmt: skip
+    assert "rank 0  at HBM: 80 % of its bandwidth" in page
+    assert "rank 0: torch's profiler did not start: RuntimeError: [CUPTI]" in page
+    assert "the median call" not in page
 
 
 @pytest.mark.parametrize("world", [1, 2, 8])

@@ -111,6 +111,9 @@ int nvmlDeviceGetFieldValues(Device *device, int count, Field *fields) {
             value = knob(field->id == 138 ? "TX_KIB_S" : "RX_KIB_S", device, 0);
             if (value > 0) value = (long long)(value * (field->timestamp / 1e6));
             field->type = 3;
+        } else if (field->id == 90 || field->id == 91) {
+            value = knob(field->id == 90 ? "LINK_MBPS" : "LINK_COUNT", device, field->id == 90 ? 26562 : 18);
+            field->type = 1;
         }
         if (value < 0) field->result = (int)-value;
         else if (field->type == 1) field->value.ui = (unsigned)value;
@@ -184,4 +187,44 @@ int nvmlDeviceGetCurrentClocksEventReasons(Device *device, u64 *reasons) { ANSWE
 int nvmlDeviceGetClockInfo(Device *device, int clock, unsigned *mhz) {
     if (clock != 1) return 2;
     ANSWER("MHZ", device, 1980, mhz);
+}
+
+int nvmlDeviceGetMaxClockInfo(Device *device, int clock, unsigned *mhz) {
+    if (clock != 2) return 2;
+    ANSWER("MEMORY_MHZ", device, 3201, mhz);
+}
+
+int nvmlDeviceGetMemoryBusWidth(Device *device, unsigned *bits) { ANSWER("MEMORY_BITS", device, 6144, bits); }
+
+/* The performance monitor: a sample holds its GPU, and FAKE_METRIC_<number> is a metric between any two of one GPU. */
+
+typedef struct { Device *device; } Sample;
+typedef struct { unsigned version, supported; } Support;
+typedef struct { unsigned id; int result; double value; const char *words[3]; } Metric;
+typedef struct { unsigned version, count; Sample *first, *second; Metric metrics[]; } Metrics;
+
+int nvmlGpmQueryDeviceSupport(Device *device, Support *support) {
+    if (support->version != 1) return 25;
+    ANSWER("GPM", device, 1, &support->supported);
+}
+
+int nvmlGpmSampleAlloc(Sample **sample) { *sample = calloc(1, sizeof **sample); return 0; }
+int nvmlGpmSampleFree(Sample *sample) { free(sample); return 0; }
+
+int nvmlGpmSampleGet(Device *device, Sample *sample) {
+    sample->device = device;
+    return (int)-knob("SAMPLE", device, 0);
+}
+
+int nvmlGpmMetricsGet(Metrics *metrics) {
+    if (metrics->version != 1) return 25;
+    if (metrics->first->device != metrics->second->device) return 2;
+    for (unsigned i = 0; i < metrics->count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "METRIC_%u", metrics->metrics[i].id);
+        long long value = knob(name, metrics->first->device, 50);
+        metrics->metrics[i].result = value < 0 ? (int)-value : 0;
+        metrics->metrics[i].value = (double)value;
+    }
+    return 0;
 }

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from arena.cli.runs.profile import lane
-from arena.errors import MachineError
 from arena.profile.chrome_trace import chrome_trace
 from arena.profile.messages import Begins, ProfileRequest, Waits
 from arena.profile.profile_process import profile
@@ -218,11 +217,6 @@ def told_nothing(_: Waits | Begins) -> None:
     """For tests that look at the end alone."""
 
 
-async def test_a_profile_on_gpus_is_refused() -> None:
-    with pytest.raises(MachineError, match="made on CPU ranks"):
-        await profile(request(LATE, "cuda"), told_nothing)
-
-
 @pytest.mark.slow
 async def test_a_profile_waits_while_a_kernel_is_timed_on_its_devices() -> None:
     told: list[Waits | Begins] = []
@@ -255,4 +249,7 @@ async def test_a_profile_that_nobody_wants_any_more_ends_with_its_world() -> Non
     with pytest.raises(asyncio.CancelledError):
         await made
     assert len(world) > 1
-    assert not any(map(runs, world))
+    until = time.monotonic() + 10.0
+    while any(map(runs, world)):  # what dies with its parent does so a moment later
+        assert time.monotonic() < until
+        await asyncio.sleep(0.05)

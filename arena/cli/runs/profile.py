@@ -1,5 +1,6 @@
 """`pkb-arena profile`: why a kernel is slow, in one sentence a rank."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -10,11 +11,13 @@ from arena.cli.output import print_json, print_line
 from arena.cli.runs.request import make_request
 from arena.cli.session import open_session
 from arena.foreign_text import printable
+from arena.machine.calibration import peaks_for
+from arena.profile import gpu_words
 from arena.profile.chrome_trace import write_trace
-from arena.profile.messages import Begins, ProfileRequest, Waits
+from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profiling import profile_ranks
-from arena.profile.rules import RankFigures, figures, first_failure
-from arena.profile.timeline import SIGNS, WORDS, Timeline, cells, median_call
+from arena.profile.rules import RankFigures, first_failure
+from arena.profile.timeline import SIGNS, Piece, Timeline, cells, median_call
 from arena.setting_choice import Choice
 from sandbox.protocol.profile import RankProfile
 from sandbox.protocol.verdict import ExitCode
@@ -38,24 +41,26 @@ _LANE = 60
 def command(
     ctx: click.Context, problem: str, kernel: Path, trace: Path | None, choice: Choice, as_json: bool
 ) -> None:
-    """Say why KERNEL is slow: one sentence a rank, from what it does during a few calls. For CPU ranks.
+    """Say why KERNEL is slow: one sentence a rank, from what it does during a few calls.
 
-    It runs in a world of its own, behind the same walls as a judged run, and is neither judged nor timed for a result. What
-    is told is the kernel's own word: torch's profiler runs in the kernel's process. Exit code 1: a call failed.
+    It runs in a world of its own, behind the same walls as a judged run, and is neither judged nor timed for a result. On GPUs
+    the driver's counters come first: bytes over NVLink, and how busy SMs, tensor cores and memory are. All else is the
+    kernel's own word: torch's profiler runs in the kernel's process. Exit code 1: a call failed.
     """
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds=0, budget=None)
     setting = request.setting
-    reports = profile_ranks(
+    profiled = profile_ranks(
         ProfileRequest(
             setting=setting,
             kernel_name=Path(request.kernel_name).name,
             source=request.source,
             readable=[str(folder) for folder in session.settings.problem_folders],
+            peaks=peaks_for(session.paths.calibrations, setting),
         ),
         _tell,
     )
-    found = figures(reports)
+    reports = profiled.reports
     failed = first_failure(reports)
     if trace is not None and failed is None:
         write_trace(trace, reports)
@@ -68,7 +73,8 @@ def command(
                 "device": setting.device,
                 "world": setting.world,
                 "failed": failed.failed if failed else None,
-                "ranks": [] if failed else found,
+                "ranks": [] if failed else profiled.gpu_figures or profiled.figures,
+                "outside": profiled.outside,
                 "trace": str(trace) if trace and not failed else None,
             }
         )
@@ -77,9 +83,10 @@ def command(
         print_line(printable(failed.failed))
     else:
         print_line(
-            f"{request.problem.id} {request.problem.slug} · {request.kernel_name} · the kernel's own word"
+            f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
+            + ("" if profiled.gpu_figures else " · the kernel's own word")
         )
-        _print(reports, found)
+        _print_gpus(profiled) if profiled.gpu_figures else _print(reports, profiled.figures)
     ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
 
 
@@ -94,12 +101,50 @@ def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
         print_line(f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {printable(rank.diagnosis)}")
         if timeline is not None:
             print_line(f"        {lane(timeline, at)}")
-    legend = [f"{SIGNS[sort]} {words}" for sort, words in WORDS.items()]
+    _print_legend(timeline)
+
+
+def _print_gpus(profiled: Profiled) -> None:
+    """The driver's word, then the kernel's."""
+    ranks, outside = profiled.gpu_figures, profiled.outside
+    print_line(f"the driver's counters: {gpu_words.row_words(outside)}")
+    print_line(gpu_words.TRUSTED_HEAD)
+    for rank in ranks:
+        print_line(gpu_words.trusted_row(rank))
+    for line in gpu_words.missing_lines(outside, ranks):
+        print_line(printable(line))
+    print_line("\nthe kernel's own word, a single call in µs under torch's profiler")
+    print_line(gpu_words.SEEN_HEAD)
+    for rank in ranks:
+        print_line(gpu_words.seen_row(rank))
+    for line in (*gpu_words.stamp_lines(ranks), *gpu_words.unseen_lines(ranks, profiled.reports)):
+        print_line(printable(line))
+    print_line("")
+    timeline = median_call(profiled.reports)
+    for at, rank in enumerate(ranks):
+        print_line(f"rank {rank.rank}  {printable(rank.diagnosis)}")
+        if timeline is not None and timeline.host_lanes:
+            print_line(f"   GPU  {lane(timeline, at)}")
+            print_line(f"  host  {_drawn(timeline.host_lanes[at], timeline, _LANE)}")
+    for advice in gpu_words.advice_lines(ranks):
+        print_line(f"    →   {printable(advice)}")
+    _print_legend(timeline)
+    print_line(f"        {gpu_words.ALIGNED}")
+
+
+def _print_legend(timeline: Timeline | None) -> None:
+    if timeline is None:
+        return
+    legend = [f"{SIGNS[sort]} {words}" for sort, words in timeline.words.items()]
     print_line(f"        {'   '.join(legend[:3])}")
     print_line(f"        {'   '.join(legend[3:])}   (the median call)")
 
 
 def lane(timeline: Timeline, rank: int, width: int = _LANE) -> str:
     """One rank's part of a call as a line; all lanes have the same ends."""
-    drawn = cells(timeline.lanes[rank], timeline.us, width)
+    return _drawn(timeline.lanes[rank], timeline, width)
+
+
+def _drawn(pieces: Sequence[Piece], timeline: Timeline, width: int) -> str:
+    drawn = cells(pieces, timeline.us, width)
     return "".join(SIGNS[sort] if sort else " " for sort in drawn).rstrip()

@@ -93,6 +93,24 @@ PX_DI u64 px_now_ns() {
     return now;
 }
 
+// One thread of a block calls it: "this block is at place `number`". `pkb-arena profile` shows the time between two stamps of a block;
+// outside a profile it is nothing.
+#ifdef PX_STAMPS
+extern "C" __device__ u64 px_stamp_ring;
+__device__ u64 px_stamp_ring = 0;  // the ring: how many stamps there were, room for how many (0: none are taken), then the time and place of each
+PX_DI void px_stamp(u32 number) {
+    u64* ring = (u64*)px_stamp_ring;
+    if (!ring || !*(volatile u64*)(ring + 1)) return;
+    const u64 at = atomicAdd(ring, 1ull);
+    if (at >= ring[1]) return;
+    const u64 block = blockIdx.x + gridDim.x * (blockIdx.y + (u64)gridDim.y * blockIdx.z);
+    ring[2 + 2 * at] = px_now_ns();
+    ring[3 + 2 * at] = block << 32 | number;
+}
+#else
+PX_DI void px_stamp(u32) {}
+#endif
+
 // Word of a pad that `sender` writes and the pad's owner reads.
 PX_DI u64 px_word(u64 pad, u32 slot, int sender) { return pad + 4ull * (slot * PX_MAX_WORLD + sender); }
 

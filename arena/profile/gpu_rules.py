@@ -1,0 +1,205 @@
+"""From the figures of ranks on GPUs to one sentence a rank, and one of advice where there is a usual remedy. Pure."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from arena.profile.gpu_figures import GpuFigures, Least, gpu_figures
+from sandbox.protocol.profile import WorldProfile
+
+LATE, EXCHANGE, BUSY, IDLE = 0.3, 0.5, 0.4, 0.3
+"""Shares of a call from which on waiting for a rank, collectives, one kernel, or a GPU with nothing to do is what is said."""
+AFTER_SYNCS = 0.2
+"""Share of a call from which on gaps behind the host's waits are."""
+SMALL_US, MANY = 12.0, 12
+"""Kernels that are shorter than this, so many of them a call, cost more to launch than to do."""
+AT_MEASURED, AT_SPEED, AT_HBM = 0.85, 0.7, 0.75
+"""Shares of the measured link, of the links' speed, and of the memory's bandwidth that nothing much exceeds."""
+TOO_MUCH, WORTH, LEAST_BYTES = 1.3, 0.25, 1 << 20
+"""More than so many times the bytes that a call must move is too much, where they take such a share of their way, and are
+more than a megabyte."""
+
+Rule = Callable[[GpuFigures], tuple[str, str] | None]
+"""A sentence and its advice, where it holds."""
+
+
+def gpu_ranks(profile: WorldProfile, least: Least) -> list[GpuFigures]:
+    """The figures of every rank, with its sentence."""
+    return [_said(found) for found in gpu_figures(profile, least)]
+
+
+def _said(found: GpuFigures) -> GpuFigures:
+    sentence, advice = diagnosis(found)
+    return msgspec.structs.replace(found, diagnosis=sentence, advice=advice)
+
+
+def diagnosis(found: GpuFigures) -> tuple[str, str]:
+    """One sentence: what takes this rank's time; and what is usually done about it, or nothing."""
+    for rule, needs_spans in _RULES:
+        said = None if needs_spans and found.unseen else rule(found)
+        if said is not None:
+            return said
+    if found.unseen:
+        return "what takes its time was not seen", ""
+    return (
+        (
+            f"nothing stands out: {found.kernels:g} kernels, collectives {_percent(found.wait_us, found)}, "
+            f"the GPU idle {_percent(found.idle_us, found)}"
+        ),
+        "",
+    )
+
+
+# --- rules, the first that holds is said --------------------------------------------------------------------------
+
+
+def _waits(found: GpuFigures) -> tuple[str, str] | None:
+    if found.late_rank is None or found.late_us < LATE * found.call_us:
+        return None
+    return (
+        f"waits for rank {found.late_rank}: its collectives spin {_share(found.late_us, found)} until that rank arrives",
+        f"even out the work: rank {found.late_rank} comes late, its own lane shows with what",
+    )
+
+
+def _at_link(found: GpuFigures) -> tuple[str, str] | None:
+    rate, peak = _link_rate(found), found.link_peak
+    most = AT_MEASURED if found.least.link else AT_SPEED
+    if rate is None or peak is None or rate < most * peak:
+        return None
+    source = "measured" if found.least.link else "by the links' speed"
+    ratio = _too_much_sent(found)
+    return (
+        f"at the link: {rate / 1e9:,.0f} GB/s over NVLink, {100 * rate / peak:.0f} % of its peak ({source})"
+        + (f"; moves {ratio:.1f}x the bytes over it that it must" if ratio else ""),
+        "send each byte once"
+        if ratio
+        else "only fewer bytes help: a smaller type on the way, or work that hides the exchange",
+    )
+
+
+def _sends_too_much(found: GpuFigures) -> tuple[str, str] | None:
+    ratio, rate, peak = _too_much_sent(found), _link_rate(found), found.link_peak
+    if not ratio or rate is None or peak is None or rate < WORTH * peak:
+        return None
+    return (
+        f"moves {ratio:.1f}x the bytes over NVLink that it must",
+        "send each byte once, to those ranks alone that need it",
+    )
+
+
+def _memory(found: GpuFigures) -> tuple[str, str] | None:
+    dram, moved = found.counted.dram, found.dram_bytes
+    if dram is None or moved is None:
+        return None
+    ratio = moved / found.least.local if found.least.local else 0.0
+    too_much = ratio > TOO_MUCH and moved > LEAST_BYTES and dram >= WORTH
+    advice = "fuse passes over the same tensor: read it once, write each result once"
+    if dram >= AT_HBM:
+        return (
+            f"at HBM: {100 * dram:.0f} % of its bandwidth"
+            + (f"; moves {ratio:.1f}x the bytes that it must" if too_much else ""),
+            advice
+            if too_much
+            else "only fewer bytes help: a smaller type, or results that never leave the chip",
+        )
+    if too_much:
+        return (
+            f"moves {ratio:.1f}x the bytes through HBM that it must ({100 * dram:.0f} % of its bandwidth)",
+            advice,
+        )
+    return None
+
+
+def _host(found: GpuFigures) -> tuple[str, str] | None:
+    if found.syncs < 1 or found.after_sync_us < AFTER_SYNCS * found.call_us:
+        return None
+    noun = "synchronisation" if found.syncs == 1 else "synchronisations"
+    return (
+        f"host-bound: {found.syncs:g} {noun} a call, behind which the GPU idles {_share(found.after_sync_us, found)}",
+        "keep values on the GPU: no .item(), .cpu() or synchronize() between kernels",
+    )
+
+
+def _launches(found: GpuFigures) -> tuple[str, str] | None:
+    if found.kernels < MANY or found.kernel_us > SMALL_US or found.idle_us < IDLE * found.call_us:
+        return None
+    return (
+        (
+            f"launch-bound: {found.kernels:g} kernels a call, each of {found.kernel_us:.1f} µs; "
+            f"gaps between them {_share(found.idle_us, found)}"
+        ),
+        "fuse the kernels, or capture the call once and replay it as a CUDA graph",
+    )
+
+
+def _exchanges(found: GpuFigures) -> tuple[str, str] | None:
+    if found.wait_us < EXCHANGE * found.call_us:
+        return None
+    noun = "collective" if found.waits == 1 else "collectives"
+    return (
+        f"exchanges: {_share(found.wait_us, found)} in {found.waits:g} {noun}",
+        "fewer bytes or fewer steps, or compute meanwhile on another stream",
+    )
+
+
+def _idles(found: GpuFigures) -> tuple[str, str] | None:
+    if found.idle_us < EXCHANGE * found.call_us:
+        return None
+    return (
+        f"the GPU idles: {_share(found.idle_us, found)} pass before and between {found.kernels:g} kernels",
+        "the host is slow to launch: less Python in a call, nothing allocated or compiled in it",
+    )
+
+
+def _computes(found: GpuFigures) -> tuple[str, str] | None:
+    if found.call_us <= 0 or found.largest_us < BUSY * found.call_us:
+        return None
+    tensor = found.counted.tensor
+    at_work = f"; tensor cores busy {100 * tensor:.0f} % of the time" if tensor is not None else ""
+    return (
+        f"computes: {found.largest} takes {_share(found.largest_us, found)}{at_work}",
+        "",
+    )
+
+
+_RULES: tuple[tuple[Rule, bool], ...] = (
+    (_waits, True),
+    (_at_link, False),
+    (_memory, False),
+    (_sends_too_much, False),
+    (_host, True),
+    (_launches, True),
+    (_exchanges, True),
+    (_idles, True),
+    (_computes, True),
+)
+"""In this order, and whether a rule needs spans."""
+
+
+def _link_rate(found: GpuFigures) -> float | None:
+    """Bytes a second over NVLink in the busier direction."""
+    rates = [found.rate(amount) for amount in (found.counted.sent, found.counted.received)]
+    return max((rate for rate in rates if rate is not None), default=None)
+
+
+def _too_much_sent(found: GpuFigures) -> float | None:
+    """How many times the bytes over NVLink that a call must move; None where that is not too much."""
+    ratios = [
+        moved / must
+        for moved, must in (
+            (found.counted.sent, found.least.sent),
+            (found.counted.received, found.least.received),
+        )
+        if moved is not None and must > 0 and moved > LEAST_BYTES
+    ]
+    return max((ratio for ratio in ratios if ratio > TOO_MUCH), default=None)
+
+
+def _share(us: float, found: GpuFigures) -> str:
+    """ "62 % of a call (813 µs)"."""
+    return f"{_percent(us, found)} of a call ({us:,.0f} µs)"
+
+
+def _percent(us: float, found: GpuFigures) -> str:
+    return f"{100 * us / found.call_us:.0f} %" if found.call_us > 0 else "0 %"

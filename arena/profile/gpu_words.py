@@ -1,0 +1,113 @@
+"""What the driver counted of ranks on GPUs, in lines of text; for the command line and the profile's screen. Pure."""
+
+from collections.abc import Sequence
+
+from arena.profile.gpu_figures import GpuFigures
+from sandbox.protocol.profile import Outside, RankProfile
+
+CLOCKS_US = 5.0
+"""From which on it is said that the clocks of a host and its GPU differ."""
+TRUSTED_HEAD = (
+    f"{'':<8}{'call µs':>9}{'sent':>9}{'received':>9}{'least':>9}{'of link':>9}"
+    f"{'HBM':>9}{'least':>9}{'of HBM':>8}{'SMs':>6}{'tensor':>8}"
+)
+"""Above `trusted_row`: bytes a call, and shares of what the GPU can do."""
+SEEN_HEAD = (
+    f"{'':<8}{'call µs':>9}{'busy':>9}{'idle':>9}{'kernels':>9}{'µs each':>9}{'syncs':>7}"
+    f"{'collectives':>13}{'waits':>9}"
+)
+"""Above `seen_row`: a single call as the kernel's own process tells it."""
+ALIGNED = "Spans of all GPUs are on the host's clock, as CUPTI converts each GPU's; ranks are not aligned any further."
+
+
+def row_words(outside: Outside | None) -> str:
+    """What was counted over, in a line."""
+    if outside is None:
+        return "nothing was counted: the calls in a row did not come to their end"
+    each = outside.seconds / outside.calls * 1e6
+    return f"{each:,.1f} µs a call, {outside.calls:,} calls in a row, {outside.seconds:.2f} s"
+
+
+def trusted_row(found: GpuFigures) -> str:
+    """One rank, below TRUSTED_HEAD; a dash is what the driver does not say."""
+    counted, least = found.counted, found.least
+    rates = [rate for rate in (found.rate(counted.sent), found.rate(counted.received)) if rate is not None]
+    link = max(rates) / found.link_peak if rates and found.link_peak else None
+    call = f"{found.row_us:,.1f}" if found.row_us is not None else "-"
+    return (
+        f"rank {found.rank:<3}{call:>9}{_amount(counted.sent):>9}{_amount(counted.received):>9}"
+        f"{_amount(max(least.sent, least.received)):>9}{_percent(link):>9}{_amount(found.dram_bytes):>9}"
+        f"{_amount(least.local):>9}{_percent(counted.dram):>8}{_percent(counted.sm):>6}{_percent(counted.tensor):>8}"
+    )
+
+
+def seen_row(found: GpuFigures) -> str:
+    """One rank, below SEEN_HEAD."""
+    if found.unseen:
+        return f"rank {found.rank:<3} not seen"
+    return (
+        f"rank {found.rank:<3}{found.call_us:>9,.1f}{found.busy_us:>9,.1f}{found.idle_us:>9,.1f}{found.kernels:>9g}"
+        f"{found.kernel_us:>9,.1f}{found.syncs:>7g}{found.waits:>13g}{found.late_us:>9,.1f}"
+    )
+
+
+def missing_lines(outside: Outside | None, found: Sequence[GpuFigures]) -> list[str]:
+    """What is not known from outside, and why: ranks that lack the same share a line."""
+    lines = list(outside.missing) if outside is not None else []
+    ranks: dict[str, list[int]] = {}
+    for each in found:
+        for why in each.counted.missing:
+            ranks.setdefault(why, []).append(each.rank)
+    return lines + [f"{_ranks(who)}: {why}" for why, who in ranks.items()]
+
+
+def unseen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) -> list[str]:
+    """What is not known from the spans, and why."""
+    ranks: dict[str, list[int]] = {}
+    for each in found:
+        if each.unseen:
+            ranks.setdefault(each.unseen, []).append(each.rank)
+    lines = [f"{_ranks(who)}: {why}" for why, who in ranks.items()]
+    lines += [
+        f"rank {each.rank}: {each.left_out} spans more than are kept" for each in reports if each.left_out
+    ]
+    lines += [
+        f"rank {each.rank}: its GPU's timestamps are {each.clock_us:.0f} µs off at the least"
+        for each in found
+        if each.clock_us > CLOCKS_US
+    ]
+    return lines
+
+
+def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
+    """What lies between the stamps of a kernel, rank by rank."""
+    return [
+        f"rank {each.rank}: between stamps, µs, the median of blocks and calls: "
+        + ", ".join(f"{name} {us:,.1f}" for name, us in each.stamps.items())
+        for each in found
+        if each.stamps
+    ]
+
+
+def advice_lines(found: Sequence[GpuFigures]) -> list[str]:
+    """Every advice once."""
+    return list(dict.fromkeys(each.advice for each in found if each.advice))
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {', '.join(map(str, numbers))}"
+
+
+def _amount(value: float | None) -> str:
+    """Bytes: "12.1 MB"."""
+    if value is None:
+        return "-"
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= 0.9995 * size:
+            shown = value / size
+            return f"{shown:.0f} {unit}" if shown >= 99.5 else f"{shown:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"

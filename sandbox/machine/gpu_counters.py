@@ -1,0 +1,139 @@
+"""What GPUs did over a window, counted by their driver: bytes over NVLink, and how busy their units were. Host side, NVML."""
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from sandbox.machine import nvml
+from sandbox.machine.nvml import Gpu, NvmlMissing
+
+NVLINK_TX, NVLINK_RX = 138, 139
+"""NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX: KiB since the driver was loaded, without protocol."""
+_LINK_SPEED, _LINKS = 90, 91
+"""NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON: MB/s of one link in one direction; NVML_FI_DEV_NVLINK_LINK_COUNT."""
+_SM, _TENSOR, _DRAM = 2, 5, 10
+"""NVML_GPM_METRIC_SM_UTIL, _ANY_TENSOR_UTIL, _DRAM_BW_UTIL: percent."""
+_MEMORY_CLOCK = 2
+SHORTEST_S = 0.1
+"""Between two samples of GPM."""
+
+
+class GpuCounted(msgspec.Struct, frozen=True):
+    """One GPU over a window. None is what its driver does not say."""
+
+    sent: int | None = None
+    """Bytes over NVLink, without protocol."""
+    received: int | None = None
+    sm: float | None = None
+    """Share of its multiprocessors that were busy, from 0 to 1."""
+    tensor: float | None = None
+    """Share of the time in which they did tensor operations."""
+    dram: float | None = None
+    """Share of its memory's bandwidth."""
+    link_peak: float | None = None
+    """Bytes a second over all its links in one direction, by their speed."""
+    dram_peak: float | None = None
+    """Bytes a second of its memory, by its clock and width: what `dram` is a share of."""
+    missing: list[str] = []
+    """Why something is None, a line each."""
+
+
+class GpuCounters:
+    """Counts over one window at a time, from `begin` to `end`. A call takes milliseconds a GPU."""
+
+    def __init__(self, gpus: Sequence[Gpu]) -> None:
+        self._gpus = gpus
+        self._begun = 0.0
+        self._traffic: list[tuple[int, int] | None] = []
+        self._samples: list[nvml.GpmSample | str] = []
+
+    def begin(self) -> None:
+        """The window begins.
+
+        Raises:
+            NvmlMissing: the driver did not answer.
+        """
+        self._traffic = [_traffic(gpu) for gpu in self._gpus]
+        self._samples = [_sample(gpu) for gpu in self._gpus]
+        self._begun = time.monotonic()
+
+    def end(self) -> list[GpuCounted]:
+        """The window ends; what each GPU did in it.
+
+        Raises:
+            NvmlMissing: the driver did not answer.
+        """
+        seconds = time.monotonic() - self._begun
+        samples = [_sample(gpu) for gpu in self._gpus]
+        found = []
+        for at, gpu in enumerate(self._gpus):
+            missing: list[str] = []
+            sent, received = _moved(self._traffic[at], _traffic(gpu), missing)
+            sm, tensor, dram = _shares(self._samples[at], samples[at], seconds, missing)
+            link, memory = _link_peak(gpu), _memory_peak(gpu)
+            found.append(GpuCounted(sent, received, sm, tensor, dram, link, memory, missing))
+        self._samples = []
+        return found
+
+
+def _traffic(gpu: Gpu) -> tuple[int, int] | None:
+    """Bytes sent and received since the driver was loaded; None without NVLink."""
+    kib = [nvml.field(gpu, number, nvml.ALL_LINKS) for number in (NVLINK_TX, NVLINK_RX)]
+    return None if kib[0] is None or kib[1] is None else (kib[0] * 1024, kib[1] * 1024)
+
+
+def _moved(
+    before: tuple[int, int] | None, after: tuple[int, int] | None, missing: list[str]
+) -> tuple[int | None, int | None]:
+    if before is None or after is None:
+        missing.append("no bytes over NVLink: the driver counts none for this GPU")
+        return None, None
+    if after[0] < before[0] or after[1] < before[1]:
+        missing.append("no bytes over NVLink: the driver's counters were reset meanwhile")
+        return None, None
+    return after[0] - before[0], after[1] - before[1]
+
+
+def _sample(gpu: Gpu) -> nvml.GpmSample | str:
+    """A sample, or why there is none."""
+    try:
+        return nvml.gpm_sample(gpu) or "the driver does not count that for this GPU, or not for this user"
+    except NvmlMissing as missing:
+        return str(missing)
+
+
+def _shares(
+    first: nvml.GpmSample | str, second: nvml.GpmSample | str, seconds: float, missing: list[str]
+) -> list[float | None]:
+    """Busy multiprocessors, tensor cores and memory between two samples, from 0 to 1."""
+    found: list[float | None] = [None, None, None]
+    why = ""
+    if isinstance(first, str):
+        why = first
+    elif isinstance(second, str):
+        why = second
+    elif seconds < SHORTEST_S:
+        why = f"the calls took {seconds * 1e3:.0f} ms, and samples have to be {SHORTEST_S * 1e3:.0f} ms apart"
+    else:
+        try:
+            found = nvml.gpm_metrics(first, second, (_SM, _TENSOR, _DRAM))
+        except NvmlMissing as refused:
+            why = str(refused)
+        else:
+            why = "the driver has no value" if None in found else ""
+    if why:
+        missing.append(f"no utilisation of SMs, tensor cores and memory (GPM): {why}")
+    return [None if percent is None else percent / 100.0 for percent in found]
+
+
+def _link_peak(gpu: Gpu) -> float | None:
+    speed, links = nvml.field(gpu, _LINK_SPEED), nvml.field(gpu, _LINKS)
+    return speed * 1e6 * links if speed and links else None
+
+
+def _memory_peak(gpu: Gpu) -> float | None:
+    device = nvml.handle(gpu.index)
+    mhz = nvml.ask("nvmlDeviceGetMaxClockInfo", device, _MEMORY_CLOCK)
+    bits = nvml.ask("nvmlDeviceGetMemoryBusWidth", device)
+    return 2 * mhz * 1e6 * bits / 8 if mhz and bits else None  # two transfers a clock

@@ -1,0 +1,73 @@
+"""What GPUs did over a window: counted through the real pynvml, answered by a driver made for the test."""
+
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+COUNT = """
+import time
+from sandbox.machine.gpu_counters import GpuCounters
+from sandbox.machine.nvml import gpus
+counters = GpuCounters(gpus()[:2])
+counters.begin()
+time.sleep({seconds})
+for counted in counters.end():
+    print(counted.sent and round(counted.sent / {seconds} / 1e9), counted.received and round(counted.received / {seconds} / 1e9))
+    print(counted.sm, counted.tensor, counted.dram)
+    print(counted.link_peak and round(counted.link_peak / 1e9), counted.dram_peak and round(counted.dram_peak / 1e9))
+    print(*counted.missing, sep="|")
+"""
+KIB_OF_100_GB = 100 * 10**9 // 1024
+
+
+@pytest.fixture
+def counted(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Callable[..., list[str]]:
+    """The lines that `COUNT` prints, four a GPU."""
+
+    def count(seconds: float = 0.3, **knobs: int) -> list[str]:
+        done = with_driver(COUNT.format(seconds=seconds), **knobs)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return count
+
+
+def test_bytes_and_shares_are_counted_gpu_by_gpu(counted: Callable[..., list[str]]) -> None:
+    lines = counted(
+        TX_KIB_S_1=KIB_OF_100_GB, RX_KIB_S=2 * KIB_OF_100_GB, METRIC_2=80, METRIC_5_1=0, METRIC_10_1=61
+    )
+    sent, received = map(int, lines[4].split())
+    assert 95 <= sent <= 120
+    assert 190 <= received <= 240
+    assert lines[1] == "0.8 0.5 0.5"
+    assert lines[5] == "0.8 0.0 0.61"
+    assert lines[2] == "478 4917"  # an H200: 18 links, 6144 bits
+    assert lines[3] == lines[7] == ""
+
+
+def test_a_gpu_without_nvlink_and_a_driver_without_the_monitor_say_so(
+    counted: Callable[..., list[str]],
+) -> None:
+    lines = counted(TX_KIB_S=-3, GPM_0=0, SAMPLE_1=-4, LINK_COUNT=-3, MEMORY_BITS=-3)
+    assert lines[:3] == ["None None", "None None None", "None None"]
+    assert lines[3].startswith("no bytes over NVLink: the driver counts none")
+    assert "(GPM): the driver does not count that for this GPU" in lines[3]
+    assert "(GPM): the driver does not count that for this GPU" in lines[7]
+
+
+def test_a_monitor_that_fails_and_a_metric_that_is_missing_take_nothing_else(
+    counted: Callable[..., list[str]],
+) -> None:
+    lines = counted(SAMPLE_0=-999, METRIC_5_1=-3, TX_KIB_S=KIB_OF_100_GB)
+    assert lines[1] == "None None None"
+    assert "nvmlGpmSampleGet: Unknown Error" in lines[3]
+    assert lines[5] == "0.5 None 0.5"
+    assert lines[7].endswith("the driver has no value")
+    assert int(lines[0].split()[0]) > 90
+
+
+def test_samples_that_are_too_near_say_so(counted: Callable[..., list[str]]) -> None:
+    lines = counted(seconds=0.01)
+    assert lines[1] == "None None None"
+    assert "have to be 100 ms apart" in lines[3]

@@ -1,0 +1,289 @@
+"""Why a kernel on GPUs is slow: figures and sentences from made reports, and the words, lanes and rows for them."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from arena.cli.runs.profile import lane
+from arena.profile import gpu_words
+from arena.profile.chrome_trace import chrome_trace
+from arena.profile.gpu_figures import GpuFigures, Least, busy_parts, gpu_figures, short_name
+from arena.profile.gpu_rules import diagnosis, gpu_ranks
+from arena.profile.messages import Profiled, decode
+from arena.profile.messages import encode as encode_message
+from arena.profile.timeline import median_call
+from sandbox.machine.gpu_counters import GpuCounted
+from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
+from sandbox.rank.profile_spans import CALL
+
+MB = 1 << 20
+LEAST = Least(local=100e6, sent=10e6, received=10e6)
+Work = tuple[str, str, float, float]
+"""(kind, name, begin, length) in a call, in microseconds."""
+
+
+# --- from spans to figures ----------------------------------------------------------------------------------------
+
+
+def report(
+    rank: int, work: list[Work], *, call_us: float = 1_000.0, host_us: float = 300.0, calls: int = 3
+) -> RankProfile:
+    spans = []
+    for at in range(calls):
+        begin = 5_000.0 + 2_000.0 * at
+        spans += [Span("call", "solution", begin, call_us), Span("host", CALL, begin, host_us)]
+        spans += [Span(kind, name, begin + start, us) for kind, name, start, us in work]
+    return RankProfile(rank, spans)
+
+
+def said(*reports: RankProfile, outside: Outside | None = None, least: Least = LEAST) -> list[str]:
+    return [each.diagnosis for each in gpu_ranks(WorldProfile(list(reports), outside), least)]
+
+
+def counted(seconds: float = 0.1, calls: int = 100, **shares: Any) -> Outside:
+    """1000 µs a call. Bytes are those of the whole row."""
+    given: dict[str, Any] = {"link_peak": 478e9, "dram_peak": 4917e9, "dram": 0.01, "sent": 0, "received": 0}
+    return Outside(calls, seconds, [GpuCounted(**(given | shares))])
+
+
+def test_figures_are_of_a_call() -> None:
+    work: list[Work] = [
+        ("kernel", "void at::gemm<float>(int)", 100.0, 300.0),
+        ("copy", "Memcpy DtoD", 350.0, 100.0),  # on another stream, 50 of it beside the kernel
+        ("sync", "cudaStreamSynchronize", 440.0, 20.0),
+        ("kernel", "small", 600.0, 100.0),
+    ]
+    found = gpu_figures(WorldProfile([report(0, work)], counted(sent=500 * MB, dram=0.2)), LEAST)[0]
+    assert (found.call_us, found.busy_us, found.idle_us) == (1_000.0, 450.0, 550.0)
+    assert (found.kernels, found.kernel_us, found.largest, found.largest_us) == (2, 200.0, "gemm", 300.0)
+    assert (found.syncs, found.after_sync_us) == (1, 150.0)
+    assert (found.row_us, found.counted.sent) == (1_000.0, 5 * MB)
+    assert found.dram_bytes == pytest.approx(0.2 * 4917e9 * 1e-3)
+    assert found.rate(found.counted.sent) == pytest.approx(5 * MB * 1e3)
+
+
+def test_stamps_are_medians_of_blocks_and_calls() -> None:
+    work: list[Work] = [
+        ("kernel", "k", 0.0, 900.0),
+        ("stamp", "0 to 1", 10.0, 30.0),
+        ("stamp", "0 to 1", 12.0, 50.0),
+    ]
+    found = gpu_ranks(WorldProfile([report(0, work)]), LEAST)
+    assert found[0].stamps == {"0 to 1": 40.0}
+    assert gpu_words.stamp_lines(found) == [
+        "rank 0: between stamps, µs, the median of blocks and calls: 0 to 1 40.0"
+    ]
+    assert (found[0].busy_us, found[0].kernels) == (900.0, 1)
+    timeline = median_call([report(0, work)])
+    assert timeline is not None
+    assert lane(timeline, 0, 10) == "░" * 9 + "·"
+    events = json.loads(chrome_trace([report(0, work)]))["traceEvents"]
+    assert "block 0: between stamps" in [
+        each["args"]["name"] for each in events if each["name"] == "thread_name"
+    ]
+
+
+def test_busy_parts_join_what_overlaps() -> None:
+    work = [Span("kernel", "a", 0.0, 10.0), Span("kernel", "b", 20.0, 5.0), Span("copy", "c", 8.0, 4.0)]
+    assert busy_parts(work) == [(0.0, 12.0), (20.0, 25.0)]
+
+
+def test_the_name_of_a_kernel_is_its_own() -> None:
+    assert short_name("void at::native::(anonymous namespace)::fill<float, 4>(int, float*)") == "fill"
+    assert short_name("nvjet_hsh_128x256") == "nvjet_hsh_128x256"
+
+
+# --- sentences: each rule fires, and does not -----------------------------------------------------------------------
+
+
+def tiny(count: int, us: float, every: float) -> list[Work]:
+    return [("kernel", "void tiny<int>()", 20.0 + every * at, us) for at in range(count)]
+
+
+def test_many_small_kernels_are_launch_bound_and_few_or_long_or_dense_ones_are_not() -> None:
+    found = gpu_ranks(WorldProfile([report(0, tiny(200, 1.5, 4.5))]), LEAST)[0]
+    assert found.diagnosis.startswith(
+        "launch-bound: 200 kernels a call, each of 1.5 µs; gaps between them 70 %"
+    )
+    assert "CUDA graph" in found.advice
+    assert not said(report(0, tiny(8, 1.5, 4.5)))[0].startswith("launch-bound")
+    assert not said(report(0, tiny(30, 20.0, 30.0)))[0].startswith("launch-bound")
+    assert not said(report(0, tiny(240, 4.0, 4.0)))[0].startswith("launch-bound")
+
+
+def synced(gap: float) -> list[Work]:
+    work: list[Work] = []
+    for at in range(5):
+        begin = 200.0 * at
+        work += [
+            ("kernel", f"k{at}", begin, 190.0 - gap),
+            ("sync", "cudaStreamSynchronize", begin, 195.0 - gap),
+        ]
+    return work
+
+
+def test_gaps_behind_synchronisations_are_host_bound_and_short_ones_are_not() -> None:
+    found = gpu_ranks(WorldProfile([report(0, synced(100.0))]), LEAST)[0]
+    assert found.diagnosis.startswith(
+        "host-bound: 5 synchronisations a call, behind which the GPU idles 44 %"
+    )
+    assert ".item()" in found.advice
+    assert not said(report(0, synced(5.0)))[0].startswith("host-bound")
+    unsynced = [each for each in synced(100.0) if each[0] != "sync"]
+    assert not said(report(0, unsynced))[0].startswith("host-bound")
+
+
+def collective(start: float, us: float = 0.0) -> list[Work]:
+    return [("wait", "ncclDevKernel_AllReduce", start, us or 950.0 - start)]
+
+
+def test_a_collective_that_spins_names_the_rank_that_comes_late_and_one_that_works_is_an_exchange() -> None:
+    late: list[Work] = [("kernel", "gemm", 20.0, 780.0), *collective(800.0)]
+    found = gpu_ranks(WorldProfile([report(0, collective(50.0)), report(1, late)]), LEAST)
+    assert found[0].diagnosis.startswith("waits for rank 1: its collectives spin 75 % of a call (750 µs)")
+    assert "rank 1 comes late" in found[0].advice
+    assert found[1].diagnosis.startswith("computes: gemm takes 78 %")
+    both = said(report(0, collective(50.0)), report(1, collective(60.0)))
+    assert [each.partition(":")[0] for each in both] == ["exchanges", "exchanges"]
+
+
+def test_at_the_link_by_the_measured_peak_or_else_by_the_links_speed() -> None:
+    row = counted(sent=round(100 * 350e6), received=0)  # 350 GB/s
+    plain = report(0, [("kernel", "push", 0.0, 300.0)])
+    least = msgspec.structs.replace(LEAST, sent=340e6, received=340e6)
+    assert said(plain, outside=row, least=least)[0].startswith(
+        "at the link: 350 GB/s over NVLink, 73 % of its peak (by the"
+    )
+    measured = msgspec.structs.replace(least, link=370e9)
+    assert "95 % of its peak (measured)" in said(plain, outside=row, least=measured)[0]
+    slow = msgspec.structs.replace(least, link=470e9)
+    assert not said(plain, outside=row, least=slow)[0].startswith("at the link")
+    twice = msgspec.structs.replace(least, sent=175e6)
+    assert said(plain, outside=row, least=twice)[0].endswith("moves 2.0x the bytes over it that it must")
+    unknown = counted(sent=round(100 * 350e6), link_peak=None)
+    assert not said(plain, outside=unknown, least=least)[0].startswith("at the link")
+
+
+def test_bytes_over_the_link_that_need_not_be() -> None:
+    plain = report(0, [("kernel", "push", 0.0, 300.0)])
+    row = counted(sent=round(100 * 190e6))  # 190 GB/s, 40 % of the links
+    least = msgspec.structs.replace(LEAST, sent=100e6)
+    assert said(plain, outside=row, least=least) == ["moves 1.9x the bytes over NVLink that it must"]
+    assert "NVLink" not in said(plain, outside=row, least=msgspec.structs.replace(LEAST, sent=180e6))[0]
+    little = counted(sent=round(100 * 20e6))
+    assert "NVLink" not in said(plain, outside=little)[0]  # twice the least, which takes no time
+
+
+def test_at_hbm_and_more_through_it_than_must_be() -> None:
+    plain = report(0, [("kernel", "copy", 0.0, 300.0)])
+    busy = counted(dram=0.8)  # 3.9 GB in 1000 µs
+    needed = msgspec.structs.replace(LEAST, local=3.8e9)
+    assert said(plain, outside=busy, least=needed) == ["at HBM: 80 % of its bandwidth"]
+    much = gpu_ranks(WorldProfile([plain], busy), msgspec.structs.replace(LEAST, local=0.7e9))[0]
+    assert much.diagnosis == "at HBM: 80 % of its bandwidth; moves 5.6x the bytes that it must"
+    assert much.advice.startswith("fuse passes")
+    half = msgspec.structs.replace(LEAST, local=1.3e9)
+    assert said(plain, outside=counted(dram=0.5), least=half) == [
+        "moves 1.9x the bytes through HBM that it must (50 % of its bandwidth)"
+    ]
+    assert (
+        "HBM"
+        not in said(plain, outside=counted(dram=0.5), least=msgspec.structs.replace(LEAST, local=2.3e9))[0]
+    )
+    assert "HBM" not in said(plain, outside=counted(dram=0.1), least=half)[0]
+    assert "HBM" not in said(plain, outside=counted(dram=None))[0]
+
+
+def test_a_host_that_is_slow_to_launch_and_nothing_that_stands_out() -> None:
+    assert said(report(0, [("kernel", "a", 600.0, 100.0)]))[0].startswith("the GPU idles: 90 % of a call")
+    even: list[Work] = [("kernel", f"k{at}", 250.0 * at, 200.0) for at in range(4)]
+    assert said(report(0, even))[0].startswith("nothing stands out: 4 kernels")
+    assert said(RankProfile(0))[0] == "what takes its time was not seen"
+
+
+def test_without_spans_the_drivers_figures_still_speak() -> None:
+    blind = RankProfile(0, unseen="torch's profiler did not start: RuntimeError: CUPTI")
+    found = gpu_ranks(WorldProfile([blind], counted(dram=0.8)), LEAST)
+    assert found[0].diagnosis.startswith("at HBM: 80 %")
+    assert found[0].row_us == 1_000.0
+    assert said(blind, outside=counted())[0] == "what takes its time was not seen"
+    assert gpu_words.unseen_lines(found, [blind]) == [
+        "rank 0: torch's profiler did not start: RuntimeError: CUPTI"
+    ]
+
+
+# --- words, lanes, trace --------------------------------------------------------------------------------------------
+
+
+def made(world: int = 2) -> Profiled:
+    """The first rank waits for the others in a collective."""
+    reports = []
+    for rank in range(world):
+        work: list[Work] = [("launch", "cudaLaunchKernel", 20.0 + 10.0 * at, 5.0) for at in range(8)]
+        work += [("op", "aten::mm", 15.0, 10.0), ("sync", "cudaStreamSynchronize", 150.0, 100.0)]
+        length = 700.0 if rank else 200.0
+        work += [("kernel", "void gemm<float>()", 50.0, length), *collective(60.0 + length)]
+        reports.append(report(rank, work))
+    gpus = [GpuCounted(12_100_000 * 250, 12_100_000 * 250, 0.44, 0.31, 0.12, 478e9, 4917e9)] * world
+    outside = Outside(250, 0.263, gpus)
+    return Profiled(reports, [], gpu_ranks(WorldProfile(reports, outside), LEAST), outside)
+
+
+def test_a_rank_on_a_gpu_has_two_lanes() -> None:
+    timeline = median_call(made().reports)
+    assert timeline is not None
+    assert lane(timeline, 0, 20) == "·░░░░▒▒▒▒▒▒▒▒▒▒████·"
+    assert {piece.sort for piece in timeline.host_lanes[0]} == {"code", "launch", "sync"}
+    assert "idle" in timeline.words["code"]
+
+
+def test_the_trace_has_rows_for_the_host_and_for_every_stream() -> None:
+    spans = [
+        Span("call", "solution", 0.0, 9.0),
+        Span("host", CALL, 0.0, 4.0),
+        Span("launch", "cudaLaunchKernel", 1.0, 1.0),
+    ]
+    spans += [
+        Span("kernel", "\x1b[31mk", 2.0, 4.0, 7),
+        Span("copy", "c", 3.0, 4.0, 13),
+        Span("odd", "?", 1.0, 1.0),
+    ]
+    events = json.loads(chrome_trace([RankProfile(0, spans)]))["traceEvents"]
+    rows = {each["name"]: each["tid"] for each in events if each["ph"] == "X"}
+    names = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    assert names[rows["c"]] == "GPU: stream 13"
+    assert names[rows["cudaLaunchKernel"]].startswith("host: launches")
+    assert len(set(rows.values())) == 5
+    assert "?" not in rows
+    assert "\x1b" not in "".join(rows)
+
+
+def test_rows_line_up_below_their_heads_and_missing_figures_are_dashes() -> None:
+    found = made().gpu_figures
+    assert len(gpu_words.trusted_row(found[0])) == len(gpu_words.TRUSTED_HEAD)
+    assert len(gpu_words.seen_row(found[0])) == len(gpu_words.SEEN_HEAD)
+    assert "12.1 MB" in gpu_words.trusted_row(found[0])
+    bare = GpuFigures(0, LEAST, unseen="why")
+    assert gpu_words.trusted_row(bare).count(" -") == 8
+    assert len(gpu_words.trusted_row(bare)) == len(gpu_words.TRUSTED_HEAD)
+    assert diagnosis(bare)[0] == "what takes its time was not seen"
+    lacking = [
+        msgspec.structs.replace(bare, rank=rank, counted=GpuCounted(missing=["no bytes over NVLink: why"]))
+        for rank in (0, 1)
+    ]
+    assert gpu_words.missing_lines(Outside(1, 1.0, missing=["nothing: x"]), lacking) == [
+        "nothing: x",
+        "ranks 0, 1: no bytes over NVLink: why",
+    ]
+    off = msgspec.structs.replace(found[0], clock_us=30.0)
+    assert gpu_words.unseen_lines([off, found[1]], []) == [
+        "rank 0: its GPU's timestamps are 30 µs off at the least"
+    ]
+    assert "did not come to their end" in gpu_words.row_words(None)
+
+
+def test_a_profile_of_gpus_travels_whole_to_the_app() -> None:
+    found = made()
+    assert decode(encode_message(found)) == found

@@ -1,0 +1,127 @@
+"""The calls in a row of a profile on GPUs: whatever ranks do, they end, and what was counted is kept. On pretended GPUs."""
+
+import math
+import socket
+import threading
+import time
+
+import pytest
+
+from arena.profile.gpu_figures import Least
+from arena.profile.gpu_rules import gpu_ranks
+from problems.catalogue import HOME
+from sandbox.jail.choice import choose
+from sandbox.machine.devices.cpu import Cpu
+from sandbox.machine.placement import RankGpu
+from sandbox.protocol.events import Setting
+from sandbox.protocol.profile import SAID, TOLD
+from sandbox.worlds.profile_window import MOST_CALLS, calls_in_row, counted_row
+from sandbox.worlds.profile_world import profile_world
+
+
+@pytest.mark.parametrize(
+    ("said", "calls"),
+    [
+        ([1e-3, 2e-3], 200),
+        ([5.0], 1),
+        ([0.0], MOST_CALLS),
+        ([math.nan, -1.0], MOST_CALLS),
+        ([math.inf], MOST_CALLS),
+    ],
+)
+def test_whatever_ranks_say_a_row_ends(said: list[float], calls: int) -> None:
+    assert calls_in_row(said) == calls
+
+
+def test_a_rank_that_hangs_up_ends_the_row() -> None:
+    ours, theirs = zip(*(socket.socketpair() for _ in range(2)), strict=True)
+    theirs[0].sendall(SAID.pack(1e-3))
+
+    def rank_1() -> None:
+        theirs[1].sendall(SAID.pack(1e-3))
+        assert TOLD.unpack(theirs[1].recv(TOLD.size)) == (400,)
+        theirs[1].close()
+
+    peer = threading.Thread(target=rank_1)
+    peer.start()
+    assert counted_row(ours, [RankGpu(0), RankGpu(1)], time.monotonic() + 30.0) is None
+    peer.join()
+    for end in (*ours, theirs[0]):
+        end.close()
+
+
+class PretendedGpus(Cpu):
+    """CPU ranks that are looked at as if they had GPUs: torch's profiler then sees no work of a GPU."""
+
+    on_gpus = True
+
+    def gpus(self, world: int) -> tuple[RankGpu, ...]:
+        return tuple(RankGpu(rank) for rank in range(world))
+
+
+SETTING = Setting(
+    problem_dir=str(HOME / "collective" / "allreduce"), preset="tiny", sizes={"M": 128, "N": 256}, world=2,
+    device="cpu", dtype="float32",
+)  # fmt: skip
+ALL_REDUCE = """
+import torch.distributed as dist
+def solution(tensor):
+    out = tensor.clone()
+    dist.all_reduce(out)
+    return out
+"""
+
+
+@pytest.mark.slow
+def test_calls_in_a_row_are_counted_also_where_the_profiler_sees_nothing() -> None:
+    found = profile_world(SETTING, "kernel.py", ALL_REDUCE, PretendedGpus(), choose())
+    assert found.outside is not None
+    assert found.outside.calls > 10
+    assert 0.05 < found.outside.seconds < 20.0
+    assert not any(each.failed for each in found.reports), found.reports
+    assert all(each.unseen.startswith("torch's profiler saw no work of the GPU") for each in found.reports)
+    ranks = gpu_ranks(found, Least(1e6, 1e6, 1e6))
+    assert ranks[0].row_us == pytest.approx(found.outside.seconds / found.outside.calls * 1e6)
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_while_others_wait_for_it_is_told_soon() -> None:
+    source = ALL_REDUCE.replace(
+        "    out =",
+        "    import time\n    if dist.get_rank() == 1: raise ValueError('no such thing')\n    time.sleep(600)\n    out =",
+    )
+    found = profile_world(SETTING, "kernel.py", source, PretendedGpus(), choose())
+    assert found.outside is None
+    assert "no such thing" in found.reports[1].failed
+    assert "still at work" in found.reports[0].failed
+    assert found.reports[1].failed_at < found.reports[0].failed_at
+
+
+@pytest.mark.slow
+def test_a_kernel_that_dies_under_the_profiler_keeps_what_was_counted() -> None:
+    source = ALL_REDUCE.replace(
+        "    out =", "    import os, torch\n    if torch.autograd._profiler_enabled(): os._exit(9)\n    out ="
+    )
+    found = profile_world(SETTING, "kernel.py", source, PretendedGpus(), choose())
+    assert found.outside is not None
+    assert all(each.unseen.startswith("the rank sent no report of what it saw") for each in found.reports)
+
+
+NO_CUPTI = """
+import torch.autograd.profiler
+def refuse(self):
+    raise RuntimeError("CUPTI_ERROR_NOT_INITIALIZED")
+if dist.get_rank() == 1:
+    torch.autograd.profiler.profile.__enter__ = refuse
+"""
+
+
+@pytest.mark.slow
+def test_a_profiler_that_does_not_start_on_one_rank_is_said_by_all_and_keeps_what_was_counted() -> None:
+    found = profile_world(SETTING, "kernel.py", ALL_REDUCE + NO_CUPTI, PretendedGpus(), choose())
+    assert found.outside is not None
+    unseen = [each.unseen.partition("; ")[0] for each in found.reports]
+    assert unseen == [
+        "torch's profiler did not start on another rank",
+        "torch's profiler did not start: RuntimeError: CUPTI_ERROR_NOT_INITIALIZED",
+    ]
