@@ -11,3 +11,5 @@ timeout -s INT 230 python3 -m screens.main sweep --players house --one-size --se
 timeout -s INT 300 python3 -m screens.main doctor --bench aa-gpu --repetitions 1 --preset paper --world 1 > "$out/aa-gpu-1-54.txt"
 timeout -s INT 110 python3 -m screens.main doctor --bench kit-soak --repetitions 20 > "$out/kit-soak.txt"
 timeout -s INT 170 python3 -m screens.main doctor --bench aa-gpu --repetitions 1 --preset paper --world 1 $(seq 55 87) > "$out/aa-gpu-55-83.txt"
+OUT=$out bash benchmarks/1xH200/profile.sh
+timeout -s INT 60 python3 -m screens.main sweep --players house --one-size --seconds 1 --preset paper --world 1 --problems 58-60,86 2>> "$out/house.txt"
