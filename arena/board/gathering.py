@@ -82,7 +82,7 @@ def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) ->
     chosen = [campaign_path(paths.campaigns, name) for name in campaigns] or journals(paths.campaigns)
     for path in chosen:
         if not path.is_file():
-            raise UsageError(f"there is no campaign {path.stem}", f"there are {_names(paths)}")
+            raise UsageError(f"there is no campaign {path.stem!r}", f"choose from {_names(paths)}")
         found += outcomes(path)
         machines |= {digest: str(machine) for digest, machine in machines_of(path).items()}
     if not campaigns:

@@ -80,6 +80,14 @@ class Source(TextArea):
 
     # --- what other editors have, too ------------------------------------------------------------------------
 
+    def show(self, text: str, name: str) -> None:
+        """Another text, in the language of a file of this name."""
+        self.source_language = language_of(name)
+        self.soft_wrap = self.source_language == "prose"
+        self._parts_of = None
+        self._drawn.clear()
+        self.text = text
+
     def mark_lines(self, words: Mapping[int, str]) -> None:
         """Marks lines (from 0) in the gutter; the marks set before go."""
         if words or self.marks.words:

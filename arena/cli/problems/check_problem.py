@@ -27,6 +27,7 @@ TABLE = ROOT / "problems" / "ADMISSION.md"
 @click.option("--all", "everything", is_flag=True, help="All problems of the benchmark.")
 @click.option(
     "--world",
+    metavar="N,N",
     default="1,2,3,4,8",
     show_default=True,
     help="World sizes to try, where the problem allows them.",
