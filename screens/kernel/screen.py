@@ -92,6 +92,8 @@ class KernelScreen(EditingScreen):
     async def _open(self) -> None:
         await self.parent_app.opened.wait()
         self._unsubscribe = self.services.engine.subscribe(self.apply)
+        for event in self.services.engine.worlds.values():  # they may be ready since another screen
+            self.apply(event)
         draft = await self.buffer.open(self._text)
         self.draw(force=True)
         self.start(self._watch(), "watch")
@@ -187,6 +189,9 @@ class KernelScreen(EditingScreen):
             answer = outdated(answer, of, self.key_words("run"))
         elif state.result is not None and state.result.outcome == "too noisy":
             answer = replace(answer, advice=f"{self.key_words('measure_on')} measures longer")
+        elif not state.run_id and waited is None and self.problem.id in self.services.standings:
+            earlier = f"{self.key_words('history')} has earlier verdicts"
+            answer = replace(answer, words="NOT RUN SINCE OPENED", advice=earlier)
         result = self.query_one(ResultPane)
         result.set_class(bool(of), "outdated")
         told_of = state.setting or setting

@@ -1,11 +1,14 @@
 """The editor: colours, indentation, what is saved and what is not."""
 
+from typing import Any, ClassVar
+
 from textual.app import App, ComposeResult
 from textual.events import Key
 from textual.geometry import Region
 from textual.widgets.text_area import Selection
 
-from screens.widgets.editor import Editor
+from screens.themes import VARIABLE_DEFAULTS
+from screens.widgets.editor import SOURCE_STYLES, Editor, Source
 from screens.widgets.highlight import language_of, line_spans, parts_of
 from screens.widgets.search import next_place, pattern_of, places_of
 from screens.widgets.writing import Writing
@@ -52,6 +55,27 @@ def test_an_open_string_reaches_to_the_end() -> None:
     lines = ['x = """', "words", "more"]
     parts = parts_of(lines, "python")
     assert [span.kind for span in line_spans(lines[2], parts[2], "python")] == ["string"]
+
+
+async def test_the_line_with_the_cursor_has_its_colours() -> None:
+    class Coloured(App[None]):
+        CSS_PATH: ClassVar[Any] = [SOURCE_STYLES]
+
+        def get_theme_variable_defaults(self) -> dict[str, str]:
+            return VARIABLE_DEFAULTS
+
+        def compose(self) -> ComposeResult:
+            yield Source("import torch\nimport torch\n", id="kernel")
+
+    async with Coloured().run_test() as pilot:
+        source = pilot.app.query_one(Source)
+        await pilot.pause()
+
+        def colours(row: int) -> set[object]:
+            (strip,) = source.render_lines(Region(0, row, 40, 1))
+            return {segment.style.color for segment in strip if segment.text.strip() in ("import", "mport")}
+
+        assert colours(0) == colours(1) != set()
 
 
 def test_prose_is_text_and_only_its_fences_are_code() -> None:

@@ -53,7 +53,8 @@ def command(
             try:
                 problem.check_world(worlds[0])
             except WorldRefused as error:
-                raise UsageError(str(error)) from None
+                allowed = ", ".join(map(str, problem.worlds))
+                raise UsageError(str(error), f"choose --world from {allowed}") from None
     rows = []
     for row in _examined(["all"] if folder is None else [str(folder)], worlds):
         rows.append(row)
