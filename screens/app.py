@@ -75,7 +75,7 @@ class ArenaApp(TerminalApp):
             super().refresh_css(animate)
 
     def get_css_variables(self) -> dict[str, str]:
-        """None before the person's theme is known: Textual works out those of its own default theme first, 3 ms for nothing."""
+        """None before the person's theme is known: Textual works out those of its default theme first, which nobody sees."""
         return super().get_css_variables() if self._theme_read else {}
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
