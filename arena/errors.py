@@ -27,6 +27,15 @@ class ArenaError(Exception):
         self.advice = advice
 
 
+def why(error: Exception) -> str:
+    """Why a file could not be read or written, in the words of the system; Python's own name the codec and the call."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 text (byte {error.start})"
+    return str(error)
+
+
 class UsageError(ArenaError):
     """The request cannot be carried out; a different one can."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from arena.errors import SettingsError
+from arena.errors import SettingsError, why
 from arena.paths import Paths, make_folder, unwritable
 
 _TABLES = ("models", "agents")
@@ -201,7 +201,7 @@ def load_settings(paths: Paths) -> Settings:
     except (FileNotFoundError, NotADirectoryError):
         return Settings()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}", "make it readable, or move it away") from None
+        raise SettingsError(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,6 +1,7 @@
 """All problems: the benchmark's and a user's own."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class Catalogue:
         found = self._by_name.get(name.strip().lower())
         if found is not None:
             return found
-        raise UnknownProblem(f"no problem {name!r}: {self._hint(name.strip().lower())}")
+        raise UnknownProblem(f"there is no problem {name!r}: {self._hint(name.strip().lower())}")
 
     def _hint(self, name: str) -> str:
         """What a name that is no problem's may have meant. No number is near another: 99 is not 9."""
@@ -49,6 +50,7 @@ class Catalogue:
             ids = [problem.id for problem in self.problems]
             return f"ids go from {min(ids)} to {max(ids)}; {everything}" if ids else everything
         slugs = [problem.slug for problem in self.problems]
+        name = re.sub(r"^\d+_", "", name)  # half of a stem
         holding = [slug for slug in slugs if name and name in slug]
         near = holding or difflib.get_close_matches(name, slugs, n=SUGGESTED, cutoff=0.5)
         if not near:
@@ -63,14 +65,16 @@ def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:
     Broken folders do not stop the others: they are listed in `broken`. A user's problem may not take an id or slug that
     exists already.
     """
+    broken: list[ProblemError] = []
     folders = sorted(path.parent for path in HOME.glob("*/*/problem.toml"))
     for root in extra:
-        if (root / "problem.toml").exists():
+        if not root.is_dir():
+            broken.append(ProblemError(f"{root}: there is no such folder; problem_dirs in the settings names it"))
+        elif (root / "problem.toml").exists():
             folders.append(root)
         else:
             folders.extend(sorted(path.parent for path in root.glob("**/problem.toml")))
     problems: list[Problem] = []
-    broken: list[ProblemError] = []
     taken: dict[str, Path] = {}
     for folder in folders:
         try:

@@ -214,9 +214,8 @@ class Problem:
     def check_world(self, world: int) -> None:
         """Raises WorldRefused when the problem does not allow this world size."""
         if world not in self.worlds:
-            allowed = ", ".join(map(str, self.worlds))
             reason = f" ({self.worlds_reason})" if self.worlds_reason else ""
-            raise WorldRefused(f"{self.slug} runs on {allowed} ranks, not on {world}{reason}")
+            raise WorldRefused(f"{self.slug} does not run on {world} rank{'s' if world != 1 else ''}{reason}")
 
     def names(self, sizes: dict[str, int], world: int, dtype: str) -> dict[str, int | float]:
         """Everything a formula may use: sizes, W, b, and the derived sizes."""

@@ -65,12 +65,16 @@ def expected(annotation: Any) -> str:
     words = _WORDS.get(kind, "a table")
     for limits in meta:
         if limits.ge is not None and limits.le is not None:
-            words += f" from {limits.ge:g} to {limits.le:g}"
+            words += f" from {_number(limits.ge)} to {_number(limits.le)}"
         elif limits.ge is not None:
-            words += f", {limits.ge:g} or more"
+            words += f", {_number(limits.ge)} or more"
         elif limits.min_length:
             words += " that is not empty"
     return words
+
+
+def _number(limit: float) -> str:
+    return str(int(limit)) if limit == int(limit) else str(limit)
 
 
 def _unwrapped(annotation: Any) -> tuple[Any, list[Meta]]:

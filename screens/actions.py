@@ -1,16 +1,10 @@
 """Everything a person can do, in one table: keys, footer, command palette and help are made from it."""
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hit, Hits, Provider
-from textual.content import Content
-
-from screens.app_protocol import AppProtocol
 
 Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model", "campaign", "profile"]
 
@@ -319,81 +313,3 @@ def key_of(name: str, keymap: dict[str, str]) -> str:
     """The key of an action as it is written on the screen: "F7", "ctrl+l"."""
     key = keymap.get(name) or next(action.key for action in ACTIONS if action.name == name)
     return key_words(key)
-
-
-class ActionCommands(Provider):
-    """The palette's view of the table: what can be done on the screen below it."""
-
-    async def discover(self) -> Hits:
-        for action in self._actions():
-            yield DiscoveryHit(
-                self._with_key(action, Content(action.title)),
-                partial(self._do, action),
-                action.title,
-                action.help,
-            )
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for action in self._actions():
-            score = max(matcher.match(action.title), matcher.match(action.help) * 0.9)
-            if score > 0:
-                title = self._with_key(action, matcher.highlight(action.title))
-                yield Hit(score, title, partial(self._do, action), action.title, action.help)
-
-    def _with_key(self, action: Action, title: Content) -> Content:
-        """The title with the key that does it now."""
-        app = self.app
-        assert isinstance(app, AppProtocol)
-        key = key_of(action.name, app.services.settings.keymap)
-        return Content.assemble(title, (f"  {key}", "$accent"))
-
-    def _actions(self) -> list[Action]:
-        scope = getattr(self.screen, "SCOPE", "everywhere")
-        return [action for action in ACTIONS if action.scope in ("everywhere", scope)]
-
-    async def _do(self, action: Action) -> None:
-        namespace = "app" if action.scope == "everywhere" else "screen"
-        await self.screen.run_action(f"{namespace}.{action.name}")
-
-
-class ProblemCommands(Provider):
-    """Opens a problem by a few letters of its name."""
-
-    async def discover(self) -> Hits:
-        return
-        yield  # an async generator that offers nothing before something is typed
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        app = self.app
-        assert isinstance(app, AppProtocol)
-        catalogue = app.services.catalogue
-        if self.screen.is_modal:
-            return  # a dialog is answered before another problem is opened
-        for problem in catalogue.problems if catalogue else []:
-            name = f"{problem.id} {problem.slug}"
-            score = matcher.match(f"{name} {problem.title}")
-            if score > 0:
-                yield Hit(score, f"{name}", partial(app.open_problem, problem), help=problem.title)
-
-
-class ThemeCommands(Provider):
-    """The themes by name."""
-
-    async def discover(self) -> Hits:
-        for name, choose in self._themes():
-            yield DiscoveryHit(f"theme: {name}", choose)
-
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for name, choose in self._themes():
-            title = f"theme: {name}"
-            if (score := matcher.match(title)) > 0:
-                yield Hit(score, matcher.highlight(title), choose, title)
-
-    def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        app = self.app
-        assert isinstance(app, AppProtocol)
-        for name in app.theme_names:
-            yield name, partial(app.choose_theme, name)

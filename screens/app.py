@@ -1,30 +1,25 @@
-"""The app: opens screens, hands them the services, and leaves the terminal as it found it."""
+"""The app: opens screens and hands them the services."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import os
-import signal
-import sys
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec.structs import replace
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from screens.actions import ActionCommands, ProblemCommands, Scope, ThemeCommands, bindings, short_key_words
+from screens.actions import Scope, bindings, short_key_words
 from screens.base import BaseScreen
 from screens.keymap import as_sent, keymap_fault
+from screens.palette import ActionCommands, ProblemCommands, ThemeCommands
 from screens.picker.screen import PickerScreen
 from screens.services import Services
+from screens.terminal_app import TerminalApp
 from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes
 
 if TYPE_CHECKING:
@@ -37,15 +32,12 @@ if TYPE_CHECKING:
     from screens.app_protocol import DuelPlan
     from screens.model.model_session import ModelPlan
 
-LEAVE_S = 10.0
-"""From a signal to the end of the process, at the latest; the referee ends by itself when its pipe closes."""
-TERMINAL_CHECK_S = 5.0
 FULL_PASS_S = 60.0
 NEVER = 1_000_000
 """Passes over younger objects between two full ones that the garbage collector makes by itself."""
 
 
-class ArenaApp(App[None]):
+class ArenaApp(TerminalApp):
     """pkb-arena in a terminal."""
 
     TITLE = "pkb-arena"
@@ -53,6 +45,9 @@ class ArenaApp(App[None]):
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("app.tcss"), PickerScreen.CSS_PATH]
     COMMANDS: ClassVar[Any] = {ActionCommands, ProblemCommands, ThemeCommands}
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
+
+    _theme_read = ""
+    """The theme that the stylesheet has."""
 
     def __init__(self, services: Services, problem: str = "", kernel: Path | None = None) -> None:
         """`problem` (id, slug or stem) opens at once, with `kernel` if one is given."""
@@ -64,8 +59,6 @@ class ArenaApp(App[None]):
         """Tracebacks of our own mistakes; the app stays up."""
         self.picker = PickerScreen(self)
         self._problem, self._kernel = problem, kernel
-        self._away = False
-        """Another program has the terminal."""
         themes, self._theme_errors = load_themes((FOLDER, services.paths.config / "themes"))
         for theme in themes:
             self.register_theme(theme)
@@ -81,6 +74,10 @@ class ArenaApp(App[None]):
             self._theme_read = self.theme
             super().refresh_css(animate)
 
+    def get_css_variables(self) -> dict[str, str]:
+        """None before the person's theme is known: Textual works out those of its default theme first, which nobody sees."""
+        return super().get_css_variables() if self._theme_read else {}
+
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return VARIABLE_DEFAULTS
 
@@ -88,45 +85,7 @@ class ArenaApp(App[None]):
         return self.picker
 
     def on_mount(self) -> None:
-        if sys.platform != "win32":
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, partial(self._signalled, number))
-            if sys.__stdin__ is not None and sys.__stdin__.isatty():
-                self.set_interval(TERMINAL_CHECK_S, self._check_terminal)
         self.call_after_refresh(lambda: self.picker.start(self._open(), "open"))
-
-    def _signalled(self, number: signal.Signals) -> None:
-        """Leaves in order; a terminal that is gone can hold that up, so there is an end to the patience."""
-        last_resort = threading.Timer(LEAVE_S, os._exit, (128 + number,))
-        last_resort.daemon = True
-        last_resort.start()
-        self.exit(return_code=128 + number)
-
-    def _check_terminal(self) -> None:
-        """A terminal can go without a word (no hang-up signal); nobody would ever end this app then."""
-        import termios
-
-        try:
-            termios.tcgetattr(0)
-        except termios.error:
-            self._signalled(signal.SIGHUP)
-
-    @contextmanager
-    def suspend(self) -> Iterator[None]:
-        """Nothing is written to the terminal while another program has it.
-
-        Textual alone would go on drawing into a queue that nobody empties any more, and block for good when it is full.
-        """
-        self._away = True
-        try:
-            with self.batch_update(), super().suspend():
-                yield
-        finally:
-            self._away = False
-
-    def bell(self) -> None:
-        if not self._away:
-            super().bell()
 
     # --- after the first paint -----------------------------------------------------------------------------
 

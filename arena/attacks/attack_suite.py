@@ -108,7 +108,7 @@ def read_kernel(path: Path) -> AttackKernel:
     source = path.read_text(encoding="utf-8")
     fields = dict(_FIELD.findall(source.partition('"""')[0]))
     if unknown := fields.keys() - _FIELDS:
-        raise UsageError(f"{path}: unknown `# {min(unknown)}:`", f"there are {', '.join(sorted(_FIELDS))}")
+        raise UsageError(f"{path}: unknown `# {min(unknown)}:`", f"choose from {', '.join(sorted(_FIELDS))}")
     try:
         return AttackKernel(
             name=path.stem,

@@ -82,7 +82,7 @@ def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) ->
     chosen = [campaign_path(paths.campaigns, name) for name in campaigns] or journals(paths.campaigns)
     for path in chosen:
         if not path.is_file():
-            raise UsageError(f"there is no campaign {path.stem}", f"there are {_names(paths)}")
+            raise UsageError(f"there is no campaign {path.stem!r}", _names(paths))
         found += outcomes(path)
         machines |= {digest: str(machine) for digest, machine in machines_of(path).items()}
     if not campaigns:
@@ -103,7 +103,9 @@ def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) ->
 
 
 def _names(paths: Paths) -> str:
-    return ", ".join(path.stem for path in journals(paths.campaigns)) or "none"
+    """What to do about a campaign that is not there: the names of those that are."""
+    names = ", ".join(path.stem for path in journals(paths.campaigns))
+    return f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one"
 
 
 def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:

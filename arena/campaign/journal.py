@@ -124,6 +124,12 @@ class CampaignJournal:
             line = decode_line(file.readline())
         return line if isinstance(line, Written) else None
 
+    def leave(self) -> None:
+        """Closes it; a campaign in which no session began, as with a player that cannot play, leaves no file behind."""
+        if self._file >= 0 and not self.sessions:
+            self.path.unlink(missing_ok=True)
+        self.close()
+
     def close(self) -> None:
         """Lets another process in. May be called twice."""
         if self._file >= 0:
@@ -146,10 +152,10 @@ def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
                 line = decode_line(data)
                 if number == 1 and not isinstance(line, Opened):
                     raise msgspec.ValidationError("the first line names no campaign")
-            except msgspec.MsgspecError as error:
+            except msgspec.MsgspecError:
                 raise UsageError(
-                    f"{path}, line {number}, is no line of a campaign: {error}",
-                    "choose another --name, or put the file aside",
+                    f"{path}: line {number} is no line of a campaign's journal",
+                    "move the file elsewhere; its other lines are sound" if number > 1 else "move the file elsewhere",
                 ) from None
             yield offset, offset + len(data), line
             offset += len(data)

@@ -79,11 +79,11 @@ def _part(catalogue: Catalogue, part: str) -> list[Problem]:
         return catalogue.problems
     if colon and word == "category":
         if value not in catalogue.categories:
-            raise UsageError(f"there is no category {value!r}", f"there are {', '.join(CATEGORIES)}")
+            raise UsageError(f"there is no category {value!r}", f"choose from {', '.join(CATEGORIES)}")
         return catalogue.categories[value]
     if colon and word == "class":
         if value not in CLASSES:
-            raise UsageError(f"there is no class {value!r}", f"there are {', '.join(CLASSES)}")
+            raise UsageError(f"there is no class {value!r}", f"choose from {', '.join(CLASSES)}")
         return [problem for problem in catalogue.problems if problem.class_ == value]
     if found := _RANGE.fullmatch(part):
         first, last = map(int, found.groups())

@@ -4,8 +4,10 @@ Commands are imported when they are called, so that `list` does not pay for what
 """
 
 import difflib
+import errno
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +16,7 @@ import click
 
 from arena.cli.diagnostics import complain
 from arena.cli.display import Display, display_of
-from arena.cli.output import OutputClosed
+from arena.cli.output import OutputClosed, OutputFailed, flush, print_line
 from arena.errors import ArenaError, SettingsError, UsageError
 from sandbox.protocol.verdict import ExitCode
 
@@ -42,7 +44,7 @@ COMMANDS = {
     "demo": ("arena.cli.stage.demo", "Play by itself: live and recorded duels in big type."),
     "serve": ("arena.cli.stage.serve", "The app in a browser, for you and for spectators."),
     "mcp": ("arena.cli.tools.mcp", "The arena as a tool of your own agent, over stdin and stdout."),
-    "replay": ("arena.cli.replay", "Tell a recorded run again."),
+    "replay": ("arena.cli.replay", "Replay a recorded run, duel or trace."),
     "doctor": ("arena.cli.machine.doctor", "What this machine can do, and what to do about the rest."),
     "check-problem": ("arena.cli.problems.check_problem", "Check a problem folder of your own."),
     "attacks": (
@@ -84,7 +86,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> N
     if asked and not ctx.resilient_parsing:
         from arena.machine.facts import installed_version
 
-        click.echo(f"{PROGRAM} {installed_version(PROGRAM) or '(not installed)'}")
+        print_line(f"{PROGRAM} {installed_version(PROGRAM) or '(not installed)'}")
         ctx.exit()
 
 
@@ -148,6 +150,9 @@ def _open_app(display: Display, problem: str = "") -> int:
 
 def main(arguments: list[str] | None = None, display: Display | None = None) -> None:
     """Runs a command and exits with the documented code. `display` opens the app where no command is given."""
+    if sys.__stdout__ is None:  # its number would go to the next file that is opened
+        complain("stdout is closed", "leave it open, or send it to a file or to /dev/null")
+        sys.exit(ExitCode.ENVIRONMENT)
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Callable[..., Any] | None = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -164,23 +169,47 @@ def _run(arguments: list[str] | None, display: Display) -> int:
             standalone_mode=False,
             obj=display,
         )
-        sys.stdout.flush()
+        flush()
         return done if isinstance(done, int) else ExitCode.PASS
-    except OutputClosed:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at its end
+    except OSError as error:  # click prints its help by itself
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        _drop_output()
+        complain(f"cannot write to stdout: {error.strerror}", "make room, and try again")
+        return ExitCode.ENVIRONMENT
+    except (OutputClosed, SystemExit):  # click ends with 1 where the reader of its help is gone
+        _drop_output()
+        return ExitCode.ENVIRONMENT
+    except OutputFailed as error:
+        _drop_output()
+        complain(error.message, error.advice)
         return ExitCode.ENVIRONMENT
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
     except click.ClickException as error:
-        hint = f"{PROGRAM} {_command_of(error)}--help".strip()
-        complain(error.format_message().rstrip("."), f"see `{hint}`")
+        complain(*_in_words(error))
         return ExitCode.USAGE
     except ArenaError as error:
         complain(error.message, error.advice)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
+
+
+def _drop_output() -> None:
+    """The interpreter flushes stdout at its end, and must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _in_words(error: click.ClickException) -> tuple[str, str]:
+    """An error of click's as the message and the advice of one of ours."""
+    text, _, near = error.format_message().rstrip(".").partition(" Did you mean ")
+    text = re.sub(r"^Invalid value for '(.+?)': ", r"\1: ", text).rstrip(".")
+    if text[:1].isupper() and text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    see = f"see `{f'{PROGRAM} {_command_of(error)}--help'.strip()}`"
+    return text, f"did you mean {near.rstrip('?')}? {see}" if near else see
 
 
 def _command_of(error: click.ClickException) -> str:

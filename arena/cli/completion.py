@@ -7,12 +7,14 @@ from arena.cli.output import print_line
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", metavar="SHELL", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the completion script for SHELL.
+    """Print the completion script for SHELL: bash, zsh or fish.
 
-    bash: eval "$(pkb-arena completion bash)" in ~/.bashrc; zsh: the same in ~/.zshrc;
-    fish: pkb-arena completion fish > ~/.config/fish/completions/pkb-arena.fish
+    \b
+    bash  in ~/.bashrc: eval "$(pkb-arena completion bash)"
+    zsh   in ~/.zshrc: eval "$(pkb-arena completion zsh)"
+    fish  pkb-arena completion fish > ~/.config/fish/completions/pkb-arena.fish
     """
     from arena.cli import COMPLETION_VARIABLE, PROGRAM, cli
 

@@ -15,11 +15,11 @@ def command() -> None:
     """Settings, and where pkb-arena keeps its files."""
 
 
-@command.command()
+@command.command(short_help="Print where files are.")
 @click.argument("name", required=False)
 @json_option
 def path(name: str | None, as_json: bool) -> None:
-    """Print the settings file's path, or that of NAME (workspace, runs, results...); `all` prints each."""
+    """Print the path of the settings file, or of NAME (workspace, runs, results...); `all` prints each."""
     places = {key: str(place) for key, place in find_paths().all().items()}
     if as_json:
         print_json(places if name in (None, "all") else {name: places.get(str(name))})
@@ -29,7 +29,7 @@ def path(name: str | None, as_json: bool) -> None:
     elif (name or "settings") in places:
         print_line(places[name or "settings"])
     else:
-        raise UsageError(f"there is no place {name!r}", f"there are {', '.join(places)} and all")
+        raise UsageError(f"there is no place {name!r}", f"choose from {', '.join(places)}, all")
 
 
 @command.command()

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from arena.cli.numbers import Number, Whole
 from arena.setting_choice import Choice
 from problems.specification import PRESETS
 from sandbox.machine.devices import KINDS
@@ -53,7 +54,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]"
     )
     @click.option(
-        "--world", type=click.IntRange(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]"
+        "--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]"
     )
     @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
     @click.option("--dtype", metavar="T", help="Run dtype, such as float32. [default: the problem's first]")
@@ -83,13 +84,13 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 rounds_option = click.option(
     "--rounds",
-    type=click.IntRange(0, 10_000),
+    type=Whole(0, 10_000),
     metavar="N",
-    help="Exactly so many timing rounds; 0 checks correctness only. [default: as many as the noise asks for]",
+    help="Exactly N timing rounds; 0 checks correctness only. [default: as many as the noise requires]",
 )
 budget_option = click.option(
     "--budget",
-    type=click.FloatRange(0.1, 600.0),
+    type=Number(0.1, 600.0),
     metavar="SECONDS",
     help="Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."
     " [default: the setting budget_s]",

@@ -1,6 +1,8 @@
 """Output of the command line on stdout: text for people, or JSON and nothing else where JSON was asked for."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 import msgspec
@@ -21,16 +23,37 @@ class OutputClosed(MachineError):
     """The reader of stdout is gone, as after `| head`: no fault, but there is nothing more to do."""
 
 
+class OutputFailed(MachineError):
+    """Stdout takes nothing more, as on a full disk."""
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise OutputClosed("stdout is closed") from None
+    except OSError as error:
+        raise OutputFailed(
+            f"cannot write to stdout: {error.strerror}", "what was printed is incomplete; make room, and try again"
+        ) from None
+
+
 def print_line(text: str = "") -> None:
     """A line for a person.
 
     Raises:
         OutputClosed: the reader of stdout is gone.
+        OutputFailed: it cannot be written.
     """
-    try:
+    with _writing():
         click.echo(text, color=wants_colour(sys.stdout))
-    except BrokenPipeError:
-        raise OutputClosed("stdout is closed") from None
+
+
+def flush() -> None:
+    """Everything that was printed is out. Raises as `print_line` does."""
+    with _writing():
+        sys.stdout.flush()
 
 
 def print_json(value: object) -> None:
@@ -38,11 +61,10 @@ def print_json(value: object) -> None:
 
     Raises:
         OutputClosed: the reader of stdout is gone.
+        OutputFailed: it cannot be written.
     """
-    try:
+    with _writing():
         click.echo(msgspec.json.encode(value).decode(), color=False)
-    except BrokenPipeError:
-        raise OutputClosed("stdout is closed") from None
 
 
 def outcome_sign(outcome: str) -> str:

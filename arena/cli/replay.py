@@ -7,6 +7,7 @@ import msgspec
 
 from arena.cli.display import Display, display_of
 from arena.cli.duel.replay_duel import find_duel, tell_duel
+from arena.cli.numbers import Number
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
 from arena.cli.players.trace_lines import is_trace, tell_trace
@@ -30,11 +31,11 @@ from sandbox.protocol.events import (
 
 
 @click.command()
-@click.argument("run", metavar="RUN", default="last")
+@click.argument("run", metavar="[RUN]", default="last")
 @click.option("--source", is_flag=True, help="Print the kernel that was run, and nothing else.")
 @click.option(
-    "--speed", type=click.FloatRange(1, 20), metavar="X",
-    help="Tell a duel at X times its pace, 1 to 20. [default: at once]",
+    "--speed", type=Number(1, 20), metavar="X",
+    help="Replay a duel at X times its pace. [default: at once]",
 )  # fmt: skip
 @click.option(
     "--record",
@@ -58,9 +59,10 @@ def command(
     theme: str,
     as_json: bool,
 ) -> None:
-    """Tell RUN again: the id of a run, a duel or a model's trace, a journal file, or `last`.
+    """Replay RUN: the id of a run, a duel or a model's trace, a journal file, or `last`.
 
-    With --json its events, one a line. With --record a file for others; --speed tells that faster, too.
+    With --json its events are printed, one a line. With --record it is written as a file that others can play; --speed
+    makes that faster, too.
     """
     duel = find_duel(run, open_session().paths) if run != "last" else None
     if record is not None:
@@ -104,7 +106,7 @@ def _run_of(path: Path) -> tuple[Path, RunHeader]:
     except (OSError, msgspec.MsgspecError) as error:
         why = f": {error.strerror}" if isinstance(error, OSError) else ""
         raise UsageError(
-            f"{path} cannot be told again{why}", "a file must be the journal of a run, a duel or a trace"
+            f"{path} cannot be replayed{why}", "name the journal of a run, a duel or a trace"
         ) from None
 
 
@@ -136,6 +138,7 @@ def _journal(run: str) -> Path:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
         return journals[-1]
     places = [Path(run), *(folder / f"{run}.jsonl" for folder in (paths.traces, runs))]
+    places.append(paths.duels / f"{run}.jsonl")  # one that `find_duel` could not read: the reader says so
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise UsageError(f"there is no run, duel or trace {run!r}, and no such file", _recent(paths))

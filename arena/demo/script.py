@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.errors import UsageError
+from arena.errors import UsageError, why
 
 DEFAULT = Path(__file__).with_name("default.toml")
 PACES = (1.0, 20.0)
@@ -48,10 +48,12 @@ def load_script(path: Path = DEFAULT) -> DemoScript:
     try:
         script = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), DemoScript)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a script that can") from None
+        raise UsageError(
+            f"{path} cannot be read: {why(error)}", f"`pkb-arena demo --print-script > {path}` writes one to start from"
+        ) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(
-            f"{path}: {error}", "`pkb-arena demo --print-script` shows what a script says"
+            f"{path}: {why(error)}", "`pkb-arena demo --print-script` shows what a script says"
         ) from None
     if not script.scene:
         raise UsageError(f"{path} has no scene", "add a [[scene]]")

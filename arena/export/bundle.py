@@ -93,7 +93,7 @@ def export_bundle(
     chosen = [campaign_path(paths.campaigns, name) for name in names] or journals(paths.campaigns)
     for path in chosen:
         if not path.is_file():
-            raise UsageError(f"there is no campaign {path.stem}", "`pkb-arena sweep --players ...` makes one")
+            raise UsageError(f"there is no campaign {path.stem!r}", "`pkb-arena sweep --players ...` makes one")
     if not chosen:
         raise UsageError("there is no campaign to export", "`pkb-arena sweep --players ...` makes one")
     if folder.exists() and any(folder.iterdir()):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from arena.errors import MachineError, UsageError
+from arena.errors import MachineError, UsageError, why
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
@@ -58,7 +58,10 @@ def check_manifest(folder: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.MsgspecError) as error:
-        raise BundleDamaged(f"{folder} is no bundle: {error}", "`pkb-arena export DIR` makes one") from None
+        fault = "it has no manifest.json" if isinstance(error, FileNotFoundError) else "its manifest.json is damaged"
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            fault = why(error)
+        raise BundleDamaged(f"{folder} is no bundle: {fault}", "`pkb-arena export DIR` makes one") from None
     if manifest.version > VERSION:
         raise BundleDamaged(f"{folder} was made by a newer pkb-arena ({manifest.arena})", "update this one")
     root = folder.resolve()

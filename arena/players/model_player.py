@@ -162,8 +162,9 @@ def find_model(name: str, settings: Settings) -> ModelSettings:
         return ModelSettings(provider=provider, model=model)
     known = ", ".join(settings.models)
     raise UsageError(
-        f"there is no model {name!r} in the settings" + (f", there are {known}" if known else ""),
-        "add a table [models.NAME] (see `pkb-arena config path`), or name one as anthropic:MODEL",
+        f"there is no model {name!r} in the settings" + (f"; it has {known}" if known else ""),
+        "add a table [models.NAME] (see `pkb-arena config path`), or name one as PROVIDER:MODEL"
+        f" ({', '.join(provider_names())})",
     )
 
 

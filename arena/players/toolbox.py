@@ -89,7 +89,7 @@ class Toolbox:
             return self._page(_read(call, _PageArguments).page)
         if call.name not in self._work:
             known = ", ".join(tool.name for tool in self.tools)
-            raise _Unusable(f"there is no such tool; there are {known}")
+            raise _Unusable(f"there is no such tool; choose from {known}")
         source = _read(call, _KernelArguments).source
         if source.lstrip().startswith("```"):
             source = kernel_source(source)
@@ -99,7 +99,7 @@ class Toolbox:
 
     def _page(self, name: str) -> str:
         if name not in PAGES:
-            raise _Unusable(f"there is no page {name[:60]!r}; there are {', '.join(PAGES)}")
+            raise _Unusable(f"there is no page {name[:60]!r}; choose from {', '.join(PAGES)}")
         if name in _HEADERS:
             return (_INCLUDE / name).read_text(encoding="utf-8")
         return read_template(self._version, f"kit_{name}")

@@ -38,6 +38,7 @@ from sandbox.protocol.events import (
     Run,
     Setting,
     Warm,
+    WorldChanged,
 )
 
 CANCEL_S = 5.0
@@ -88,6 +89,8 @@ class Engine:
         self._recording: dict[str, asyncio.Task[None]] = {}
         """By run, while its result is on its way to the store."""
         self._closing = False
+        self.worlds: dict[str, WorldChanged] = {}
+        """What was said last of every world, for a listener that comes later."""
         self.jail = ""
         """Name of the jail that kernels run in; empty before `start`."""
 
@@ -302,6 +305,7 @@ class Engine:
         self._tell(event)
 
     def _on_exit(self, why: str) -> None:
+        self.worlds.clear()
         run = self._current
         words = self._referee.last_words if self._referee is not None else ""
         if run is not None:
@@ -368,6 +372,8 @@ class Engine:
             listener(notice)
 
     def _tell(self, event: AnyEvent) -> None:
+        if isinstance(event, WorldChanged):
+            self.worlds[event.role] = event
         for listener in list(self._listeners):
             try:
                 listener(event)

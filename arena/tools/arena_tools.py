@@ -171,7 +171,7 @@ class ArenaTools:
                 return await page(TEMPLATES, arguments_of(arguments, _Page).page)
             case "house" if self._terms.house:
                 return result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
-        raise Misused(f"there is no such tool; there are {', '.join(offered.name for offered in self.tools)}")
+        raise Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
 
     def _problem(self, arguments: Mapping[str, Any]) -> Problem:
         return find_problem(self._catalogue, str(arguments_of(arguments, _Problem).problem))
@@ -179,7 +179,7 @@ class ArenaTools:
     async def _list(self, category: str) -> str:
         categories = self._catalogue.categories
         if category and category not in categories:
-            raise UsageError(f"no category {category!r}", f"there are {', '.join(categories)}")
+            raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(categories)}")
         best = {
             problem_id: standing.best
             for problem_id, standing in (
@@ -197,7 +197,7 @@ class ArenaTools:
         found = find_problem(self._catalogue, str(wanted.problem))
         if wanted.template not in template_names():
             raise UsageError(
-                f"there is no template {wanted.template!r}", f"there are {', '.join(template_names())}"
+                f"there is no template {wanted.template!r}", f"choose from {', '.join(template_names())}"
             )
         return fenced(starter(found, wanted.template), "python")
 
@@ -214,7 +214,7 @@ class ArenaTools:
                 sizes={**default.sizes, **wanted.sizes},
             )
             if wanted.device is not None and wanted.device not in KINDS:
-                raise UsageError(f"there is no device {wanted.device!r}", f"there are {', '.join(KINDS)}")
+                raise UsageError(f"there is no device {wanted.device!r}", f"choose from {', '.join(KINDS)}")
             judge = PlayerJudge(
                 self._judge,
                 found,

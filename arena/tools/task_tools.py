@@ -112,7 +112,7 @@ class TaskTools:
                 template = arguments_of(arguments, _Template).template
                 if template not in template_names():
                     raise Misused(
-                        f"there is no template {template[:60]!r}; there are {', '.join(template_names())}"
+                        f"there is no template {template[:60]!r}; choose from {', '.join(template_names())}"
                     )
                 return result(name, fenced(starter(self._problem, template), "python"))
             case "compile" | "run":
@@ -123,7 +123,7 @@ class TaskTools:
                 return result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
             case "kit_docs":
                 return await page(TEMPLATES, arguments_of(arguments, _Page).page)
-        raise Misused(f"there is no such tool; there are {', '.join(offered.name for offered in self.tools)}")
+        raise Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
 
     async def _run(self, source: str) -> str:
         step = len(self.attempts) + 1

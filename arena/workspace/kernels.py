@@ -49,9 +49,10 @@ def read_kernel(path: Path) -> KernelFile:
             raise UsageError(f"{path} has {size >> 20} MiB", "a kernel is one Python file of at most 4 MiB")
         text = path.read_bytes().decode("utf-8")
     except FileNotFoundError:
-        raise UsageError(
-            f"there is no kernel file {path}", f"`pkb-arena new PROBLEM -o {path}` writes a starter"
-        ) from None
+        advice = f"`pkb-arena new PROBLEM -o {path}` writes a starter"
+        if path.suffix != ".py":
+            advice = "name a Python file, or one of the words `baseline` and `house`"
+        raise UsageError(f"there is no kernel file {path}", advice) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
     except UnicodeDecodeError as error:

@@ -17,6 +17,8 @@ from screens.dialogs.dialog import Dialog
 from screens.dialogs.key_editor import KeyEditor
 from screens.widgets.foreign import PlainStatic
 
+AUTOMATIC = "(automatic)"
+
 
 class SettingsScreen(Dialog[Settings | None]):
     """Checks every change at once; ctrl+s saves. The file itself may be edited as well."""
@@ -41,7 +43,7 @@ class SettingsScreen(Dialog[Settings | None]):
                         with Horizontal(classes="row"):
                             yield PlainStatic(field.name, classes="label")
                             yield self._control(field)
-                        yield PlainStatic(field.description, classes="sentence")
+                        yield PlainStatic(_sentence(field), classes="sentence")
             yield PlainStatic("", id="report")
 
     def on_mount(self) -> None:
@@ -58,7 +60,7 @@ class SettingsScreen(Dialog[Settings | None]):
             )
         choices = tuple(self._themes) if field.name == "theme" else field.choices
         if choices:
-            options = [(choice or "(automatic)", choice) for choice in choices]
+            options = [(choice or AUTOMATIC, choice) for choice in choices]
             return Select(
                 options,
                 value=value if value in choices else choices[0],
@@ -134,3 +136,12 @@ def _value(field: SettingField, text: str) -> object:
         return msgspec.convert(text, field.kind, strict=False)
     except msgspec.ValidationError:
         return text
+
+
+def _sentence(field: SettingField) -> str:
+    """Its description; what is empty in the file is a word of its own in the list of choices."""
+    return (
+        field.description.replace("; empty takes", f"; {AUTOMATIC} takes")
+        if field.choices
+        else field.description
+    )

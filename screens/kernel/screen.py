@@ -1,7 +1,7 @@
 """The kernel screen: one problem, one kernel; every save is judged.
 
-Keys and messages arrive here and are handed on: the text to `KernelBuffer`, runs to `KernelSession`, views and panes to
-`SourcePane` and `ResultPane`, whose tables name what they are made of.
+Keys and messages arrive here and are handed on: the text to `EditingScreen` and `KernelBuffer`, runs to `KernelSession`, views
+and panes to `PanedScreen`, `SourcePane` and `ResultPane`, whose tables name what they are made of.
 """
 
 import time
@@ -15,7 +15,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
-from textual.widgets import TextArea
 
 from arena.errors import ArenaError
 from arena.setting_choice import Choice
@@ -25,22 +24,18 @@ from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Set
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.complaints import explain
+from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, waiting_answer, worlds_words
 from screens.kernel.kernel_session import KernelSession
-from screens.kernel.paned_screen import PanedScreen
-from screens.kernel.panes.failure_view import FailureView
-from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.phase_line import PhaseLine
-from screens.kernel.source.kernel_buffer import KernelBuffer
-from screens.kernel.source.outside_editor import edit_outside
-from screens.kernel.source.source_pane import KERNEL, VIEW_NAMES, BaselineView, SourcePane
+from screens.kernel.source.source_pane import KERNEL, VIEW_NAMES, SourcePane
 from screens.kernel.source.view_tabs import ViewTabs
 from screens.kernel.status_words import best_words, problem_words, setting_words
-from screens.widgets.editor import SOURCE_STYLES, Editor, Source
+from screens.widgets.editor import SOURCE_STYLES, Editor
 from screens.widgets.key_line import KeyLine
-from screens.widgets.source_bars import FindBar, LineBar, SourceBar
+from screens.widgets.source_bars import SourceBar
 
 REFRESH_S = 0.1
 LEAVE_WITHIN_S = 1.5
@@ -51,7 +46,7 @@ def _nothing() -> None:
     """Before the engine is there."""
 
 
-class KernelScreen(PanedScreen):
+class KernelScreen(EditingScreen):
     """Editor and views on the left, the judgement on the right; tabs when there is no room for both."""
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
@@ -68,12 +63,8 @@ class KernelScreen(PanedScreen):
         text: str = "",
     ) -> None:
         """`path` None takes the person's own kernel in the workspace. `text` goes into the editor, unsaved."""
-        super().__init__(parent_app)
+        super().__init__(parent_app, problem, KernelSession(parent_app.services, problem, path))
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (38, "-high")]
-        self.problem = problem
-        self.session = KernelSession(self.services, problem, path)
-        self.editor = Editor(id=KERNEL)
-        self.buffer = KernelBuffer(self.session, self.editor)
         self._run_at_once = run_at_once
         self._text = text
         self._resting = False
@@ -101,34 +92,18 @@ class KernelScreen(PanedScreen):
     async def _open(self) -> None:
         await self.parent_app.opened.wait()
         self._unsubscribe = self.services.engine.subscribe(self.apply)
+        for event in self.services.engine.worlds.values():  # they may be ready since another screen
+            self.apply(event)
         draft = await self.buffer.open(self._text)
         self.draw(force=True)
         self.start(self._watch(), "watch")
         if draft is not None:
-            self._offer_draft(draft)
+            self.offer_draft(draft)
         setting = self.session.setting()
         if self._run_at_once:
             await self._run(save=False)
         elif trouble := await self.services.warm(setting):
             self.complain(trouble)
-
-    def _offer_draft(self, draft: str) -> None:
-        from screens.dialogs.questions import Question
-
-        def answered(restore: bool | None) -> None:
-            if restore:
-                self.buffer.replace(draft)
-            elif restore is False:
-                self.start(self.buffer.discard_draft(draft), "draft")
-            else:
-                self.start(self.session.keep(draft), "draft")  # the next draft takes its place
-
-        question = Question(
-            "There is a draft of this kernel",
-            f"Its {len(draft.splitlines())} lines differ from the file and were never saved. Restore them into the editor?",
-            yes="restore", no="discard",
-        )  # fmt: skip
-        self.app.push_screen(question, answered)
 
     async def _watch(self) -> None:
         async for unsaved in self.buffer.outside_saves():
@@ -200,7 +175,7 @@ class KernelScreen(PanedScreen):
 
     def _draw_lines(self) -> None:
         session, state, dirty = self.session, self.session.state, self.editor.dirty
-        self._show_source_title()
+        self.show_source_title()
         zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
         self.query_one(ViewTabs).show(
             self.views(), self.view, {KERNEL: " ● unsaved" if dirty else ""}, zoomed
@@ -214,6 +189,9 @@ class KernelScreen(PanedScreen):
             answer = outdated(answer, of, self.key_words("run"))
         elif state.result is not None and state.result.outcome == "too noisy":
             answer = replace(answer, advice=f"{self.key_words('measure_on')} measures longer")
+        elif not state.run_id and waited is None and self.problem.id in self.services.standings:
+            earlier = f"{self.key_words('history')} has earlier verdicts"
+            answer = replace(answer, words="NOT RUN SINCE OPENED", advice=earlier)
         result = self.query_one(ResultPane)
         result.set_class(bool(of), "outdated")
         told_of = state.setting or setting
@@ -223,9 +201,6 @@ class KernelScreen(PanedScreen):
         gpus = setting.world if isinstance(setting, Setting) and kind_of(setting.device).on_gpus else 0
         self.query_one(GpuStrip).follow(gpus)
         self.query_one(PhaseLine).show(state, session.now, self._note(), session.most_s)
-
-    def _show_source_title(self) -> None:
-        self.query_one(SourcePane).show_title(self.key_words("copy_path"))
 
     def _setting(self) -> Setting | ArenaError:
         try:
@@ -246,17 +221,6 @@ class KernelScreen(PanedScreen):
         if self.has_class("-wide") and self.view not in VIEW_NAMES:
             self.show_view(KERNEL)
         self.session.changed = True
-
-    @on(LogPane.Jump)
-    @on(FailureView.Jump)
-    def _jump(self, event: LogPane.Jump | FailureView.Jump) -> None:
-        self.show_view(KERNEL)
-        self.editor.jump_to(event.line)
-
-    @on(TextArea.SelectionChanged, f"#{KERNEL}")
-    def _cursor_moved(self) -> None:
-        # In the frame of the key itself: a frame of its own would make a key that comes within 1/60 s of it wait for the next.
-        self._show_source_title()
 
     # --- keys ----------------------------------------------------------------------------------------------
 
@@ -299,42 +263,6 @@ class KernelScreen(PanedScreen):
             self.draw(force=True)
             self.set_timer(LEAVE_WITHIN_S, lambda: self.draw(force=True))
 
-    async def action_edit_outside(self) -> None:
-        if self.editor.dirty:
-            try:
-                await self.buffer.save()
-            except ArenaError as error:
-                self.complain(explain(error))
-                return
-        line = self.editor.cursor_location[0] + 1
-        if trouble := await edit_outside(self.app, self.services.settings, self.session.path, line):
-            self.complain(trouble)
-
-    async def action_find(self) -> None:
-        """In the log when it has the keyboard, else in the text on the left."""
-        log = self.query_one(LogPane)
-        if log.has_focus:
-            await self.query_one(ResultPane).find_in_log()
-        else:
-            await self._open_bar(FindBar)
-
-    async def action_go_to_line(self) -> None:
-        await self._open_bar(LineBar)
-
-    async def _open_bar(self, kind: type[SourceBar]) -> None:
-        if self.view not in (KERNEL, BaselineView.NAME):
-            self.show_view(KERNEL)
-        await self.query_one(SourcePane).open(kind)
-
-    def action_wrap(self) -> None:
-        """Long lines are wrapped, or reach beyond the pane."""
-        for source in self.query(Source):
-            source.soft_wrap = not source.soft_wrap
-
-    def action_copy_path(self) -> None:
-        self.app.copy_to_clipboard(str(self.session.path))
-        self.say(f"copied: {self.session.path}")
-
     def action_setting(self) -> None:
         from screens.kernel.setting_dialog import SettingDialog
 
@@ -345,27 +273,6 @@ class KernelScreen(PanedScreen):
             self.session.choice = choice
             self.draw(force=True)
             self.action_run()
-
-    def action_history(self) -> None:
-        from screens.kernel.history import HistoryScreen
-
-        self.app.push_screen(HistoryScreen(self.session, self.editor.text), self._restore)
-
-    def _restore(self, text: str | None) -> None:
-        if text is not None:
-            self.show_view(KERNEL)
-            self.buffer.replace(text)
-            self.say(
-                f"restored into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
-            )
-
-    def take_over(self, text: str) -> None:
-        """Puts another player's kernel into the editor."""
-        self.show_view(KERNEL)
-        self.buffer.replace(text)
-        self.say(
-            f"taken over into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
-        )
 
     def action_profile(self) -> None:
         self.start(self._profile(), "profile", exclusive=True)

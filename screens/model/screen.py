@@ -24,6 +24,7 @@ from screens.model.gains_chart import GainsChart
 from screens.model.model_session import ModelPlan, ModelSession
 from screens.widgets.editor import SOURCE_STYLES, Source
 from screens.widgets.foreign import PlainStatic
+from screens.widgets.highlight import has_fence
 from screens.widgets.key_line import KeyLine
 from screens.widgets.pane_title import entitle
 from screens.widgets.source_bars import FindBar
@@ -173,19 +174,23 @@ class ModelScreen(BaseScreen):
             self._shown = None
             return
         switcher.current = "model-source"
-        text = self._text_of(kernel)
+        text, name = self._text_of(kernel)
         shown = (self.view, number, len(text))
         if shown != self._shown:
             self._shown = shown
-            self.query_one("#model-source", Source).text = text
+            self.query_one("#model-source", Source).show(text, name)
 
-    def _text_of(self, kernel: KernelState | None) -> str:
+    def _text_of(self, kernel: KernelState | None) -> tuple[str, str]:
+        """(text, the name of a file of its kind)."""
         state = self.session.state
         if self.view == "asked":
-            return words.conversation(state.system, state.asked) if state.asked else "Nothing was asked yet."
+            asked = words.conversation(state.system, state.asked) if state.asked else "Nothing was asked yet."
+            return asked, "asked.md"
         if kernel is None:
-            return ""
-        return printable(kernel.source if self.view == "kernel" and kernel.source else kernel.text)
+            return "", "answer.md"
+        if self.view == "kernel" and kernel.source:
+            return printable(kernel.source), "kernel.py"
+        return printable(kernel.text), "answer.md" if has_fence(kernel.text) or not kernel.source else "kernel.py"
 
     @on(OptionList.OptionHighlighted, "#kernels")
     def _moved(self, event: OptionList.OptionHighlighted) -> None:

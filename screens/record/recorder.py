@@ -85,7 +85,7 @@ async def _opened(
         app = ArenaApp(services)
         if theme not in app.available_themes:
             services._lock.release()
-            raise UsageError(f"there is no theme {theme!r}", f"there are {', '.join(app.theme_names)}")
+            raise UsageError(f"there is no theme {theme!r}", f"choose from {', '.join(app.theme_names)}")
         app.theme = theme
         try:
             async with app.run_test(size=size, notifications=False) as pilot:

@@ -80,6 +80,14 @@ class Source(TextArea):
 
     # --- what other editors have, too ------------------------------------------------------------------------
 
+    def show(self, text: str, name: str) -> None:
+        """Another text, in the language of a file of this name."""
+        self.source_language = language_of(name)
+        self.soft_wrap = self.source_language == "prose"
+        self._parts_of = None
+        self._drawn.clear()
+        self.text = text
+
     def mark_lines(self, words: Mapping[int, str]) -> None:
         """Marks lines (from 0) in the gutter; the marks set before go."""
         if words or self.marks.words:
@@ -141,7 +149,12 @@ class Source(TextArea):
             return ScrollView.render_lines(self, crop)
         self._read_styles()
         # TextArea's own looks all its styles up again, which takes longer than drawing: once a theme is enough.
-        return super().render_lines(crop)
+        if self._theme is not None:
+            self._theme.apply_css(self)
+            line = self._theme.cursor_line_style
+            # The colour of plain text would be drawn over those of the code.
+            self._theme.cursor_line_style = Style(bgcolor=line.bgcolor) if line is not None else None
+        return ScrollView.render_lines(self, crop)
 
     def _look(self) -> None:
         """What the lines of one paint have in common: a TextArea asks its reactives for it again with every line."""

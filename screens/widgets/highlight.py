@@ -1,4 +1,4 @@
-"""Colours for kernel sources: Python, with the CUDA or C++ that its string literals hold.
+"""Colours for kernel sources: Python, with the CUDA or C++ that its string literals hold; and for texts with code in fences.
 
 A line is lexed on its own and cached, so a keystroke costs one line whatever the length of the file. What a
 line cannot know by itself (that it lies inside a triple-quoted string, and in which language that string is)
@@ -8,9 +8,10 @@ comes from one quick scan of the whole text.
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, Literal, NamedTuple, Protocol
 
-Language = Literal["python", "cuda", "string", "plain"]
+Language = Literal["python", "cuda", "string", "plain", "prose"]
 
 
 class Lexer(Protocol):
@@ -48,16 +49,85 @@ _C_SIGNS = re.compile(
 )
 
 
+_FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^`]*)$")
+_FENCE_LINE = re.compile(r"^ {0,3}(?:`{3}|~{3})", re.MULTILINE)
+_HEADING = re.compile(r"#{1,6} |<<< [\w ]+ >>>$")
+_OF_INFO: dict[str, Language] = {
+    "python": "python",
+    "py": "python",
+    "cuda": "cuda",
+    "cpp": "cuda",
+    "c++": "cuda",
+    "c": "cuda",
+}
+
+
 def language_of(name: str) -> Language:
-    """The language of a file by its name."""
+    """The language of a file by its name; a Markdown text is prose with code in its fences."""
     suffix = name.rpartition(".")[2].lower()
     if suffix in {"cu", "cuh", "cpp", "cc", "c", "h", "hpp"}:
         return "cuda"
+    if suffix == "md":
+        return "prose"
     return "python" if suffix == "py" else "plain"
+
+
+def has_fence(text: str) -> bool:
+    """Whether a Markdown text has a fenced block, complete or not."""
+    return _FENCE_LINE.search(text) is not None
+
+
+def line_languages(lines: Sequence[str]) -> list[Language]:
+    """The language of every line of a Markdown text: prose, or that of the fenced block around it; a fence is a string."""
+    found: list[Language] = []
+    fence = ""
+    inside: Language = "prose"
+    for line in lines:
+        match = _FENCE.match(line)
+        closes = match is not None and match["fence"].startswith(fence) and not match["info"].strip()
+        if match is not None and not fence:
+            info = match["info"].split()
+            fence, inside = match["fence"], _OF_INFO.get(info[0].lower(), "plain") if info else "plain"
+            found.append("string")
+        elif fence and closes:
+            fence = ""
+            found.append("string")
+        else:
+            found.append(inside if fence else "prose")
+    return found
+
+
+def _fenced_parts(lines: Sequence[str]) -> dict[int, list[Part]]:
+    """The code of a Markdown text, with the languages that its own strings hold."""
+    parts: dict[int, list[Part]] = {}
+    languages = line_languages(lines)
+    first = 0
+    for language, group in groupby(languages):
+        last = first + len(list(group))
+        if language != "prose":
+            within = parts_of(lines[first:last], language)
+            for row in range(first, last):
+                parts[row] = _whole(within.get(row - first, ()), language)
+        first = last
+    return parts
+
+
+def _whole(parts: Sequence[Part], language: Language) -> list[Part]:
+    """A line's parts, and between them parts in the line's own language."""
+    found: list[Part] = []
+    cursor = 0
+    for part in parts:
+        found += [Part(cursor, part.start, language), part]
+        if part.end is None:
+            return found
+        cursor = part.end
+    return [*found, Part(cursor, None, language)]
 
 
 def parts_of(lines: Sequence[str], language: Language) -> dict[int, list[Part]]:
     """The lines that are not simply `language` from end to end, by line number."""
+    if language == "prose":
+        return _fenced_parts(lines)
     if language != "python":
         return {}
     text = "\n".join(lines)
@@ -90,6 +160,8 @@ def spans_of(text: str, language: Language) -> tuple[Span, ...]:
     """The coloured spans of one line in one language."""
     if language == "plain" or not text.strip():
         return ()
+    if language == "prose":
+        return (Span(0, len(text), "name"),) if _HEADING.match(text) else ()
     if language == "string":
         return (Span(0, len(text), "string"),)
     spans: list[Span] = []

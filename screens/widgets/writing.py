@@ -12,6 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from arena.foreign_text import printable
+from screens.widgets.highlight import Language, has_fence, line_languages
 
 _KINDS = ("keyword", "name", "builtin", "string", "number", "comment", "decorator")
 _TAIL = 16_000
@@ -19,6 +20,8 @@ _TAIL = 16_000
 _LINE = 1_000
 """Characters of a line that are looked at."""
 _STRIPS = 1_000
+_CODE = ("import ", "from ", '"""', "#", "def ", "class ", "@")
+"""How an answer begins that is nothing but a Python file."""
 _WORDS = re.compile(
     r"(?P<comment>#.*)"
     r"|(?P<string>[rbfuRBFU]{0,2}(?:\"\"\"|'''|\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\]|\\.)*'?))"
@@ -47,14 +50,21 @@ class Writing(Widget):
         self._lines: list[str] = []
         self._length = -1
         self._styles: dict[str, Style] = {}
-        self._strips: dict[tuple[str, int], Strip] = {}
+        self._languages: list[Language] = []
+        """Of every line: an answer is prose with code in fences, or nothing but code."""
+        self._strips: dict[tuple[str, int, bool], Strip] = {}
         """Lines as they were drawn: most of a growing text only moves up."""
 
     def show(self, text: str) -> None:
         """All that was written so far."""
         if len(text) != self._length:
             self._length = len(text)
-            self._lines = text[-_TAIL:].split("\n")
+            start = text.rfind("\n", 0, -_TAIL) + 1 if len(text) > _TAIL else 0
+            # A long answer is in its code by then; a fence that is open in front of the tail is opened again for it.
+            opened = "```python\n" if start and text.count("\n```", 0, start) % 2 else ""
+            self._lines = (opened + text[start:]).split("\n")
+            code = text.lstrip().startswith(_CODE) and not has_fence(text)
+            self._languages = ["python"] * len(self._lines) if code else line_languages(self._lines)
             self.refresh()
 
     def notify_style_update(self) -> None:
@@ -67,20 +77,21 @@ class Writing(Widget):
         at = max(0, len(self._lines) - height) + y
         if at >= len(self._lines):
             return Strip.blank(width, self._style(""))
+        code = self._languages[at] not in ("prose", "plain")
         if at == len(self._lines) - 1:
-            return self._drawn(self._lines[at], width, cursor=True)
+            return self._drawn(self._lines[at], width, code, cursor=True)
         line = self._lines[at][:_LINE]
-        key = (line, width)
+        key = (line, width, code)
         if key not in self._strips:
             if len(self._strips) > _STRIPS:
                 self._strips.clear()
-            self._strips[key] = self._drawn(line, width)
+            self._strips[key] = self._drawn(line, width, code)
         return self._strips[key]
 
-    def _drawn(self, text: str, width: int, cursor: bool = False) -> Strip:
+    def _drawn(self, text: str, width: int, code: bool, cursor: bool = False) -> Strip:
         line, plain = printable(text[:_LINE])[:width], self._style("")
         segments, at = [], 0
-        for start, end, kind in _spans(line):
+        for start, end, kind in _spans(line) if code else ():
             segments.append(Segment(line[at:start], plain))
             segments.append(Segment(line[start:end], self._style(kind)))
             at = end

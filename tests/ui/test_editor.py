@@ -1,13 +1,17 @@
 """The editor: colours, indentation, what is saved and what is not."""
 
+from typing import Any, ClassVar
+
 from textual.app import App, ComposeResult
 from textual.events import Key
 from textual.geometry import Region
 from textual.widgets.text_area import Selection
 
-from screens.widgets.editor import Editor
+from screens.themes import VARIABLE_DEFAULTS
+from screens.widgets.editor import SOURCE_STYLES, Editor, Source
 from screens.widgets.highlight import language_of, line_spans, parts_of
 from screens.widgets.search import next_place, pattern_of, places_of
+from screens.widgets.writing import Writing
 
 KERNEL = '''import torch
 SRC = r"""
@@ -53,7 +57,64 @@ def test_an_open_string_reaches_to_the_end() -> None:
     assert [span.kind for span in line_spans(lines[2], parts[2], "python")] == ["string"]
 
 
+async def test_the_line_with_the_cursor_has_its_colours() -> None:
+    class Coloured(App[None]):
+        CSS_PATH: ClassVar[Any] = [SOURCE_STYLES]
+
+        def get_theme_variable_defaults(self) -> dict[str, str]:
+            return VARIABLE_DEFAULTS
+
+        def compose(self) -> ComposeResult:
+            yield Source("import torch\nimport torch\n", id="kernel")
+
+    async with Coloured().run_test() as pilot:
+        source = pilot.app.query_one(Source)
+        await pilot.pause()
+
+        def colours(row: int) -> set[object]:
+            (strip,) = source.render_lines(Region(0, row, 40, 1))
+            return {segment.style.color for segment in strip if segment.text.strip() in ("import", "mport")}
+
+        assert colours(0) == colours(1) != set()
+
+
+def test_prose_is_text_and_only_its_fences_are_code() -> None:
+    lines = [
+        "<<< user >>>",
+        "Write the code in a class for all ranks, and import 3 modules.",
+        "```python",
+        'def solution(a):',
+        '    """Words; not code."""',
+        "```",
+        "for is a word again",
+        "```",
+        "def is only an output",
+        "```",
+    ]
+    parts = parts_of(lines, "prose")
+
+    def found(row: int) -> dict[str, str]:
+        return {lines[row][s:e]: kind for s, e, kind in line_spans(lines[row], parts.get(row, []), "prose")}
+
+    assert found(0) == {"<<< user >>>": "name"}
+    assert found(1) == found(6) == found(8) == {}
+    assert found(2) == {"```python": "string"}
+    assert found(3)["def"] == "keyword"
+    assert found(4) == {'"""Words; not code."""': "string"}
+
+
+def test_an_answer_that_is_being_written_is_prose_up_to_its_fence() -> None:
+    writing = Writing()
+    writing.show("Here it is, for you:\n\n```python\nimport torch\n")
+    assert writing._languages == ["prose", "prose", "string", "python", "python"]
+    writing.show("import torch\n\ndef solution")
+    assert set(writing._languages) == {"python"}
+    writing.show("Now " * 10 + "\n```python\n" + "x = 1\n" * 10_000)
+    assert set(writing._languages[1:]) == {"python"}
+
+
 def test_languages_by_name() -> None:
+    assert language_of("asked.md") == "prose"
     assert language_of("kernel.py") == "python"
     assert language_of("kernel.cu") == "cuda"
     assert language_of("notes.txt") == "plain"

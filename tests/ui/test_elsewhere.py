@@ -5,12 +5,12 @@ import sys
 
 import pytest
 from textual.app import App, ComposeResult
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.containers import Vertical
 
 from arena.settings import Settings, load_settings
 from screens import main
-from screens.actions import ACTIONS
+from screens.actions import ACTIONS, key_of
 from screens.app import ArenaApp
 from screens.campaign.screen import CampaignScreen
 from screens.dialogs.help import HelpScreen
@@ -107,6 +107,25 @@ async def test_the_palette_finds_actions_and_problems(open_app, until, screen_te
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
+
+
+@pytest.mark.parametrize("problem", ["", "13"])
+async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
+    open_app, until, screen_text, problem
+) -> None:
+    async with open_app(problem=problem) as (app, pilot):
+        scope = "kernel" if problem else "problems"
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        commands = app.screen.query_one(CommandList)
+        await until(pilot, lambda: commands.option_count > 0)
+        shown = [str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)]
+        own = [action.title for action in ACTIONS if action.scope == scope]
+        everywhere = [action.title for action in ACTIONS if action.scope == "everywhere"]
+        themes = [f"theme: {name}" for name in app.theme_names]
+        assert shown == [*own, *everywhere, *themes]
+        first = next(action for action in ACTIONS if action.scope == scope)
+        await until(pilot, lambda: f"{first.title}  {key_of(first.name, {})}" in screen_text(app))
 
 
 async def test_the_doctor_looks(open_app, until, screen_text) -> None:

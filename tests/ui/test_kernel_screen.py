@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from textual.widgets import ContentSwitcher
 
-from sandbox.protocol.events import Interval, Speedup, Timed
+from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
 from screens.kernel.panes.log_pane import LogPane
 
 pytestmark = pytest.mark.slow
@@ -27,6 +27,25 @@ async def test_a_pass_shows_its_speedup_largest(open_app, events, until, screen_
         assert "[1.39, 1.45]" in text
         assert "gloo baseline" in text
         assert "✓ time 0.98" in text
+
+
+async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdicts(
+    open_app, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await until(pilot, lambda: "NOT RUN YET" in screen_text(app))
+        app.services.engine._tell(WorldChanged(role="spare", state="ready", world=2))
+        await until(pilot, lambda: "worlds: spare ready" in screen_text(app))
+        app.screen.editor.text = "pass"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "✓ PASS" in screen_text(app))
+        await until(pilot, lambda: 13 in app.services.standings)
+        app.screen.action_problems()
+        await until(pilot, lambda: app.screen is app.picker)
+        app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: "NOT RUN SINCE OPENED" in screen_text(app))
+        await until(pilot, lambda: "worlds: spare ready" in screen_text(app))
+        assert "NOT RUN YET" not in screen_text(app)
 
 
 async def test_before_the_last_round_it_says_so_far(open_app, events, until, screen_text) -> None:

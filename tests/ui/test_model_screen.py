@@ -100,6 +100,11 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         assert "WRONG_RESULT" in with_model.seen[1].prompt  # it was told
         await pilot.press("up")
         await until(pilot, lambda: screen.query_one("#model-source").text.strip() == "wrong")
+        assert screen.query_one("#model-source").source_language == "python"
+        await pilot.press("f3", "f3")
+        await until(pilot, lambda: "<<< system >>>" in screen_text(app))
+        assert screen.query_one("#model-source").source_language == "prose"
+        await pilot.press("f3")
         await pilot.press("down", "t")
         await until(pilot, lambda: app.screen is kernel_screen)
         assert kernel_screen.editor.text.strip() == "pass"

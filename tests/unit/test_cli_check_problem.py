@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_used_is_a_usage_error(
         ((), "name one problem folder, or say --all"),
         (("FOLDER", "--all"), "name one problem folder, or say --all"),
         (("FOLDER", "--world", "two"), "--world 'two': world sizes are numbers with commas between them"),
-        (("FOLDER", "--world", "7"), "total runs on 1, 2 ranks, not on 7"),
+        (("FOLDER", "--world", "7"), "total does not run on 7 ranks\n  choose --world from 1, 2"),
     ],
 )
 def test_what_cannot_be_asked_is_a_usage_error(

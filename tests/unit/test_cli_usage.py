@@ -101,13 +101,13 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
     ("arguments", "words"),
     [
         (["run", "gemm_alreduce", "kernel.py"], ["gemm_alreduce", "gemm_allreduce"]),
-        (["run", "99", "kernel.py"], ["no problem '99'", "ids go from 1 to 87"]),
+        (["run", "99", "kernel.py"], ["there is no problem '99'", "ids go from 1 to 87"]),
         (["run", "gem", "kernel.py"], ["gemm_allgather", "gemm_allreduce"]),
         (["gem"], ["no command and no problem 'gem'", "gemm_allreduce"]),
         (["replya"], ["no problem 'replya'", "`pkb-arena replay`"]),
         (["13"], ["needs a terminal"]),
         (["replay", "nothing"], ["no run, duel or trace 'nothing'", "nothing was run yet"]),
-        (["replay", "kernel.py"], ["kernel.py", "must be the journal"]),
+        (["replay", "kernel.py"], ["kernel.py", "name the journal"]),
         (["run", "13", "nowhere.py"], ["nowhere.py"]),
         (["run", "13", "."], ["folder"]),
         (["run", "13", "kernel.py", "--dtype", "float3"], ["float3", "bfloat16"]),
@@ -116,7 +116,16 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["run", "13", "kernel.py", "--size", "M"], ["NAME=VALUE"]),
         (["run", "13", "kernel.py", "--size", "M=0"], ["M=0"]),
         (["run", "13", "kernel.py", "--preset", "huge"], ["huge", "tiny"]),
-        (["run", "13", "kernel.py", "--world", "0"], ["--world"]),
+        (["run", "13", "kernel.py", "--world", "0"], ["--world: '0' is not a whole number from 1 to 64"]),
+        (["run", "13", "kernel.py", "--world", "two"], ["'two' is not a whole number"]),
+        (["run", "13_gemm", "kernel.py"], ["gemm_allreduce"]),
+        (["run", "13", "baseline-grph"], ["baseline-grph", "`baseline` and `house`"]),
+        (["sweep", "--problems", ""], ["no problem is chosen"]),
+        (["sweep", "--players", ""], ["names nobody"]),
+        (["duels", "--category", "nope"], ["'nope'", "choose from collective"]),
+        (["import", "nowhere"], ["nowhere is no bundle: it has no manifest.json"]),
+        (["demo", "--script", "nowhere.toml"], ["nowhere.toml", "--print-script"]),
+        (["completion", "tcsh"], ["SHELL: 'tcsh'", "bash"]),
         (["run", "13", "kernel.py", "--world", "9"], ["9"]),
         (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),
         (["run", "13"], ["KERNEL"]),
@@ -144,6 +153,8 @@ def test_bad_usage_gets_one_message_and_exit_code_2(
     assert done.stderr.startswith("pkb-arena: ")
     for word in words:
         assert word in done.stderr
+    for jargon in ("Invalid value", "integer range", "<=x", "codec"):
+        assert jargon not in done.stderr
     assert not (home / "data").exists()  # nothing was started
 
 
@@ -201,6 +212,69 @@ def test_an_unknown_setting_is_refused_by_every_command(pkb_arena: CommandLine, 
         done = pkb_arena(*arguments)
         assert done.returncode == 2
         assert "wrld" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "--help", "--version", "config path"])
+@pytest.mark.parametrize("stdout", ["a pipe without a reader", "closed", "a full disk"])
+def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(
+    home: Path, command: str, stdout: str
+) -> None:
+    redirected = {"a pipe without a reader": "| true", "closed": ">&-", "a full disk": "> /dev/full"}[stdout]
+    script = f'"{sys.executable}" -m arena.cli {command} {redirected}; exit "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    if stdout == "a pipe without a reader":
+        assert done.stderr == ""
+    else:
+        assert done.stderr.startswith("pkb-arena: ")
+    assert "Traceback" not in done.stderr
+    assert "Errno" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"\xff\xfe", "it is not UTF-8 text (byte 0)"),
+        (b"[agents.x]\nmemory_mib = -1\n", "from 64 to 16777216"),
+    ],
+)
+def test_a_settings_file_that_cannot_be_read_is_named_without_words_of_python(
+    pkb_arena: CommandLine, home: Path, content: bytes, words: str
+) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_bytes(content)
+    done = pkb_arena("list")
+    assert done.returncode == 2
+    assert "settings.toml" in done.stderr
+    assert words in done.stderr
+    assert "codec" not in done.stderr
+
+
+def test_a_folder_of_problems_that_is_not_there_is_named(pkb_arena: CommandLine, home: Path) -> None:
+    (home / "config").mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text('problem_dirs = ["/nowhere/mine"]\n')
+    done = pkb_arena("list")
+    assert done.returncode == 0
+    assert "/nowhere/mine" in done.stderr
+    assert "problem_dirs" in done.stderr
+
+
+def test_a_campaign_that_cannot_begin_leaves_no_file(pkb_arena: CommandLine, home: Path) -> None:
+    done = pkb_arena("sweep", "--players", "model:nobody", "--problems", "1")
+    assert done.returncode == 2
+    assert "no model 'nobody'" in done.stderr
+    assert list((home / "data" / "campaigns").iterdir()) == []
+
+
+def test_a_journal_that_is_none_is_named_by_all_who_meet_it(pkb_arena: CommandLine, home: Path) -> None:
+    for folder in ("campaigns", "duels", "runs"):
+        (home / "data" / folder).mkdir(parents=True)
+        (home / "data" / folder / "x.jsonl").write_text("not a journal\n")
+    for arguments in (["board"], ["sweep", "--resume", "--name", "x"], ["replay", "x"], ["replay", "last"]):
+        done = pkb_arena(*arguments)
+        assert done.returncode == 2
+        assert "x.jsonl" in done.stderr
+        assert "JSON is malformed" not in done.stderr
 
 
 def test_the_app_without_a_terminal_says_so(pkb_arena: CommandLine) -> None:

@@ -139,7 +139,7 @@ async def test_the_conversation_goes_on_as_each_protocol_wants(
         (("compile", '{"source": 17}'), "no JSON object with `source`"),
         (("run", '{"source": "  "}'), "is empty"),
         (("kit_docs", '{"page": "../../SECRET"}'), "there is no page '../../SECRET'"),
-        (("rm_rf", '{"source": "x"}'), "there is no such tool; there are compile, run, kit_docs"),
+        (("rm_rf", '{"source": "x"}'), "there is no such tool; choose from compile, run, kit_docs"),
         (("", "{}"), "there is no such tool"),
     ],
 )

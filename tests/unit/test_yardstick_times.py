@@ -2,11 +2,13 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from arena.runs.run_state import RunState
 from arena.workspace import yardstick_times
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup
+from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup, Timed
+from sandbox.protocol.samples import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 from screens.kernel.panes.timing_table import TimingTable
 
@@ -54,6 +56,11 @@ def test_the_timing_table_has_a_row_for_each(width):
         sealed=True,
         beside={"baseline-graph": GRAPH},
     )
+    spread = replace(result, samples=Samples(call=[Batches(1, us, us, True) for us in (70.0, 80.0, 95.0)]))
+    one = Interval(1.0, 1.0, 1.0)
+    last = [Timed(run_id="", round=1, rounds=1, calls=1, baseline_us=7.0, contender_us=7.0, call=one)]
+    _, baseline, *_ = TimingTable()._table(RunState(result=spread, samples=last), width).plain.splitlines()
+    assert baseline.split()[1:4] == ["80.0", "70.0", "95.0"]  # of all pairs, not of each round's last one
     *_, row = TimingTable()._table(RunState(result=result), width).plain.splitlines()
     assert row.startswith("as CUDA graph")
     assert "40" in row

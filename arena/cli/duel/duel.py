@@ -9,6 +9,7 @@ import click
 from arena.cli.diagnostics import complain, say
 from arena.cli.duel.duel_lines import duel_line
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, problem_argument, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.players.model_options import unsafe_option
@@ -45,16 +46,16 @@ _PLAYER = "A kernel file, `house`, `baseline`, a reference form of the baseline 
 )
 @click.option(
     "--minutes",
-    type=click.FloatRange(0.05, 24 * 60),
+    type=Number(0.05, 24 * 60),
     metavar="M",
     help="Play by the clock: every save of a file is handed in. [default: each side once, models N times]",
 )
 @click.option(
-    "--rounds", type=click.IntRange(1, 1000), metavar="N",
+    "--rounds", type=Whole(1, 1000), metavar="N",
     help=f"Kernels that a model may hand in. [default: {ROUNDS}, by the clock {ROUNDS_WITH_CLOCK}]",
 )  # fmt: skip
 @click.option(
-    "--budget", "budget_usd", type=click.FloatRange(0, min_open=True), metavar="USD",
+    "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
     help="Most that each side may spend: a model or an agent program stops there. Needs the model's prices.",
 )  # fmt: skip
 @click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result's card here.")

@@ -11,6 +11,8 @@ from arena.cli.session import open_session
 from arena.duel.card import winner_words
 from arena.duel.journal import duel_records
 from arena.duel.ratings import ALL, Rating, ratings
+from arena.errors import UsageError
+from problems.specification import CATEGORIES
 
 SHOWN = 20
 
@@ -29,6 +31,8 @@ class DuelResults(msgspec.Struct, frozen=True):
 @json_option
 def command(category: str, as_json: bool) -> None:
     """Show ratings from all duels (Bradley-Terry, 95 % intervals), and the last duels."""
+    if category not in (ALL, *CATEGORIES):
+        raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(CATEGORIES)}, {ALL}")
     records = duel_records(open_session().paths.duels)
     found = ratings(records)
     if as_json:

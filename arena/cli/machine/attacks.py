@@ -22,6 +22,7 @@ from arena.attacks.fuzz_campaign import fuzz
 from arena.attacks.jail_policy import is_jail
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import RunCancelled, RunRefused, UsageError
@@ -56,14 +57,14 @@ NOT_APPLICABLE = "not applicable"
 @click.option(
     "--fuzz",
     "seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(0, min_open=True),
     metavar="SECONDS",
-    help="Judge kernels that combine the suite's tricks at random, for so long.",
+    help="Judge kernels that combine the suite's tricks at random, for this long.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Of --fuzz: the same seed makes the same kernels."
+    "--seed", type=Whole(), metavar="N", default=0, show_default=True, help="With --fuzz: the same seed makes the same kernels."
 )
-@click.option("--world", type=click.IntRange(min=1), default=2, show_default=True, help="Of --fuzz: ranks.")
+@click.option("--world", type=Whole(1), metavar="N", default=2, show_default=True, help="With --fuzz: ranks.")
 @json_option
 @click.pass_context
 def command(
@@ -93,7 +94,7 @@ def command(
     catalogue = read_catalogue(SUITE)
     if unknown := set(ids) - {attack.id for attack in catalogue}:
         raise UsageError(
-            f"there is no attack {min(unknown)}", f"there are {catalogue[0].id} to {catalogue[-1].id}"
+            f"there is no attack {min(unknown)}", f"their ids go from {catalogue[0].id} to {catalogue[-1].id}"
         )
     if page is not None:
         _parts(page)  # said before minutes are spent

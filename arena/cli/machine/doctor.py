@@ -9,6 +9,7 @@ from arena.bench.tables.scope import Scope
 from arena.cli.diagnostics import say
 from arena.cli.display import Display, display_of
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.numbers import Whole
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
@@ -49,13 +50,13 @@ class _BenchOption(click.Option):
 )
 @click.option(
     "--repetitions",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     metavar="N",
     help="How often, where a measurement is repeated; in a table, runs of each kind (collectives, graphs: rounds a run; "
     "kit-soak: thousands of calls a block).",
 )
 @click.option(
-    "--world", type=click.IntRange(1, 64), metavar="N", help="Ranks of a table. [default: all GPUs; 2 on CPU]"
+    "--world", type=Whole(1, 64), metavar="N", help="Ranks of a table. [default: all GPUs; 2 on CPU]"
 )
 @click.option("--preset", type=click.Choice(PRESETS), help="Sizes of a table.")
 @click.option("--device", type=click.Choice(list(KINDS)), help="Where the ranks of a table run.")
@@ -152,7 +153,7 @@ def _bench(name: str, display: Display, repetitions: int | None, as_json: bool) 
     known = [*MEASUREMENTS, *display.measurements]
     if name != "all" and name not in known:
         raise UsageError(
-            f"there is no measurement {name!r}", f"there are {', '.join((*known, *TABLES))} and all"
+            f"there is no measurement {name!r}", f"choose from {', '.join((*known, *TABLES))}, all"
         )
     names = [each for each in known if each not in LONG] if name == "all" else [name]
     paths = find_paths()

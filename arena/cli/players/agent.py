@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from arena.cli.numbers import Whole
 from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
 from arena.cli.players.model_options import (
     budget_option,
@@ -27,19 +28,19 @@ from sandbox.protocol.verdict import ExitCode
 @model_option
 @click.option(
     "--steps",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=STEPS,
     show_default=True,
     metavar="N",
-    help="Most answers.",
+    help="Answers at most.",
 )
 @click.option(
     "--patience",
-    type=click.IntRange(0, 1000),
+    type=Whole(0, 1000),
     default=PATIENCE,
     show_default=True,
     metavar="N",
-    help="Stop after so many answers without a gain; 0 never does.",
+    help="Stop after N answers without a gain; 0: never for that.",
 )
 @shots_option
 @budget_option

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from arena.cli.numbers import Whole
 from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.players.model_options import (
@@ -29,11 +30,11 @@ from sandbox.protocol.verdict import ExitCode
 @click.option("--print-prompt", is_flag=True, help="Print what the model would be told; ask nobody.")
 @click.option(
     "--attempts",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=1,
     show_default=True,
     metavar="K",
-    help="Independent answers; the best one is kept, and pass@k is told.",
+    help="Independent answers; the best one is kept, and pass@k is printed.",
 )
 @shots_option
 @budget_option

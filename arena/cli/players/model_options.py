@@ -5,6 +5,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from arena.cli.numbers import Number, Whole
+
 
 def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from arena.cli.session import open_session
@@ -21,11 +23,12 @@ model_option = click.option(
     "--model",
     metavar="M",
     shell_complete=_complete_model,
-    help="A model of the settings, or PROVIDER:MODEL with that provider's defaults.",
+    help="A model named in the settings, or PROVIDER:MODEL with that provider's defaults.",
 )
 shots_option = click.option(
     "--shots",
-    type=click.IntRange(0, 3),
+    metavar="N",
+    type=Whole(0, 3),
     default=1,
     show_default=True,
     help="Worked examples in the prompt (never of this problem, its class or its collectives); 0 is zero-shot.",
@@ -33,15 +36,15 @@ shots_option = click.option(
 budget_option = click.option(
     "--budget",
     "budget_usd",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     metavar="USD",
     help="Stop when this much is spent; needs the model's prices.",
 )
 tokens_option = click.option(
     "--budget-tokens",
-    type=click.IntRange(1),
+    type=Whole(1),
     metavar="N",
-    help="Stop when so many tokens were read and written.",
+    help="Stop when N tokens were read and written.",
 )
 output_option = click.option(
     "-o",

@@ -27,6 +27,7 @@ TABLE = ROOT / "problems" / "ADMISSION.md"
 @click.option("--all", "everything", is_flag=True, help="All problems of the benchmark.")
 @click.option(
     "--world",
+    metavar="N,N",
     default="1,2,3,4,8",
     show_default=True,
     help="World sizes to try, where the problem allows them.",
@@ -52,7 +53,8 @@ def command(
             try:
                 problem.check_world(worlds[0])
             except WorldRefused as error:
-                raise UsageError(str(error)) from None
+                allowed = ", ".join(map(str, problem.worlds))
+                raise UsageError(str(error), f"choose --world from {allowed}") from None
     rows = []
     for row in _examined(["all"] if folder is None else [str(folder)], worlds):
         rows.append(row)

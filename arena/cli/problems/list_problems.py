@@ -24,7 +24,7 @@ def command(category: str | None, as_json: bool) -> None:
     session = open_session(warn=True)
     categories = session.catalogue.categories
     if category is not None and category not in categories:
-        raise UsageError(f"no category {category!r}", f"there are {', '.join(categories)}")
+        raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(categories)}")
     try:
         standings = session.standings()
     except ArenaError as error:

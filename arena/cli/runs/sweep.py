@@ -15,6 +15,7 @@ from arena.campaign.purse import Purse
 from arena.campaign.seats import Seat
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, rounds_option, setting_options
 from arena.cli.players.model_options import shots_option, unsafe_option
 from arena.cli.runs.campaign_progress import CampaignProgress
@@ -60,19 +61,19 @@ class Order:
 )
 @click.option(
     "--attempts",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     metavar="K",
     help="Answers of every model and agent at every problem. [default: 1]",
 )
 @click.option(
     "--budget",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, min_open=True),
     metavar="USD",
     help="Ask no provider any more when this much is spent, in all sessions of the campaign together.",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 600.0),
+    type=Number(0.1, 600.0),
     metavar="SECONDS",
     help="Time budget of one measurement, as `run --budget`. [default: the setting budget_s]",
 )
@@ -89,7 +90,7 @@ class Order:
 )
 @click.option(
     "--ahead",
-    type=click.IntRange(1, 64),
+    type=Whole(1, 64),
     default=4,
     show_default=True,
     metavar="N",
@@ -97,7 +98,7 @@ class Order:
 )
 @click.option(
     "--steps",
-    type=click.IntRange(1, 1000),
+    type=Whole(1, 1000),
     default=20,
     show_default=True,
     metavar="N",
@@ -144,12 +145,12 @@ def command(
     finished: a provider, the machine, or the budget.
     """
     session = open_session()
-    words = [*problems, *([problem_set] if problem_set else [])]
+    words = [*problems, *([problem_set] if problem_set is not None else [])]
     asked = any((words, players, attempts, budget, seconds, choice != Choice(), rounds is not None))
     if resume and not asked:
         name, plan = plan_to_go_on(session.paths, name)
     else:
-        cast = parse_players(players) if players else [BASELINE]
+        cast = parse_players(players) if players is not None else [BASELINE]
         plan = CampaignPlan(
             players=cast,
             problems=[problem.slug for problem in choose_problems(session.catalogue, words or [ALL])],
@@ -206,7 +207,7 @@ def _run(session: Session, plan: CampaignPlan, order: Order) -> int:
         finally:  # an interrupted campaign has found out something, too
             _show(journal, rows, progress.standing, order)
     finally:
-        journal.close()
+        journal.leave()
     standing = progress.standing
     if rows is not None:
         return ExitCode.PASS if rows.sound() and not standing.stopped else ExitCode.KERNEL_FAILED

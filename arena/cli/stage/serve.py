@@ -3,6 +3,7 @@
 import click
 
 from arena.cli.display import display_of
+from arena.cli.numbers import Number, Whole
 from arena.cli.session import open_session
 from arena.cli.stage.serve_plan import LOOPBACK, ServePlan
 from arena.errors import UsageError
@@ -11,10 +12,11 @@ _PLAN = ServePlan()
 
 
 @click.command()
-@click.argument("problem", default="")
+@click.argument("problem", metavar="[PROBLEM]", default="")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    metavar="N",
+    type=Whole(0, 65535),
     default=_PLAN.port,
     show_default=True,
     help="Port; 0 takes any free one.",
@@ -32,7 +34,7 @@ _PLAN = ServePlan()
 )
 @click.option(
     "--spectators",
-    type=click.IntRange(0, 64),
+    type=Whole(0, 64),
     default=_PLAN.spectators,
     show_default=True,
     metavar="N",
@@ -40,7 +42,7 @@ _PLAN = ServePlan()
 )
 @click.option(
     "--keep",
-    type=click.FloatRange(0, 86_400),
+    type=Number(0, 86_400),
     default=_PLAN.keep_s,
     show_default=True,
     metavar="SECONDS",
@@ -66,8 +68,11 @@ def command(
 ) -> None:
     """Open the app in a browser, at PROBLEM if one is named. It prints a link for you and one for spectators.
 
-    It listens on this machine alone. From another one: ssh -L 8000:127.0.0.1:8000 HOST, then open the link there.
-    Spectators see every run and duel as it goes, and can touch nothing. A reload comes back to the running app.
+    It listens on this machine alone. Spectators see every run and duel as it goes, and can touch nothing. A reload comes
+    back to the running app. To open the link on another machine, forward the port first:
+
+    \b
+    ssh -L 8000:127.0.0.1:8000 HOST
     """
     if host not in LOOPBACK and not i_know:
         raise UsageError(

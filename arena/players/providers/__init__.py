@@ -18,6 +18,6 @@ def find_provider(name: str) -> Provider:
         UsageError: there is no such provider.
     """
     if name not in provider_names():
-        raise UsageError(f"there is no provider {name!r}", f"there are {', '.join(provider_names())}")
+        raise UsageError(f"there is no provider {name!r}", f"choose from {', '.join(provider_names())}")
     provider: Provider = importlib.import_module(f"{__name__}.{name}").PROVIDER
     return provider

@@ -90,8 +90,10 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
 
     def _table(self, state: RunState, width: int) -> Content:
         result = state.result
-        baseline = [sample.baseline_us for sample in state.samples]
-        contender = [sample.contender_us for sample in state.samples]
+        # The pairs that the medians are made of; an event of a round has only its last one.
+        pairs = result.samples.call if result is not None and result.samples.call else state.samples
+        baseline = [pair.baseline_us for pair in pairs]
+        contender = [pair.contender_us for pair in pairs]
         wide = width >= 62
         head = f"{'µs per call':<17}{'median':>9}{'p5':>9}{'p95':>9}" + (
             f"{'device':>9}{'of bound':>10}" if wide else ""

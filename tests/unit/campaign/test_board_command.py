@@ -117,7 +117,7 @@ def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
     assert not (home / "data").exists()
     missing = pkb_arena("board", "--campaign", "x")
     assert missing.returncode == 2
-    assert "no campaign x" in missing.stderr
+    assert "no campaign 'x'" in missing.stderr
     both = pkb_arena("board", "--json", "--csv")
     assert both.returncode == 2
     nothing = pkb_arena("board", "--svg", "x.svg")

@@ -1,0 +1,127 @@
+"""What people do with the kernel's text: find, go to a line, wrap, edit it elsewhere, take another text over."""
+
+from textual import on
+from textual.widgets import TextArea
+
+from arena.errors import ArenaError
+from problems.specification import Problem
+from screens.app_protocol import AppProtocol
+from screens.complaints import explain
+from screens.kernel.kernel_session import KernelSession
+from screens.kernel.paned_screen import PanedScreen
+from screens.kernel.panes.failure_view import FailureView
+from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.panes.result_pane import ResultPane
+from screens.kernel.source.kernel_buffer import KernelBuffer
+from screens.kernel.source.outside_editor import edit_outside
+from screens.kernel.source.source_pane import KERNEL, BaselineView, SourcePane
+from screens.widgets.editor import Editor, Source
+from screens.widgets.source_bars import FindBar, LineBar, SourceBar
+
+
+class EditingScreen(PanedScreen):
+    """The base of the kernel screen that has its text."""
+
+    def __init__(self, parent_app: AppProtocol, problem: Problem, session: KernelSession) -> None:
+        super().__init__(parent_app)
+        self.problem = problem
+        self.session = session
+        self.editor = Editor(id=KERNEL)
+        self.buffer = KernelBuffer(session, self.editor)
+
+    # --- texts that take the place of the editor's ---------------------------------------------------------
+
+    def offer_draft(self, draft: str) -> None:
+        """Asks whether a text that was never saved is to come back."""
+        from screens.dialogs.questions import Question
+
+        def answered(restore: bool | None) -> None:
+            if restore:
+                self.buffer.replace(draft)
+            elif restore is False:
+                self.start(self.buffer.discard_draft(draft), "draft")
+            else:
+                self.start(self.session.keep(draft), "draft")  # the next draft takes its place
+
+        question = Question(
+            "There is a draft of this kernel",
+            f"Its {len(draft.splitlines())} lines differ from the file and were never saved. Restore them into the editor?",
+            yes="restore", no="discard",
+        )  # fmt: skip
+        self.app.push_screen(question, answered)
+
+    def action_history(self) -> None:
+        from screens.kernel.history import HistoryScreen
+
+        self.app.push_screen(HistoryScreen(self.session, self.editor.text), self._restore)
+
+    def _restore(self, text: str | None) -> None:
+        if text is not None:
+            self.show_view(KERNEL)
+            self.buffer.replace(text)
+            self.say(
+                f"restored into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
+            )
+
+    def take_over(self, text: str) -> None:
+        """Puts another player's kernel into the editor."""
+        self.show_view(KERNEL)
+        self.buffer.replace(text)
+        self.say(
+            f"taken over into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
+        )
+
+    # --- lines -----------------------------------------------------------------------------------------------
+
+    def show_source_title(self) -> None:
+        """The file, and where the cursor is in it."""
+        self.query_one(SourcePane).show_title(self.key_words("copy_path"))
+
+    @on(LogPane.Jump)
+    @on(FailureView.Jump)
+    def _jump(self, event: LogPane.Jump | FailureView.Jump) -> None:
+        self.show_view(KERNEL)
+        self.editor.jump_to(event.line)
+
+    @on(TextArea.SelectionChanged, f"#{KERNEL}")
+    def _cursor_moved(self) -> None:
+        # In the frame of the key itself: a frame of its own would make a key that comes within 1/60 s of it wait for the next.
+        self.show_source_title()
+
+    # --- keys ------------------------------------------------------------------------------------------------
+
+    async def action_edit_outside(self) -> None:
+        if self.editor.dirty:
+            try:
+                await self.buffer.save()
+            except ArenaError as error:
+                self.complain(explain(error))
+                return
+        line = self.editor.cursor_location[0] + 1
+        if trouble := await edit_outside(self.app, self.services.settings, self.session.path, line):
+            self.complain(trouble)
+
+    async def action_find(self) -> None:
+        """In the log when it has the keyboard, else in the text on the left."""
+        log = self.query_one(LogPane)
+        if log.has_focus:
+            await self.query_one(ResultPane).find_in_log()
+        else:
+            await self._open_bar(FindBar)
+
+    async def action_go_to_line(self) -> None:
+        await self._open_bar(LineBar)
+
+    async def _open_bar(self, kind: type[SourceBar]) -> None:
+        if self.view not in (KERNEL, BaselineView.NAME):
+            self.show_view(KERNEL)
+        await self.query_one(SourcePane).open(kind)
+
+    def action_wrap(self) -> None:
+        """Long lines are wrapped, or reach beyond the pane."""
+        for source in self.query(Source):
+            source.soft_wrap = not source.soft_wrap
+
+    def action_copy_path(self) -> None:
+        self.app.copy_to_clipboard(str(self.session.path))
+        self.say(f"copied: {self.session.path}")
