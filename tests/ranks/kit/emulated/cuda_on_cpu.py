@@ -16,7 +16,7 @@ from sandbox.kit.compilers import nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
 
-KIT_BLOCKS = ("clipping", "reshard", "rows")
+KIT_BLOCKS = ("candidates", "clipping", "reshard", "rows", "truncation")
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64}
 """Few threads do as well, and several blocks and several turns of a loop are wanted at sizes of a test."""
