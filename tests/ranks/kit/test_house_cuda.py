@@ -48,6 +48,12 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "moe_epgroupgemm_lora_backward": [{"N": 5, "R": 3}, {"N": 11001, "R": 8}],
     "vocab_parallel_cross_entropy_loss": [{"B": 3, "S": 15, "V": 840}, {"B": 1, "S": 7, "V": 50400}],
     "grad_acc_loss": [{"M": 5, "N": 7}],
+    "magi1_tile_parallel_vae_decode": [
+        {"T": 5, "H": 7, "Wd": 9},
+        {"B": 2, "C": 2, "T": 3, "H": 5, "Wd": 11, "lh": 4, "lw": 5, "us": 3},
+    ],
+    "distributed_sample_sort": [{"n": 61, "M": 400}],
+    "sam3_allgather_iou_suppression": [{"n": 5, "H": 13, "V": 23}, {"n": 3, "H": 16, "V": 24}],
     **{
         f"vocab_parallel_log_prob_topk{form}": [
             {"M": 1024, "V": 2520, "K": 3},

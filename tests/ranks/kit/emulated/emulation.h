@@ -90,8 +90,12 @@ static unsigned __reduce_max_sync(unsigned mask, unsigned value) {
     return value;
 }
 static unsigned __ballot_sync(unsigned, bool value) {
+    Block* block = emu_block;
+    block->exchanged[threadIdx.x] = value;
+    __syncwarp();
     unsigned found = 0;
-    for (unsigned lane = 0; lane < 32; ++lane) found |= (unsigned)emu_from((int)value, lane) << lane;
+    for (unsigned lane = 0; lane < 32; ++lane) found |= (unsigned)block->exchanged[threadIdx.x / 32 * 32 + lane] << lane;
+    __syncwarp();
     return found;
 }
 static int __popc(unsigned value) { return __builtin_popcount(value); }
