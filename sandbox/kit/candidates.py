@@ -122,29 +122,6 @@ template <class T> static __device__ Edge choose(const T* from, i64 columns, u32
     ties = block_sum(ties);
     return {larger, bound, ties};
 }
-// {largest, sum of exponentials relative to it} of a row, in every thread.
-static __device__ float2 joined(float2 a, float2 b) {
-    const float peak = fmaxf(a.x, b.x);
-    return make_float2(peak, a.y * expf(a.x - peak) + b.y * expf(b.x - peak));
-}
-template <class T> static __device__ float2 mass(const T* from, i64 columns) {
-    __shared__ float2 warps[32];
-    float2 own = make_float2(-3e38f, 0);  // below every finite logit, so that no difference is of infinities
-    look(from, columns, [&](float value) {
-        if (value > own.x) own = make_float2(value, own.y * expf(own.x - value));
-        own.y += expf(value - own.x);
-    });
-    #pragma unroll
-    for (int away = 16; away > 0; away /= 2)
-        own = joined(own, make_float2(
-            __shfl_xor_sync(0xffffffffu, own.x, away), __shfl_xor_sync(0xffffffffu, own.y, away)));
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = own;
-    __syncthreads();
-    own = warps[0];
-    for (int w = 1; w < blockDim.x / 32; ++w) own = joined(own, warps[w]);
-    return own;
-}
 // What is kept of n entries in descending order, entry i `counts[i]` times `keys[i]`, each of weight `weights[i]`: in ascending
 // order they are dropped as long as their sum does not exceed `share` of all, but for the largest.
 struct Kept { u32 least, dropped; double sum; };
@@ -185,8 +162,8 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
             larger = found.larger;
             head = make_uint2(larger, found.ties), edge = make_uint2(found.key, picked);
         } else {
-            const float2 all = mass(from, columns);
-            head = make_uint2(__float_as_uint(all.y), 0), edge = make_uint2(__float_as_uint(all.x), picked);
+            const PxMass all = px_block_mass(px_mass(from, columns, threadIdx.x, blockDim.x));
+            head = make_uint2(__float_as_uint(all.sum), 0), edge = make_uint2(__float_as_uint(all.peak), picked);
         }
         for (int i = threadIdx.x; i < px.world * (2 + (larger + 1) / 2); i += blockDim.x) {
             const int peer = i % px.world, word = i / px.world, at = 2 * (word - 2);
@@ -262,10 +239,9 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
                 dropped = min(left, equal);
             }
         } else {
-            float2 all = make_float2(-3e38f, 0);
-            for (int r = 0; r < px.world; ++r)
-                all = joined(all, make_float2(__uint_as_float(edges[r]), __uint_as_float(counts[r])));
-            log_sum = logf(all.y) + all.x;
+            PxMass all = px_no_mass();
+            for (int r = 0; r < px.world; ++r) all = px_joined(all, {__uint_as_float(edges[r]), __uint_as_float(counts[r])});
+            log_sum = logf(all.sum) + all.peak;
         }
         if (threadIdx.x == 0) {
             out[row] = least, out[rows + row] = log_sum, out[2 * rows + row] = found;

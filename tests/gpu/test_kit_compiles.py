@@ -69,7 +69,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
     float eight[8];
     px_unpack<bf16>(px_ld16(x), eight);
     px_st16(y, px_pack<bf16>(eight));
-    f[0] = px_warp_sum(f[1]);
+    f[0] = px_warp_sum(f[1]) + px_block_mass(px_mass(x, 1000, threadIdx.x, blockDim.x)).sum;
 }
 """
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
-// x: this rank's `objects` masks of `pixels`; symmetric are masks: [all][pixels] and then scores [all], and bits: [all][4 * chunks].
+// x: this rank's `objects` masks of `pixels`. Symmetric: masks, [all][pixels] and then scores [all]; bits, [all][4 * chunks].
 // This rank's objects are number `before` and on. A warp takes a chunk of 128 pixels, 4 a lane, so that stores to a peer are 512
 // bytes in one piece. Bit l of word e of a chunk is that of pixel 4 l + e: the same pixels in all masks, in whatever order.
 template <class T> static __device__ void share(

@@ -1,4 +1,4 @@
-"""The house's distributed sort: keys of 16 bits do not move, ranks add up how often each of the 65536 occurs and write their blocks.
+"""The house's distributed sort: keys of 16 bits do not move, ranks add up how often each of them occurs and write their blocks.
 
 Keys of 32 bits are sorted where they are. Every rank then finds the two exact ends of its block in all sorted lists, pulls what
 lies between, and merges the runs by counting; nothing has to be evened out. The processes tell each other the lengths, so that

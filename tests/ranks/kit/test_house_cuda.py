@@ -52,6 +52,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"T": 5, "H": 7, "Wd": 9},
         {"B": 2, "C": 2, "T": 3, "H": 5, "Wd": 11, "lh": 4, "lw": 5, "us": 3},
     ],
+    "importance_sampling_loss": [{"M": 5, "N": 7, "V": 900}, {"M": 11, "N": 24, "V": 88}],
     "distributed_sample_sort": [{"n": 61, "M": 400}],
     "sam3_allgather_iou_suppression": [{"n": 5, "H": 13, "V": 23}, {"n": 3, "H": 16, "V": 24}],
     **{
@@ -64,6 +65,8 @@ SIZES: dict[str, list[dict[str, int]]] = {
 }
 COMMON = [{"M": 5, "N": 7}, {"M": 97, "N": 88}]
 ROUNDINGS = {"bfloat16": 0.02, "float16": 0.002, "float32": 1e-5}
+SENSITIVE = {"importance_sampling_loss": 4}
+"""Times as much where results multiply what the run dtype rounds: ratios are exponentials of rounded logits."""
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++"),
@@ -122,7 +125,7 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
                         elif "*" in problem.check.exact or not g.is_floating_point():
                             if not _same(g.double(), w.double()):
                                 wrong.append((*where, name, "is not exact"))
-                        elif not _error(g, w) <= ROUNDINGS[dtype] * _size(w) + _steps(g):
+                        elif not _error(g, w) <= SENSITIVE.get(slug, 1) * ROUNDINGS[dtype] * _size(w) + _steps(g):
                             wrong.append((*where, name, "is too inexact"))
                     kept = [(g, g.clone()) for _, g in got]
         return wrong

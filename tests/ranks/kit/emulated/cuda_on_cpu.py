@@ -18,8 +18,8 @@ from sandbox.kit.compilers.signature import Function, exported
 
 KIT_BLOCKS = ("candidates", "clipping", "reshard", "rows", "truncation")
 """Modules of the kit that launch kernels for house kernels."""
-SMALL = {"BLOCKS": 5, "THREADS": 64}
-"""Few threads do as well, and several blocks and several turns of a loop are wanted at sizes of a test."""
+SMALL = {"BLOCKS": 5, "THREADS": 64, "CACHED": 4096}
+"""Few threads do as well, and several blocks, slices and turns of a loop are wanted at sizes of a test."""
 HERE = Path(__file__).parent
 _TOP = re.compile(
     r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE
