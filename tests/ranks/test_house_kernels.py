@@ -100,9 +100,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
                 untouched = all(same(before[name], tensor) for name, tensor in tensors.items())
                 for (_, g), (_, w) in zip(got, wanted, strict=True):
                     exact = "*" in problem.check.exact
-                    error = (
-                        0.0 if exact and same(g.double(), w.double()) else relative(g, w) / limit
-                    )
+                    error = 0.0 if exact and same(g.double(), w.double()) else relative(g, w) / limit
                     found.append((error, untouched and g.shape == w.shape))
         return found
 

@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.symmetric_memory.team import Team
 
 COUNTING = r"""
 // Keys have 16 bits, in the order of the numbers. counts: [65536], zeros at first. A block counts the keys that are its number
@@ -242,7 +241,7 @@ def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) 
 
 
 def by_counting(
-    keys: torch.Tensor, team: Team, group: dist.ProcessGroup | None, first: int, end: int
+    keys: torch.Tensor, team: Any, group: dist.ProcessGroup | None, first: int, end: int
 ) -> torch.Tensor:
     """The sorted whole's keys of 16 bits from place `first` to `end`: how often each occurs on all ranks says everything."""
     if not keys.is_cuda:
@@ -269,7 +268,7 @@ def by_counting(
     return block
 
 
-def by_bisection(room: torch.Tensor, team: Team, lengths: list[int], first: int, end: int) -> torch.Tensor:
+def by_bisection(room: torch.Tensor, team: Any, lengths: list[int], first: int, end: int) -> torch.Tensor:
     """The same for CPU ranks, with sorted float32 keys in `room`: from the peers' lists what lies between the cuts, sorted."""
     team.barrier()
     lists = [peer[:length] for peer, length in zip(team.peers(room), lengths, strict=True)]

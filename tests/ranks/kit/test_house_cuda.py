@@ -125,7 +125,9 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
                         elif "*" in problem.check.exact or not g.is_floating_point():
                             if not _same(g.double(), w.double()):
                                 wrong.append((*where, name, "is not exact"))
-                        elif not _error(g, w) <= SENSITIVE.get(slug, 1) * ROUNDINGS[dtype] * _size(w) + _steps(g):
+                        elif not _error(g, w) <= SENSITIVE.get(slug, 1) * ROUNDINGS[dtype] * _size(
+                            w
+                        ) + _steps(g):
                             wrong.append((*where, name, "is too inexact"))
                     kept = [(g, g.clone()) for _, g in got]
         return wrong
