@@ -115,40 +115,27 @@ template <class T> static __device__ void scale(
         }
     }
 }
-extern "C" __global__ void __launch_bounds__(512) sum_powers_bf16(Px px, PxNumbers few, const i64* many, float* partial,
-        u32* done, uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
-    sum_powers<bf16>(px, few, many, partial, done, boxes, out, tensors, dense, p, divisor, max_norm);
+"""
+ENTRIES = r"""
+extern "C" __global__ void __launch_bounds__(512) sum_all(Px px, PxNumbers few, const i64* many, float* partial, u32* done,
+        uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
+    sum_powers<TYPE>(px, few, many, partial, done, boxes, out, tensors, dense, p, divisor, max_norm);
 }
-extern "C" __global__ void __launch_bounds__(512) scale_bf16(
+extern "C" __global__ void __launch_bounds__(512) scale_all(
         PxNumbers few, const i64* many, const float* factors, int tensors, int dense) {
-    scale<bf16>(few, many, factors, tensors, dense);
-}
-extern "C" __global__ void __launch_bounds__(512) sum_powers_f16(Px px, PxNumbers few, const i64* many, float* partial,
-        u32* done, uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
-    sum_powers<f16>(px, few, many, partial, done, boxes, out, tensors, dense, p, divisor, max_norm);
-}
-extern "C" __global__ void __launch_bounds__(512) scale_f16(
-        PxNumbers few, const i64* many, const float* factors, int tensors, int dense) {
-    scale<f16>(few, many, factors, tensors, dense);
-}
-extern "C" __global__ void __launch_bounds__(512) sum_powers_f32(Px px, PxNumbers few, const i64* many, float* partial,
-        u32* done, uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
-    sum_powers<float>(px, few, many, partial, done, boxes, out, tensors, dense, p, divisor, max_norm);
-}
-extern "C" __global__ void __launch_bounds__(512) scale_f32(
-        PxNumbers few, const i64* many, const float* factors, int tensors, int dense) {
-    scale<float>(few, many, factors, tensors, dense);
+    scale<TYPE>(few, many, factors, tensors, dense);
 }
 """
 BLOCKS, THREADS = 264, 512
-NAMES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "f32"}
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 Groups = Sequence[dist.ProcessGroup | None]
 
 
 @functools.cache
-def kernels() -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
-    return cuda.compile(SOURCE)
+def kernel_for(dtype: torch.dtype) -> tuple[Any, Any]:
+    """(sum_all, scale_all) of a dtype; compiled when they are first asked for, so inside a first call."""
+    module: Any = cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
+    return module.sum_all, module.scale_all
 
 
 def clip(
@@ -184,12 +171,13 @@ def clip(
     done = team.empty(1, torch.int32, "clipping: done")  # zero at first, and after every launch
     partial = torch.empty(2 * blocks, dtype=torch.float32, device=device)
     out = torch.empty(3, dtype=torch.float32, device=device)
-    add = getattr(kernels(), f"sum_powers_{NAMES[dtype]}")[blocks, THREADS]
-    scale = getattr(kernels(), f"scale_{NAMES[dtype]}")[blocks, THREADS]
+    sum_all, scale_all = kernel_for(dtype)
     counts = len(flat), len(dense)
-    add(team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm)
+    sum_all[blocks, THREADS](
+        team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm
+    )
     if flat:
-        scale(few, many, out, *counts)
+        scale_all[blocks, THREADS](few, many, out, *counts)
     for gradient, scaled in zip(gradients, flat, strict=True):
         if scaled is not gradient:  # it did not lie in one piece
             gradient.copy_(scaled)
@@ -198,7 +186,7 @@ def clip(
 
 def _served(gradients: Sequence[torch.Tensor]) -> bool:
     """Whether the kernels know the dtype, which is the same in all ranks' gradients."""
-    return all(g.dtype is gradients[0].dtype and g.dtype in NAMES for g in gradients)
+    return all(g.dtype is gradients[0].dtype and g.dtype in TYPES for g in gradients)
 
 
 def _ranks_of_one_exchange(

@@ -4,15 +4,17 @@
 
     cut = find_cut(logits, target, group, top_k=50, top_p=0.9)    # logits [n, V/W], target [n]
 
-With top-k every rank offers its k largest logits, and all ranks merge the same W·k candidates: one exchange. With top-p alone
-the cut is searched in the ranks' sorted shards, in sixteen parts at a time: some exchanges of a few numbers a row. Library calls
-only.
+With top-k every rank offers its k largest logits, and all ranks merge the same W·k candidates: one exchange. On GPUs that is
+one launch (`sandbox.kit.candidates`), and so is a cut without filters. With top-p alone the cut is searched in the ranks' sorted
+shards, in sixteen parts at a time: some exchanges of a few numbers a row, by library calls.
 """
 
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+
+from sandbox.kit import candidates, symm
 
 PROBES = 16
 """Ways in which a round of the search divides what is left of the range of keys."""
@@ -30,6 +32,8 @@ class Cut:
     """[n] float32: the logarithm of the sum of all kept logits' exponentials."""
     target: torch.Tensor
     """[n] float32: the target's logit."""
+    log_probability: torch.Tensor
+    """[n] float32: the target's; -infinity where its logit is below `least`."""
     dropped: torch.Tensor
     """[n] int64: how many of this rank's logits that equal `least` are dropped."""
 
@@ -46,15 +50,23 @@ def find_cut(
     top_k keeps all logits not below the k-th largest (None, 0: all). top_p then drops those whose running sum of the softmax
     in ascending order does not exceed 1 - top_p, though never the largest (None, 1: none). Sums are float64.
     """
+    k = top_k or 0
+    share = 0.0 if top_p is None or top_p >= 1 else 1 - top_p
+    if (k > 0 or share == 0) and candidates.serves(logits, dist.get_world_size(group), k):
+        return Cut(*candidates.cut_rows(logits, target, symm.team(group), k, share))
     columns = logits.shape[1]
     column = target - dist.get_rank(group) * columns
     here = (column >= 0) & (column < columns)
     picked = logits.gather(1, column.masked_fill(~here, 0)[:, None])[:, 0].double()
     picked = picked.masked_fill(~here, -torch.inf)
-    share = 0.0 if top_p is None or top_p >= 1 else 1 - top_p
-    if top_k is not None and top_k > 0:
-        return _of_candidates(logits, picked, group, top_k, share)
+    if k > 0:
+        return _of_candidates(logits, picked, group, k, share)
     return _of_everything(logits, picked, group, share)
+
+
+def _cut(least: torch.Tensor, log_sum: torch.Tensor, target: torch.Tensor, dropped: torch.Tensor) -> Cut:
+    log_probability = torch.where(target >= least, target - log_sum, -torch.inf)
+    return Cut(least, log_sum, target, log_probability, dropped)
 
 
 def _gathered(mine: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
@@ -104,7 +116,7 @@ def _of_candidates(
     ties = (offered == least).sum(dim=2) + unlisted_of * (offered[..., -1] == least[:, 0])
     dropped_ties = (dropped & (ascending == least)).sum(dim=1) + dropped_surplus * (least == edge)[:, 0]
     log_sum = (kept.log() + largest[:, 0]).float()
-    return Cut(least[:, 0], log_sum, found, _own_dropped(dropped_ties, ties, group))
+    return _cut(least[:, 0], log_sum, found, _own_dropped(dropped_ties, ties, group))
 
 
 def _of_everything(
@@ -120,7 +132,7 @@ def _of_everything(
     if share == 0:
         least = torch.full_like(found, -torch.inf)
         none = torch.zeros_like(found, dtype=torch.int64)
-        return Cut(least, (total.log() + largest).float(), found, none)
+        return _cut(least, (total.log() + largest).float(), found, none)
     ascending = logits.sort(dim=1).values
     running = (ascending.double() - largest[:, None]).exp_().cumsum(dim=1)
     running = torch.nn.functional.pad(running, (1, 0))  # [n, 1 + V/W]: the mass below each place
@@ -150,7 +162,7 @@ def _of_everything(
     dropped -= ((dropped == many) & (least == largest)).double()  # one of the largest stays
     kept = total - mass - dropped * weight
     log_sum = (kept.log() + largest).float()
-    return Cut(least, log_sum, found, _own_dropped(dropped, ties, group))
+    return _cut(least, log_sum, found, _own_dropped(dropped, ties, group))
 
 
 def _keys(values: torch.Tensor) -> torch.Tensor:

@@ -20,8 +20,10 @@ from sandbox.kit.compilers import nvrtc, source_lines, stamps
 
 KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
-BLOCKS = ("clipping", "fourier", "reshard", "rows")
+BLOCKS = ("fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
+BLOCKS_BY_DTYPE = ("candidates", "clipping")
+"""Those that compile one text for each dtype in TYPES."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 VARIANTS = {
     "tp_rms_norm": [(4,)],  # words a lane
@@ -67,7 +69,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
     float eight[8];
     px_unpack<bf16>(px_ld16(x), eight);
     px_st16(y, px_pack<bf16>(eight));
-    f[0] = px_warp_sum(f[1]);
+    f[0] = px_warp_sum(f[1]) + px_block_mass(px_mass(x, 1000, threadIdx.x, blockDim.x)).sum;
     px_stamp(blockIdx.x);
 }
 """
@@ -184,6 +186,26 @@ class _Anything:
 
     def __getitem__(self, shape: object) -> "_Anything":
         return self
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BLOCKS_BY_DTYPE)
+def test_a_block_of_the_kit_compiles_in_every_dtype(name, monkeypatch):
+    cubins = []
+
+    def compiled(source: str) -> _Anything:
+        cubins.append(nvrtc.to_cubin(source, ARCH))
+        assert cuda.exported(source)
+        return _Anything()
+
+    monkeypatch.setattr(cuda, "compile", compiled)
+    block = types.ModuleType(name)
+    exec((KIT / f"{name}.py").read_text(), block.__dict__)
+    for dtype in block.TYPES:
+        block.kernel_for(dtype)
+    assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
+    assert len(cubins) == 3
 
 
 @needs_nvrtc

@@ -28,6 +28,8 @@ CALLS = 6
 ODD = {"M": 5, "N": 7, "K": 3}
 ROUNDINGS = {"bfloat16": 0.02, "float16": 0.002, "float32": 1e-5, "float64": 1e-13}
 """The largest relative error, by dtype."""
+SENSITIVE = {"importance_sampling_loss": 4}
+"""Times as much where results multiply what the run dtype rounds: ratios are exponentials of rounded logits."""
 LARGE = {"M": 211, "N": 313, "K": 33}
 """Beyond what is summed in one step, and no multiple of any world."""
 SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
@@ -53,6 +55,12 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         ),
         ({"V": 2520, "K": 3}, {"V": 840, "K": 1000, "max_B": 3}),
     ),
+    "distributed_sample_sort": ({"n": 13, "M": 211}, {"n": 2011, "M": 16000}),
+    "magi1_tile_parallel_vae_decode": (
+        {"B": 2, "C": 2, "T": 3, "H": 5, "Wd": 11, "lh": 4, "lw": 5, "us": 3},
+        {"T": 11, "H": 19, "Wd": 40},
+    ),
+    "sam3_allgather_iou_suppression": ({"n": 5, "H": 13, "V": 23}, {"n": 11, "H": 33, "V": 31}),
     "clip_grad_norm_ep": ({"M": 5, "N": 7, "T": 3}, {"M": 211, "N": 313, "T": 1}),
     "physicsnemo_distributed_rfft": ({"B": 3, "M": 37, "N": 50}, {"B": 2, "M": 211, "N": 313}),
     "physicsnemo_distributed_irfft": (
@@ -90,6 +98,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
             asked = {name: value for name, value in sizes.items() if name in problem.presets["tiny"]}
             run_dtype = getattr(torch, dtype)
             setting = code.setting(problem.sizes("tiny", asked), "tiny", run_dtype, torch.device("cpu"))
+            limit = SENSITIVE.get(problem.slug, 1) * ROUNDINGS[dtype]
             for seed in range(CALLS):
                 tensors = code.draw(setting, seed)
                 before = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -98,9 +107,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
                 untouched = all(same(before[name], tensor) for name, tensor in tensors.items())
                 for (_, g), (_, w) in zip(got, wanted, strict=True):
                     exact = "*" in problem.check.exact
-                    error = (
-                        0.0 if exact and same(g.double(), w.double()) else relative(g, w) / ROUNDINGS[dtype]
-                    )
+                    error = 0.0 if exact and same(g.double(), w.double()) else relative(g, w) / limit
                     found.append((error, untouched and g.shape == w.shape))
         return found
 

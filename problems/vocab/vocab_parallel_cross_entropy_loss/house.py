@@ -14,62 +14,23 @@ SOURCE = r"""
 // words with flags: boxes [2 (turns)][W (senders)][rows][2] words of 16 bytes, symmetric, {largest, sum} and {target's logit,
 // whether it is here}. A block waits only when all of its rows are out. A rank that sends launch t+2 has everybody's words of
 // launch t+1, so everybody has left launch t: two turns are enough.
-struct Scan { float peak, sum; };
-static __device__ Scan joined(Scan a, Scan b) {
-    const float peak = fmaxf(a.peak, b.peak);
-    return {peak, a.sum * expf(a.peak - peak) + b.sum * expf(b.peak - peak)};
-}
 template <class T, int WARPS> static __device__ void cross_entropy(
         const Px& px, const T* logits, const i64* target, uint4* boxes, T* loss, i64 rows, i64 width) {
     const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T), warp = threadIdx.x / 32, lane = threadIdx.x % 32, at_a_time = 8 / WARPS;
-    __shared__ Scan scans[8];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at_a_time = 8 / WARPS;
     uint4* box = boxes + (i64)(turn & 1) * px.world * rows * 2;
     const i64 first = (i64)blockIdx.x * at_a_time, step = (i64)gridDim.x * at_a_time;
     for (i64 base = first; base < rows; base += step) {
         const i64 row = base + (WARPS == 1 ? warp : 0);
         const T* from = logits + row * width;
-        Scan scan = {-3e38f, 0};  // below every finite logit, so that no difference is of infinities
-        const i64 stride = WARPS * 32 * each;
-        for (i64 i = (i64)(threadIdx.x % (WARPS * 32)) * each; row < rows && i < width; i += 4 * stride) {
-            uint4 part[4];
-            #pragma unroll  // all loads are in flight before the first comparison
-            for (int k = 0; k < 4; ++k) part[k] = px_ld_part(from, i + k * stride, width);
-            #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                if (i + k * stride >= width) break;
-                float value[8], peak = scan.peak;
-                px_unpack<T>(part[k], value);
-                #pragma unroll
-                for (int e = 0; e < each; ++e) {
-                    if (i + k * stride + e >= width) value[e] = -px_infinity();
-                    peak = fmaxf(peak, value[e]);
-                }
-                scan.sum *= expf(scan.peak - peak);
-                scan.peak = peak;
-                #pragma unroll
-                for (int e = 0; e < each; ++e) scan.sum += expf(value[e] - peak);
-            }
-        }
-        #pragma unroll
-        for (int away = 16; away > 0; away /= 2) {
-            const Scan other = {
-                __shfl_xor_sync(0xffffffffu, scan.peak, away), __shfl_xor_sync(0xffffffffu, scan.sum, away)};
-            scan = joined(scan, other);
-        }
-        if (WARPS > 1) {
-            __syncthreads();  // the row before has been read
-            if (lane == 0) scans[warp] = scan;
-            __syncthreads();
-            scan = scans[0];
-            for (int w = 1; w < WARPS; ++w) scan = joined(scan, scans[w]);
-        }
+        PxMass mass = px_mass(from, row < rows ? width : 0, threadIdx.x % (WARPS * 32), WARPS * 32);
+        mass = WARPS > 1 ? px_block_mass(mass) : px_warp_mass(mass);
         if (row < rows && (WARPS == 1 || warp == 0) && lane < px.world) {
             const i64 column = target[row] - px.rank * width;
             const bool here = column >= 0 && column < width;
             const float picked = here ? to_float(from[column]) : 0;
             uint4* there = px_at(px, lane, box) + (px.rank * rows + row) * 2;
-            px_st_ll16(there, make_uint2(__float_as_uint(scan.peak), __float_as_uint(scan.sum)), turn);
+            px_st_ll16(there, make_uint2(__float_as_uint(mass.peak), __float_as_uint(mass.sum)), turn);
             px_st_ll16(there + 1, make_uint2(__float_as_uint(picked), here), turn);
         }
     }
@@ -77,17 +38,17 @@ template <class T, int WARPS> static __device__ void cross_entropy(
         const i64 base = first + j / at_a_time * step, row = base + j % at_a_time;
         if (base >= rows) break;
         if (row >= rows) continue;
-        Scan scan = {-3e38f, 0};
+        PxMass mass = px_no_mass();
         float picked = 0;
         bool found = false;
         for (int source = 0; source < px.world; ++source) {
             const uint4* from = box + (source * rows + row) * 2;
             const uint2 sums = px_ld_ll16(from, turn), pick = px_ld_ll16(from + 1, turn);
-            scan = joined(scan, {__uint_as_float(sums.x), __uint_as_float(sums.y)});
+            mass = px_joined(mass, {__uint_as_float(sums.x), __uint_as_float(sums.y)});
             if (pick.y) picked = __uint_as_float(pick.x);
             found |= pick.y != 0;
         }
-        loss[row] = from_float<T>(logf(scan.sum) - (found ? picked - scan.peak : 0));
+        loss[row] = from_float<T>(logf(mass.sum) - (found ? picked - mass.peak : 0));
     }
     px_reach(px, blockIdx.x, turn);
 }

@@ -1,4 +1,4 @@
-"""The house's chunked log-probability under top-k and top-p: without whole rows there is nothing to chunk. Library calls only."""
+"""The house's chunked log-probability under top-k and top-p: without whole rows there is nothing to chunk."""
 
 import torch
 import torch.distributed as dist
@@ -25,5 +25,4 @@ def solution(
     if tokens % world or chunk % world:
         raise ValueError(f"{tokens} tokens in chunks of {chunk} cannot be shared equally by {world} ranks")
     cut = find_cut(vocab_parallel_logits.flatten(0, 1), target.flatten(), tp_group, top_k, top_p)
-    found = torch.where(cut.target >= cut.least, cut.target - cut.log_sum, -torch.inf)
-    return found.view(target.shape)
+    return cut.log_probability.view(target.shape)

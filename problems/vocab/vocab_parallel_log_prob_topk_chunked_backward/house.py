@@ -1,5 +1,5 @@
 """The house's gradient of filtered log-probabilities: the cut of each row is found together, and every rank writes its own
-columns. Library calls only.
+columns.
 """
 
 import torch

@@ -318,6 +318,59 @@ PX_DI float px_warp_sum(float value) {
     for (int away = 16; away > 0; away /= 2) value += __shfl_xor_sync(0xffffffffu, value, away);
     return value;
 }
+// The largest of some values, and the sum of their exponentials relative to it; of none it is below every finite value, so that no
+// difference is of infinities. px_mass: of n values of a row this thread's, the 16-byte words first, first + step, ...
+struct PxMass { float peak, sum; };
+PX_DI PxMass px_no_mass() { return {-3e38f, 0}; }
+PX_DI PxMass px_joined(PxMass a, PxMass b) {
+    const float peak = fmaxf(a.peak, b.peak);
+    return {peak, a.sum * expf(a.peak - peak) + b.sum * expf(b.peak - peak)};
+}
+template <class T> PX_DI PxMass px_mass(const T* from, i64 n, i64 first, i64 step) {
+    const int each = 16 / sizeof(T);
+    PxMass own = px_no_mass();
+    for (i64 i = first; i * each < n; i += 4 * step) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first comparison
+        for (int k = 0; k < 4; ++k) part[k] = px_ld_part(from, each * (i + k * step), n);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            if (each * (i + k * step) >= n) break;
+            float value[8], peak = own.peak;
+            px_unpack<T>(part[k], value);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) {
+                if (each * (i + k * step) + e >= n) value[e] = -px_infinity();
+                peak = fmaxf(peak, value[e]);
+            }
+            own.sum *= expf(own.peak - peak);
+            own.peak = peak;
+            #pragma unroll
+            for (int e = 0; e < each; ++e) own.sum += expf(value[e] - peak);
+        }
+    }
+    return own;
+}
+// Of the 32 lanes of a warp together, in every lane; all lanes call it.
+PX_DI PxMass px_warp_mass(PxMass own) {
+    #pragma unroll
+    for (int away = 16; away > 0; away /= 2) {
+        const PxMass other = {__shfl_xor_sync(0xffffffffu, own.peak, away), __shfl_xor_sync(0xffffffffu, own.sum, away)};
+        own = px_joined(own, other);
+    }
+    return own;
+}
+// Of a whole block of whole warps together, in every thread; all threads call it.
+PX_DI PxMass px_block_mass(PxMass own) {
+    __shared__ PxMass warps[32];
+    own = px_warp_mass(own);
+    __syncthreads();  // what a call before left there has been read
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = own;
+    __syncthreads();
+    own = warps[0];
+    for (int w = 1; w < blockDim.x / 32; ++w) own = px_joined(own, warps[w]);
+    return own;
+}
 // One product of a warp's tensor core: sum += a * b with a 16 x 16, b 16 x 8 of bf16 or f16, sum 16 x 8. With g = lane / 4 and
 // q = lane % 4 a lane has sum {g 2q, g 2q+1, g+8 2q, g+8 2q+1}; a0, a1: rows g and g+8 at 2q, 2q+1, a2, a3: the same at 2q+8, 2q+9;
 // b0, b1: column g at 2q, 2q+1 and at 2q+8, 2q+9. All lanes call it.

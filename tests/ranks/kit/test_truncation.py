@@ -1,5 +1,12 @@
 """sandbox.kit.truncation: the cut agrees with one found in whole rows, entry by entry, also where many logits are equal."""
 
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -7,6 +14,8 @@ import torch.distributed as dist
 from sandbox.kit.truncation import find_cut
 
 ROWS, COLUMNS = 24, 60
+FILTERS = [(7, None), (7, 0.8317), (None, 0.83), (0, 1.0), (100, 0.3123), (1, 0.5031), (None, 1e-9)]
+"""(top_k, top_p): no run of equal logits is cut exactly between two of them."""
 
 
 def kept_of_whole_rows(logits: torch.Tensor, top_k: int | None, top_p: float | None) -> torch.Tensor:
@@ -24,41 +33,60 @@ def kept_of_whole_rows(logits: torch.Tensor, top_k: int | None, top_p: float | N
     return kept
 
 
+def wrong_cuts(
+    find_cut: Callable[..., Any], rank: int, world: int, dtype: torch.dtype, columns: int
+) -> list[str]:
+    generator = torch.Generator().manual_seed(3)
+    # Few different values: runs of equal logits lie across the cut in nearly every row.
+    whole = torch.randint(-3, 4, (ROWS, columns), generator=generator) * 0.7071
+    whole[0] = 0.5  # all are equal
+    whole = whole.to(dtype)
+    target = torch.randint(0, columns, (ROWS,), generator=generator)
+    width = columns // world
+    mine = slice(rank * width, (rank + 1) * width)
+    wrong = []
+    for top_k, top_p in FILTERS:
+        kept = kept_of_whole_rows(whole, top_k, top_p)
+        cut = find_cut(whole[:, mine], target, dist.group.WORLD, top_k, top_p)
+        local = whole[:, mine].float()
+        equal = local == cut.least[:, None]
+        here = (local > cut.least[:, None]) | (equal & (equal.cumsum(dim=1) > cut.dropped[:, None]))
+        expected = whole.double().masked_fill(~kept, -torch.inf).logsumexp(dim=1)
+        picked = whole.float().gather(1, target[:, None])[:, 0]
+        log_probability = torch.where(picked >= cut.least, picked - expected.float(), -torch.inf)
+        checks = {
+            "kept": torch.equal(here, kept[:, mine]),
+            "log_sum": torch.allclose(cut.log_sum.double(), expected, rtol=1e-6, atol=1e-6),
+            "target": torch.equal(cut.target, picked),
+            "log_probability": torch.allclose(cut.log_probability, log_probability, rtol=1e-5, atol=1e-6),
+        }
+        wrong += [f"{name} with {top_k}, {top_p}" for name, right in checks.items() if not right]
+    return wrong
+
+
 @pytest.mark.parametrize("world", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_the_cut_is_that_of_whole_rows(in_ranks, world, dtype):
     def work(rank: int, world: int) -> list[str]:
-        generator = torch.Generator().manual_seed(3)
-        # Few different values: runs of equal logits lie across the cut in nearly every row.
-        whole = torch.randint(-3, 4, (ROWS, COLUMNS), generator=generator) * 0.7071
-        whole[0] = 0.5  # all are equal
-        whole = whole.to(dtype)
-        target = torch.randint(0, COLUMNS, (ROWS,), generator=generator)
-        width = COLUMNS // world
-        mine = slice(rank * width, (rank + 1) * width)
-        wrong = []
-        for top_k, top_p in [
-            (7, None),
-            (7, 0.83),
-            (None, 0.83),
-            (0, 1.0),
-            (100, 0.31),
-            (1, 0.5),
-            (None, 1e-9),
-        ]:
-            kept = kept_of_whole_rows(whole, top_k, top_p)
-            cut = find_cut(whole[:, mine], target, dist.group.WORLD, top_k, top_p)
-            local = whole[:, mine].float()
-            equal = local == cut.least[:, None]
-            here = (local > cut.least[:, None]) | (equal & (equal.cumsum(dim=1) > cut.dropped[:, None]))
-            expected = whole.double().masked_fill(~kept, -torch.inf).logsumexp(dim=1)
-            picked = whole.float().gather(1, target[:, None])[:, 0]
-            checks = {
-                "kept": torch.equal(here, kept[:, mine]),
-                "log_sum": torch.allclose(cut.log_sum.double(), expected, rtol=1e-6, atol=1e-6),
-                "target": torch.equal(cut.target, picked),
-            }
-            wrong += [f"{name} with {top_k}, {top_p}" for name, right in checks.items() if not right]
-        return wrong
+        return wrong_cuts(find_cut, rank, world, dtype, COLUMNS)
 
     assert in_ranks(world, work) == [[]] * world
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation is compiled by g++")
+@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("columns", [COLUMNS, 4200], ids=["short", "more equal ones than a block lists"])
+def test_the_cut_by_candidates_on_emulated_gpus_is_that_of_whole_rows(in_ranks, world, dtype, columns):
+    def work(rank: int, world: int) -> list[str]:
+        path = Path(__file__).parent / "emulated" / "cuda_on_cpu.py"
+        spec = importlib.util.spec_from_file_location("cuda_on_cpu", path)
+        emulation = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(emulation)
+        for block in ("candidates", "truncation"):
+            sys.modules.pop(f"sandbox.kit.{block}", None)
+        kernel = emulation.as_on_gpus("from sandbox.kit.truncation import find_cut", "kernel")
+        return wrong_cuts(kernel.find_cut, rank, world, dtype, columns)
+
+    assert in_ranks(world, work, timeout=100) == [[]] * world

@@ -16,10 +16,10 @@ from sandbox.kit.compilers import nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
 
-KIT_BLOCKS = ("clipping", "fourier", "reshard", "rows")
+KIT_BLOCKS = ("candidates", "clipping", "fourier", "reshard", "rows", "truncation")
 """Modules of the kit that launch kernels for house kernels."""
-SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096}
-"""Few threads do as well, and several blocks, chunks and turns of a loop are wanted at sizes of a test."""
+SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096}
+"""Few threads do as well, and several blocks, chunks, slices and turns of a loop are wanted at sizes of a test."""
 HERE = Path(__file__).parent
 _TOP = re.compile(
     r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE

@@ -40,7 +40,7 @@ struct Fiber {
 struct Block {
     ucontext_t scheduler;
     std::vector<Fiber> fibers;
-    unsigned alive = 0, arrived = 0, round = 0;
+    unsigned alive = 0, arrived = 0, round = 0, counted = 0;
     std::vector<unsigned> warp_alive, warp_arrived, warp_round;
     std::vector<unsigned long long> exchanged;
     std::function<void()>* work = nullptr;
@@ -57,6 +57,15 @@ static void __syncthreads() {
     const unsigned round = block->round;
     if (++block->arrived == block->alive) { block->arrived = 0; ++block->round; return; }
     while (block->round == round) emu_yield();
+}
+static int __syncthreads_count(int value) {
+    emu_block->counted += value != 0;
+    __syncthreads();
+    const int got = emu_block->counted;
+    __syncthreads();
+    emu_block->counted = 0;
+    __syncthreads();
+    return got;
 }
 static unsigned emu_lane() { return threadIdx.x % 32; }
 static void __syncwarp(unsigned = ~0u) {
@@ -81,8 +90,12 @@ static unsigned __reduce_max_sync(unsigned mask, unsigned value) {
     return value;
 }
 static unsigned __ballot_sync(unsigned, bool value) {
+    Block* block = emu_block;
+    block->exchanged[threadIdx.x] = value;
+    __syncwarp();
     unsigned found = 0;
-    for (unsigned lane = 0; lane < 32; ++lane) found |= (unsigned)emu_from((int)value, lane) << lane;
+    for (unsigned lane = 0; lane < 32; ++lane) found |= (unsigned)block->exchanged[threadIdx.x / 32 * 32 + lane] << lane;
+    __syncwarp();
     return found;
 }
 static int __popc(unsigned value) { return __builtin_popcount(value); }

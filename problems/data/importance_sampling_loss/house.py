@@ -1,0 +1,172 @@
+"""The house's importance-sampling loss: logits live in the cache for a moment, and seven numbers cross the ranks once.
+
+The library multiplies the hidden states by a slice of the LM head whose logits fit into the GPU's cache, and a kernel takes every
+row's largest logit, sum of exponentials and label's logit out of them; so the logits as a whole are never written. One more
+launch forms all tokens' results, and exchanges sums and extremes. What limits it: the library's products.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// logits: [rows][width], columns first... of the vocabulary. state: {largest, sum of exponentials, label's logit} of each row
+// so far.
+template <class T> static __device__ void read(const T* logits, const i64* labels, float* state, i64 first, i64 width) {
+    const i64 row = blockIdx.x, column = labels[row] - first;
+    const PxMass here = px_block_mass(px_mass(logits + row * width, width, threadIdx.x, blockDim.x));
+    if (threadIdx.x != 0) return;
+    float* mine = state + 3 * row;
+    PxMass mass = {mine[0], mine[1]};
+    mass = px_joined(first == 0 ? px_no_mass() : mass, here);
+    mine[0] = mass.peak, mine[1] = mass.sum;
+    if (column >= 0 && column < width) mine[2] = to_float(logits[row * width + column]);
+}
+struct Sums { float loss, ratio, kl, entropy, count, smallest, largest; };
+static __device__ void add(Sums& to, const Sums& more) {
+    to.loss += more.loss, to.ratio += more.ratio, to.kl += more.kl, to.entropy += more.entropy, to.count += more.count;
+    to.smallest = fminf(to.smallest, more.smallest), to.largest = fmaxf(to.largest, more.largest);
+}
+// One block. boxes: [4][2 (turns)][W] words as px_swap has them. out: loss, then the five metrics.
+template <class T> static __device__ void finish(const Px& px, const float* state, const i64* labels, const T* old,
+        const T* advantages, i64 ignored, uint4* boxes, T* logprobs, T* losses, float* out, i64 rows) {
+    __shared__ Sums all[1024];
+    __shared__ float ranks[8][PX_MAX_WORLD];
+    const u32 turn = px_turn(px, 0);
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    Sums sums = {0, 0, 0, 0, 0, px_infinity(), -px_infinity()};
+    for (i64 i = threadIdx.x; i < rows; i += blockDim.x) {
+        float logprob = 0, loss = 0;
+        if (labels[i] != ignored) {
+            logprob = state[3 * i + 2] - state[3 * i] - logf(state[3 * i + 1]);
+            const float delta = fminf(fmaxf(logprob - to_float(old[i]), -20.0f), 20.0f), ratio = expf(delta);
+            loss = -ratio * to_float(advantages[i]);
+            add(sums, {loss, ratio, ratio - delta - 1, -logprob, 1, ratio, ratio});
+        }
+        logprobs[i] = from_float<T>(logprob), losses[i] = from_float<T>(loss);
+    }
+    all[threadIdx.x] = sums;
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) add(all[threadIdx.x], all[threadIdx.x + half]);
+    }
+    __syncthreads();
+    if (warp < 4) {  // a pair of numbers each
+        const Sums& own = all[0];
+        const float first = warp == 0 ? own.loss : warp == 1 ? own.kl : warp == 2 ? own.count : own.smallest;
+        const float second = warp == 0 ? own.ratio : warp == 1 ? own.entropy : warp == 2 ? 0 : own.largest;
+        const uint2 pair = make_uint2(__float_as_uint(first), __float_as_uint(second));
+        const uint2 got = px_swap(px, boxes + warp * 2 * px.world, pair, turn);
+        if (lane < px.world) {
+            ranks[2 * warp][lane] = __uint_as_float(got.x);
+            ranks[2 * warp + 1][lane] = __uint_as_float(got.y);
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        Sums total = {0, 0, 0, 0, 0, px_infinity(), -px_infinity()};
+        for (int r = 0; r < px.world; ++r)  // the same bits on all ranks
+            add(total, {ranks[0][r], ranks[1][r], ranks[2][r], ranks[3][r], ranks[4][r], ranks[6][r], ranks[7][r]});
+        const float count = fmaxf(total.count, 1);
+        out[0] = total.loss / count, out[1] = total.ratio / count, out[2] = total.smallest, out[3] = total.largest;
+        out[4] = total.kl / count, out[5] = total.entropy / count;
+    }
+    px_reach(px, 0, turn);
+}
+"""
+ENTRIES = r"""
+extern "C" __global__ void __launch_bounds__(256) read_logits(
+        const TYPE* logits, const i64* labels, float* state, i64 first, i64 width) {
+    read(logits, labels, state, first, width);
+}
+extern "C" __global__ void __launch_bounds__(1024) finish_tokens(Px px, const float* state, const i64* labels, const TYPE* old,
+        const TYPE* advantages, i64 ignored, uint4* boxes, TYPE* logprobs, TYPE* losses, float* out, i64 rows) {
+    finish(px, state, labels, old, advantages, ignored, boxes, logprobs, losses, out, rows);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+THREADS = 256
+CACHED = 24 << 20
+"""Bytes of logits at a time: with the slice of the head they stay in the cache of 50 MB."""
+CLAMP = 20.0
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """read_logits and finish_tokens; compiled when they are first asked for."""
+    return cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
+
+
+@torch.no_grad()
+def solution(
+    hidden_states: torch.Tensor,
+    weight: torch.Tensor,
+    labels: torch.Tensor,
+    old_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    ignore_index: int = -100,
+) -> tuple[torch.Tensor, None, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """hidden_states [.., N], weight [V, N], labels int64, old_logprobs and advantages with as many elements as tokens.
+
+    Returns (loss, None, log-probabilities shaped as labels, per-token loss shaped as labels, metrics). loss is a 0-dim
+    float32; metrics are float32 [5]: mean ratio, smallest and largest ratio, k3 estimate of the KL divergence, cross-entropy;
+    all over the valid tokens of all ranks.
+    """
+    hidden, target = hidden_states.reshape(-1, hidden_states.shape[-1]), labels.reshape(-1)
+    old, advantage = old_logprobs.reshape(-1), advantages.reshape(-1)
+    tokens, vocabulary = target.numel(), weight.shape[0]
+    if not hidden.is_cuda:
+        return by_library(hidden, weight, target, old, advantage, ignore_index, labels.shape)
+    kernels = kernel_for(hidden.dtype)
+    slices = max(-(-tokens * vocabulary * hidden.element_size() // CACHED), 1)
+    width = -(-vocabulary // slices // 64) * 64  # rows of logits begin on 16 bytes
+    buffer = hidden.new_empty(tokens * min(width, vocabulary))
+    state = torch.empty((tokens, 3), dtype=torch.float32, device=hidden.device)
+    for first in range(0, vocabulary if tokens else 0, width):
+        part = weight[first : first + width]
+        logits = buffer[: tokens * len(part)].view(tokens, len(part))
+        torch.mm(hidden, part.t(), out=logits)
+        kernels.read_logits[tokens, THREADS](logits, target, state, first, len(part))
+    logprobs, losses = (
+        torch.empty_like(target, dtype=hidden.dtype),
+        torch.empty_like(target, dtype=hidden.dtype),
+    )
+    out = torch.empty(6, dtype=torch.float32, device=hidden.device)
+    boxes = symm.empty((4, 2, symm.world, 4), torch.int32, "boxes")
+    given = state, target, old.contiguous(), advantage.contiguous(), ignore_index, boxes.data_ptr()
+    kernels.finish_tokens[1, 4 * THREADS](symm.px, *given, logprobs, losses, out, tokens)
+    return out[0], None, logprobs.view(labels.shape), losses.view(labels.shape), out[1:]
+
+
+def by_library(
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    target: torch.Tensor,
+    old: torch.Tensor,
+    advantage: torch.Tensor,
+    ignored: int,
+    shape: torch.Size,
+) -> tuple[torch.Tensor, None, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The same for CPU ranks: all seven numbers in one all-gather."""
+    valid = target != ignored
+    logits = torch.mm(hidden, weight.t()).float()
+    picked = logits.gather(1, target.masked_fill(~valid, 0)[:, None])[:, 0]
+    logprobs = (picked - logits.logsumexp(dim=1)).masked_fill_(~valid, 0)
+    delta = (logprobs - old).clamp_(-CLAMP, CLAMP)
+    ratio = delta.exp()
+    losses = (-ratio * advantage).masked_fill_(~valid, 0)
+    sums = torch.stack((losses, ratio, ratio - delta - 1, -logprobs, torch.ones_like(ratio)))
+    extremes = [ratio.masked_fill(~valid, torch.inf).amin(), -ratio.masked_fill(~valid, -torch.inf).amax()]
+    mine = torch.cat(((sums * valid).sum(dim=1), torch.stack(extremes)))
+    everybody = mine.new_empty(dist.get_world_size(), mine.numel())
+    dist.all_gather_into_tensor(everybody, mine)
+    loss, mean, kl, entropy, count = everybody[:, :5].sum(dim=0)
+    smallest, largest = everybody[:, 5:].amin(dim=0)
+    count = count.clamp(min=1)
+    metrics = torch.stack((mean / count, smallest, -largest, kl / count, entropy / count))
+    narrow = hidden.dtype
+    return loss / count, None, logprobs.to(narrow).view(shape), losses.to(narrow).view(shape), metrics

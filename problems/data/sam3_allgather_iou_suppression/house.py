@@ -1,0 +1,181 @@
+"""The house's overlap suppression: one launch stores masks and their sign bits at every rank, one counts bits and blanks masks.
+
+Counts are known to all, so every pixel goes to its final place at once, widened on the way. What limits it: at the published
+size two launches and their meeting; with many objects the link, which carries float32 here so that nothing has to be unpacked.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// x: this rank's `objects` masks of `pixels`. Symmetric: masks, [all][pixels] and then scores [all]; bits, [all][4 * chunks].
+// This rank's objects are number `before` and on. A warp takes a chunk of 128 pixels, 4 a lane, so that stores to a peer are 512
+// bytes in one piece. Bit l of word e of a chunk is that of pixel 4 l + e: the same pixels in all masks, in whatever order.
+template <class T> static __device__ void share(
+        const Px& px, const T* x, const T* scores, float* masks, u32* bits, i64 objects, i64 before, i64 all, i64 pixels) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int lane = threadIdx.x % 32;
+    const i64 chunks = (pixels + 127) / 128, step = (i64)gridDim.x * blockDim.x / 32;
+    for (i64 first = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; first < objects * chunks; first += 4 * step) {
+        float value[4][4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 4; ++k) {
+            const i64 i = first + k * step, object = i / chunks, at = i % chunks * 128 + 4 * lane;
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                value[k][e] = 0;
+                if (i < objects * chunks && at + e < pixels) value[k][e] = to_float(x[object * pixels + at + e]);
+            }
+        }
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const i64 i = first + k * step, object = before + i / chunks, chunk = i % chunks;
+            if (i >= objects * chunks) break;  // the whole warp
+            for (int away = 0; away < px.world; ++away) {
+                float* there = px_at(px, (px.rank + away) % px.world, masks) + object * pixels;
+                px_st_part(there, chunk * 128 + 4 * lane, pixels, px_pack<float>(value[k]));
+            }
+            u32 word = 0;
+            #pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const u32 positive = __ballot_sync(0xffffffffu, value[k][e] > 0);
+                if (lane % 4 == e) word = positive;
+            }
+            if (lane < 4 * px.world) px_at(px, lane / 4, bits)[(object * chunks + chunk) * 4 + lane % 4] = word;
+        }
+    }
+    for (i64 i = threadIdx.x; blockIdx.x == 0 && i < objects * px.world; i += blockDim.x)
+        px_at(px, (int)(i / objects), masks)[all * pixels + before + i % objects] = to_float(scores[i % objects]);
+    px_meet(px, blockIdx.x, turn);  // everybody's masks and bits have arrived
+}
+// A block decides about an object, each of its warps beside other ones: does it overlap one that it has to give way to?
+extern "C" __global__ void __launch_bounds__(256) suppress(const u32* bits, const i64* last, float* masks, bool* suppressed,
+        i64 all, i64 pixels, float threshold, int reverse) {
+    __shared__ int yields;
+    const int lane = threadIdx.x % 32;
+    const i64 words = (pixels + 127) / 128 * 4;
+    for (i64 i = blockIdx.x; i < all; i += gridDim.x) {
+        __syncthreads();
+        if (threadIdx.x == 0) yields = 0;
+        __syncthreads();
+        const uint4* mine = (const uint4*)(bits + i * words);
+        for (i64 j = threadIdx.x / 32; j < all; j += blockDim.x / 32) {
+            if (i == j || last[j] <= -1 || !(reverse ? last[i] < last[j] : last[i] > last[j])) continue;
+            const uint4* other = (const uint4*)(bits + j * words);
+            int shared = 0, together = 0;
+            for (i64 w = lane; w < words / 4; w += 32) {
+                const uint4 a = mine[w], b = other[w];
+                shared += __popc(a.x & b.x) + __popc(a.y & b.y) + __popc(a.z & b.z) + __popc(a.w & b.w);
+                together += __popc(a.x | b.x) + __popc(a.y | b.y) + __popc(a.z | b.z) + __popc(a.w | b.w);
+            }
+            #pragma unroll
+            for (int away = 16; away > 0; away /= 2) {
+                shared += __shfl_xor_sync(0xffffffffu, shared, away);
+                together += __shfl_xor_sync(0xffffffffu, together, away);
+            }
+            if (lane == 0 && (float)shared / (float)max(together, 1) >= threshold) yields = 1;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) suppressed[i] = yields;
+        const float blank[4] = {-10, -10, -10, -10};
+        for (i64 at = 4 * (i64)threadIdx.x; yields && at < pixels; at += 4 * (i64)blockDim.x)
+            px_st_part(masks + i * pixels, at, pixels, px_pack<float>(blank));
+    }
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) share_masks(Px px, const TYPE* x, const TYPE* scores, float* masks, u32* bits,
+        i64 objects, i64 before, i64 all, i64 pixels) {
+    share(px, x, scores, masks, bits, objects, before, all, pixels);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """share_masks and suppress; compiled when they are first asked for."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
+
+
+symm.reserve(2 << 30)  # two results of the largest sizes
+
+
+@torch.no_grad()
+def solution(
+    low_res_masks_local: torch.Tensor,
+    obj_scores_local: torch.Tensor,
+    num_obj_per_gpu: list[int],
+    last_occluded: torch.Tensor,
+    iou_threshold: float = 0.7,
+    reverse: bool = False,
+    group: dist.ProcessGroup | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """low_res_masks_local [n_r, H, V] logits, obj_scores_local [n_r], last_occluded [N] int64 -> masks, scores, suppressed.
+
+    n_r = num_obj_per_gpu[rank], N their sum. Returns masks [N, H, V] and scores [N] in float32, objects in rank order, and
+    suppressed [N] bool, the same on every rank. An object is suppressed if its positive area overlaps another's by iou_threshold
+    and its last_occluded is the larger one (the smaller with reverse), the other's not being -1; its mask is -10 then.
+
+    Raises:
+        ValueError: a local count is not the announced one.
+    """
+    team = symm.team(group)
+    objects, (height, width) = num_obj_per_gpu[team.rank], low_res_masks_local.shape[1:]
+    if low_res_masks_local.shape[0] != objects or obj_scores_local.shape[0] != objects:
+        raise ValueError(
+            f"num_obj_per_gpu announces {objects} objects on this rank, "
+            f"not {low_res_masks_local.shape[0]} masks and {obj_scores_local.shape[0]} scores"
+        )
+    before, total, pixels = sum(num_obj_per_gpu[: team.rank]), sum(num_obj_per_gpu), height * width
+    # Two results: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read the result of call e.
+    room = team.room(total * (pixels + 1), torch.float32, "masks")
+    masks = room[: total * pixels].view(total, height, width)
+    scores = room[total * pixels : total * (pixels + 1)]
+    if not room.is_cuda:
+        share_by_copies(room, low_res_masks_local, obj_scores_local, before, total, team)
+        return masks, scores, suppress_by_product(masks, last_occluded, iou_threshold, reverse)
+    suppressed = torch.empty(total, dtype=torch.bool, device=room.device)
+    chunks = -(-pixels // 128)
+    bits = team.room(total * chunks * 4, torch.int32, "bits")
+    kernels = kernel_for(low_res_masks_local.dtype)
+    blocks = min(max(-(-max(num_obj_per_gpu) * chunks * 32 // THREADS), 1), BLOCKS)  # the same on all ranks
+    given = low_res_masks_local.contiguous(), obj_scores_local.contiguous(), room, bits.data_ptr()
+    kernels.share_masks[blocks, THREADS](team.px, *given, objects, before, total, pixels)
+    if total:
+        decide = kernels.suppress[total, min(THREADS, 256)]
+        listed = bits.data_ptr(), last_occluded.contiguous(), room, suppressed
+        decide(*listed, total, pixels, iou_threshold, reverse)
+    return masks, scores, suppressed
+
+
+def share_by_copies(
+    room: torch.Tensor, masks: torch.Tensor, scores: torch.Tensor, before: int, total: int, team: Any
+) -> None:
+    """For CPU ranks: this rank's masks and scores to their places at every rank, widened on the way."""
+    objects, pixels = masks.shape[0], masks.shape[1] * masks.shape[2]
+    for peer in team.peers(room):
+        peer[before * pixels : (before + objects) * pixels].view(masks.shape).copy_(masks)
+        peer[total * pixels + before : total * pixels + before + objects].copy_(scores)
+    team.barrier()
+
+
+def suppress_by_product(
+    masks: torch.Tensor, last: torch.Tensor, threshold: float, reverse: bool
+) -> torch.Tensor:
+    """For CPU ranks: which of the masks [N, H, V] give way, [N] bool; they are blanked. Counts below 2^24 are exact."""
+    positive = (masks > 0).flatten(1).float()
+    shared = positive @ positive.t()
+    area = shared.diagonal()
+    overlaps = shared / (area[:, None] + area - shared).clamp_(min=1) >= threshold
+    overlaps.fill_diagonal_(False)
+    gives_way = last[:, None] < last if reverse else last[:, None] > last
+    suppressed = (overlaps & gives_way & (last > -1)).any(dim=1)
+    masks[suppressed] = -10.0
+    return suppressed
