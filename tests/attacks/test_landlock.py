@@ -27,7 +27,7 @@ def behind_landlock(bait: Bait, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 (tools / path.name).symlink_to(path)
     assert shutil.which("bwrap", path=str(tools)) is None
     referee = RefereeAtWork(**bait.environment | {"PKB_DEADLINE_SCALE": "1"}, PATH=str(tools))
-    result = referee.judge(referee.setting("allreduce"), HONEST)
+    result = referee.judge(referee.setting("allreduce"), HONEST, rounds=1)
     if result.jail != "landlock":
         referee.close()
         pytest.skip(f"the profile without bubblewrap is {result.jail} here")
@@ -39,7 +39,7 @@ def behind_landlock(bait: Bait, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def judged(referee: RefereeAtWork, bait: Bait, source: str) -> tuple[str, str]:
-    result = referee.judge(referee.setting("allreduce"), bait.fill(source, referee.process.pid))
+    result = referee.judge(referee.setting("allreduce"), bait.fill(source, referee.process.pid), rounds=1)
     assert bait.harm(referee.said) == ()
     return result.verdict.value, result.detail
 

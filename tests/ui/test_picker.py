@@ -38,6 +38,7 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         assert "Every rank holds a tensor" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_keys_before_the_problems_are_there_do_nothing(services, until, monkeypatch) -> None:
     read, found = services.read_catalogue, threading.Event()
     monkeypatch.setattr(services, "read_catalogue", lambda: read() if found.wait(60) else None)
@@ -59,6 +60,7 @@ async def test_keys_before_the_problems_are_there_do_nothing(services, until, mo
     assert app.faults == []
 
 
+@pytest.mark.slow
 async def test_a_category_counts_the_problems_that_it_lists(open_app, until) -> None:
     async with open_app() as (app, pilot):
         app.picker.problems[0].also.append("tensor")

@@ -106,6 +106,7 @@ async def test_without_a_control_group_the_caps_hold(
     assert "MiB together" in played.reason
 
 
+@pytest.mark.slow
 def test_cpu_time_of_children_that_have_ended_counts() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass"
     parent = subprocess.Popen(

@@ -86,6 +86,7 @@ def test_on_a_loud_machine_device_time_still_tells(seed: int) -> None:
     assert outcome(call) != "slower"
 
 
+@pytest.mark.slow
 def test_quiet_machines_are_settled_early_and_loud_ones_use_the_time_there_is() -> None:
     early, late = (settled("made-cpu", LEVELS[level], 1.0, 1) for level in ("quiet", "loud"))
     assert early.done < late.done
