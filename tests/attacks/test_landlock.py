@@ -11,10 +11,18 @@ import pytest
 
 from arena.attacks.attack_bait import Bait
 from arena.attacks.jail_policy import is_jail
-from tests.attacks.conftest import RefereeAtWork
+from tests.attacks.conftest import BASELINE, RefereeAtWork
 
 KERNELS = Path(__file__).parent / "kernels"
 HONEST = (KERNELS / "honest.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def bait() -> Iterator[Bait]:
+    """Bait of this referee's own: the session's referee is at work beside it, and these tests count processes."""
+    bait = Bait(watched=(BASELINE,))
+    yield bait
+    bait.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +55,8 @@ def judged(referee: RefereeAtWork, bait: Bait, source: str) -> tuple[str, str]:
 @pytest.mark.parametrize("name", ["allreduce_one_shot.py", "allreduce_cpp.py", "allreduce_two_shot.py"])
 def test_symmetric_memory_and_compiling_work(behind_landlock, bait, name):
     example = Path(__file__).resolve().parents[2] / "sandbox/kit/examples" / name
-    assert judged(behind_landlock, bait, example.read_text())[0] == "PASS"
+    verdict, detail = judged(behind_landlock, bait, example.read_text())
+    assert verdict == "PASS", detail
 
 
 def test_another_process_group_works(behind_landlock, bait):
