@@ -13,6 +13,8 @@ from arena.attacks.attack_bait import Bait
 from arena.attacks.jail_policy import is_jail
 from tests.attacks.conftest import BASELINE, RefereeAtWork
 
+pytestmark = pytest.mark.slow
+
 KERNELS = Path(__file__).parent / "kernels"
 HONEST = (KERNELS / "honest.py").read_text()
 
