@@ -14,6 +14,9 @@ SECTION := ^\# compilers for GPUs
 WORKERS ?= 2
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Tests are compiled once and not by every process, whatever the environment says.
+test test-all quick: export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: arena test test-all quick lint test-gpu environment clean
 
 arena: environment

@@ -15,11 +15,12 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections import Counter
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-from problems.catalogue import load_catalogue
+from problems.catalogue import Catalogue, load_catalogue
 
 PRICES = "price_in = 3.0\nprice_out = 15.0\n"
 PIECE = 200
@@ -28,13 +29,19 @@ ASKED = re.compile(r"^# Problem (\d+): ", re.MULTILINE)
 """How the task's template begins (`arena/players/templates`)."""
 
 
+@cache
+def catalogue() -> Catalogue:
+    """The problems, read once: every answer needs them."""
+    return load_catalogue()
+
+
 def answer(prompt: str, able: float) -> str:
     """A stand-in's answer: now and then right (the baseline, or the house's kernel), else wrong in one of the usual ways."""
     asked = ASKED.search(prompt)
     if asked is None:
         return "I cannot find the problem."
     # Not by a baseline in the prompt: its worked examples have theirs there, too.
-    problem = load_catalogue().find(asked[1])
+    problem = catalogue().find(asked[1])
     chance = random.random()
     if chance < able:
         source = problem.house_source or problem.baseline_source

@@ -1,26 +1,47 @@
 """Walls every test off from the settings, data and terminal of whoever runs it."""
 
+import gc
+import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import arena
 from arena.attacks.jail_policy import is_jail
+from arena.cli import COMMANDS
 from arena.paths import Paths, paths_in
 from sandbox.jail.choice import choose
 
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
 
+_spec = importlib.util.spec_from_file_location(
+    "forked_programs", Path(__file__).with_name("forked_programs.py")
+)
+assert _spec is not None
+assert _spec.loader is not None
+FORKED: Any = importlib.util.module_from_spec(_spec)
+sys.modules["forked_programs"] = FORKED
+_spec.loader.exec_module(FORKED)
+
+gc.disable()  # passes over what tests import find nothing, and take a third of the time to import it
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests go first: the processes that share a session then end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """Nothing that was imported is looked at again when garbage is collected: it stays to the end."""
+    gc.enable()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +84,30 @@ def walls() -> None:
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(scope="session")
+def command_lines() -> Iterator[Any]:
+    """A process that has imported all commands."""
+    forked = FORKED.Forked(["screens.main", *(module for module, _ in COMMANDS.values())], os.environ)
+    yield forked
+    forked.close()
+
+
 @pytest.fixture
-def pkb_arena(tmp_path: Path) -> CommandLine:
+def pkb_arena(tmp_path: Path, command_lines: Any) -> CommandLine:
     """Runs the real command line in a process of its own, in this test's folder."""
+
+    def call(*arguments: str, timeout: float = 110, **environment: str) -> "subprocess.CompletedProcess[str]":
+        done: subprocess.CompletedProcess[str] = command_lines.run(
+            FORKED.COMMAND_LINE, arguments, tmp_path, os.environ | environment, timeout
+        )
+        return done
+
+    return call
+
+
+@pytest.fixture
+def started_anew(tmp_path: Path) -> CommandLine:
+    """As `pkb_arena`, in an interpreter of its own."""
 
     def call(*arguments: str, timeout: float = 110, **environment: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(

@@ -17,6 +17,7 @@ import msgspec
 
 from arena.players.budget import Budget
 from arena.players.connection.address import base_url, is_local
+from arena.players.connection.authorities import authorities
 from arena.players.connection.keys import Key, find_key
 from arena.players.connection.provider import ErrorEvent, Reader, count, object_of
 from arena.players.player import Conversation, Text, Usage
@@ -91,6 +92,7 @@ class Gateway:
         server = Server(config)
         self._client = await self._stack.enter_async_context(
             httpx.AsyncClient(
+                verify=authorities(),
                 timeout=httpx.Timeout(self._model.stall_s, connect=20.0),
                 follow_redirects=False,
                 trust_env=True,

@@ -54,14 +54,14 @@ dist.barrier()
 @pytest.mark.slow
 def test_a_planted_binary_is_loaded_by_nobody_else(walls, referee, bait: Bait):
     setting = referee.setting("allreduce")
-    planted = referee.judge(setting, PLANTS)
+    planted = referee.judge(setting, PLANTS, rounds=0)
     assert planted.verdict is Verdict.PASS
     cache = Path(bait.environment["PKB_KERNEL_CACHE"])
     kept = [file.read_bytes() for file in cache.rglob("*.so")]
     assert len(set(kept)) < len(kept)  # one binary under two names: the plant was kept
-    first = referee.judge(setting, SUM)
+    first = referee.judge(setting, SUM, rounds=0)
     assert first.verdict is Verdict.PASS
     assert first.seconds.compile > 0
-    again = referee.judge(setting, SUM)
+    again = referee.judge(setting, SUM, rounds=0)
     assert again.verdict is Verdict.PASS
     assert again.seconds.compile == 0  # what its own text has compiled is there

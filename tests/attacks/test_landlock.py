@@ -11,10 +11,20 @@ import pytest
 
 from arena.attacks.attack_bait import Bait
 from arena.attacks.jail_policy import is_jail
-from tests.attacks.conftest import RefereeAtWork
+from tests.attacks.conftest import BASELINE, RefereeAtWork
+
+pytestmark = pytest.mark.slow
 
 KERNELS = Path(__file__).parent / "kernels"
 HONEST = (KERNELS / "honest.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def bait() -> Iterator[Bait]:
+    """Bait of this referee's own: the session's referee is at work beside it, and these tests count processes."""
+    bait = Bait(watched=(BASELINE,))
+    yield bait
+    bait.close()
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +37,7 @@ def behind_landlock(bait: Bait, tmp_path_factory: pytest.TempPathFactory) -> Ite
                 (tools / path.name).symlink_to(path)
     assert shutil.which("bwrap", path=str(tools)) is None
     referee = RefereeAtWork(**bait.environment | {"PKB_DEADLINE_SCALE": "1"}, PATH=str(tools))
-    result = referee.judge(referee.setting("allreduce"), HONEST)
+    result = referee.judge(referee.setting("allreduce"), HONEST, rounds=1)
     if result.jail != "landlock":
         referee.close()
         pytest.skip(f"the profile without bubblewrap is {result.jail} here")
@@ -39,7 +49,7 @@ def behind_landlock(bait: Bait, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def judged(referee: RefereeAtWork, bait: Bait, source: str) -> tuple[str, str]:
-    result = referee.judge(referee.setting("allreduce"), bait.fill(source, referee.process.pid))
+    result = referee.judge(referee.setting("allreduce"), bait.fill(source, referee.process.pid), rounds=1)
     assert bait.harm(referee.said) == ()
     return result.verdict.value, result.detail
 
@@ -47,7 +57,8 @@ def judged(referee: RefereeAtWork, bait: Bait, source: str) -> tuple[str, str]:
 @pytest.mark.parametrize("name", ["allreduce_one_shot.py", "allreduce_cpp.py", "allreduce_two_shot.py"])
 def test_symmetric_memory_and_compiling_work(behind_landlock, bait, name):
     example = Path(__file__).resolve().parents[2] / "sandbox/kit/examples" / name
-    assert judged(behind_landlock, bait, example.read_text())[0] == "PASS"
+    verdict, detail = judged(behind_landlock, bait, example.read_text())
+    assert verdict == "PASS", detail
 
 
 def test_another_process_group_works(behind_landlock, bait):

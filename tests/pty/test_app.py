@@ -32,8 +32,8 @@ def solution(A_local, B_local):
 
 @pytest.fixture
 def kernel(paths: Paths) -> Path:
-    """The kernel file of problem 13, there before the app starts; two ranks on CPU."""
-    save_settings(Settings(device="cpu", world=2), paths)
+    """The kernel file of problem 13, there before the app starts; two ranks on CPU, and short measurements."""
+    save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
     problem = load_catalogue().find("13")
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
 

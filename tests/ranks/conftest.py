@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
-from problems.catalogue import load_catalogue
+from problems.catalogue import Catalogue, load_catalogue
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 from sandbox.rank.problem_code import ProblemCode
 
@@ -23,6 +24,12 @@ class Gathered:
     """What `ProblemCode.call` gives: the result, or {"returned", "written"} where the problem mutates."""
     oracle: Any
     sizes: Any
+
+
+@cache
+def all_problems() -> Catalogue:
+    """Read once for all tests."""
+    return load_catalogue()
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def gathered(in_ranks: Callable[..., list[Any]]) -> Callable[..., list[Gathered]
     def run(
         name: str, world: int, dtype: str = "float32", seed: int = 1, preset: str = "tiny", **sizes: int
     ) -> list[Gathered]:
-        problem = load_catalogue().find(name)
+        problem = all_problems().find(name)
 
         def work(rank: int, world: int) -> Gathered:
             code = ProblemCode(problem)

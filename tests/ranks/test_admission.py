@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from problems.specification import load_problem
-from sandbox.admission.admission import admit
+from problems.specification import ProblemError, load_problem
+from sandbox.admission.admission import admit, require_code
 from sandbox.admission.cheats import NoCommunication
 from sandbox.admission.coarse import CoarseMessages, in_blocks
 from sandbox.admission.row import CHEATS, NOT_APPLICABLE, AdmissionRow, objections
@@ -54,6 +54,23 @@ def examined(made_problem: Callable[..., Path]) -> Examined:
         return admit(load_problem(made_problem(**files)), world, "float32", timeout=timeout)
 
     return examine
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        ("def draw(:\n", "/inputs.py:1: invalid syntax"),
+        ("def draw(setting):\n    return {}\n", "/inputs.py defines no arguments(...)"),
+        ("import torch\n\nimport no_such_module\n", "/inputs.py:3: ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_named(
+    made_problem: Callable[..., Path], inputs: str, words: str
+) -> None:
+    folder = made_problem(inputs=inputs)
+    with pytest.raises(ProblemError) as refused:
+        require_code(load_problem(folder))
+    assert str(refused.value) == f"{folder}{words}"
 
 
 @pytest.mark.parametrize("world", [1, 2])

@@ -49,6 +49,9 @@ async def turns_of_three_problems() -> None:
             assert len(times.call) >= 5
             assert all(us > 1.0 for us in times.call)
             assert times.device == []
+        async with ranks.awake():
+            with pytest.raises(PlainLoopFailed, match="CPU ranks queue nothing"):
+                await ranks.time(TimeQueued(repetitions=1, calls=1, wait_us=10.0))
     finally:
         await ranks.close()
     assert not any(map(runs, pids))
@@ -98,19 +101,3 @@ def test_a_turn_that_is_cut_off_leaves_nobody() -> None:
     assert len(pids) == 2
     assert not any(map(runs, pids))
     assert not any(children(pid) for pid in pids)
-
-
-async def queued_on_cpu() -> None:
-    ranks = PlainRanks(1, "cpu")
-    try:
-        await ranks.start()
-        async with ranks.awake():
-            with pytest.raises(PlainLoopFailed, match="CPU ranks queue nothing"):
-                await ranks.time(TimeQueued(repetitions=1, calls=1, wait_us=10.0))
-    finally:
-        await ranks.close()
-
-
-@pytest.mark.slow
-def test_cpu_ranks_have_no_device_time() -> None:
-    asyncio.run(queued_on_cpu())

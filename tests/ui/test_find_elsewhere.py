@@ -1,11 +1,14 @@
 """ctrl+f where a text is that is not the kernel's: the log, an older revision, what a model wrote."""
 
+import pytest
 from textual.widgets import Input, OptionList
 
 from screens.kernel.history import HistoryScreen
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.log_pane import LogPane
 from screens.widgets.source_bars import FindBar
+
+pytestmark = pytest.mark.slow
 
 
 async def test_find_in_the_log(open_app, until, screen_text) -> None:

@@ -102,6 +102,7 @@ def readers() -> int:
     return sum(thread.name == "gpu-sampler" for thread in threading.enumerate())
 
 
+@pytest.mark.slow
 async def test_the_strip_lives_with_the_screen(gpus, open_app, until, screen_text) -> None:
     made = gpus(lambda: [reading(rank) for rank in range(4)])
     async with open_app(problem="13") as (app, pilot):
@@ -119,6 +120,7 @@ async def test_the_strip_lives_with_the_screen(gpus, open_app, until, screen_tex
         await until(pilot, lambda: readers() == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 24), (100, 30)], ids=["60", "100"])
 async def test_a_small_screen_gives_it_one_line(gpus, open_app, until, screen_text, size) -> None:
     gpus(lambda: [reading(rank) for rank in range(4)])
@@ -127,6 +129,7 @@ async def test_a_small_screen_gives_it_one_line(gpus, open_app, until, screen_te
         assert app.screen.query_one(GpuStrip).size.height == 1
 
 
+@pytest.mark.slow
 async def test_nothing_is_read_while_a_run_is_timed(gpus, open_app, until, events, screen_text) -> None:
     count = [0]
 
@@ -151,6 +154,7 @@ async def test_nothing_is_read_while_a_run_is_timed(gpus, open_app, until, event
         await until(pilot, lambda: count[0] > held and "held: timing" not in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_a_machine_without_nvml_has_no_strip(gpus, open_app, until) -> None:
     made = gpus(list)
     async with open_app(problem="13") as (app, pilot):
@@ -158,6 +162,7 @@ async def test_a_machine_without_nvml_has_no_strip(gpus, open_app, until) -> Non
         await until(pilot, lambda: bool(made) and made[0].absent and not strip.display)
 
 
+@pytest.mark.slow
 async def test_a_driver_that_stops_answering_is_named(gpus, open_app, until, screen_text) -> None:
     def read() -> list[GpuReading]:
         raise NvmlMissing("nvmlDeviceGetMemoryInfo: GPU is lost")

@@ -11,6 +11,8 @@ from screens.kernel.panes import result_pane
 from screens.kernel.panes.run_pane import RunPane
 from screens.widgets.foreign import PlainStatic
 
+pytestmark = pytest.mark.slow
+
 
 class RoundsPane(PlainStatic, RunPane):
     """How many rounds were timed."""
@@ -57,7 +59,6 @@ async def test_a_pane_that_was_hidden_is_drawn_at_its_real_width(
         assert screen_text(app).splitlines()[-3].startswith("╰")  # the last pane ends above the phases
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [(160, 45), (100, 30)], ids=lambda size: f"{size[0]}")
 async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, events, until, size) -> None:
     async with open_app(problem="13", size=size) as (app, pilot):

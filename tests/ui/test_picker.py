@@ -38,6 +38,7 @@ async def test_all_problems_are_listed_with_their_categories(open_app, until, sc
         assert "Every rank holds a tensor" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_keys_before_the_problems_are_there_do_nothing(services, until, monkeypatch) -> None:
     read, found = services.read_catalogue, threading.Event()
     monkeypatch.setattr(services, "read_catalogue", lambda: read() if found.wait(60) else None)
@@ -59,6 +60,7 @@ async def test_keys_before_the_problems_are_there_do_nothing(services, until, mo
     assert app.faults == []
 
 
+@pytest.mark.slow
 async def test_a_category_counts_the_problems_that_it_lists(open_app, until) -> None:
     async with open_app() as (app, pilot):
         app.picker.problems[0].also.append("tensor")
@@ -73,6 +75,7 @@ async def test_a_category_counts_the_problems_that_it_lists(open_app, until) -> 
         app.picker.problems[0].also.remove("tensor")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "title", "beside"),
     [(60, 34, False), (80, 34, False), (100, 45, False), (160, 40, True), (200, 70, True)],
@@ -90,6 +93,7 @@ async def test_titles_have_the_room_and_the_card_goes_where_there_is_some(
         assert table.virtual_size.width <= table.size.width  # no column is out of sight
 
 
+@pytest.mark.slow
 async def test_the_house_and_the_best_have_columns_where_there_is_room(
     open_app, until, services, screen_text
 ) -> None:
@@ -107,6 +111,7 @@ async def test_the_house_and_the_best_have_columns_where_there_is_room(
         await until(pilot, lambda: "house, 2 ranks on cpu" in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_down_in_the_filter_goes_to_the_list(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("slash", *"all")
@@ -129,6 +134,7 @@ async def test_a_category_narrows_the_table(open_app, until) -> None:
         await until(pilot, lambda: ids(app) == [13])
 
 
+@pytest.mark.slow
 async def test_the_filter_matches_words_classes_and_states(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("slash")
@@ -147,12 +153,14 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until) -> N
         await until(pilot, lambda: ids(app) == [1, 2, 13])
 
 
+@pytest.mark.slow
 async def test_nothing_found_says_what_to_do(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("slash", *"zzz")
         await until(pilot, lambda: "No problem fits this filter; escape clears it." in screen_text(app))
 
 
+@pytest.mark.slow
 async def test_sorting_keeps_the_cursor_on_its_problem(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("down", "s")
@@ -169,6 +177,7 @@ async def test_enter_opens_the_problem_and_twice_escape_comes_back(open_app, unt
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
 
 
+@pytest.mark.slow
 async def test_the_whole_card_can_be_read(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("space")
@@ -177,6 +186,7 @@ async def test_the_whole_card_can_be_read(open_app, until, screen_text) -> None:
         await until(pilot, lambda: isinstance(app.screen, PickerScreen))
 
 
+@pytest.mark.slow
 async def test_a_template_is_put_into_the_editor_unsaved(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("n")

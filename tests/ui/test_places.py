@@ -9,6 +9,8 @@ from arena.duel.journal import read_duel_header
 from screens.duel.replay import ReplayDuelScreen
 from screens.pane_jump import PaneJump
 
+pytestmark = pytest.mark.slow
+
 RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
 
 

@@ -133,6 +133,7 @@ async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, 
         timed.close()
 
 
+@pytest.mark.slow
 async def test_what_is_saved_is_profiled_and_leaving_ends_it(
     open_app, until, screen_text, monkeypatch
 ) -> None:
@@ -164,6 +165,7 @@ async def test_what_is_saved_is_profiled_and_leaving_ends_it(
         assert app.screen.editor.text == f"p{saved}"
 
 
+@pytest.mark.slow
 async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text, monkeypatch) -> None:
     async def refused(request: ProfileRequest, tell) -> Profiled:
         raise MachineError("rank 1 sent no report within 90 s: [killed]", "`pkb-arena run` says more")
@@ -176,6 +178,7 @@ async def test_a_profile_that_is_not_made_says_why(open_app, until, screen_text,
         assert "→ `pkb-arena run` says more" in screen_text(app)
 
 
+@pytest.mark.slow
 async def test_the_judges_figures_stand_above_the_kernels_word(
     open_app, until, screen_text, type_kernel, monkeypatch
 ) -> None:

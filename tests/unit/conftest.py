@@ -9,8 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import forked_programs  # tests/conftest.py makes it importable
 import pytest
 
+from arena.cli import COMMANDS
 from arena.paths import Paths
 from arena.players.connection import stream as streaming
 
@@ -54,8 +56,17 @@ def made(model_server: Any, bench: Any, paths: Paths, monkeypatch: pytest.Monkey
 WithDriver = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(scope="session")
+def driven(fake_driver: Path) -> Iterator[Any]:
+    """A process whose programs find the fake driver. LD_LIBRARY_PATH is read when a process starts."""
+    modules = (COMMANDS["doctor"][0], "arena.machine.gpu_sampler", "sandbox.machine.placement", "pynvml")
+    programs = forked_programs.Forked(modules, os.environ | {"LD_LIBRARY_PATH": str(fake_driver)})
+    yield programs
+    programs.close()
+
+
 @pytest.fixture
-def with_driver(fake_driver: Path) -> WithDriver:
+def with_driver(driven: Any) -> WithDriver:
     """Runs a program in a process of its own that has the fake driver: knob NAME=1 is its FAKE_NAME."""
 
     def run(
@@ -63,14 +74,10 @@ def with_driver(fake_driver: Path) -> WithDriver:
     ) -> "subprocess.CompletedProcess[str]":
         outside = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         fakes = {f"FAKE_{name}": str(value) for name, value in knobs.items()}
-        return subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            env=outside | (environment or {}) | fakes | {"LD_LIBRARY_PATH": str(fake_driver)},
-            timeout=100,
-            check=False,
+        done: subprocess.CompletedProcess[str] = driven.run(
+            program, (), Path.cwd(), outside | (environment or {}) | fakes, 100
         )
+        return done
 
     return run
 

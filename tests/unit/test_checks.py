@@ -115,6 +115,7 @@ def test_empty_outputs_are_equal():
     assert judged(empty, empty.clone(), empty.double())[1] is Verdict.PASS
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**31),
@@ -170,6 +171,7 @@ def test_the_usual_error_is_that_of_all_iterations():
     assert UsualError.of([]) == UsualError.of([OwnError(float("inf"), float("inf"))]) == UsualError()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 7, 24, 100, 1000])
 def test_a_kernel_that_rounds_as_often_in_another_order_passes_always(count):
     generator = torch.Generator().manual_seed(count)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pexpect
+import pytest
 
 from arena.workspace.workspace_lock import WorkspaceLock
 
@@ -23,6 +24,7 @@ def open_app(*command: str, **environment: str) -> tuple[int, str]:
     return app.exitstatus, app.before
 
 
+@pytest.mark.slow
 def test_a_second_app_on_one_workspace_is_told_about_the_first(home: Path) -> None:
     lock = WorkspaceLock(home / "data" / "workspace")
     code, text = open_app("screens.main")
@@ -33,6 +35,7 @@ def test_a_second_app_on_one_workspace_is_told_about_the_first(home: Path) -> No
     assert "\x1b[?1049h" not in text  # the screen was never taken over
 
 
+@pytest.mark.slow
 def test_a_data_folder_that_cannot_be_written_is_named() -> None:
     code, text = open_app("screens.main", PKB_ARENA_HOME="/dev/null/arena")
     assert code == 3

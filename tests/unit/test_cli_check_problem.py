@@ -45,6 +45,7 @@ def test_a_problem_that_is_not_admitted_exits_with_1(
     assert done.stdout.splitlines() == ["901_total: Sum over all ranks", "solution(x)"]
 
 
+# What else can be wrong with a file: test_admission.py.
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no folder": (shutil.rmtree, "problem.toml is missing"),
     "no card": (lambda folder: (folder / "card.md").unlink(), "card.md is missing"),
@@ -60,14 +61,6 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "baseline.py is no Python": (
         lambda folder: (folder / "baseline.py").write_text("\ndef solution(x:\n"),
         "baseline.py:2: ",
-    ),
-    "inputs.py is no Python": (
-        lambda folder: (folder / "inputs.py").write_text("def draw(:\n"),
-        "inputs.py:1: invalid syntax",
-    ),
-    "inputs.py lacks a function": (
-        lambda folder: (folder / "inputs.py").write_text("def draw(setting):\n    return {}\n"),
-        "inputs.py defines no arguments(...)",
     ),
     "inputs.py cannot be imported": (
         lambda folder: (folder / "inputs.py").write_text("import torch\n\nimport no_such_module\n"),

@@ -39,8 +39,8 @@ def add_problem(tmp_path: Path, home: Path, old: str, new: str) -> None:
     (home / "config" / "settings.toml").write_text(f'problem_dirs = ["{folder.parent}"]\n')
 
 
-def test_list_shows_every_problem(pkb_arena: CommandLine) -> None:
-    done = pkb_arena("list")
+def test_list_shows_every_problem(started_anew: CommandLine) -> None:
+    done = started_anew("list")
     assert done.returncode == 0
     assert done.stderr == ""
     for problem in load_catalogue().problems:

@@ -35,6 +35,7 @@ def test_the_constant_margin_and_equal_worlds_do_not_keep_it():
     assert all(found[name].wrong > 0.10 for name in names)
 
 
+@pytest.mark.slow
 def test_real_differences_are_called():
     rows = {(row.noise, row.difference): row for row in differences(60)}
     assert all(row.wrong <= 0.02 for row in rows.values())

@@ -140,13 +140,18 @@ async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatc
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
     match = make_match(
-        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=0.06
+        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=1.0
     )
+
+    def judged(number: int) -> bool:
+        attempts = match.state.left.attempts
+        return len(attempts) == number and attempts[-1].judged is not None
+
     playing = asyncio.create_task(match.play())
-    await until(
-        lambda: len(match.state.left.attempts) == 1 and match.state.left.attempts[0].judged is not None
-    )
+    await until(lambda: judged(1))
     kernel.write_text("pass")
+    await until(lambda: judged(2))
+    match._started -= 60.0  # the minute is over
     ended = await playing
     assert match.state.left.left == "time"
     assert [attempt.source for attempt in match.state.left.attempts] == ["wrong", "pass"]

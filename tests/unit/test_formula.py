@@ -45,6 +45,7 @@ def test_everything_else_is_refused(text):
         evaluate(text, {"M": 4})
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_any_text_is_a_number_or_an_error(text):
     with contextlib.suppress(FormulaError):

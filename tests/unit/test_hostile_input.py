@@ -67,6 +67,7 @@ FRAME = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.binary(max_size=64), FRAME), max_size=20))
 @settings(max_examples=300, deadline=None)
 def test_whatever_a_rank_sends_is_an_awaited_frame_or_its_own_failure(chunks):

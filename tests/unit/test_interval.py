@@ -88,6 +88,7 @@ def test_whatever_the_times_the_interval_is_finite_and_in_order(seed):
         assert 0 < interval.low <= interval.median <= interval.high
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [6, 7, 9, 12])
 @pytest.mark.parametrize("worlds", [1, 2, 3, 4])
 def test_few_pairs_of_identical_code_are_not_called(count, worlds):

@@ -120,6 +120,7 @@ async def test_the_house_is_read_where_that_is_allowed(tools: ArenaTools):
         assert tool.name != "house"
 
 
+@pytest.mark.slow
 async def test_every_page_is_bounded_and_whole(tools: ArenaTools):
     for problem in load_catalogue([]).problems:
         page = await tools.call("show", {"problem": problem.id})

@@ -129,6 +129,7 @@ def test_poison_is_not_an_output():
     assert not slots.Unpacked(torch.full((SIZE,), slots.POISON, dtype=torch.uint8), ROOM).written
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.binary(min_size=200, max_size=3000), st.booleans())
 def test_any_bytes_are_bounded(noise, plausible):

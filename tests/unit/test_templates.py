@@ -33,6 +33,7 @@ def test_a_starter_says_which_problem_it_is_for(problem: Problem, template: str)
     assert signature(problem) in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", template_names())
 def test_no_starter_imports_a_module_twice(template: str) -> None:
     for problem in load_catalogue().problems:

@@ -79,7 +79,8 @@ def test_an_environment_that_has_the_wheel_judges_a_kernel(
         python, env=os.environ | {"PYTHONPATH": needs}, capture_output=True, text=True, check=True
     ).stdout
     assert Path(where).is_relative_to(tmp_path / "env")
-    done = run(bin_folder, "run", "1", "baseline", "--device", "cpu", "--json", python_path=needs)
+    kernel = ("1", "baseline", "--device", "cpu", "--rounds", "1")
+    done = run(bin_folder, "run", *kernel, "--json", python_path=needs)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["verdict"] == "PASS"
     assert (tmp_path / "env" / "share" / "man" / "man1" / "pkb-arena.1").is_file()

@@ -18,6 +18,7 @@ import msgspec
 from arena.errors import PlayerFailed
 from arena.foreign_text import printable
 from arena.players.connection.address import base_url
+from arena.players.connection.authorities import authorities
 from arena.players.connection.calls import MOST_CALLS
 from arena.players.connection.keys import Hiding, Key
 from arena.players.connection.provider import ErrorEvent, Provider, decode, error_of
@@ -69,6 +70,7 @@ class Stream:
         self._key = key
         self._base = base_url(provider, model)
         self._client = httpx.AsyncClient(
+            verify=authorities(),
             # Every wait between two pieces is bounded by `stall_s` below, whatever the bytes do.
             timeout=httpx.Timeout(model.stall_s, connect=min(CONNECT_S, model.stall_s), pool=None),
             follow_redirects=False,  # a redirect would carry the key to another host

@@ -75,6 +75,14 @@ TAKES = r"""
 X = torch.zeros(4, dtype=torch.bfloat16)
 
 
+@pytest.fixture(scope="module")
+def takes(tmp_path_factory):
+    """`TAKES`, compiled once for the tests of its calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PKB_KERNEL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return cpp.compile(TAKES)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -88,14 +96,13 @@ X = torch.zeros(4, dtype=torch.bfloat16)
         ((X, 4, 1.0, -1), r"argument 4 \(epoch\) of take .* got -1"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(kernel_cache, arguments, message):
-    lib = cpp.compile(TAKES)
+def test_arguments_that_do_not_fit_are_refused(takes, arguments, message):
     with pytest.raises(errors.ArgumentError, match=message):
-        lib.take(*arguments)
+        takes.take(*arguments)
 
 
-def test_untyped_pointers_take_any_tensor(kernel_cache):
-    cpp.compile(TAKES).raw(torch.zeros(2, dtype=torch.int64), X)
+def test_untyped_pointers_take_any_tensor(takes):
+    takes.raw(torch.zeros(2, dtype=torch.int64), X)
 
 
 def test_a_list_of_tensors_is_passed_as_pointers(kernel_cache):
@@ -175,9 +182,9 @@ extern "C" int second() {{
     assert _kernel(tmp_path, "5", text)[1]["build"]().second() == 5
 
 
-def test_a_missing_function_lists_those_there_are(kernel_cache):
+def test_a_missing_function_lists_those_there_are(takes):
     with pytest.raises(AttributeError, match="has: take, raw"):
-        cpp.compile(TAKES).tale()
+        takes.tale()
 
 
 def test_c_exceptions_become_python_errors(kernel_cache):

@@ -30,6 +30,7 @@ KEPT_TO = {"memory": 60, "processes": 20, "disk": 60, "cpu": 0.5}
 """What the honest twin uses: most of what it may have, file and memory together within the cap of memory."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("use", "caps", "which", "words"),
     [
@@ -63,12 +64,14 @@ async def test_who_goes_over_a_cap_is_ended_and_told_which(
     await until_gone(script)
 
 
+@pytest.mark.slow
 async def test_who_keeps_to_the_caps_plays_on(playing: Playing) -> None:
     played = await playing(USE=json.dumps(KEPT_TO))
     assert played.reason == "done"
     assert [attempt.passed for attempt in played.attempts] == [False, True]
 
 
+@pytest.mark.slow
 async def test_a_disk_that_was_filled_is_told_after_the_end(
     playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +91,7 @@ async def test_a_disk_that_was_filled_is_told_after_the_end(
     assert DISK_ROOM > 34 << 20
 
 
+@pytest.mark.slow
 async def test_without_a_control_group_the_caps_hold(
     playing: Playing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +106,7 @@ async def test_without_a_control_group_the_caps_hold(
     assert "MiB together" in played.reason
 
 
+@pytest.mark.slow
 def test_cpu_time_of_children_that_have_ended_counts() -> None:
     burn = "import time\nwhile time.process_time() < 0.3: pass"
     parent = subprocess.Popen(

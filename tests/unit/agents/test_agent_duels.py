@@ -84,6 +84,7 @@ async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path
     assert sum(isinstance(event, Returned) for event in read_trace(trace)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("guests")
 async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +115,7 @@ async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
         assert "the budget of $0.0002 is spent" in card
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("guests")
 async def test_a_program_within_the_budget_plays_to_its_end(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch

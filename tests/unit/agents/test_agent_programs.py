@@ -70,6 +70,7 @@ def test_a_program_plays_a_problem_in_a_campaign_and_passes(pkb_arena, script: P
     assert events[-1].reason == "done"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("guests")
 async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
     playing: Playing, paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -119,6 +120,7 @@ async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
     assert secret not in (paths.traces / f"{played.trace_id}.jsonl").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("guests")
 async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
     playing: Playing, paths: Paths, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +148,7 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
     assert KEY not in (paths.traces / f"{played.trace_id}.jsonl").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("guests")
 async def test_a_program_that_does_not_end_is_ended_with_all_it_started(
     playing: Playing, script: Path, until_gone: UntilGone

@@ -87,6 +87,7 @@ def test_text_markdown_and_csv(pkb_arena: CommandLine, campaign: Path) -> None:
     assert "collective  house" in by
 
 
+@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_foreign_names_are_text(
     pkb_arena: CommandLine, campaign: Path, tmp_path: Path
 ) -> None:

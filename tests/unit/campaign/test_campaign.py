@@ -127,6 +127,7 @@ async def test_two_seats_share_the_cells(paths: Paths) -> None:
     assert len(results(paths)) == 12
 
 
+@pytest.mark.slow
 async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(paths: Paths) -> None:
     """The referee of seat 1 dies with every kernel; what it failed at waits for the next session."""
     said: list[str] = []
@@ -177,6 +178,7 @@ async def test_a_provider_that_is_broken_is_asked_no_more_and_the_others_go_on(p
     assert len(results(paths)) == 24
 
 
+@pytest.mark.slow
 async def test_a_kernel_that_was_paid_for_is_not_asked_for_again_when_the_machine_fails(paths: Paths) -> None:
     player = Scripted("die")
     campaign = await played(paths, plan_for("1-6"), [player])
@@ -320,6 +322,7 @@ def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
     process.wait()
 
 
+@pytest.mark.slow
 def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths) -> None:
     command = [sys.executable, "-c", SCRIPT.format(folder=str(Path(__file__).parent))]
     for _ in range(3):

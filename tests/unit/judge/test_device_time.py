@@ -169,6 +169,7 @@ def test_what_worlds_need_to_say_that_they_are_done_is_no_work() -> None:
     assert rounds.device.medians() == pytest.approx((78.0, 18.0))
 
 
+@pytest.mark.slow
 def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_references_differ_by() -> None:
     def speed(kept_us: float) -> float:
         reference = MadeKernel(offsets=(0.0, 0.2), kept_gated_us=noisy(5.0))

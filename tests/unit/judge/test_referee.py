@@ -217,6 +217,7 @@ def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callabl
 # --- cancelling ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("role", "order", "after", "phase"),
     [

@@ -46,6 +46,7 @@ def settled(device: str, noise: Noise, factor: float, seed: int, budget_s: float
     return rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
@@ -60,6 +61,7 @@ def test_identical_code_is_never_called_faster_or_slower(device: str, level: str
         assert all(outcome(interval) == "even" for interval in clocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("factor", [1.2, 1 / 1.2])
 @pytest.mark.parametrize("level", ["quiet", "ordinary"])
@@ -74,6 +76,7 @@ def test_a_difference_of_a_fifth_is_called(device: str, level: str, factor: floa
             assert interval.high >= factor * 0.995
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_on_a_loud_machine_device_time_still_tells(seed: int) -> None:
     call, device = settled("made-gpu", LEVELS["loud"], 1.2, seed).settle()
@@ -83,6 +86,7 @@ def test_on_a_loud_machine_device_time_still_tells(seed: int) -> None:
     assert outcome(call) != "slower"
 
 
+@pytest.mark.slow
 def test_quiet_machines_are_settled_early_and_loud_ones_use_the_time_there_is() -> None:
     early, late = (settled("made-cpu", LEVELS[level], 1.0, 1) for level in ("quiet", "loud"))
     assert early.done < late.done

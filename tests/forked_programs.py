@@ -1,0 +1,154 @@
+"""Programs of tests, forked from a process that has imported what they need: an import takes most of a short command's time.
+
+Run as a program, it serves: `python forked_programs.py FD MODULE...` imports the modules and forks what is asked for on FD.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+REQUEST_BYTES = 1 << 20
+COMMAND_LINE = "import sys\nfrom screens.main import main\nmain(sys.argv[1:])\n"
+
+
+class Forked:
+    """Starts programs; each is a process of its own, with its own environment, folder and output."""
+
+    def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
+        """environment: what the loader and the interpreter read when they start; programs bring the rest themselves."""
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, REQUEST_BYTES)
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+            )
+
+    def run(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        timeout: float,
+    ) -> "subprocess.CompletedProcess[str]":
+        """Runs Python source to its end, as `python -c` does. Raises TimeoutExpired, and the program is killed then."""
+        asked = {
+            "program": program,
+            "arguments": arguments,
+            "cwd": str(cwd),
+            "environment": dict(environment),
+        }
+        with (
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+            Path(os.devnull).open("rb") as nothing,
+            contextlib.ExitStack() as stack,
+        ):
+            ours, theirs = map(stack.enter_context, socket.socketpair())
+            files = [theirs.fileno(), nothing.fileno(), out.fileno(), err.fileno()]
+            socket.send_fds(self._socket, [json.dumps(asked).encode()], files)
+            theirs.close()
+            answers = stack.enter_context(ours.makefile())
+            pid = int(answers.readline())
+            ours.settimeout(timeout)
+            try:
+                status = int(answers.readline())
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(list(arguments), timeout) from None
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(
+                list(arguments), status, out.read().decode(), err.read().decode()
+            )
+
+    def close(self) -> None:
+        """Ends the process that forks; programs that still run go on."""
+        self._socket.close()
+        self._server.wait(20)
+
+
+def serve(requests: socket.socket) -> dict[str, Any] | None:
+    """Forks until nobody asks any more: None. Returns in each forked program what it is to do."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # whoever waits for a program says how it ended
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES, 4)
+        if not message:
+            return None
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            requests.close()
+            return _started(json.loads(message), files)
+        for file in files:
+            os.close(file)
+
+
+def _started(asked: dict[str, Any], files: list[int]) -> dict[str, Any]:
+    """Forks once more: one waits for the program and tells its end, the other returns to become it."""
+    asker, *standard = files
+    pid = os.fork()
+    if pid:
+        with contextlib.suppress(BrokenPipeError), socket.socket(fileno=asker) as told:
+            for file in standard:
+                os.close(file)
+            told.sendall(f"{pid}\n".encode())
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            told.sendall(f"{status}\n".encode())
+        os._exit(0)
+    os.close(asker)
+    for target, file in enumerate(standard):
+        os.dup2(file, target)
+        os.close(file)
+    return asked
+
+
+def become(asked: dict[str, Any]) -> NoReturn:
+    """Runs a program in this process, and ends it. What an interpreter takes apart at its end would take 0.1 s."""
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["cwd"])
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:0] = [path for path in given if path not in sys.path]
+    sys.argv = ["-c", *asked["arguments"]]
+    status: object = 0
+    try:
+        exec(compile(asked["program"], "<string>", "exec"), {"__name__": "__main__"})
+    except SystemExit as error:
+        status = error.code
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    if status is not None and not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status or 0)
+
+
+if __name__ == "__main__":
+    for _name in sys.argv[2:]:
+        importlib.import_module(_name)
+    assert threading.active_count() == 1, "what has threads cannot be forked"
+    gc.freeze()  # the pages of what is imported stay shared
+    _asked = serve(socket.socket(fileno=int(sys.argv[1])))
+    if _asked is not None:
+        become(_asked)
