@@ -32,6 +32,7 @@ PRELUDE = r"""
 #include <mutex>
 #include <thread>
 #include <vector>
+#include <math.h>
 #include <sched.h>
 #define __device__
 #define __global__
