@@ -160,7 +160,9 @@ def whole_picture(board: Board) -> str:
         raise MachineError(
             "there is nothing to draw yet", "`pkb-arena sweep --players baseline,house` makes results"
         )
-    return shares_plot(board, place).replace("<svg ", f'<svg style="background: {PAPER}" ', 1)
+    head, body = shares_plot(board, place).split(">", 1)
+    # A drawn background: slides and converters ignore that of a style.
+    return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{body}'
 
 
 def busiest_place(board: Board) -> Place | None:
