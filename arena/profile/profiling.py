@@ -16,7 +16,7 @@ from sandbox.jail.choice import choose
 from sandbox.machine.devices import kind_of
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.worlds import deadlines
-from sandbox.worlds.profile_world import ProfileFailed, profile_world
+from sandbox.worlds.profiling.world import ProfileFailed, profile_world
 
 LOOK_S = 0.05
 """Between two looks whether the devices are free."""

@@ -39,7 +39,7 @@ echo "== kineto without walls, for comparison"
 timeout 60 python3 -P - <<'P'
 import time, torch
 from torch.autograd.profiler import profile, record_function
-from sandbox.rank.profile_spans import CALL, DRAIN, gpu_spans, recorded
+from sandbox.rank.profiling.spans import CALL, DRAIN, gpu_spans, recorded
 x = torch.ones(1024, 1024, device="cuda"); torch.cuda.synchronize()
 t = time.monotonic(); p = profile(use_kineto=True, use_device="cuda"); p.__enter__(); print("start s", round(time.monotonic() - t, 2))
 for _ in range(2):

@@ -16,7 +16,7 @@ from arena.profile.messages import encode as encode_message
 from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
-from sandbox.rank.profile_spans import CALL
+from sandbox.rank.profiling.spans import CALL
 
 MB = 1 << 20
 LEAST = Least(local=100e6, sent=10e6, received=10e6)

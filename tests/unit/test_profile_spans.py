@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sandbox.protocol.profile import Span
-from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, recorded, stamp_spans
+from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, recorded, stamp_spans
 
 
 def event(
@@ -110,7 +110,7 @@ def test_calls_of_cuda_queue_or_wait(name: str, kind: str | None) -> None:
 
 
 def test_more_spans_than_are_kept_lose_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sandbox.rank.profile_spans.MOST_SPANS", 7)
+    monkeypatch.setattr("sandbox.rank.profiling.spans.MOST_SPANS", 7)
     many = []
     for at in range(3):
         begin = 1_000.0 * at

@@ -15,8 +15,8 @@ from sandbox.machine.devices.cpu import Cpu
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import Setting
 from sandbox.protocol.profile import SAID, TOLD
-from sandbox.worlds.profile_window import MOST_CALLS, calls_in_row, counted_row
-from sandbox.worlds.profile_world import profile_world
+from sandbox.worlds.profiling.window import MOST_CALLS, calls_in_row, counted_row
+from sandbox.worlds.profiling.world import profile_world
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """A world that is looked at and never timed: its ranks run a kernel under torch's profiler and report spans.
 
-    python -m sandbox.rank.profile PLAN
+    python -m sandbox.rank.profiling.main PLAN
 
-On GPUs they first make calls in a row without a profiler, which the driver's counters are read around (sandbox/worlds/
-profile_window.py). Nothing here is judged: inputs need not be secret, and a report is the kernel's own word.
+On GPUs they first make calls in a row without a profiler, which the driver's counters are read around
+(sandbox/worlds/profiling/window.py). Nothing here is judged: inputs need not be secret, and a report is the kernel's own word.
 """
 
 import functools
@@ -28,8 +28,8 @@ from sandbox.machine.processes import die_with_parent
 from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
 from sandbox.rank.kernel.module import load_solution
 from sandbox.rank.problem_code import ProblemCode
-from sandbox.rank.profile_calls import ProfiledCalls
-from sandbox.rank.profile_spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
+from sandbox.rank.profiling.calls import ProfiledCalls
+from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
 
 WARM_ROW = 3
 """Calls from which a rank tells how long one takes."""
@@ -47,7 +47,7 @@ def main() -> None:
     """Forks the ranks and waits for them."""
     die_with_parent()
     plan = decode_plan(sys.argv[1])
-    compat = str(Path(__file__).parents[1] / "kit" / "compat")
+    compat = str(Path(__file__).parents[2] / "kit" / "compat")
     sys.path.append(compat)
     torch.set_num_threads(1)
     devices = import_module(plan.device_module)

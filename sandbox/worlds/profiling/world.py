@@ -20,7 +20,7 @@ from sandbox.machine.processes import kill_tree
 from sandbox.protocol import profile
 from sandbox.protocol.events import Setting
 from sandbox.protocol.profile import MOST_BYTES, ProfilePlan, RankProfile, WorldProfile, decode_report
-from sandbox.worlds.profile_window import counted_row
+from sandbox.worlds.profiling.window import counted_row
 from sandbox.worlds.world_folder import WorldFolder
 
 LIMIT_S = 90.0
@@ -80,7 +80,7 @@ def profile_world(
             calls=CALLS,
         )
         extra = {"PYTHONPATH": python_path()} | kind.environment(gpus)
-        argv = python_module("sandbox.rank.profile", profile.encode(plan).decode())
+        argv = python_module("sandbox.rank.profiling.main", profile.encode(plan).decode())
         wrapped = jail.wrap(argv, folder.path, extra, readable, kind.device_files(gpus))
         said = after.enter_context(open(folder.path.with_suffix(".out"), "w+b"))
         after.callback(Path(said.name).unlink)
