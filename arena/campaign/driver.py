@@ -340,10 +340,14 @@ class Campaign:
             seconds=round(time.monotonic() - started, 3),
             tries=tries,
         )
-        await self._append(result)
-        self._count(result)
+        recording = asyncio.ensure_future(self._record(result))
+        try:
+            await asyncio.shield(recording)
+        finally:
+            await recording  # also when this is cancelled: what the journal has is counted, too
 
-    def _count(self, result: CellResult) -> None:
+    async def _record(self, result: CellResult) -> None:
+        await self._append(result)
         standing = self.standing
         standing.judged += 1
         standing.done += result.final
