@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -113,6 +114,29 @@ async def test_every_cell_has_one_result_and_a_second_session_has_nothing_to_do(
     assert again.standing.judged == 0
     assert len(player.asked) == 12
     assert len(results(paths)) == 12
+
+
+async def test_a_result_on_its_way_to_the_journal_is_counted_when_the_campaign_is_interrupted(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, at_the_disk = CampaignJournal.append, threading.Event()
+    judged: list[CellResult] = []
+
+    def slow(journal: CampaignJournal, line: Written | CellResult) -> None:
+        append(journal, line)
+        if isinstance(line, CellResult):
+            at_the_disk.set()
+            time.sleep(0.3)
+
+    monkeypatch.setattr(CampaignJournal, "append", slow)
+    heard = Listener(judged=judged.append)
+    playing = asyncio.create_task(played(paths, plan_for("1-4"), [Scripted("pass")], heard))
+    await asyncio.to_thread(at_the_disk.wait, 30)
+    playing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await playing
+    assert [r.key for r in judged] == [r.key for r in results(paths)]
+    assert judged
 
 
 async def test_writing_runs_ahead_within_its_bound(paths: Paths) -> None:
