@@ -23,31 +23,26 @@ def _misfit(value: object, kind: click.IntRange | click.FloatRange) -> str:
     return f"{str(value)!r} is not a {kind.name} {within}".rstrip()
 
 
-class Whole(click.IntRange):
+class _InWords:
+    """What the two kinds of numbers say of their range, and of a value that does not fit. Stands before click's own class."""
+
+    def _describe_range(self: Any) -> str:
+        return _range(self)
+
+    def convert(self: Any, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)  # type: ignore[misc]
+        except click.BadParameter:
+            self.fail(_misfit(value, self), param, ctx)
+
+
+class Whole(_InWords, click.IntRange):
     """A whole number, in a range if one is given."""
 
     name = "whole number"
 
-    def _describe_range(self) -> str:
-        return _range(self)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(_misfit(value, self), param, ctx)
-
-
-class Number(click.FloatRange):
+class Number(_InWords, click.FloatRange):
     """A number, in a range if one is given."""
 
     name = "number"
-
-    def _describe_range(self) -> str:
-        return _range(self)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(_misfit(value, self), param, ctx)

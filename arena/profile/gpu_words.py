@@ -1,6 +1,6 @@
 """What the driver counted of ranks on GPUs, in lines of text; for the command line and the profile's screen. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from arena.profile.gpu_figures import GpuFigures
 from sandbox.protocol.profile import Outside, RankProfile
@@ -54,20 +54,12 @@ def seen_row(found: GpuFigures) -> str:
 def missing_lines(outside: Outside | None, found: Sequence[GpuFigures]) -> list[str]:
     """What is not known from outside, and why: ranks that lack the same share a line."""
     lines = list(outside.missing) if outside is not None else []
-    ranks: dict[str, list[int]] = {}
-    for each in found:
-        for why in each.counted.missing:
-            ranks.setdefault(why, []).append(each.rank)
-    return lines + [f"{_ranks(who)}: {why}" for why, who in ranks.items()]
+    return lines + _by_reason((why, each.rank) for each in found for why in each.counted.missing)
 
 
 def unseen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) -> list[str]:
     """What is not known from the spans, and why."""
-    ranks: dict[str, list[int]] = {}
-    for each in found:
-        if each.unseen:
-            ranks.setdefault(each.unseen, []).append(each.rank)
-    lines = [f"{_ranks(who)}: {why}" for why, who in ranks.items()]
+    lines = _by_reason((each.unseen, each.rank) for each in found if each.unseen)
     lines += [
         f"rank {each.rank}: {each.left_out} spans more than are kept" for each in reports if each.left_out
     ]
@@ -92,6 +84,14 @@ def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:
 def advice_lines(found: Sequence[GpuFigures]) -> list[str]:
     """Every advice once."""
     return list(dict.fromkeys(each.advice for each in found if each.advice))
+
+
+def _by_reason(reasons: Iterable[tuple[str, int]]) -> list[str]:
+    """A line for each reason, with its ranks."""
+    ranks: dict[str, list[int]] = {}
+    for why, rank in reasons:
+        ranks.setdefault(why, []).append(rank)
+    return [f"{_ranks(who)}: {why}" for why, who in ranks.items()]
 
 
 def _ranks(numbers: Sequence[int]) -> str:

@@ -12,16 +12,18 @@ import msgspec
 
 from arena.bench.plain_ranks import PlainLoopFailed, PlainRanks
 from arena.bench.tables.scope import Conclusion, Scope, Tell
-from arena.machine.facts import visible_gpus
+from arena.machine.facts import choose_device, visible_gpus
 from arena.runs.table import Column, TextTable
+from arena.settings import Settings
+from sandbox.machine.devices import kind_of
 from sandbox.protocol.plain_loop import SoakBlock
 
 BLOCKS = ("staged_sum", "pushed", "resharded", "exchanged_rows", "clipped")
 """As `sandbox/rank/kit_soak/blocks.py` has them."""
 DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on")
 """As `sandbox/rank/kit_soak/device_blocks.py` has them; GPUs only."""
-THOUSANDS = {"cpu": 2, "cuda": 100}
-"""Of calls a block, by device."""
+THOUSANDS_ON_CPUS, THOUSANDS_ON_GPUS = 2, 100
+"""Of calls a block."""
 CALLS = 1000
 """Of one order: between two of them it can be seen how far a block has come."""
 CPU_RANKS = 2
@@ -72,13 +74,14 @@ async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
     """Half a minute a block on GPUs. scope.repetitions: thousands of calls a block.
 
     Raises:
-        MachineError: the ranks of no block came up.
+        MachineError: GPUs were asked for and cannot be had.
     """
-    device = scope.device or ("cuda" if visible_gpus() else "cpu")
-    world = scope.world or (visible_gpus() if device == "cuda" else CPU_RANKS)
-    thousands = scope.repetitions or THOUSANDS[device]
+    device = choose_device(scope.device or Settings().device)
+    on_gpus = kind_of(device).on_gpus
+    world = scope.world or (visible_gpus() if on_gpus else CPU_RANKS)
+    thousands = scope.repetitions or (THOUSANDS_ON_GPUS if on_gpus else THOUSANDS_ON_CPUS)
     tell(TABLE.header)
-    for block in BLOCKS + (DEVICE_BLOCKS if device == "cuda" else ()):
+    for block in BLOCKS + (DEVICE_BLOCKS if on_gpus else ()):
         rows.append(await soaked(block, world, device, thousands))
         tell(TABLE.line(rows[-1]))
 
