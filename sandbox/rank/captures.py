@@ -36,7 +36,7 @@ class Captures:
         self._watching = False
         self._defers = False
         self._at_once: frozenset[int] = frozenset()
-        self._number = 0
+        self._number = self._calls = 0
         self._held: list[list[torch.Tensor]] = []
         """By output, the tensors that have still to be copied."""
         self._targets: list[list[torch.Tensor]] = []
@@ -56,13 +56,15 @@ class Captures:
             copy_all([torch.empty_like(tensor), torch.empty_like(tensor)], [tensor, tensor])
 
     def start(self, calls: int, kept: bool) -> None:
-        """Prepares for a batch, before its GO. kept: one result is returned again and again, to see what the harness takes."""
+        """Prepares for a batch, before its GO. kept: one result is returned again and again, to see what the harness takes.
+
+        A batch may be prepared and not run: the world then made untimed calls alone.
+        """
         self.forget()
         self._kept, self._number = kept, 0
-        self._watching = self.holds and not kept and not self.reuses and min(calls, HELD) > self.watched
+        self._calls = min(calls, HELD)
+        self._watching = self.holds and not kept and not self.reuses and self._calls > self.watched
         self._defers = self.holds and not self.reuses and not self._watching
-        if self._watching:
-            self.watched = min(calls, HELD)
         some = range(calls) if self._defers else ()
         self._at_once = frozenset(n for n in some if random.randrange(AT_ONCE) == 0)
 
@@ -100,6 +102,8 @@ class Captures:
             self.reuses |= len(set(addresses)) < len(addresses)
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
+        if self._watching:
+            self.watched = self._calls
         self.forget()
 
     def forget(self) -> None:

@@ -76,6 +76,15 @@ def test_memory_that_comes_again_is_seen(solution, reuses):
     assert taken.reuses is reuses
 
 
+def test_a_longer_batch_that_was_prepared_and_not_run_says_nothing_of_memory_that_comes_again():
+    taken, solution = Captures(holds=True), Buffers(2)
+    run(taken, solution, 1)
+    taken.start(3, kept=False)
+    for number, (tensor,) in enumerate(run(taken, solution, 3)):
+        assert torch.equal(tensor, fresh(number))
+    assert taken.reuses
+
+
 def test_a_kept_result_is_no_reuse():
     taken, kept = Captures(holds=True), fresh(1)
     run(taken, fresh, CALLS)
