@@ -8,6 +8,7 @@ that is completed by a later call is wrong there.
 """
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ class Captures:
         """holds: whether results may be held at all."""
         self.holds = holds
         self.reuses = False
-        """Whether the kernel returned memory that an earlier result lay in while that was held."""
+        """Whether the kernel returned memory in which an earlier result lay that was held."""
         self.watched = 0
         """Calls of the longest batch in which every output was copied at once, and held to see whether it comes again."""
         self._warm = False
@@ -41,8 +42,8 @@ class Captures:
         """By output, the tensors that have still to be copied."""
         self._targets: list[list[torch.Tensor]] = []
         self._bytes = 0
-        self._seen: set[int] = set()
-        self._alive: list[Any] = []
+        self._alive: list[list[torch.Tensor]] = []
+        """Results that are copied and not let go, so that their memory comes again only if the kernel itself returns it again."""
 
     def warm_up(self, slot: Slot, result: Any) -> None:
         """Copies a result as `finish` does, to nowhere, once. Off the clock.
@@ -97,28 +98,42 @@ class Captures:
 
     def finish(self) -> None:
         """Copies what is held, and lets it go. Ends a batch, before the device is synchronized."""
-        if not self._kept and self._held:
-            addresses = [tensor.data_ptr() for held in self._held for tensor in held if tensor.numel()]
-            self.reuses |= len(set(addresses)) < len(addresses)
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
         if self._watching:
             self.watched = self._calls
+            self.reuses |= share_memory(self._alive)
         self.forget()
 
     def forget(self) -> None:
         """Lets go of all results, also after a batch that failed."""
         self._held, self._targets, self._bytes = [], [], 0
-        self._seen.clear()
-        self._alive.clear()
+        self._alive = []
 
     def _watch(self, slot: Slot, result: Any) -> None:
-        """Holds a result that was copied, so that its memory is returned again only if the kernel itself does."""
-        if len(self._alive) >= HELD or self._bytes >= HELD_BYTES:
-            return
-        for tensor in slot.tensors_of(result) or ():
-            address = tensor.data_ptr()
-            self.reuses |= address in self._seen and tensor.numel() > 0
-            self._seen.add(address)
-            self._bytes += tensor.nbytes
-        self._alive.append(result)
+        """Holds a result that was copied."""
+        if len(self._alive) < HELD and self._bytes < HELD_BYTES:
+            tensors = slot.tensors_of(result) or []
+            self._alive.append(tensors)
+            self._bytes += sum(tensor.nbytes for tensor in tensors)
+
+
+def share_memory(results: Sequence[Sequence[torch.Tensor]]) -> bool:
+    """Whether the tensors of one result reach into those of another. Between its first and its last element all of a tensor's
+    memory counts."""
+    spans = sorted(
+        (*_span(tensor), n) for n, result in enumerate(results) for tensor in result if tensor.numel()
+    )
+    reach, owner = 0, -1
+    for start, end, number in spans:
+        if start < reach and number != owner:
+            return True
+        if end > reach:
+            reach, owner = end, number
+    return False
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses of a tensor's first byte and of the one after its last."""
+    places = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + places * tensor.element_size()

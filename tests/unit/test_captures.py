@@ -34,6 +34,23 @@ class Buffers:
         return self.buffers[number % len(self.buffers)].fill_(number)
 
 
+class Wrapping:
+    """Returns parts of one buffer, one behind the other, and begins anew at another place where the buffer ends."""
+
+    def __init__(self):
+        self.at, self.buffer = 0, torch.empty(100)
+
+    def __call__(self, number):
+        self.at = self.at if self.at + 32 <= 100 else (self.at + 32) % 7
+        part = self.buffer[self.at : self.at + 32].view(8, 4)
+        self.at += 32
+        return part.fill_(number)
+
+
+def views_of_one(number):
+    return torch.stack([fresh(number), fresh(number)], -1).unbind(-1)
+
+
 def ready_slots(value, count):
     structure, leaves = flatten(value)
     memory = torch.full((count * SIZE,), slots.POISON, dtype=torch.uint8)
@@ -56,7 +73,20 @@ def run(taken, solution, calls, kept=False):
 
 
 @pytest.mark.parametrize("holds", [True, False])
-@pytest.mark.parametrize("solution", [fresh, two, nothing, Buffers(1), Buffers(3), Buffers(CALLS - 1), Buffers(MANY)])
+@pytest.mark.parametrize(
+    "solution",
+    [
+        fresh,
+        two,
+        nothing,
+        Buffers(1),
+        Buffers(3),
+        Buffers(CALLS - 1),
+        Buffers(MANY),
+        Wrapping(),
+        views_of_one,
+    ],
+)
 def test_every_output_arrives_in_every_batch(solution, holds):
     taken = Captures(holds)
     for calls in (5, CALLS, CALLS, MANY, MANY):
@@ -66,7 +96,15 @@ def test_every_output_arrives_in_every_batch(solution, holds):
 
 
 @pytest.mark.parametrize(
-    ("solution", "reuses"), [(fresh, False), (two, False), (Buffers(3), True), (Buffers(1), True)]
+    ("solution", "reuses"),
+    [
+        (fresh, False),
+        (two, False),
+        (views_of_one, False),
+        (Buffers(3), True),
+        (Buffers(1), True),
+        (Wrapping(), True),
+    ],
 )
 def test_memory_that_comes_again_is_seen(solution, reuses):
     taken = Captures(holds=True)
