@@ -83,11 +83,13 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
 
     x: the same shape on all members, elements of 2, 4 or 8 bytes. A length that W does not divide is padded with zeros at its
     end. Returns a contiguous tensor with scatter_dim cut to ceil(length / W) and gather_dim W times as long; the two may be the
-    same. On GPUs it is symmetric memory of a ring of two: it is written again by the second call for the same shape after this
-    one. Collective; uses the team's signal slots 0..127 with numbers of their own (px_turn in px.cuh), so kernels beside it must
-    not pass epochs for those.
+    same. A single member gets a copy of its own. With more, on GPUs, it is symmetric memory of a ring of two: it is written again
+    by the second call for the same shape after this one. Collective; uses the team's signal slots 0..127 with numbers of its own
+    (px_turn in px.cuh), so kernels beside it must not pass epochs for those.
     """
     world = team.world
+    if world == 1:
+        return x.clone(memory_format=torch.contiguous_format)
     scatter_dim, gather_dim = scatter_dim % x.dim(), gather_dim % x.dim()
     length = x.shape[scatter_dim]
     part = -(-length // world)
