@@ -1,7 +1,9 @@
 """Worlds of freshly forked ranks for tests: a process that imports torch once forks them (tests/ranks/kit/rank_launcher.py)."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -35,6 +37,7 @@ class Worlds:
             stderr=log,
             text=True,
             env=environment,
+            start_new_session=True,
         )
 
     def run(
@@ -70,4 +73,10 @@ class Worlds:
         """Ends the process that forks, and so what it runs; nothing must be under way."""
         assert self.process.stdin is not None
         self.process.stdin.close()
+        self.process.wait(timeout=10)
+
+    def kill(self) -> None:
+        """Ends it at once, with all ranks that it has forked."""
+        with contextlib.suppress(ProcessLookupError):  # nobody of it is there any more
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=10)

@@ -120,7 +120,7 @@ def _loaded(path: Path) -> ModuleType:
 rank_worlds = _loaded(Path(__file__).parents[1] / "rank_worlds.py")
 WORLDS_AT_ONCE = 3
 """Of ranks that share the GPU: most of a world's time is its start, and what it compiles."""
-SYMM_BYTES = 256 << 20
+SYMM_BYTES = 1 << 30
 
 
 class OneGpu:
@@ -162,8 +162,7 @@ class OneGpu:
         """Ends all, at once: an interrupted run waits for no world."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worlds in self._all:
-            worlds.process.kill()
-            worlds.process.wait(10)
+            worlds.kill()
         self._log.close()
 
 

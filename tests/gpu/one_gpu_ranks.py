@@ -294,6 +294,7 @@ def stamps_of_one(rank: int, world: int) -> dict[str, Any]:
     found["waits_cycles"] = []
     for _ in range(TIMES):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(CYCLES)  # all that follows is queued before it begins
         first.record()
         module.waits_cycles[1, 32](CYCLES)
         last.record()

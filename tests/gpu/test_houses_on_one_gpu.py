@@ -36,6 +36,13 @@ def solution(tensor):
         total = total + peer
     return total.to(tensor.dtype)
 """
+BY_LIBRARY = """
+import torch.distributed as dist
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+"""
 BY_PUSHING = (Path(sandbox.__path__[0]) / "kit" / "examples" / "allgather_push_cuda.py").read_text()
 WRONG = {
     "reads before its peers have written": ("allreduce", BY_READING, "    symm.barrier()\n", ""),
@@ -92,7 +99,7 @@ def settle(found: list[Any]) -> None:
         pytest.skip(f"NCCL refuses ranks on one GPU: {calls}; {outputs} outputs of other calls are right")
 
 
-def text_of(one_gpu: Any, future: Future[list[Any]]) -> list[Any]:
+def figures(one_gpu: Any, future: Future[list[Any]]) -> list[Any]:
     """The figures; a world that fails says what its ranks have printed."""
     try:
         return future.result(timeout=110)
@@ -106,14 +113,14 @@ def text_of(one_gpu: Any, future: Future[list[Any]]) -> list[Any]:
     ("world", "problem"), [pytest.param(*case, id=f"{case[0]}-{case[1].slug}") for case in CASES]
 )
 def test_a_house_agrees_on_one_gpu(one_gpu, ahead, world, problem):
-    settle(text_of(one_gpu, ahead[world, problem.slug]))
+    settle(figures(one_gpu, ahead[world, problem.slug]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slug", ON_CPU)
 def test_a_house_agrees_on_cpu_ranks(one_gpu, judged, slug):
     problem = CATALOGUE.find(slug)
-    settle(text_of(one_gpu, judged(2, problem, problem.house_source, "cpu")))
+    settle(figures(one_gpu, judged(2, problem, problem.house_source, "cpu")))
 
 
 def broken(name: str) -> tuple[Problem, str, str]:
@@ -132,9 +139,27 @@ def broken(name: str) -> tuple[Problem, str, str]:
 )
 def test_a_kernel_with_a_fault_is_found(one_gpu, judged, name, device):
     problem, right, wrong = broken(name)
-    settle(text_of(one_gpu, judged(2, problem, right, device)))
-    found = text_of(one_gpu, judged(2, problem, wrong, device))
+    settle(figures(one_gpu, judged(2, problem, right, device)))
+    found = figures(one_gpu, judged(2, problem, wrong, device))
     print([(len(rank["faults"]), *rank["faults"][:2]) for rank in found])
     assert any(rank["faults"] for rank in found)
     with pytest.raises(AssertionError, match="faults of"):
         settle(found)
+
+
+@pytest.mark.gpu
+def test_a_collective_of_torch_is_named(one_gpu, judged):
+    found = figures(one_gpu, judged(2, CATALOGUE.find("allreduce"), BY_LIBRARY, "cuda"))
+    assert all(rank["compared"] == 0 and set(rank["refused"]) == {"all_reduce"} for rank in found), found
+
+
+def test_calls_that_were_refused_are_a_skip_and_not_a_pass(capsys):
+    right = {"compared": 3, "worst": 0.5, "faults": [], "refused": {}}
+    settle([right, right])
+    assert "6 outputs" in capsys.readouterr().out
+    with pytest.raises(pytest.skip.Exception, match="2 calls of a rank end at all_reduce"):
+        settle([right, right | {"refused": {"all_reduce": 2}}])
+    with pytest.raises(AssertionError, match="1 faults"):
+        settle([right | {"faults": ["off"]}, right | {"refused": {"all_reduce": 2}}])
+    with pytest.raises(AssertionError):
+        settle([right | {"compared": 0}])

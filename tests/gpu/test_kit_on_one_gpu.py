@@ -7,7 +7,7 @@ import pytest
 
 from arena.bench.tables.kit_soak import BLOCKS, DEVICE_BLOCKS
 
-SECONDS = {2: 6.0, 4: 4.0}
+SECONDS = {2: 5.0, 4: 3.0}
 """Of a block, by world."""
 LEAST_CALLS = 50
 
