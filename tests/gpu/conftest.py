@@ -118,7 +118,7 @@ def _loaded(path: Path) -> ModuleType:
 
 
 rank_worlds = _loaded(Path(__file__).parents[1] / "rank_worlds.py")
-WORLDS_AT_ONCE = 3
+WORLDS_AT_ONCE = 4
 """Of ranks that share the GPU: most of a world's time is its start, and what it compiles."""
 SYMM_BYTES = 1 << 30
 

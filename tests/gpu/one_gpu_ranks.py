@@ -135,7 +135,11 @@ def compared(
             for tensors in drawn
         ]
         meet()
-        calls = _in_a_row(code, solution, given, setting.replace(device=at), rank, world)
+        try:
+            calls = _in_a_row(code, solution, given, setting.replace(device=at), rank, world)
+        except Exception as error:
+            error.add_note(f"in the calls of {sizes or 'tiny'} {dtype}")
+            raise
         for seed, call in enumerate(calls):
             where = f"{sizes or 'tiny'} {dtype} call {seed} rank {rank}"
             if isinstance(call, str):

@@ -108,21 +108,6 @@ def figures(one_gpu: Any, future: Future[list[Any]]) -> list[Any]:
         raise
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("world", "problem"), [pytest.param(*case, id=f"{case[0]}-{case[1].slug}") for case in CASES]
-)
-def test_a_house_agrees_on_one_gpu(one_gpu, ahead, world, problem):
-    settle(figures(one_gpu, ahead[world, problem.slug]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("slug", ON_CPU)
-def test_a_house_agrees_on_cpu_ranks(one_gpu, judged, slug):
-    problem = CATALOGUE.find(slug)
-    settle(figures(one_gpu, judged(2, problem, problem.house_source, "cpu")))
-
-
 def broken(name: str) -> tuple[Problem, str, str]:
     """(problem, a right kernel, the same with a fault)."""
     slug, right, part, instead = WRONG[name]
@@ -139,8 +124,9 @@ def broken(name: str) -> tuple[Problem, str, str]:
 )
 def test_a_kernel_with_a_fault_is_found(one_gpu, judged, name, device):
     problem, right, wrong = broken(name)
-    settle(figures(one_gpu, judged(2, problem, right, device)))
-    found = figures(one_gpu, judged(2, problem, wrong, device))
+    both = [judged(2, problem, source, device) for source in (right, wrong)]
+    settle(figures(one_gpu, both[0]))
+    found = figures(one_gpu, both[1])
     print([(len(rank["faults"]), *rank["faults"][:2]) for rank in found])
     assert any(rank["faults"] for rank in found)
     with pytest.raises(AssertionError, match="faults of"):
@@ -151,6 +137,21 @@ def test_a_kernel_with_a_fault_is_found(one_gpu, judged, name, device):
 def test_a_collective_of_torch_is_named(one_gpu, judged):
     found = figures(one_gpu, judged(2, CATALOGUE.find("allreduce"), BY_LIBRARY, "cuda"))
     assert all(rank["compared"] == 0 and set(rank["refused"]) == {"all_reduce"} for rank in found), found
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("world", "problem"), [pytest.param(*case, id=f"{case[0]}-{case[1].slug}") for case in CASES]
+)
+def test_a_house_agrees_on_one_gpu(one_gpu, ahead, world, problem):
+    settle(figures(one_gpu, ahead[world, problem.slug]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", ON_CPU)
+def test_a_house_agrees_on_cpu_ranks(one_gpu, judged, slug):
+    problem = CATALOGUE.find(slug)
+    settle(figures(one_gpu, judged(2, problem, problem.house_source, "cpu")))
 
 
 def test_calls_that_were_refused_are_a_skip_and_not_a_pass(capsys):
