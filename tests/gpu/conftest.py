@@ -1,9 +1,18 @@
-"""One engine for all tests of a session, driven from plain functions: no plugin of pytest is needed on a machine with GPUs."""
+"""One engine for all tests of a session, driven from plain functions: no plugin of pytest is needed on a machine with GPUs.
+
+And ranks that share one GPU, without any engine.
+"""
 
 import asyncio
+import importlib.util
+import queue
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -95,3 +104,71 @@ def passes(judge: Judge):
         return result
 
     return check
+
+
+def _loaded(path: Path) -> ModuleType:
+    """A module of the tests, which pytest imports one by one and knows by their paths."""
+    specification = importlib.util.spec_from_file_location(path.stem, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[path.stem] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+rank_worlds = _loaded(Path(__file__).parents[1] / "rank_worlds.py")
+WORLDS_AT_ONCE = 4
+"""Of ranks that share the GPU: most of a world's time is its start, and what it compiles."""
+SYMM_BYTES = 1 << 30
+
+
+class OneGpu:
+    """Runs functions of one_gpu_ranks.py in fresh ranks, some worlds side by side."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ranks: Any = _loaded(Path(__file__).with_name("one_gpu_ranks.py"))
+        """The functions that `run` takes."""
+        self._folder = folder
+        self._log = (folder / "ranks.log").open("w")
+        self._threads = ThreadPoolExecutor(WORLDS_AT_ONCE)
+        self._all: list[Any] = []
+        self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def run(
+        self, function: Callable[..., Any], world: int, *arguments: Any, timeout_s: float
+    ) -> Future[list[Any]]:
+        """What function(rank, world, *arguments) returns on each rank, when a place is free. A world that fails raises."""
+        return self._threads.submit(self._run, function, world, arguments, timeout_s)
+
+    def _run(
+        self, function: Callable[..., Any], world: int, arguments: tuple[Any, ...], timeout_s: float
+    ) -> Any:
+        try:
+            worlds = self._idle.get_nowait()
+        except queue.Empty:
+            worlds = rank_worlds.Worlds(self._folder, SYMM_BYTES, self._log)
+            self._all.append(worlds)
+        try:
+            return worlds.run(function, world, *arguments, timeout_s=timeout_s)
+        finally:
+            self._idle.put(worlds)
+
+    def printed(self) -> str:
+        """The end of what ranks have printed, of all worlds together."""
+        return (self._folder / "ranks.log").read_text(errors="replace")[-3000:]
+
+    def close(self) -> None:
+        """Ends all, at once: an interrupted run waits for no world."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worlds in self._all:
+            worlds.kill()
+        self._log.close()
+
+
+@pytest.fixture(scope="session")
+def one_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneGpu]:
+    """Ranks that share one GPU, or CPU ranks: what a function is told."""
+    shared = OneGpu(tmp_path_factory.mktemp("one_gpu"))
+    yield shared
+    shared.close()

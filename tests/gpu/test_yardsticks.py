@@ -45,7 +45,9 @@ def test_a_baseline_that_waits_for_the_gpu_says_that_it_cannot_be_captured(judge
 
 def test_a_table_is_printed_and_is_json(judge, pkb_arena):
     world = judge.world
-    done = pkb_arena("doctor", "--bench", "graphs", "1", "--world", str(world), "--repetitions", "2", "--json")
+    done = pkb_arena(
+        "doctor", "--bench", "graphs", "1", "--world", str(world), "--repetitions", "2", "--json"
+    )
     (row,) = json.loads(done.stdout)
     assert (row["kernel"], row["verdict"], row["world"], row["rounds"]) == (GRAPH, "PASS", world, 2)
     assert row["kernel_us"]["call"] < row["baseline_us"]["call"] * 1.5

@@ -1,0 +1,166 @@
+"""House kernels on ranks that share one GPU by time slices: the paths of several ranks, beside the oracle.
+
+Slow meetings, but the same memory, flags and turns as between GPUs. A house that calls a collective of torch.distributed on its
+way is named in a skip: NCCL refuses two ranks on one GPU.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sandbox
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+
+CATALOGUE = load_catalogue()
+WORLDS = (2, 4)
+TIMEOUT_S = 75.0
+"""Of a world: its start, what it compiles, and all of its calls."""
+CASES = [
+    (world, problem)
+    for world in WORLDS  # all problems in one world before the next: what is cut off has tested each of them
+    for problem in CATALOGUE.problems
+    if problem.house_source and world in problem.worlds
+]
+ON_CPU = ("allreduce", "load_balancing_loss_fn", "tp_muon_orthogonalization")
+BY_READING = """
+from sandbox.kit import symm
+def solution(tensor):
+    peers = symm.peers(symm.stage(tensor))
+    symm.barrier()
+    total = peers[0].float()
+    for peer in peers[1:]:
+        total = total + peer
+    return total.to(tensor.dtype)
+"""
+BY_LIBRARY = """
+import torch.distributed as dist
+def solution(tensor):
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+"""
+BY_PUSHING = (Path(sandbox.__path__[0]) / "kit" / "examples" / "allgather_push_cuda.py").read_text()
+WRONG = {
+    "reads before its peers have written": ("allreduce", BY_READING, "    symm.barrier()\n", ""),
+    "reads a wrong peer": ("allreduce", BY_READING, "peers[1:]", "peers[:-1]"),
+    "ends before its peers have written": ("allgather", BY_PUSHING, "px_barrier(px, blockIdx.x, epoch);", ""),
+    "writes to a wrong place": ("allgather", BY_PUSHING, "+ px.rank * n;", "+ (px.world - 1 - px.rank) * n;"),
+}
+"""(problem, a right kernel, what is replaced in it, by what)."""
+
+Judged = Callable[[int, Problem, str, str], Future[list[Any]]]
+
+
+@pytest.fixture(scope="module")
+def judged(one_gpu: Any) -> Judged:
+    """judged(world, problem, source, device): the figures of all ranks, when they are there."""
+
+    def run(world: int, problem: Problem, source: str, device: str) -> Future[list[Any]]:
+        arguments = str(problem.folder), source, device
+        found: Future[list[Any]] = one_gpu.run(
+            one_gpu.ranks.agreement, world, *arguments, timeout_s=TIMEOUT_S
+        )
+        return found
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def ahead(judged: Judged, request: pytest.FixtureRequest) -> dict[tuple[int, str], Future[list[Any]]]:
+    """By world and slug: the figures of the cases that were chosen, in their order; all begin now."""
+    chosen = [
+        item.callspec.params
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.originalname == "test_a_house_agrees_on_one_gpu"
+    ]
+    return {
+        (each["world"], each["problem"].slug): judged(
+            each["world"], each["problem"], each["problem"].house_source, "cuda"
+        )
+        for each in chosen
+    }
+
+
+def settle(found: list[Any]) -> None:
+    """Fails where a rank saw a fault; skips, with its name, where calls ended at a collective."""
+    faults = [fault for rank in found for fault in rank["faults"]]
+    outputs = sum(rank["compared"] for rank in found)
+    worst = max(rank["worst"] for rank in found)
+    print(f"{outputs} outputs compared; the largest error is {worst:.3g} of what is allowed")
+    assert not faults, "\n".join([f"{len(faults)} faults of {outputs} outputs", *faults[:8]])
+    refused = {name: count for rank in found for name, count in rank["refused"].items()}
+    assert outputs or refused
+    if refused:
+        calls = ", ".join(f"{count} calls of a rank end at {name}" for name, count in refused.items())
+        pytest.skip(f"NCCL refuses ranks on one GPU: {calls}; {outputs} outputs of other calls are right")
+
+
+def figures(one_gpu: Any, future: Future[list[Any]]) -> list[Any]:
+    """The figures; a world that fails says what its ranks have printed."""
+    try:
+        return future.result(timeout=110)
+    except BaseException:
+        print(one_gpu.printed())
+        raise
+
+
+def broken(name: str) -> tuple[Problem, str, str]:
+    """(problem, a right kernel, the same with a fault)."""
+    slug, right, part, instead = WRONG[name]
+    assert right.count(part) == 1
+    return CATALOGUE.find(slug), right, right.replace(part, instead)
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        *(pytest.param(name, "cuda", marks=pytest.mark.gpu) for name in WRONG),
+        *(pytest.param(n, "cpu", marks=pytest.mark.slow) for n in WRONG if WRONG[n][1] is BY_READING),
+    ],
+)
+def test_a_kernel_with_a_fault_is_found(one_gpu, judged, name, device):
+    problem, right, wrong = broken(name)
+    both = [judged(2, problem, source, device) for source in (right, wrong)]
+    settle(figures(one_gpu, both[0]))
+    found = figures(one_gpu, both[1])
+    print([(len(rank["faults"]), *rank["faults"][:2]) for rank in found])
+    assert any(rank["faults"] for rank in found)
+    with pytest.raises(AssertionError, match="faults of"):
+        settle(found)
+
+
+@pytest.mark.gpu
+def test_a_collective_of_torch_is_named(one_gpu, judged):
+    found = figures(one_gpu, judged(2, CATALOGUE.find("allreduce"), BY_LIBRARY, "cuda"))
+    assert all(rank["compared"] == 0 and set(rank["refused"]) == {"all_reduce"} for rank in found), found
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("world", "problem"), [pytest.param(*case, id=f"{case[0]}-{case[1].slug}") for case in CASES]
+)
+def test_a_house_agrees_on_one_gpu(one_gpu, ahead, world, problem):
+    settle(figures(one_gpu, ahead[world, problem.slug]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", ON_CPU)
+def test_a_house_agrees_on_cpu_ranks(one_gpu, judged, slug):
+    problem = CATALOGUE.find(slug)
+    settle(figures(one_gpu, judged(2, problem, problem.house_source, "cpu")))
+
+
+def test_calls_that_were_refused_are_a_skip_and_not_a_pass(capsys):
+    right = {"compared": 3, "worst": 0.5, "faults": [], "refused": {}}
+    settle([right, right])
+    assert "6 outputs" in capsys.readouterr().out
+    with pytest.raises(pytest.skip.Exception, match="2 calls of a rank end at all_reduce"):
+        settle([right, right | {"refused": {"all_reduce": 2}}])
+    with pytest.raises(AssertionError, match="1 faults"):
+        settle([right | {"faults": ["off"]}, right | {"refused": {"all_reduce": 2}}])
+    with pytest.raises(AssertionError):
+        settle([right | {"compared": 0}])

@@ -1,0 +1,82 @@
+"""Worlds of freshly forked ranks for tests: a process that imports torch once forks them (tests/ranks/kit/rank_launcher.py)."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LAUNCHER = Path(__file__).parent / "ranks" / "kit" / "rank_launcher.py"
+
+
+class Worlds:
+    """Runs functions of test modules on ranks, one world at a time."""
+
+    def __init__(self, cache: Path, symm_bytes: int, log: IO[str] | None = None) -> None:
+        """cache: for what ranks compile; symm_bytes: of symmetric memory a rank; log: for what they print."""
+        paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PKB_KERNEL_CACHE": str(cache),
+            "PKB_SYMM_BYTES": str(symm_bytes),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONWARNINGS": "ignore",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, str(LAUNCHER)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def run(
+        self,
+        function: Callable[..., Any],
+        world: int,
+        *arguments: Any,
+        timeout_s: float = 60,
+        **environment: str,
+    ) -> list[Any]:
+        """What function(rank, world, *arguments) returned on each rank; fails with the first failed rank's traceback."""
+        request = {
+            "file": function.__code__.co_filename,
+            "function": function.__name__,
+            "world": world,
+            "arguments": arguments,
+            "environment": environment,
+            "timeout_s": timeout_s,
+        }
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, "the rank launcher died"
+        reply = json.loads(line)
+        if "error" in reply:
+            pytest.fail(f"world of {world}, {reply['error']}", pytrace=False)
+        values: list[Any] = reply["values"]
+        return values
+
+    def close(self) -> None:
+        """Ends the process that forks, and so what it runs; nothing must be under way."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=10)
+
+    def kill(self) -> None:
+        """Ends it at once, with all ranks that it has forked."""
+        with contextlib.suppress(ProcessLookupError):  # nobody of it is there any more
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=10)
