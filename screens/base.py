@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from screens.pane_jump import Stop
 
 
+PANE_ACTIONS = frozenset({"jump", "zoom"})
+"""Actions of the app that are about the panes of the screen."""
+
+
 @dataclass(frozen=True)
 class Place:
     """A pane of a screen that jump letters and zoom know."""
@@ -46,7 +50,7 @@ class BaseScreen(Screen[None]):
     @property
     def idle_actions(self) -> frozenset[str]:
         """Actions that could only say why they do not work now: the line of keys leaves them out."""
-        return frozenset() if self.PLACES else frozenset({"jump", "zoom"})
+        return frozenset() if self.PLACES else PANE_ACTIONS
 
     def show_keys(self) -> None:
         """Draws the line of keys again where other ones are idle now."""

@@ -47,6 +47,7 @@ class Board(Dialog[Problem | None]):
     """Dismisses with the problem to open."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
+    TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
         Binding("f3,v", "next_view", "next view"),
