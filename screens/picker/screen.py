@@ -137,8 +137,7 @@ class PickerScreen(BaseScreen):
     def _show_categories(self) -> None:
         counts: dict[str, list[Problem]] = {}
         for problem in self.problems:
-            for name in dict.fromkeys([problem.category, *problem.also]):
-                counts.setdefault(name, []).append(problem)
+            counts.setdefault(problem.category, []).append(problem)
         options = [Option(self._category_line("all", self.problems), id="all")]
         order = self.parent_app.services.catalogue
         names = list(order.categories) if order else sorted(counts)
@@ -169,7 +168,7 @@ class PickerScreen(BaseScreen):
                 services.best.get(problem.id),
             )
             for problem in self.problems
-            if not self.category or self.category == problem.category or self.category in problem.also
+            if self.category in ("", problem.category)
         )
         return [row for row in rows if row.matches(words)]
 
