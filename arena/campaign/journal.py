@@ -22,6 +22,10 @@ class CampaignBusy(MachineError):
     """Another process is at work on this campaign."""
 
 
+class JournalDamaged(MachineError):
+    """A file in the folder of campaigns is none, or has a line that cannot be read."""
+
+
 class JournalFull(MachineError):
     """A line could not be written; nothing of it is in the file."""
 
@@ -35,7 +39,7 @@ class CampaignJournal:
         Raises:
             CampaignBusy: another process has it open.
             FolderUnwritable: it cannot be created or written.
-            UsageError: the file is no campaign's journal.
+            JournalDamaged: the file is no campaign's journal.
         """
         make_folder(path.parent)
         self.path = path
@@ -141,7 +145,7 @@ def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
     """(offset, offset of the next line, line) of every whole line.
 
     Raises:
-        UsageError: the file is no campaign's journal, or damaged before its end.
+        JournalDamaged: the file is no campaign's journal, or damaged before its end.
     """
     offset = 0
     with path.open("rb") as file:
@@ -153,9 +157,9 @@ def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
                 if number == 1 and not isinstance(line, Opened):
                     raise msgspec.ValidationError("the first line names no campaign")
             except msgspec.MsgspecError:
-                raise UsageError(
+                raise JournalDamaged(
                     f"{path}: line {number} is no line of a campaign's journal",
-                    "move the file elsewhere; its other lines are sound" if number > 1 else "move the file elsewhere",
+                    "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",
                 ) from None
             yield offset, offset + len(data), line
             offset += len(data)
@@ -166,7 +170,7 @@ def read_lines(path: Path) -> Iterator[AnyLine]:
 
     Raises:
         OSError: it cannot be read.
-        UsageError: it is no campaign's journal.
+        JournalDamaged: it is no campaign's journal.
     """
     return (line for _, _, line in _lines(path))
 
@@ -219,6 +223,6 @@ def last_plan(path: Path) -> Session | None:
         for line in read_lines(path):
             if isinstance(line, Session):
                 last = line
-    except (OSError, UsageError):
+    except (OSError, JournalDamaged):
         return None
     return last

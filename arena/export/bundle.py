@@ -17,7 +17,7 @@ from typing import get_args
 
 import msgspec
 
-from arena.campaign.journal import campaign_path, journals, read_lines
+from arena.campaign.journal import JournalDamaged, campaign_path, journals, read_lines
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.records import AnyLine, CellResult, Session, Unanswered, Written
 from arena.errors import MachineError, UsageError
@@ -241,7 +241,7 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
         try:
             for _ in read_lines(path):
                 pass
-        except (OSError, UsageError) as error:
+        except (OSError, JournalDamaged) as error:
             raise BundleDamaged(
                 f"{folder}: {name} is no campaign: {error}", "ask its maker for another bundle"
             ) from None
