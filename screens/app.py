@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from screens.model.model_session import ModelPlan
 
 FULL_PASS_S = 60.0
+WIDGETS_STYLES = Path(__file__).parent / "widgets" / "widgets.tcss"
 NEVER = 1_000_000
 """Passes over younger objects between two full ones that the garbage collector makes by itself."""
 
@@ -41,8 +42,9 @@ class ArenaApp(TerminalApp):
     """pkb-arena in a terminal."""
 
     TITLE = "pkb-arena"
-    # Textual does not read the stylesheet of a default screen.
+    # Textual does not read the stylesheet of a default screen. Parsing what the first paint does not need would delay it.
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("app.tcss"), PickerScreen.CSS_PATH]
+    LATER_CSS: ClassVar[Any] = [WIDGETS_STYLES, PickerScreen.CONTENTS_CSS_PATH]
     COMMANDS: ClassVar[Any] = {ActionCommands, ProblemCommands, ThemeCommands}
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
@@ -91,6 +93,7 @@ class ArenaApp(TerminalApp):
 
     async def _open(self) -> None:
         services = self.services
+        self.stylesheet.read_all(self.LATER_CSS)  # parsed when the first widget is mounted
         try:
             catalogue = await services.read()
             await self._fill_picker()

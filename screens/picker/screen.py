@@ -39,6 +39,7 @@ class PickerScreen(BaseScreen):
     """Categories, table, card."""
 
     CSS_PATH: ClassVar[Any] = Path(__file__).with_name("screen.tcss")
+    CONTENTS_CSS_PATH: ClassVar[Path] = Path(__file__).with_name("contents.tcss")
     SCOPE: ClassVar[Scope] = "problems"
     PLACES: ClassVar[tuple[Place, ...]] = (
         Place("c", "#category-pane", "categories"),
@@ -65,15 +66,12 @@ class PickerScreen(BaseScreen):
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
             yield PlainStatic("pkb-arena", id="name")
-            yield PlainStatic("", id="machine")
-            yield PlainStatic("", id="score")
         with Horizontal(id="panes"):
             yield Vertical(id="category-pane")
             with Container(id="problems-and-card"):
                 with Vertical(id="problem-pane"):
                     yield PlainStatic("reading the problems…", id="nothing")
-                with VerticalScroll(id="card-pane", can_focus=False):
-                    yield PlainStatic("", id="card-preview")
+                yield VerticalScroll(id="card-pane", can_focus=False)
 
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
@@ -107,6 +105,8 @@ class PickerScreen(BaseScreen):
         words = "filter: id, words, collective, class:C, solved, unsolved, slower…"
         box = FilterInput(placeholder=words, id="filter", compact=True)
         box.display = False
+        await self.query_one("#top").mount(PlainStatic(id="machine"), PlainStatic(id="score"))
+        await self.query_one("#card-pane").mount(PlainStatic(id="card-preview"))
         await self.query_one("#category-pane").mount(OptionList(id="categories"))
         await self.query_one("#problem-pane").mount(box, ProblemTable(id="problems"), before="#nothing")
         await self.mount(KeyLine())
