@@ -12,10 +12,10 @@ from textual.widget import Widget
 
 from arena.errors import ArenaError
 from screens.actions import Scope, key_of
-from screens.app_protocol import AppProtocol
 from screens.complaints import explain
 
 if TYPE_CHECKING:
+    from screens.app_protocol import AppProtocol
     from screens.pane_jump import Stop
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 
 from arena.board.board import PRINTED_PROBLEMS, Published, read_published
-from arena.campaign.journal import JournalDamaged, campaign_path, journals
+from arena.campaign.journal import JournalDamaged, campaign_path, journals, require_campaign
 from arena.campaign.results import machines_of, outcomes
 from arena.duel.journal import read_duels
 from arena.duel.ratings import ALL as ALL_DUELS
 from arena.duel.ratings import Rating, ratings
-from arena.errors import StoreError, UsageError, why
+from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
 from arena.paths import Paths
 from arena.runs.store import Entry, Store
@@ -108,8 +108,7 @@ def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) ->
 
     chosen = [campaign_path(paths.campaigns, name) for name in campaigns] or journals(paths.campaigns)
     for path in chosen:
-        if not path.exists():
-            raise UsageError(f"there is no campaign {path.stem!r}", _names(paths))
+        require_campaign(path)
         take(path, "")
     if not campaigns:
         for path in journals(paths.imports):
@@ -138,12 +137,6 @@ def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) ->
 
 def _no_duel(error: Exception) -> str:
     return why(error) if isinstance(error, OSError) else "this is no duel's journal"
-
-
-def _names(paths: Paths) -> str:
-    """What to do about a campaign that is not there: the names of those that are."""
-    names = ", ".join(path.stem for path in journals(paths.campaigns))
-    return f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one"
 
 
 def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:

@@ -210,6 +210,16 @@ def campaign_path(folder: Path, name: str) -> Path:
     return folder / f"{name}.jsonl"
 
 
+def require_campaign(path: Path) -> None:
+    """Raises UsageError where there is no such journal, with the names of those that are there."""
+    if not path.exists():
+        names = ", ".join(other.stem for other in journals(path.parent))
+        raise UsageError(
+            f"there is no campaign {path.stem!r}",
+            f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one",
+        )
+
+
 def journals(folder: Path) -> list[Path]:
     """All campaigns' journals, the one that was written last at the end."""
     found = [(path.stat().st_mtime, path) for path in folder.glob("*.jsonl")] if folder.is_dir() else []

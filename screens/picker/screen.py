@@ -14,7 +14,6 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
-from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen, Place
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from arena.runs.store import Standing
     from problems.specification import Problem
+    from screens.app_protocol import AppProtocol
     from screens.picker.problem_table import ProblemRow, ProblemTable
 
 _BARS = " ▁▂▃▄▅▆▇█"

@@ -14,7 +14,7 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.paths import make_folder, unwritable
+from arena.paths import NAMED, make_folder, unwritable
 from arena.workspace.atomic_file import write_atomically
 from sandbox.protocol.verdict import ExitCode
 
@@ -77,9 +77,9 @@ def command(
 
 def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:
     text = draw(board)
-    make_folder(file.absolute().parent)
+    make_folder(file.absolute().parent, NAMED)
     try:
         write_atomically(file, text.encode(), mode=0o644)
     except OSError as error:
-        raise unwritable(file.absolute().parent, error) from None
+        raise unwritable(file.absolute().parent, error, NAMED) from None
     say(f"{file}: {len(text) / 1024:.0f} KiB")
