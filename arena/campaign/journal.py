@@ -152,17 +152,22 @@ def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
         for number, data in enumerate(file, 1):
             if not data.endswith(b"\n"):
                 return
-            try:
-                line = decode_line(data)
-                if number == 1 and not isinstance(line, Opened):
-                    raise msgspec.ValidationError("the first line names no campaign")
-            except msgspec.MsgspecError:
-                raise JournalDamaged(
-                    f"{path}: line {number} is no line of a campaign's journal",
-                    "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",
-                ) from None
-            yield offset, offset + len(data), line
+            yield offset, offset + len(data), _decoded(path, number, data)
             offset += len(data)
+
+
+def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
+    """Line `number` (from 1) of a journal. Raises JournalDamaged."""
+    try:
+        line: AnyLine = decode_line(data)
+        if number == 1 and not isinstance(line, Opened):
+            raise msgspec.ValidationError("the first line names no campaign")
+    except msgspec.MsgspecError:
+        raise JournalDamaged(
+            f"{path}: line {number} is no line of a campaign's journal",
+            "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",
+        ) from None
+    return line
 
 
 def read_lines(path: Path) -> Iterator[AnyLine]:
@@ -181,12 +186,14 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offset = 0
+        self._lines = 0
 
     def more(self, most: int = 2000) -> list[AnyLine]:
         """Lines that have come since the last call, at most so many. Blocks for milliseconds.
 
         Raises:
-            OSError, ValueError: the file is gone, or no journal.
+            OSError: the file is gone.
+            JournalDamaged: a line is none of a journal; the lines before it were returned by this call or earlier ones.
         """
         found: list[AnyLine] = []
         with self.path.open("rb") as file:
@@ -194,8 +201,14 @@ class JournalReader:
             for data in file:
                 if not data.endswith(b"\n") or len(found) >= most:
                     break
-                found.append(decode_line(data))
+                try:
+                    found.append(_decoded(self.path, self._lines + 1, data))
+                except JournalDamaged:
+                    if found:
+                        break  # the next call begins with it
+                    raise
                 self._offset += len(data)
+                self._lines += 1
         return found
 
 
