@@ -246,6 +246,8 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
         "problems.specification",
         "sandbox.machine.devices",
         "screens.figures",
+        "screens.palette",
+        "screens.app_protocol",
         "arena.runs.engine",
         "psutil",
         "screens.measure",
@@ -259,6 +261,30 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
     code = f"import sys, screens.main, screens.app\nprint([name for name in {late!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+LATER = {str(path) for path in ArenaApp.LATER_CSS}
+
+
+async def test_the_first_paint_reads_no_styles_of_what_it_does_not_show(services, monkeypatch) -> None:
+    async def nothing(self: ArenaApp) -> None:
+        """In the place of what follows the first paint."""
+
+    monkeypatch.setattr(ArenaApp, "_open", nothing)
+    app = ArenaApp(services)
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        assert not LATER & {path for path, _ in app.stylesheet.source}
+        drawn = {type(widget).__name__ for widget in app.screen.walk_children()}
+        assert not drawn & {"ProblemTable", "OptionList", "FilterInput", "KeyLine"}
+    await services.close()
+
+
+async def test_the_other_styles_are_there_with_the_list(open_app) -> None:
+    async with open_app() as (app, _):
+        assert {path for path, _ in app.stylesheet.source} >= LATER
+        header = app.picker.table.get_component_styles("datatable--header")
+        assert header.background == app.picker.styles.background
 
 
 def test_every_measurement_of_the_app_has_a_promise_and_a_name_on_the_command_line() -> None:
