@@ -98,8 +98,13 @@ def find_paths() -> Paths:
     return Paths(config=folders.user_config_path, data=folders.user_data_path, state=folders.user_state_path)
 
 
-def make_folder(folder: Path) -> Path:
-    """Creates a folder (and its parents) for this user alone.
+_OWN = f"make it writable, or set {HOME_VARIABLE} to a folder that is"
+NAMED = "name a place that can be written"
+"""What to do about a folder that the person has named."""
+
+
+def make_folder(folder: Path, advice: str = _OWN) -> Path:
+    """Creates a folder (and its parents) for this user alone. advice: what to do where that fails.
 
     Raises:
         FolderUnwritable: it cannot be created, or nothing can be written into it.
@@ -107,16 +112,13 @@ def make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise unwritable(folder, error, advice) from None
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise unwritable(folder, PermissionError("not writable"))
+        raise unwritable(folder, PermissionError("not writable"), advice)
     return folder
 
 
-def unwritable(folder: Path, error: OSError) -> FolderUnwritable:
+def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:
     """The error for a folder that the system refuses, naming it and the way out."""
     reason = error.strerror or str(error)
-    return FolderUnwritable(
-        f"cannot write to {folder}: {reason}",
-        f"make it writable, or set {HOME_VARIABLE} to a folder that is",
-    )
+    return FolderUnwritable(f"cannot write to {folder}: {reason}", advice)

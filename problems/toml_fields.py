@@ -48,6 +48,11 @@ def _misfit_of(name: str, value: Any, annotation: Any) -> str:
             inner = get_args(kind)[1]
             faults = (_misfit_of(f"{name}.{key}", item, inner) for key, item in value.items())
             return next(fault for fault in faults if fault)
+        if get_origin(kind) is list and isinstance(value, list):
+            inner = get_args(kind)[0]
+            if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+                faults = (_misfit_of(f"{name} {n}", item, inner) for n, item in enumerate(value, 1))
+                return next(fault for fault in faults if fault)
         return f"{name} is {_written(value)}; it must be {expected(annotation)}"
     return ""
 

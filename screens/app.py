@@ -16,7 +16,6 @@ from textual.screen import Screen
 from screens.actions import Scope, bindings, short_key_words
 from screens.base import BaseScreen
 from screens.keymap import as_sent, keymap_fault
-from screens.palette import ActionCommands, ProblemCommands, ThemeCommands
 from screens.picker.screen import PickerScreen
 from screens.services import Services
 from screens.terminal_app import TerminalApp
@@ -33,17 +32,30 @@ if TYPE_CHECKING:
     from screens.model.model_session import ModelPlan
 
 FULL_PASS_S = 60.0
+WIDGETS_STYLES = Path(__file__).parent / "widgets" / "widgets.tcss"
 NEVER = 1_000_000
 """Passes over younger objects between two full ones that the garbage collector makes by itself."""
+
+
+def _palette() -> Any:
+    """What the command palette offers: imported when it is opened."""
+    from screens import palette
+
+    return palette
 
 
 class ArenaApp(TerminalApp):
     """pkb-arena in a terminal."""
 
     TITLE = "pkb-arena"
-    # Textual does not read the stylesheet of a default screen.
+    # Textual does not read the stylesheet of a default screen. Parsing what the first paint does not need would delay it.
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("app.tcss"), PickerScreen.CSS_PATH]
-    COMMANDS: ClassVar[Any] = {ActionCommands, ProblemCommands, ThemeCommands}
+    LATER_CSS: ClassVar[Any] = [WIDGETS_STYLES, PickerScreen.CONTENTS_CSS_PATH]
+    COMMANDS: ClassVar[Any] = {
+        lambda: _palette().ActionCommands,
+        lambda: _palette().ProblemCommands,
+        lambda: _palette().ThemeCommands,
+    }
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("everywhere")]
 
     _theme_read = ""
@@ -91,6 +103,7 @@ class ArenaApp(TerminalApp):
 
     async def _open(self) -> None:
         services = self.services
+        self.stylesheet.read_all(self.LATER_CSS)  # parsed when the first widget is mounted
         try:
             catalogue = await services.read()
             await self._fill_picker()

@@ -12,11 +12,15 @@ from textual.widget import Widget
 
 from arena.errors import ArenaError
 from screens.actions import Scope, key_of
-from screens.app_protocol import AppProtocol
 from screens.complaints import explain
 
 if TYPE_CHECKING:
+    from screens.app_protocol import AppProtocol
     from screens.pane_jump import Stop
+
+
+PANE_ACTIONS = frozenset({"jump", "zoom"})
+"""Actions of the app that are about the panes of the screen."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class BaseScreen(Screen[None]):
     @property
     def idle_actions(self) -> frozenset[str]:
         """Actions that could only say why they do not work now: the line of keys leaves them out."""
-        return frozenset() if self.PLACES else frozenset({"jump", "zoom"})
+        return frozenset() if self.PLACES else PANE_ACTIONS
 
     def show_keys(self) -> None:
         """Draws the line of keys again where other ones are idle now."""

@@ -145,7 +145,7 @@ def place_words(failure: Failure) -> str:
     place = [f"in {failure.phase}"]
     if failure.rank is not None:
         place.append(f"rank {failure.rank}")
-    if failure.output:
+    if failure.output and f"output {failure.output}" not in failure.message:
         place.append(f"output {printable(failure.output)}")
     if failure.line is not None:
         place.append(f"line {failure.line}")

@@ -1,13 +1,42 @@
-"""The command palette: what can be done on the screen below it, problems by a few letters, themes."""
+"""The command palette: what can be done on the screen below it, problems by a few letters, themes.
+
+Over a dialog that is only read it is about the screen below the dialog, too, which a command closes then.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
+from textual.screen import Screen
 
 from screens.actions import ACTIONS, Action, key_of
 from screens.app_protocol import AppProtocol
+from screens.base import PANE_ACTIONS, BaseScreen
+from screens.dialogs.dialog import Dialog
+
+if TYPE_CHECKING:
+    from problems.specification import Problem
+
+
+def _screen_below(caller: Screen[Any]) -> BaseScreen | None:
+    """The screen that commands are about: the one that called, or what lies below dialogs that are only read."""
+    stack = caller.app.screen_stack
+    for screen in reversed(stack[: stack.index(caller) + 1]):
+        if isinstance(screen, BaseScreen):
+            return screen
+        if not (isinstance(screen, Dialog) and screen.TO_READ):
+            break
+    return None
+
+
+async def _uncover(screen: BaseScreen) -> None:
+    """Closes the dialogs above it, as escape does."""
+    while (dialog := screen.app.screen) is not screen:
+        await dialog.dismiss()
 
 
 class ActionCommands(Provider):
@@ -36,13 +65,18 @@ class ActionCommands(Provider):
 
     def _actions(self) -> list[Action]:
         """Those of the screen first, then those that are in force everywhere."""
-        scope = getattr(self.screen, "SCOPE", "everywhere")
-        own = [action for action in ACTIONS if action.scope == scope != "everywhere"]
+        below = _screen_below(self.screen)
+        if below is None:
+            return [a for a in ACTIONS if a.scope == "everywhere" and a.name not in PANE_ACTIONS]
+        own = [action for action in ACTIONS if action.scope == below.SCOPE != "everywhere"]
         return own + [action for action in ACTIONS if action.scope == "everywhere"]
 
     async def _do(self, action: Action) -> None:
+        below = _screen_below(self.screen)
+        if below is not None and (action.scope != "everywhere" or action.name in PANE_ACTIONS):
+            await _uncover(below)
         namespace = "app" if action.scope == "everywhere" else "screen"
-        await self.screen.run_action(f"{namespace}.{action.name}")
+        await self.app.screen.run_action(f"{namespace}.{action.name}")
 
 
 class ProblemCommands(Provider):
@@ -57,13 +91,20 @@ class ProblemCommands(Provider):
         app = self.app
         assert isinstance(app, AppProtocol)
         catalogue = app.services.catalogue
-        if self.screen.is_modal:
+        below = _screen_below(self.screen)
+        if below is None:
             return  # a dialog is answered before another problem is opened
         for problem in catalogue.problems if catalogue else []:
             name = f"{problem.id} {problem.slug}"
             score = matcher.match(f"{name} {problem.title}")
             if score > 0:
-                yield Hit(score, f"{name}", partial(app.open_problem, problem), help=problem.title)
+                yield Hit(score, name, partial(self._open, below, problem), help=problem.title)
+
+    async def _open(self, below: BaseScreen, problem: Problem) -> None:
+        app = self.app
+        assert isinstance(app, AppProtocol)
+        await _uncover(below)
+        app.open_problem(problem)
 
 
 class ThemeCommands(Provider):

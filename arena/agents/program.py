@@ -125,7 +125,8 @@ def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
         if found is None and "/" in first and Path(first).expanduser().is_file() and first.endswith(".py"):
             found = str(Path(first).expanduser())
         if found is None:
-            raise UsageError(f"agent:{name}: there is no program {first!r}", "install it, or name its path")
+            whose = "" if first == name else f"agent:{name}: "
+            raise UsageError(f"{whose}there is no program {first!r}", "install it, or name its path")
         program = Path(found).resolve()
         if program == Path(sys.executable).resolve():
             program = guest_interpreter()

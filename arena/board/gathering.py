@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
 from arena.board.board import PRINTED_PROBLEMS, Published, read_published
-from arena.campaign.journal import campaign_path, journals
+from arena.campaign.journal import JournalDamaged, campaign_path, journals, require_campaign
 from arena.campaign.results import machines_of, outcomes
-from arena.duel.journal import duel_records
+from arena.duel.journal import read_duels
 from arena.duel.ratings import ALL as ALL_DUELS
 from arena.duel.ratings import Rating, ratings
-from arena.errors import UsageError
+from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
 from arena.paths import Paths
 from arena.runs.store import Entry, Store
@@ -37,6 +38,14 @@ class PublishedRow(msgspec.Struct, frozen=True):
     faster: int
 
 
+class LeftOut(msgspec.Struct, frozen=True):
+    """Results that could not be read."""
+
+    what: str
+    """File, what is wrong with it, and what the board lacks."""
+    advice: str
+
+
 class Board(msgspec.Struct, frozen=True):
     """What `pkb-arena board --json` prints."""
 
@@ -54,6 +63,8 @@ class Board(msgspec.Struct, frozen=True):
     """Of the published results."""
     ratings: list[Rating]
     """Of all duels, best first."""
+    left_out: list[LeftOut] = []
+    """What the board lacks because it could not be read."""
 
     @property
     def cards(self) -> list[Scorecard]:
@@ -73,23 +84,44 @@ class Board(msgspec.Struct, frozen=True):
 def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) -> Board:
     """The board of these campaigns, or of all of them, of people's runs and of bundles. Creates nothing.
 
+    What is damaged is left out and named; it does not hide the rest.
+
     Raises:
-        UsageError: there is no such campaign, or a journal is none.
-        StoreError: the index of results cannot be read.
+        UsageError: there is no such campaign.
     """
     found: list[Outcome] = []
     machines: dict[str, str] = {}
+    left_out: list[LeftOut] = []
+
+    def take(path: Path, source: str) -> None:
+        try:
+            theirs = outcomes(path, source)
+            known = machines_of(path)
+        except JournalDamaged as error:
+            left_out.append(LeftOut(f"{error.message}; the board is without this campaign", error.advice))
+        except OSError as error:
+            what = f"{path}: {why(error)}; the board is without this campaign"
+            left_out.append(LeftOut(what, "see to its permissions, or move it elsewhere"))
+        else:
+            found.extend(theirs)
+            machines.update({digest: str(machine) for digest, machine in known.items()})
+
     chosen = [campaign_path(paths.campaigns, name) for name in campaigns] or journals(paths.campaigns)
     for path in chosen:
-        if not path.is_file():
-            raise UsageError(f"there is no campaign {path.stem!r}", _names(paths))
-        found += outcomes(path)
-        machines |= {digest: str(machine) for digest, machine in machines_of(path).items()}
+        require_campaign(path)
+        take(path, "")
     if not campaigns:
         for path in journals(paths.imports):
-            found += outcomes(path, path.stem)
-            machines |= {digest: str(machine) for digest, machine in machines_of(path).items()}
-        found += _people(paths, catalogue)
+            take(path, path.stem)
+        try:
+            found += _people(paths, catalogue)
+        except StoreError as error:
+            left_out.append(LeftOut(f"{error.message}; the board is without people's runs", error.advice))
+    duels, damaged = read_duels(paths.duels)
+    left_out += [
+        LeftOut(f"{path}: {_no_duel(error)}; the ratings are without it", "move the file elsewhere")
+        for path, error in damaged.items()
+    ]
     return Board(
         created=time.time(),
         arena=installed_version("pkb-arena") or "",
@@ -98,14 +130,13 @@ def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) ->
         scores=scorecards(found),
         published=_published(read_published()),
         source=read_published().source,
-        ratings=[rating for rating in ratings(duel_records(paths.duels)) if rating.category == ALL_DUELS],
+        ratings=[rating for rating in ratings(duels) if rating.category == ALL_DUELS],
+        left_out=left_out,
     )
 
 
-def _names(paths: Paths) -> str:
-    """What to do about a campaign that is not there: the names of those that are."""
-    names = ", ".join(path.stem for path in journals(paths.campaigns))
-    return f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one"
+def _no_duel(error: Exception) -> str:
+    return why(error) if isinstance(error, OSError) else "this is no duel's journal"
 
 
 def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:

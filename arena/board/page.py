@@ -95,6 +95,7 @@ def page(board: Board) -> str:
             + _table(board, None)
         )
     parts += [
+        *(f"<p>Not on this page: {_text(left_out.what)}.</p>" for left_out in board.left_out),
         f"<h2>What the numbers mean</h2><pre>{_text(DEFINITIONS)}</pre>",
         f"<p>{_text(published_words(board))}.</p></main><script>{_SCRIPT}</script></body></html>",
     ]

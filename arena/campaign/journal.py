@@ -22,6 +22,10 @@ class CampaignBusy(MachineError):
     """Another process is at work on this campaign."""
 
 
+class JournalDamaged(MachineError):
+    """A file in the folder of campaigns is none, or has a line that cannot be read."""
+
+
 class JournalFull(MachineError):
     """A line could not be written; nothing of it is in the file."""
 
@@ -35,7 +39,7 @@ class CampaignJournal:
         Raises:
             CampaignBusy: another process has it open.
             FolderUnwritable: it cannot be created or written.
-            UsageError: the file is no campaign's journal.
+            JournalDamaged: the file is no campaign's journal.
         """
         make_folder(path.parent)
         self.path = path
@@ -141,24 +145,29 @@ def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
     """(offset, offset of the next line, line) of every whole line.
 
     Raises:
-        UsageError: the file is no campaign's journal, or damaged before its end.
+        JournalDamaged: the file is no campaign's journal, or damaged before its end.
     """
     offset = 0
     with path.open("rb") as file:
         for number, data in enumerate(file, 1):
             if not data.endswith(b"\n"):
                 return
-            try:
-                line = decode_line(data)
-                if number == 1 and not isinstance(line, Opened):
-                    raise msgspec.ValidationError("the first line names no campaign")
-            except msgspec.MsgspecError:
-                raise UsageError(
-                    f"{path}: line {number} is no line of a campaign's journal",
-                    "move the file elsewhere; its other lines are sound" if number > 1 else "move the file elsewhere",
-                ) from None
-            yield offset, offset + len(data), line
+            yield offset, offset + len(data), _decoded(path, number, data)
             offset += len(data)
+
+
+def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
+    """Line `number` (from 1) of a journal. Raises JournalDamaged."""
+    try:
+        line: AnyLine = decode_line(data)
+        if number == 1 and not isinstance(line, Opened):
+            raise msgspec.ValidationError("the first line names no campaign")
+    except msgspec.MsgspecError:
+        raise JournalDamaged(
+            f"{path}: line {number} is no line of a campaign's journal",
+            "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",
+        ) from None
+    return line
 
 
 def read_lines(path: Path) -> Iterator[AnyLine]:
@@ -166,7 +175,7 @@ def read_lines(path: Path) -> Iterator[AnyLine]:
 
     Raises:
         OSError: it cannot be read.
-        UsageError: it is no campaign's journal.
+        JournalDamaged: it is no campaign's journal.
     """
     return (line for _, _, line in _lines(path))
 
@@ -177,12 +186,14 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._offset = 0
+        self._lines = 0
 
     def more(self, most: int = 2000) -> list[AnyLine]:
         """Lines that have come since the last call, at most so many. Blocks for milliseconds.
 
         Raises:
-            OSError, ValueError: the file is gone, or no journal.
+            OSError: the file is gone.
+            JournalDamaged: a line is none of a journal; the lines before it were returned by this call or earlier ones.
         """
         found: list[AnyLine] = []
         with self.path.open("rb") as file:
@@ -190,8 +201,14 @@ class JournalReader:
             for data in file:
                 if not data.endswith(b"\n") or len(found) >= most:
                     break
-                found.append(decode_line(data))
+                try:
+                    found.append(_decoded(self.path, self._lines + 1, data))
+                except JournalDamaged:
+                    if found:
+                        break  # the next call begins with it
+                    raise
                 self._offset += len(data)
+                self._lines += 1
         return found
 
 
@@ -204,6 +221,16 @@ def campaign_path(folder: Path, name: str) -> Path:
     if not name or len(name) > 80 or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
         raise UsageError(f"{name!r} cannot be a campaign's name", "use letters, digits, - _ and .")
     return folder / f"{name}.jsonl"
+
+
+def require_campaign(path: Path) -> None:
+    """Raises UsageError where there is no such journal, with the names of those that are there."""
+    if not path.exists():
+        names = ", ".join(other.stem for other in journals(path.parent))
+        raise UsageError(
+            f"there is no campaign {path.stem!r}",
+            f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one",
+        )
 
 
 def journals(folder: Path) -> list[Path]:
@@ -219,6 +246,6 @@ def last_plan(path: Path) -> Session | None:
         for line in read_lines(path):
             if isinstance(line, Session):
                 last = line
-    except (OSError, UsageError):
+    except (OSError, JournalDamaged):
         return None
     return last

@@ -52,8 +52,8 @@ def open_journal(paths: Paths, name: str, resume: bool) -> CampaignJournal:
     """The journal of this name, open for writing.
 
     Raises:
-        UsageError: there is one already and it is not to be resumed, or it is no campaign's journal.
-        MachineError: another process has it, or it cannot be written.
+        UsageError: there is one already and it is not to be resumed.
+        MachineError: another process has it, it cannot be written, or it is no campaign's journal.
     """
     path = campaign_path(paths.campaigns, name)
     if path.exists() and not resume:

@@ -14,7 +14,7 @@ def results(path: Path) -> Iterator[CellResult]:
 
     Raises:
         OSError: the journal cannot be read.
-        UsageError: it is none.
+        JournalDamaged: it is none.
     """
     return (line for line in read_lines(path) if isinstance(line, CellResult))
 
@@ -23,7 +23,7 @@ def outcomes(path: Path, source: str = "") -> list[Outcome]:
     """What counts for scores: verdicts on kernels, and answers without one. Errors of the harness and refusals do not.
 
     Raises:
-        OSError, UsageError: as `results`.
+        OSError, JournalDamaged: as `results`.
     """
     newest: dict[str, Outcome] = {}
     for result in results(path):
@@ -36,7 +36,7 @@ def machines_of(path: Path) -> dict[str, Machine]:
     """The machines of a campaign by their fingerprint.
 
     Raises:
-        OSError, UsageError: as `results`.
+        OSError, JournalDamaged: as `results`.
     """
     lines = (line for line in read_lines(path) if isinstance(line, Session))
     return {machine.digest: machine for line in lines for machine in line.machines}

@@ -9,9 +9,8 @@ import msgspec
 
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
-from arena.foreign_text import printable
 from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock
-from arena.runs.results import OtherSize, RunReport, one_line
+from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import sees
 from sandbox.timing.two_clocks import ends, percent
@@ -183,8 +182,7 @@ def print_report(report: RunReport) -> None:
         print_line(f"error {rms}   paper rule: {report.paper_rule or 'not applied'}")
     if report.failure is not None:
         print_line(report.detail)
-        text = printable(report.failure.text).strip("\n").rstrip()
-        if text and one_line(text) != one_line(report.failure.message):
+        if text := output_of(report.failure):
             print_line()
             print_line(text)
             print_line()

@@ -140,6 +140,8 @@ def _journal(run: str) -> Path:
     places = [Path(run), *(folder / f"{run}.jsonl" for folder in (paths.traces, runs))]
     places.append(paths.duels / f"{run}.jsonl")  # one that `find_duel` could not read: the reader says so
     found = next((place for place in places if place.is_file()), None)
+    if found is None and Path(run).is_dir():
+        raise UsageError(f"{run} is a folder", "name the journal of a run, a duel or a trace")
     if found is None:
         raise UsageError(f"there is no run, duel or trace {run!r}, and no such file", _recent(paths))
     return found

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import UsageError, why
+from problems.toml_fields import misfit
 
 DEFAULT = Path(__file__).with_name("default.toml")
 PACES = (1.0, 20.0)
@@ -45,16 +46,21 @@ def load_script(path: Path = DEFAULT) -> DemoScript:
     Raises:
         UsageError: it cannot be read, or says something that it may not; names the scene.
     """
+    advice = "`pkb-arena demo --print-script` shows what a script says"
     try:
-        script = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), DemoScript)
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read: {why(error)}", f"`pkb-arena demo --print-script > {path}` writes one to start from"
         ) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(
-            f"{path}: {why(error)}", "`pkb-arena demo --print-script` shows what a script says"
-        ) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: {why(error)}", advice) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}", "correct that line") from None
+    try:
+        script = msgspec.convert(values, DemoScript)
+    except msgspec.ValidationError:
+        raise UsageError(f"{path}: {misfit(values, DemoScript)}", advice) from None
     if not script.scene:
         raise UsageError(f"{path} has no scene", "add a [[scene]]")
     scenes = [_checked(scene, number, path) for number, scene in enumerate(script.scene, 1)]

@@ -54,15 +54,29 @@ def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
 
 def duel_records(folder: Path) -> list[DuelRecord]:
     """Every duel that was decided, oldest first. Files that are no duels, and duels without an end, are left out."""
-    found = []
+    return read_duels(folder)[0]
+
+
+def read_duels(folder: Path) -> tuple[list[DuelRecord], dict[Path, Exception]]:
+    """Every duel that was decided, oldest first; and the files that are no duels, with what is wrong with them.
+
+    A duel without an end, or whose last line a crash cut short, was not decided: it is in neither.
+    """
+    found: list[DuelRecord] = []
+    damaged: dict[Path, Exception] = {}
     for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else []:
         try:
-            header, last = read_duel_header(path), ending(path)
+            header = read_duel_header(path)
+        except (OSError, ValueError) as error:
+            damaged[path] = error
+            continue
+        try:
+            last = ending(path)
         except (OSError, ValueError):
             continue
         if isinstance(last, DuelEnded):
             found.append(DuelRecord(header, last))
-    return found
+    return found, damaged
 
 
 def ending(path: Path) -> DuelEnded | Abandoned | None:

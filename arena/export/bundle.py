@@ -11,19 +11,19 @@ manifest.json                   SHA-256 of all of these
 import importlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
 import msgspec
 
-from arena.campaign.journal import campaign_path, journals, read_lines
+from arena.campaign.journal import JournalDamaged, campaign_path, journals, read_lines, require_campaign
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.records import AnyLine, CellResult, Session, Unanswered, Written
-from arena.errors import MachineError, UsageError
+from arena.errors import MachineError, UsageError, why
 from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
-from arena.paths import Paths, make_folder, unwritable
+from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.rewards import reward
 from arena.runs.headline import by_clock
 from arena.workspace.kernels import Workspace, content_hash
@@ -86,19 +86,19 @@ def export_bundle(
 
     Raises:
         UsageError: the folder is not empty, or there is no such campaign.
-        MachineError: Parquet without pyarrow, or the folder cannot be written.
+        MachineError: Parquet without pyarrow, a journal is damaged, or the folder cannot be written.
     """
     if form == "parquet":
         _pyarrow()  # before anything is written
     chosen = [campaign_path(paths.campaigns, name) for name in names] or journals(paths.campaigns)
     for path in chosen:
-        if not path.is_file():
-            raise UsageError(f"there is no campaign {path.stem!r}", "`pkb-arena sweep --players ...` makes one")
+        require_campaign(path)
     if not chosen:
         raise UsageError("there is no campaign to export", "`pkb-arena sweep --players ...` makes one")
+    newest = {path: _newest(path) for path in chosen}  # damage is found before anything is written
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "name a new folder")
-    make_folder(folder)
+    make_folder(folder, NAMED)
     try:
         (folder / CAMPAIGNS).mkdir()
         (folder / KERNELS).mkdir()
@@ -106,7 +106,7 @@ def export_bundle(
         count = 0
         with (folder / "results.jsonl").open("wb") as out:
             for path in chosen:
-                for row in _copy(paths, catalogue, path, folder):
+                for row in _copy(paths, catalogue, path, folder, newest[path]):
                     out.write(msgspec.json.encode(row) + b"\n")
                     count += 1
         if form == "parquet":
@@ -115,12 +115,21 @@ def export_bundle(
         (folder / "README.md").write_text(_card(chosen, count, form, version), encoding="utf-8")
         return write_manifest(folder, time.time(), version, count)
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise unwritable(folder, error, NAMED) from None
 
 
-def _copy(paths: Paths, catalogue: Catalogue, path: Path, folder: Path) -> Iterator[ResultRow]:
-    """Copies a journal with its kernels and traces; yields the newest result of every key."""
-    last = {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
+def _newest(path: Path) -> dict[str, float]:
+    """When the newest result of every key came."""
+    try:
+        return {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
+    except OSError as error:
+        raise JournalDamaged(f"{path}: {why(error)}", "make it readable, or choose others by --campaign") from None
+
+
+def _copy(
+    paths: Paths, catalogue: Catalogue, path: Path, folder: Path, newest: Mapping[str, float]
+) -> Iterator[ResultRow]:
+    """Copies a journal with its kernels and traces; yields the newest result of every key, as `newest` has them."""
     machines: dict[str, str] = {}
     with (folder / CAMPAIGNS / path.name).open("wb") as out:
         for line in read_lines(path):
@@ -130,7 +139,7 @@ def _copy(paths: Paths, catalogue: Catalogue, path: Path, folder: Path) -> Itera
                     machines |= {machine.digest: str(machine) for machine in line.machines}
                 case Written() if line.source:
                     _keep_kernel(folder, line.source)
-                case CellResult() if last[line.key] == line.at:
+                case CellResult() if newest.get(line.key) == line.at:
                     _keep_kernel_of(paths, catalogue, folder, line)
                     _keep_trace(paths, folder, line.trace_id)
                     yield row_of(path.stem, line, machines.get(line.machine, ""))
@@ -241,10 +250,10 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
         try:
             for _ in read_lines(path):
                 pass
-        except (OSError, UsageError) as error:
-            raise BundleDamaged(
-                f"{folder}: {name} is no campaign: {error}", "ask its maker for another bundle"
-            ) from None
+        except JournalDamaged as error:
+            raise BundleDamaged(error.message, "ask its maker for another bundle") from None
+        except OSError as error:
+            raise BundleDamaged(f"{path}: {why(error)}", "make it readable") from None
         stem = campaign_path(paths.imports, f"{path.stem}-{manifest.files[name][:8]}").stem
         make_folder(paths.imports)
         try:

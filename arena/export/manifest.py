@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from arena.errors import MachineError, UsageError, why
+from arena.foreign_text import printable
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.sig"
@@ -53,8 +54,10 @@ def check_manifest(folder: Path) -> Manifest:
     """The manifest of a bundle whose every file is there and as it was.
 
     Raises:
-        BundleDamaged: a file is missing, was changed, was added or leads out of the folder; or there is no manifest.
+        BundleDamaged: a file is missing, was changed or leads out of the folder; or there is no manifest.
     """
+    if not folder.is_dir():
+        raise BundleDamaged(f"there is no folder {folder}", "`pkb-arena export DIR` makes a bundle")
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.MsgspecError) as error:
@@ -67,11 +70,18 @@ def check_manifest(folder: Path) -> Manifest:
     root = folder.resolve()
     for name, digest in manifest.files.items():
         path = folder / name
-        if not path.resolve().is_relative_to(root) or not path.is_file():
-            raise BundleDamaged(f"{folder}: {name} is missing", "ask its maker for the whole bundle")
-        if sha256_of(path) != digest:
+        try:
+            there = path.resolve().is_relative_to(root) and path.is_file()
+            found = sha256_of(path) if there else ""
+        except ValueError:  # a NUL in its name
+            there = False
+        except OSError as error:
+            raise BundleDamaged(f"{path}: {why(error)}", "make it readable") from None
+        if not there:
+            raise BundleDamaged(f"{folder}: {printable(name)} is missing", "ask its maker for the whole bundle")
+        if found != digest:
             raise BundleDamaged(
-                f"{folder}: {name} is not what the manifest says", "ask its maker for the bundle again"
+                f"{folder}: {printable(name)} is not what the manifest says", "ask its maker for the bundle again"
             )
     return manifest
 
@@ -85,6 +95,12 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def require_key(key: Path) -> None:
+    """Raises UsageError where there is no such file; asked before a bundle is written."""
+    if not key.is_file():
+        raise UsageError(f"there is no key {key}", "name a private SSH key, such as ~/.ssh/id_ed25519")
+
+
 def sign(folder: Path, key: Path) -> None:
     """Signs the manifest with an SSH key.
 
@@ -94,7 +110,12 @@ def sign(folder: Path, key: Path) -> None:
     """
     (folder / SIGNATURE).unlink(missing_ok=True)
     command = [_ssh_keygen(), "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(folder / MANIFEST)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SIGN_S, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SIGN_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise UsageError(
+            f"{key} did not sign within {SIGN_S:.0f} s", "type its passphrase sooner, or load it into ssh-agent"
+        ) from None
     if done.returncode:
         raise UsageError(
             f"{key} cannot sign: {_last_line(done.stderr)}",

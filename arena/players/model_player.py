@@ -175,7 +175,10 @@ def model_player(name: str, settings: Settings, budget: Budget | None = None) ->
         UsageError: no such model or provider, no key where one is needed, or base_url is no address.
     """
     model = find_model(name, settings)
-    provider = find_provider(model.provider)
+    try:
+        provider = find_provider(model.provider)
+    except UsageError as error:
+        raise UsageError(f"model:{name}: {error.message}", error.advice) from None
     here = is_local(base_url(provider, model)) and not model.key_env
     key = Key("") if here else find_key(model.key_env or provider.key_env, required=True)
     return ModelPlayer(name, model, key, budget or Budget(model))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arena.foreign_text import printable
-from arena.paths import unwritable
+from arena.paths import NAMED, unwritable
 from arena.workspace.atomic_file import write_atomically
 from sandbox.protocol.profile import WORK, RankProfile
 
@@ -84,4 +84,4 @@ def write_trace(path: Path, reports: Sequence[RankProfile]) -> None:
     try:
         write_atomically(path, chrome_trace(reports).encode())
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable(path, error, NAMED) from None

@@ -132,9 +132,18 @@ def detail(result: Result) -> str:
         parts.append(f"first wrong {failure.output or 'output'}[{index}]")
     if failure.expected is not None or failure.got is not None:
         parts.append(f"expected {failure.expected}, got {failure.got}")
-    if failure.wrong_share is not None:
-        parts.append(f"{failure.wrong_share:.2%} wrong")
     return "; ".join(parts) + (f". {failure.advice}" if failure.advice else "")
+
+
+def output_of(failure: Failure) -> str:
+    """The traceback or the compiler's output, without a first and a last line that the message has already."""
+    message = printable(failure.message).strip()
+    lines = printable(failure.text).strip("\n").rstrip().split("\n")
+    if len(lines) > 1 and lines[0].strip() and message.endswith(lines[0].strip()):
+        lines = lines[1:]
+    if lines[-1].strip() and message.endswith(lines[-1].strip()):
+        lines = lines[:-1]
+    return "\n".join(lines).strip("\n")
 
 
 def one_line(text: str) -> str:

@@ -43,7 +43,7 @@ ADVICE: dict[Verdict, str] = {
     Verdict.MUTATED_INPUT: "Clone an argument before writing to it; inputs are read-only.",
     Verdict.LATE_OUTPUT: "Finish all work before solution() returns: join threads, synchronise streams.",
     Verdict.COMPILE_ERROR: "Fix the source at the line shown.",
-    Verdict.LOAD_ERROR: "The file must define solution(...) with the baseline's parameters and import without errors.",
+    Verdict.LOAD_ERROR: "Define solution(...) with the baseline's parameters.",
     Verdict.TIMEOUT: "A rank is waiting for a peer that never comes, or loops; check that all ranks make the same calls.",
     Verdict.CRASH: "A segmentation fault is usually an index outside a buffer; the log has what the rank printed.",
     Verdict.DEVICE_ERROR: "The GPU reported an error; run compute-sanitizer on a small size.",

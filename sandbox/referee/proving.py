@@ -10,7 +10,7 @@ from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
-from sandbox.referee.stacks import Place, culprit, place_of
+from sandbox.referee.stacks import Place, culprit, place_of, places_words
 from sandbox.referee.wording import meaning
 from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE
@@ -171,10 +171,9 @@ class Proving:
         places = self.places(late)
         who = ", ".join(map(str, late.ranks))
         ranks = "ranks" if len(late.ranks) > 1 else "rank"
-        phase = self.exchange.phase
-        message = f"{ranks} {who} did not finish the {phase} phase in time"
+        message = f"{ranks} {who} did not finish in time"
         if places:
-            message += f": {', '.join(map(str, places))}"
+            message += f": {places_words(places, late.ranks)}"
         found = culprit(places)
         rank = found.rank if found else late.ranks[0] if late.ranks else None
         return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=found.line if found else None)

@@ -4,6 +4,7 @@ What a rank prints is not trusted: a forged stack can only name another line in 
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -41,6 +42,14 @@ def place_of(rank: int, printed: str, kernel_name: str, lines: int) -> Place | N
         if PurePosixPath(path).name == PurePosixPath(kernel_name).name and 0 < int(number) <= lines:
             return Place(rank, int(number), any(part in frames[0][0] for part in _WAITS))
     return None
+
+
+def places_words(places: list[Place], ranks: Sequence[int]) -> str:
+    """Where the ranks that did not finish are: a place each, or one that is the same for all of them."""
+    same = {(place.line, place.waits) for place in places}
+    if len(same) == 1 and len(places) == len(ranks) > 1:
+        return f"{'both' if len(ranks) == 2 else 'all'} {'wait' if places[0].waits else 'are'} at line {places[0].line}"
+    return ", ".join(map(str, places))
 
 
 def culprit(places: list[Place]) -> Place | None:

@@ -13,7 +13,7 @@ def detail(verdict: Verdict, failure: Failure | None) -> str:
     """One line: what, in which phase, on which rank, where first, expected and got, and what to do."""
     if failure is None:
         return ""
-    parts = [failure.message.splitlines()[0] if failure.message else verdict.value]
+    parts = [failure.message.splitlines()[0].rstrip(".") if failure.message else verdict.value]
     where = [f"phase {failure.phase}"]
     if failure.rank is not None:
         where.append(f"rank {failure.rank}")
@@ -44,6 +44,9 @@ _REPORTED = {
 }
 
 
+_TRACEBACK = "Traceback (most recent call last)"
+
+
 @dataclass(frozen=True)
 class Meaning:
     """What a rank's failure means."""
@@ -65,19 +68,24 @@ def meaning(failed: WorldFailed) -> Meaning:
             number = os.WTERMSIG(status)
             name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
             verdict = Verdict.OUT_OF_MEMORY if number == signal.SIGKILL else Verdict.CRASH
-            return Meaning(verdict, f"rank {failed.rank} was killed by {name}")
-        code = os.WEXITSTATUS(status) if status >= 0 else "unknown"
-        message = f"rank {failed.rank} exited with status {code} before its work was done"
-        return Meaning(Verdict.CRASH, message, advice="Return from solution(); do not end the process.")
+            return Meaning(verdict, f"the process was killed by {name}")
+        how = f"exited with status {os.WEXITSTATUS(status)}" if status >= 0 else "ended"
+        message = f"the process {how} before its work was done"
+        return Meaning(Verdict.CRASH, message, advice="Return from the kernel; do not end its process.")
     if failed.kind == "SYNTAX":
         lines = failed.text.strip().splitlines()
         return Meaning(Verdict.COMPILE_ERROR, lines[-1][:300] if lines else "syntax error", failed.text)
     message = _first_line(failed.text) or failed.kind
     if failed.kind == "RAISED":
-        advice = (
-            "Correct that line; the traceback shows how it was reached."
-            if failed.line
-            else "It was raised outside the kernel's own lines; the traceback shows where."
+        return Meaning(
+            Verdict.CRASH, f"an exception ended solution(): {message}", failed.text, _raised(failed)
         )
-        return Meaning(Verdict.CRASH, f"an exception ended solution(): {message}", failed.text, advice)
-    return Meaning(_REPORTED.get(failed.kind, Verdict.PROTOCOL), message, failed.text)
+    advice = _raised(failed) if failed.kind == "LOAD_FAILED" and _TRACEBACK in failed.text else ""
+    return Meaning(_REPORTED.get(failed.kind, Verdict.PROTOCOL), message, failed.text, advice)
+
+
+def _raised(failed: WorldFailed) -> str:
+    """What to do about an exception."""
+    if failed.line:
+        return "Correct that line; the traceback shows how it was reached."
+    return "It was raised outside the kernel's own lines; the traceback shows where."

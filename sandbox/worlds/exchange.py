@@ -323,14 +323,14 @@ class Exchange:
         bad = next((output for output in finding.outputs if not output.ok), None)
         if bad is None:
             return self.failure(finding.message, verdict, rank=rank, output=finding.output)
-        kind = "wrong, some of them not finite" if verdict is Verdict.NONFINITE else "wrong"
-        limit = (
-            "must match exactly"
-            if bad.exact
-            else f"relative RMS error {bad.rms:.2e}, limit {bad.rms_limit:.2e}"
-        )
+        if verdict is Verdict.NONFINITE:  # the error is of elements that are finite: there may be none
+            kind = "wrong, some of them not finite"
+        elif bad.exact:
+            kind = "wrong (must match exactly)"
+        else:
+            kind = f"wrong (relative RMS error {bad.rms:.2e}, limit {bad.rms_limit:.2e})"
         return self.failure(
-            f"output {bad.output}: {bad.wrong} of {bad.total} elements {kind} ({limit})",
+            f"output {bad.output}: {bad.wrong} of {bad.total} elements {kind}",
             verdict,
             rank=rank,
             output=bad.output,

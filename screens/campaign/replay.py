@@ -32,6 +32,7 @@ class CellReplay(Dialog[None]):
     """Plays the chosen attempt at once; `n` goes to the next one, space to another pace."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
+    TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "back"),
         # before the source's own keys, which has the focus

@@ -14,7 +14,8 @@ from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input
 
 from arena.campaign.grid import CampaignGrid, Square
-from arena.campaign.journal import JournalReader, journals
+from arena.campaign.journal import JournalDamaged, JournalReader, journals
+from arena.errors import why
 from arena.foreign_text import printable
 from problems.specification import Problem
 from screens import figures
@@ -31,7 +32,7 @@ LINES = 2000
 """Of a journal that are read at a time: some milliseconds in a thread."""
 EMPTY = """No campaign yet. This starts one; it is shown here while it runs:
 
-    pkb-arena sweep --players baseline,house
+    pkb-arena sweep --players baseline,house \\
         --problems category:collective"""
 _WIDE = 100
 _TITLE, _NARROW_TITLE = 30, 14
@@ -111,9 +112,12 @@ class CampaignScreen(BaseScreen):
                     self.grid.apply(line)
                 self._show()
             self._show_standing()
-        except (OSError, ValueError) as error:
+        except OSError as error:
             self._reader = None
-            self.complain(f"{reader.path.name} cannot be read any further: {error}")
+            self.complain(f"{reader.path} cannot be read any further: {why(error)}")
+        except JournalDamaged:
+            self._reader = None
+            raise  # and told: what was read before is shown
         finally:
             self._reading = False
 
@@ -197,7 +201,7 @@ class CampaignScreen(BaseScreen):
     @property
     def idle_actions(self) -> frozenset[str]:
         idle = super().idle_actions | ({"next_campaign"} if len(self.paths) < 2 else set())
-        return idle if self.paths else idle | {"filter_campaign"}
+        return idle if self.paths else idle | {"filter_campaign", "open_cell"}
 
     def action_filter_campaign(self) -> None:
         box = self.query_one("#campaign-filter", Input)

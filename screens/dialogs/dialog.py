@@ -20,6 +20,8 @@ class Dialog(ModalScreen[ScreenResultType]):
     """
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
+    TO_READ: ClassVar[bool] = False
+    """Nothing is typed or decided in it: the palette offers what the screen below can do, and closes this first."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *map(_on_the_app, bindings("everywhere")),
         Binding("ctrl+p", "app.command_palette", "palette", show=False),

@@ -36,6 +36,7 @@ def finding_lines(finding: MachineFinding, width: int) -> list[Content]:
 class DoctorScreen(Dialog[None]):
     """Looks when it opens; GPUs take a moment."""
 
+    TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back")]
 
     def __init__(self) -> None:

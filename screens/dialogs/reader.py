@@ -14,6 +14,7 @@ from screens.widgets.pane_title import entitle
 class Reader(Dialog[None]):
     """Markdown in a scrolling pane."""
 
+    TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,space", "dismiss", "back"),
     ]

@@ -32,6 +32,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
     """Dismisses with the duel to replay."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
+    TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back"),
         Binding("c", "category", "next category"),

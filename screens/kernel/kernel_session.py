@@ -12,6 +12,7 @@ from arena.profile.messages import ProfileRequest
 from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
+from arena.runs.store import BASELINE
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernels import KernelFile, content_hash, read_kernel
 from arena.workspace.watcher import KernelWatcher
@@ -176,7 +177,7 @@ class KernelSession:
         judged = self._judged
         if judged is None or self.state.verdict is None:
             return ""
-        if not judged.source:
+        if judged.kernel_name == BASELINE and not judged.source:
             return "the baseline against itself"
         return f"revision {self.state.sha256[:8]}" if judged.source != text else ""
 

@@ -47,6 +47,7 @@ class Board(Dialog[Problem | None]):
     """Dismisses with the problem to open."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]
+    TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
         Binding("f3,v", "next_view", "next view"),
@@ -66,7 +67,7 @@ class Board(Dialog[Problem | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Board"
-            dialog.border_subtitle = "F3 view · / filter · enter opens the problem · esc"
+            dialog.border_subtitle = "F3 view · / filter · enter opens the problem · esc back"
             yield PlainStatic("reading…", id="board-note")
             box = Input(placeholder="id, words or category of problems", id="board-filter", compact=True)
             box.display = False

@@ -14,7 +14,6 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
-from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen, Place
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from arena.runs.store import Standing
     from problems.specification import Problem
+    from screens.app_protocol import AppProtocol
     from screens.picker.problem_table import ProblemRow, ProblemTable
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -39,6 +39,7 @@ class PickerScreen(BaseScreen):
     """Categories, table, card."""
 
     CSS_PATH: ClassVar[Any] = Path(__file__).with_name("screen.tcss")
+    CONTENTS_CSS_PATH: ClassVar[Path] = Path(__file__).with_name("contents.tcss")
     SCOPE: ClassVar[Scope] = "problems"
     PLACES: ClassVar[tuple[Place, ...]] = (
         Place("c", "#category-pane", "categories"),
@@ -65,15 +66,12 @@ class PickerScreen(BaseScreen):
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
             yield PlainStatic("pkb-arena", id="name")
-            yield PlainStatic("", id="machine")
-            yield PlainStatic("", id="score")
         with Horizontal(id="panes"):
             yield Vertical(id="category-pane")
             with Container(id="problems-and-card"):
                 with Vertical(id="problem-pane"):
                     yield PlainStatic("reading the problems…", id="nothing")
-                with VerticalScroll(id="card-pane", can_focus=False):
-                    yield PlainStatic("", id="card-preview")
+                yield VerticalScroll(id="card-pane", can_focus=False)
 
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
@@ -107,6 +105,8 @@ class PickerScreen(BaseScreen):
         words = "filter: id, words, collective, class:C, solved, unsolved, slower…"
         box = FilterInput(placeholder=words, id="filter", compact=True)
         box.display = False
+        await self.query_one("#top").mount(PlainStatic(id="machine"), PlainStatic(id="score"))
+        await self.query_one("#card-pane").mount(PlainStatic(id="card-preview"))
         await self.query_one("#category-pane").mount(OptionList(id="categories"))
         await self.query_one("#problem-pane").mount(box, ProblemTable(id="problems"), before="#nothing")
         await self.mount(KeyLine())
@@ -137,8 +137,7 @@ class PickerScreen(BaseScreen):
     def _show_categories(self) -> None:
         counts: dict[str, list[Problem]] = {}
         for problem in self.problems:
-            for name in dict.fromkeys([problem.category, *problem.also]):
-                counts.setdefault(name, []).append(problem)
+            counts.setdefault(problem.category, []).append(problem)
         options = [Option(self._category_line("all", self.problems), id="all")]
         order = self.parent_app.services.catalogue
         names = list(order.categories) if order else sorted(counts)
@@ -169,7 +168,7 @@ class PickerScreen(BaseScreen):
                 services.best.get(problem.id),
             )
             for problem in self.problems
-            if not self.category or self.category == problem.category or self.category in problem.also
+            if self.category in ("", problem.category)
         )
         return [row for row in rows if row.matches(words)]
 

@@ -14,6 +14,7 @@ from screens.widgets.foreign import PlainStatic
 class Welcome(Dialog[bool]):
     """True = open the first problem and run its starter kernel."""
 
+    TO_READ = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "dismiss(True)", "run a first kernel"),
         Binding("escape", "dismiss(False)", "look around"),

@@ -70,6 +70,25 @@ async def test_cells_fill_while_somebody_writes(
     journal.close()
 
 
+async def test_a_damaged_line_is_named_and_what_came_before_it_is_shown(
+    open_app, until, screen_text, journal: CampaignJournal
+) -> None:
+    journal.append(result("house", "allreduce", 1, "PASS"))
+    journal.close()
+    with journal.path.open("ab") as file:
+        file.write(b"{}\n")
+    async with open_app() as (app, pilot):
+        await pilot.press("c")
+        await until(pilot, lambda: "✓ right" in screen_text(app) and "is no line of a campaign" in told(app))
+        assert f"{journal.path}: line 4 is no line of a campaign's journal" in told(app)
+        assert "remove that line, or move the file elsewhere" in told(app)
+
+
+def told(app) -> str:
+    """What the app has notified."""
+    return " ".join(" ".join(note.message for note in app._notifications).split())
+
+
 async def test_a_cell_is_replayed_from_the_journal_of_its_run(
     open_app, until, screen_text, events, paths: Paths, journal: CampaignJournal
 ) -> None:

@@ -109,6 +109,44 @@ async def test_the_palette_finds_actions_and_problems(open_app, until, screen_te
         assert app.screen.problem.id == 13
 
 
+async def test_the_palette_over_the_welcome_does_what_the_list_of_problems_can(
+    open_app, services, until, screen_text
+) -> None:
+    services.first_start = True
+    async with open_app() as (app, pilot):
+        await until(pilot, lambda: isinstance(app.screen, Welcome))
+        await pilot.press("ctrl+p", *"campaign")
+        await until(pilot, lambda: "campaigns  c" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, CampaignScreen))
+        assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "CampaignScreen"]
+        assert not services.first_start  # the welcome counts as read
+
+
+async def test_the_palette_over_a_page_opens_problems(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f12", "f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("ctrl+p", *"gemm_all")
+        await until(pilot, lambda: "13 gemm_allreduce" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        assert len(app.screen_stack) == 2
+
+
+async def test_the_palette_over_a_dialog_that_asks_leaves_it_alone(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9", "f1")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        commands = app.screen.query_one(CommandList)
+        await until(pilot, lambda: commands.option_count > 0)
+        shown = {str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)}
+        titles = {a.title for a in ACTIONS if a.scope == "everywhere" and a.name not in ("jump", "zoom")}
+        assert shown == titles | {f"theme: {name}" for name in app.theme_names}
+
+
 @pytest.mark.parametrize("problem", ["", "13"])
 async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
     open_app, until, screen_text, problem
@@ -208,6 +246,8 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
         "problems.specification",
         "sandbox.machine.devices",
         "screens.figures",
+        "screens.palette",
+        "screens.app_protocol",
         "arena.runs.engine",
         "psutil",
         "screens.measure",
@@ -221,6 +261,30 @@ def test_the_first_paint_waits_for_no_heavy_import() -> None:
     code = f"import sys, screens.main, screens.app\nprint([name for name in {late!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+LATER = {str(path) for path in ArenaApp.LATER_CSS}
+
+
+async def test_the_first_paint_reads_no_styles_of_what_it_does_not_show(services, monkeypatch) -> None:
+    async def nothing(self: ArenaApp) -> None:
+        """In the place of what follows the first paint."""
+
+    monkeypatch.setattr(ArenaApp, "_open", nothing)
+    app = ArenaApp(services)
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        assert not LATER & {path for path, _ in app.stylesheet.source}
+        drawn = {type(widget).__name__ for widget in app.screen.walk_children()}
+        assert not drawn & {"ProblemTable", "OptionList", "FilterInput", "KeyLine"}
+    await services.close()
+
+
+async def test_the_other_styles_are_there_with_the_list(open_app) -> None:
+    async with open_app() as (app, _):
+        assert {path for path, _ in app.stylesheet.source} >= LATER
+        header = app.picker.table.get_component_styles("datatable--header")
+        assert header.background == app.picker.styles.background
 
 
 def test_every_measurement_of_the_app_has_a_promise_and_a_name_on_the_command_line() -> None:

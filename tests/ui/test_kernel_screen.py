@@ -107,6 +107,18 @@ async def test_a_wrong_kernel_shows_where_and_what(open_app, events, until, scre
         assert "12.5 % [64, 0] 12.5 ≠ 0.0" in text
 
 
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_before_and_without_a_comparison_the_pane_says_so_in_full(
+    open_app, events, until, screen_text, columns
+) -> None:
+    async with open_app(problem="13", size=(columns, 30)) as (app, pilot):
+        if columns == 60:
+            app.screen.show_view("result")
+        await until(pilot, lambda: "Each rank is compared with a float64 oracle." in screen_text(app))
+        await play(app.screen, until, events("error"))
+        await until(pilot, lambda: "No output was compared." in screen_text(app))
+
+
 async def test_foreign_text_is_neither_markup_nor_escape_codes(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         await play(app.screen, until, events("wrong"))

@@ -72,6 +72,18 @@ async def test_the_verdict_of_another_text_is_told_as_that(open_app, type_kernel
         await until(pilot, lambda: "of the baseline against itself" in screen_text(app))
 
 
+async def test_a_run_of_an_empty_file_is_not_called_one_of_the_baseline(
+    open_app, type_kernel, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app.screen.session.state.result is not None)
+        type_kernel(app.screen, "pass")
+        await until(pilot, lambda: "of revision" in screen_text(app))
+        assert "of the baseline against itself" not in screen_text(app)
+
+
 async def test_a_save_in_another_editor_runs_too(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen

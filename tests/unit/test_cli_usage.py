@@ -123,7 +123,8 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["sweep", "--problems", ""], ["no problem is chosen"]),
         (["sweep", "--players", ""], ["names nobody"]),
         (["duels", "--category", "nope"], ["'nope'", "choose from collective"]),
-        (["import", "nowhere"], ["nowhere is no bundle: it has no manifest.json"]),
+        (["import", "nowhere"], ["there is no folder nowhere"]),
+        (["import", "."], [". is no bundle: it has no manifest.json"]),
         (["demo", "--script", "nowhere.toml"], ["nowhere.toml", "--print-script"]),
         (["completion", "tcsh"], ["SHELL: 'tcsh'", "bash"]),
         (["run", "13", "kernel.py", "--world", "9"], ["9"]),
@@ -270,9 +271,14 @@ def test_a_journal_that_is_none_is_named_by_all_who_meet_it(pkb_arena: CommandLi
     for folder in ("campaigns", "duels", "runs"):
         (home / "data" / folder).mkdir(parents=True)
         (home / "data" / folder / "x.jsonl").write_text("not a journal\n")
-    for arguments in (["board"], ["sweep", "--resume", "--name", "x"], ["replay", "x"], ["replay", "last"]):
+    for code, arguments in (
+        (3, ["board"]),  # without it
+        (2, ["sweep", "--resume", "--name", "x"]),
+        (2, ["replay", "x"]),
+        (2, ["replay", "last"]),
+    ):
         done = pkb_arena(*arguments)
-        assert done.returncode == 2
+        assert done.returncode == code
         assert "x.jsonl" in done.stderr
         assert "JSON is malformed" not in done.stderr
 

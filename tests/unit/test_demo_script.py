@@ -42,8 +42,11 @@ def test_the_script_that_comes_with_the_arena_can_be_played() -> None:
         ("pause = 90000\n[[scene]]\nboard = true", ["pause is 90000"]),
         ('[[scene]]\nrecorded = "nowhere.jsonl"', ["scene 1", "nowhere.jsonl"]),
         ('[[scene]]\nrecorded = "script.toml"\npace = 100', ["scene 1", "pace is 100"]),
-        ("[[scene]]\nproblen = 1", ["problen"]),
-        ("[[scene]\n", ["script.toml"]),
+        ("[[scene]]\nboard = true\n[[scene]]\nproblen = 1", ["scene 2: unknown key 'problen'"]),
+        ("[[scene]]\npace = 'fast'", ["scene 1: pace is 'fast'; it must be a number"]),
+        ("scene = 3", ["scene is 3; it must be a list"]),
+        ("them = 1", ["unknown key 'them'"]),
+        ("[[scene]\n", ["script.toml is not valid TOML"]),
     ],
 )
 def test_a_script_that_cannot_be_played_says_where(tmp_path: Path, text: str, words: list[str]) -> None:

@@ -35,8 +35,22 @@ def solution(x, y):
     ],
 )
 def test_a_signature_that_does_not_fit_is_named_with_its_line(tmp_path: Path, source: str, line: int) -> None:
-    with pytest.raises(KernelRefused, match="cannot be called") as refused:
+    with pytest.raises(KernelRefused, match="the baseline takes") as refused:
         load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])
     assert refused.value.line == line
     assert 0 <= refused.value.line <= source.count("\n")
-    assert "Expected: solution(x)" in str(refused.value)
+    assert "the baseline takes (x), this function (" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("\n", "the file is empty"),
+        ("x = 1\n", "the function to call is missing"),
+        ("def solve(x):\n    return x\n", "the function to call is missing; the file defines solve"),
+    ],
+)
+def test_a_file_without_a_solution_says_what_it_has(tmp_path: Path, source: str, words: str) -> None:
+    with pytest.raises(KernelRefused) as refused:
+        load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])
+    assert str(refused.value) == words

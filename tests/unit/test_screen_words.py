@@ -4,9 +4,9 @@ from msgspec.structs import replace
 from textual.content import Content
 
 from arena.machine.finding import MachineFinding
+from arena.runs.results import output_of
 from sandbox.protocol.events import Failure
 from screens.dialogs.doctor import finding_lines
-from screens.kernel.panes.failure_view import output_of
 from screens.widgets.hanging import hanging
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'

@@ -9,13 +9,14 @@ from arena.board import page
 from arena.board.drawing import whole_picture
 from arena.board.gathering import Board, gather
 from arena.board.tables import DEFINITIONS, csv_text, markdown, text_lines
-from arena.cli.diagnostics import say
+from arena.cli.diagnostics import complain, say
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.paths import make_folder, unwritable
+from arena.paths import NAMED, make_folder, unwritable
 from arena.workspace.atomic_file import write_atomically
+from sandbox.protocol.verdict import ExitCode
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
@@ -36,7 +37,9 @@ _file = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--html", "page_file", type=_file, metavar="FILE", help="Write one page with tables and plots.")
 @json_option
+@click.pass_context
 def command(
+    ctx: click.Context,
     campaigns: tuple[str, ...],
     by: str | None,
     as_csv: bool,
@@ -48,6 +51,7 @@ def command(
     """Scores of models, agents, people, the house and the baseline, from campaigns and from people's runs.
 
     Results of different presets, world sizes or machines are in tables of their own. Plots need the extra `board`.
+    A file that is damaged is named and left out; the exit code is 3 then.
     """
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise UsageError("--json, --csv and --markdown exclude each other", "ask for one of them")
@@ -65,13 +69,17 @@ def command(
     elif svg is None and page_file is None:
         for line in (*text_lines(board, by or ""), "", DEFINITIONS):
             print_line(line)
+    for left_out in board.left_out:
+        complain(left_out.what, left_out.advice)
+    if board.left_out:
+        ctx.exit(ExitCode.ENVIRONMENT)
 
 
 def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:
     text = draw(board)
-    make_folder(file.absolute().parent)
+    make_folder(file.absolute().parent, NAMED)
     try:
         write_atomically(file, text.encode(), mode=0o644)
     except OSError as error:
-        raise unwritable(file.absolute().parent, error) from None
+        raise unwritable(file.absolute().parent, error, NAMED) from None
     say(f"{file}: {len(text) / 1024:.0f} KiB")

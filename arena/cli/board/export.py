@@ -8,7 +8,7 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
 from arena.export.bundle import FORMATS, export_bundle
-from arena.export.manifest import sign
+from arena.export.manifest import require_key, sign
 
 
 @click.command()
@@ -34,6 +34,8 @@ def command(folder: Path, campaigns: tuple[str, ...], form: str, key: Path | Non
     Another arena takes it into its board with `pkb-arena import DIR`.
     """
     session = open_session()
+    if key is not None:
+        require_key(key.expanduser())
     manifest = export_bundle(session.paths, session.catalogue, folder, campaigns, form)
     if key is not None:
         sign(folder, key.expanduser())

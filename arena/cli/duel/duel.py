@@ -22,7 +22,7 @@ from arena.duel.report import duel_report
 from arena.duel.sides import DuelSide, make_side, spends_money
 from arena.duel.state import DuelState
 from arena.errors import UsageError
-from arena.paths import unwritable
+from arena.paths import NAMED, unwritable
 from arena.runs.engine import Engine
 from arena.runs.run_request import Notice
 from arena.setting_choice import Choice, choose_setting
@@ -160,4 +160,4 @@ def _write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text.encode(), mode=0o644)
     except OSError as error:
-        raise unwritable(Path(os.path.abspath(path)).parent, error) from None
+        raise unwritable(Path(os.path.abspath(path)).parent, error, NAMED) from None

@@ -12,7 +12,7 @@ from arena.cli.players.writing_progress import WritingProgress, spent_text
 from arena.cli.runs.progress import RunProgress
 from arena.cli.session import Session
 from arena.errors import UsageError
-from arena.paths import make_folder, unwritable
+from arena.paths import NAMED, make_folder, unwritable
 from arena.players.agent import Agent
 from arena.players.attempts import Attempt, pass_at
 from arena.players.budget import Budget, Spent
@@ -193,11 +193,11 @@ def _keep(plan: Plan, player: ModelPlayer, agent: Agent) -> Path | None:
         return None
     if plan.output is None:
         return save_best(workspace, plan.problem, player.name, best)
-    make_folder(plan.output.absolute().parent)
+    make_folder(plan.output.absolute().parent, NAMED)
     try:
         write_atomically(plan.output, best.answer.source.encode(), mode=0o644)
     except OSError as error:
-        raise unwritable(plan.output.absolute().parent, error) from None
+        raise unwritable(plan.output.absolute().parent, error, NAMED) from None
     return plan.output
 
 

@@ -9,7 +9,7 @@ from arena.cli.options import problem_argument
 from arena.cli.output import print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.paths import make_folder, unwritable
+from arena.paths import NAMED, make_folder, unwritable
 from arena.workspace import agents_page
 from arena.workspace.atomic_file import write_atomically
 from arena.workspace.kernels import Workspace
@@ -61,8 +61,8 @@ def command(problem: str, template: str, output: Path | None, agents: bool, forc
 
 
 def _write(path: Path, text: str) -> None:
-    make_folder(path.absolute().parent)
+    make_folder(path.absolute().parent, NAMED)
     try:
         write_atomically(path, text.encode(), mode=0o644)
     except OSError as error:
-        raise unwritable(path.absolute().parent, error) from None
+        raise unwritable(path.absolute().parent, error, NAMED) from None

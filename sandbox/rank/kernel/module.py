@@ -45,9 +45,9 @@ def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]])
     solution: Callable[..., Any] | None = getattr(module, "solution", None)
     if not callable(solution):
         names = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "kernel"]
-        hint = f"; it defines {', '.join(names[:5])}" if names else ""
-        empty = " (the file is empty)" if not source.strip() else ""
-        raise KernelRefused(Kind.LOAD_FAILED, f"The kernel defines no solution(...){empty}{hint}.")
+        hint = f"; the file defines {', '.join(names[:5])}" if names else ""
+        text = f"the function to call is missing{hint}" if source.strip() else "the file is empty"
+        raise KernelRefused(Kind.LOAD_FAILED, text)
     _check_signature(solution, parameters, _line_of_solution(source))
     return solution
 
@@ -75,8 +75,7 @@ def _check_signature(solution: Callable[..., Any], parameters: Sequence[tuple[st
         names = ", ".join(n if default is None else f"{n}={default}" for n, default in parameters)
         raise KernelRefused(
             Kind.LOAD_FAILED,
-            f"solution{inspect.signature(solution)} cannot be called with this problem's arguments: {error}.\n"
-            f"Expected: solution({names})",
+            f"the baseline takes ({names}), this function {inspect.signature(solution)}: {error}",
             line,
         ) from None
     except ValueError:

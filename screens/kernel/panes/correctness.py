@@ -104,13 +104,14 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
         width = self.content_size.width
         world = state.setting.world if state.setting else 0
         paper = state.checked.paper_rule if state.checked else ""
-        key = (state.run_id, width, paper, state.running, *(state.ranks.get(rank) for rank in range(world)))
+        key = (state.run_id, width, paper, state.running, state.verdict, *(state.ranks.get(rank) for rank in range(world)))
         if key == self._shown:
             return
         self._shown = key
         if not state.ranks:
-            waiting = "Every rank's output is compared with a float64 oracle on fresh inputs."
-            self.update(Content.styled(waiting, "$muted"))
+            ended = state.verdict is not None
+            words = "No output was compared." if ended else "Each rank is compared with a float64 oracle."
+            self.update(Content.styled(words, "$muted"))
             return
         rows: list[Content] = []
         for rank in range(world):

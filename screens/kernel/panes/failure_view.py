@@ -10,6 +10,7 @@ from textual.content import Content
 from textual.message import Message
 
 from arena.foreign_text import printable
+from arena.runs.results import output_of
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import Failure
 from sandbox.protocol.verdict import Verdict
@@ -28,8 +29,6 @@ def failure_content(verdict: Verdict, failure: Failure) -> Content:
         rows.append(_pair("first wrong", figures.index_words(failure.index)))
         rows.append(_pair("expected", printable(failure.expected or "–"), "$success"))
         rows.append(_pair("got", printable(failure.got or "–"), "$error"))
-    if failure.wrong_share is not None:
-        rows.append(_pair("wrong", f"{100 * failure.wrong_share:.2f} % of the elements"))
     if failure.advice:
         rows += [Content(""), Content.assemble(("→ ", "$accent"), printable(failure.advice))]
     if failure.line is not None:
@@ -37,17 +36,6 @@ def failure_content(verdict: Verdict, failure: Failure) -> Content:
             Content.assemble(("→ ", "$accent"), f"enter here or in the log jumps to line {failure.line}")
         )
     return Content("\n").join(rows)
-
-
-def output_of(failure: Failure) -> str:
-    """The traceback or the compiler's output, without a first and a last line that the message above it has already."""
-    message = printable(failure.message).strip()
-    lines = printable(failure.text[:_TEXT_SHOWN]).strip("\n").rstrip().split("\n")
-    if len(lines) > 1 and lines[0].strip() and message.endswith(lines[0].strip()):
-        lines = lines[1:]
-    if lines[-1].strip() and message.endswith(lines[-1].strip()):
-        lines = lines[:-1]
-    return "\n".join(lines).strip("\n")
 
 
 def _pair(name: str, value: str, colour: str = "$foreground") -> Content:
@@ -84,7 +72,7 @@ class FailureView(VerticalScroll):
             self._shown = failure
             self.query_one("#failure-text", PlainStatic).update(failure_content(verdict, failure))
             output = self.query_one("#failure-output", PlainStatic)
-            text = output_of(failure)
+            text = output_of(failure)[:_TEXT_SHOWN]
             output.update(text)
             output.display = bool(text)
             self.scroll_home(animate=False)

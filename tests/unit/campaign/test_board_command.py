@@ -129,3 +129,40 @@ def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
 def test_lines_of_a_journal_come_back_as_they_were_written() -> None:
     line = result("house", "allreduce", 1, "PASS")
     assert msgspec.json.decode(msgspec.json.encode(line), type=CellResult) == line
+
+
+def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
+    pkb_arena: CommandLine, campaign: Path, paths: Paths
+) -> None:
+    whole = pkb_arena("board").stdout
+    damaged = campaign.with_name("autumn.jsonl")
+    lines = campaign.read_bytes().splitlines(keepends=True)
+    damaged.write_bytes(b"".join([*lines[:2], b"{}\n", *lines[2:]]))
+    paths.duels.mkdir(parents=True)
+    (paths.duels / "notes.jsonl").write_text("no duel\n")
+    paths.database.mkdir()  # where the index should be
+    done = pkb_arena("board")
+    assert (done.returncode, done.stdout) == (3, whole)
+    for words in (
+        f"{damaged}: line 3 is no line of a campaign's journal; the board is without this campaign",
+        "remove that line, or move the file elsewhere",
+        f"{paths.duels / 'notes.jsonl'}: this is no duel's journal; the ratings are without it",
+        "the board is without people's runs",
+    ):
+        assert done.stderr.count(words) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    as_json = pkb_arena("board", "--json")
+    assert as_json.returncode == 3
+    assert len(json.loads(as_json.stdout)["left_out"]) == 3
+    damaged.unlink()
+    assert pkb_arena("board", "--campaign", "spring", "--json").returncode == 3  # the duel's file is still there
+
+
+def test_a_campaign_that_nobody_may_read_is_named(
+    pkb_arena: CommandLine, campaign: Path, paths: Paths
+) -> None:
+    campaign.with_name("autumn.jsonl").mkdir()
+    done = pkb_arena("board")
+    assert done.returncode == 3
+    assert "autumn.jsonl: Is a directory; the board is without this campaign" in done.stderr
+    assert "8 × NVIDIA H200" in done.stdout

@@ -186,3 +186,38 @@ def test_the_reward(given: RunReport, expected: float) -> None:
 def test_the_reward_s_range_is_the_callers() -> None:
     assert reward(report(low=0.5), low=-2.0) == pytest.approx(-1.0)
     assert reward(report(low=100.0), high=2.0) == 2.0
+
+
+def test_mistakes_with_bundles_are_one_error_each(
+    pkb_arena: CommandLine, campaign: Paths, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    assert pkb_arena("export", str(whole)).returncode == 0
+    odd = tmp_path / "odd"
+    shutil.copytree(whole, odd)
+    manifest = json.loads((odd / "manifest.json").read_text())
+    manifest["files"]["campaigns/a\0.jsonl"] = "0" * 64
+    (odd / "manifest.json").write_text(json.dumps(manifest))
+    for code, arguments, words in (
+        (2, ["import", str(tmp_path / "none")], "there is no folder"),
+        (2, ["import", str(odd)], "is missing"),
+        (2, ["export", str(tmp_path / "new"), "--campaign", "nope"], "choose from spring"),
+        (2, ["export", str(tmp_path / "new"), "--sign", str(tmp_path / "nokey")], "there is no key"),
+        (3, ["export", "/proc/nothing/here"], "name a place that can be written"),
+    ):
+        done = pkb_arena(*arguments)
+        assert (done.returncode, done.stdout) == (code, ""), done
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_campaign_is_found_before_anything_is_written(
+    pkb_arena: CommandLine, campaign: Paths, tmp_path: Path
+) -> None:
+    with (campaign.campaigns / "spring.jsonl").open("a") as file:
+        file.write("no line\n")
+    done = pkb_arena("export", str(tmp_path / "new"))
+    assert done.returncode == 3
+    assert "spring.jsonl: line" in done.stderr
+    assert not (tmp_path / "new").exists()

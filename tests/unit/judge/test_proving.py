@@ -100,10 +100,10 @@ def test_a_first_call_that_fails_is_named(says: Kind, verdict: Verdict) -> None:
 @pytest.mark.parametrize(
     ("status", "verdict", "words"),
     [
-        (int(signal.SIGSEGV), Verdict.CRASH, "rank 1 was killed by SIGSEGV"),
-        (int(signal.SIGKILL), Verdict.OUT_OF_MEMORY, "rank 1 was killed by SIGKILL"),
-        (3 << 8, Verdict.CRASH, "rank 1 exited with status 3 before its work was done"),
-        (-1, Verdict.CRASH, "rank 1 exited with status unknown"),
+        (int(signal.SIGSEGV), Verdict.CRASH, "the process was killed by SIGSEGV"),
+        (int(signal.SIGKILL), Verdict.OUT_OF_MEMORY, "the process was killed by SIGKILL"),
+        (3 << 8, Verdict.CRASH, "the process exited with status 3 before its work was done"),
+        (-1, Verdict.CRASH, "the process ended before its work was done"),
     ],
 )
 def test_a_rank_that_ends_is_named_with_what_ended_it(status: int, verdict: Verdict, words: str) -> None:
@@ -130,7 +130,8 @@ def test_ranks_that_say_nothing_miss_the_deadline_and_are_asked_where_they_are(
     verdict, failure = proof.prove()
     assert verdict is Verdict.TIMEOUT
     assert failure is not None
-    assert failure.message == f"ranks 0, 1 did not finish the {phase} phase in time"
+    assert failure.message == "ranks 0, 1 did not finish in time"
+    assert failure.phase == phase
     assert machine.processes(proof.contender).stacks_printed
     assert proof.timed_out
     limit = proof.limits.first_call if order is Kind.GO else proof.limits.load
@@ -155,6 +156,17 @@ def test_the_rank_that_holds_up_the_others_is_named_with_its_line() -> None:
     assert (failure.rank, failure.line) == (1, 8)
 
 
+def test_ranks_at_the_same_line_are_named_once() -> None:
+    machine = of_kernel(Fault(Kind.GO, ranks=(0, 1)))
+    proof = proving(machine)
+    proof.run = msgspec.structs.replace(proof.run, kernel_name="kernel.py", source="\n" * 12)
+    for said in (0, 1):
+        machine.ranks(proof.contender).said[said] = stack(("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
+    _, failure = proof.prove()
+    assert failure is not None
+    assert failure.message == "ranks 0, 1 did not finish in time: both are at line 8"
+
+
 @pytest.mark.parametrize(
     "printed", ["", "nothing of the kind", stack(("/tmp/other.py", 3)), stack(("/tmp/kernel.py", 99))]
 )
@@ -171,9 +183,18 @@ def test_an_exception_is_called_one_and_not_a_segmentation_fault() -> None:
     assert "segmentation" not in failure.advice
 
 
+def test_a_file_that_does_not_load_is_told_what_to_do_about_its_own_fault() -> None:
+    head = "Traceback (most recent call last):"
+    raised = Fault(Kind.LOAD, Kind.LOAD_FAILED, text=f"NameError: x\n\n{head}\n  File", line=3)
+    _, failure = proved(of_kernel(raised))
+    assert failure.advice == "Correct that line; the traceback shows how it was reached."
+    _, failure = proved(of_kernel(Fault(Kind.LOAD, Kind.LOAD_FAILED, text="the file is empty")))
+    assert f"{failure.message}. {failure.advice}".count("solution") == 1
+
+
 def test_one_rank_that_hangs_is_named_alone() -> None:
     _, failure = proved(of_kernel(Fault(Kind.GO, ranks=(1,))))
-    assert failure.message == "rank 1 did not finish the check phase in time"
+    assert failure.message == "rank 1 did not finish in time"
     assert failure.rank == 1
 
 
@@ -211,9 +232,11 @@ def on_rank_1(found: OutputFinding) -> Finds:
 @pytest.mark.parametrize("verdict", [Verdict.WRONG_RESULT, Verdict.NONFINITE])
 def test_wrong_outputs_say_where(verdict: Verdict) -> None:
     found, failure = proved(finding(MadeMachine(), on_rank_1(wrong(verdict))))
-    word = "wrong, some of them not finite" if verdict is Verdict.NONFINITE else "wrong"
+    nonfinite = verdict is Verdict.NONFINITE
+    words = ", some of them not finite" if nonfinite else " (relative RMS error 1.00e+00, limit "
     assert found is verdict
-    assert failure.message.startswith(f"output out: 3 of 10 elements {word} (relative RMS error 1.00e+00")
+    assert failure.message.startswith(f"output out: 3 of 10 elements wrong{words}")
+    assert "limit" not in failure.message or not nonfinite
     assert (failure.rank, failure.index, failure.expected, failure.got) == (1, [4], "1.0", "2.0")
     assert failure.wrong_share == pytest.approx(0.3)
 
