@@ -68,9 +68,8 @@ class Services:
     def make_engine(self) -> Engine:
         """Makes the engine; only after `read`. Its processes start later."""
         from arena.runs.engine import Engine
-        from arena.runs.referee_process import COMMAND
 
-        self._engine = Engine(self.paths, self.store, self._referee or COMMAND)
+        self._engine = Engine(self.paths, self.store, self._referee)
         return self._engine
 
     def read_catalogue(self) -> Catalogue:

@@ -2,10 +2,13 @@
 
 import gc
 import importlib.util
+import itertools
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +23,36 @@ from sandbox.jail.choice import choose
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
 
-_spec = importlib.util.spec_from_file_location(
-    "forked_programs", Path(__file__).with_name("forked_programs.py")
-)
-assert _spec is not None
-assert _spec.loader is not None
-FORKED: Any = importlib.util.module_from_spec(_spec)
-sys.modules["forked_programs"] = FORKED
-_spec.loader.exec_module(FORKED)
+
+
+def _beside(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FORKED = _beside("forked_programs")
+SHARED_REFEREE = _beside("shared_referee")
 
 gc.disable()  # passes over what tests import find nothing, and take a third of the time to import it
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests go first: the processes that share a session then end at about the same time."""
+    """Files with slow tests go first: the processes that share a session then end at about the same time.
+
+    Those of tests/attacks alternate with the others: runs that are timed wait for each other, whichever process they are of.
+    """
+    files = list(dict.fromkeys(item.path for item in items))
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    timed = [file for file in files if file in slow and file.parent.name == "attacks"]
+    others = [file for file in files if file in slow and file not in timed]
+    alternating = itertools.chain.from_iterable(itertools.zip_longest(timed, others))
+    first = [file for file in alternating if file is not None]
+    place = {file: at for at, file in enumerate([*first, *(file for file in files if file not in slow)])}
+    items.sort(key=lambda item: place[item.path])
 
 
 def pytest_collection_finish() -> None:
@@ -103,6 +120,21 @@ def pkb_arena(tmp_path: Path, command_lines: Any) -> CommandLine:
         return done
 
     return call
+
+
+@pytest.fixture(scope="session")
+def shared_referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Its `command` is for the engines of tests whose subject is not how a referee starts or ends."""
+    cache = {"PKB_KERNEL_CACHE": str(tmp_path_factory.mktemp("compiled"))}
+    referee = SHARED_REFEREE.SharedReferee(tmp_path_factory.mktemp("referee"), cache)
+    yield referee
+    referee.close()
+
+
+@pytest.fixture
+def pkb_arena_warm(pkb_arena: CommandLine, shared_referee: Any) -> CommandLine:
+    """As `pkb_arena`, with the shared referee."""
+    return partial(pkb_arena, PKB_TEST_REFEREE=json.dumps(shared_referee.command))
 
 
 @pytest.fixture

@@ -21,7 +21,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 REQUEST_BYTES = 1 << 20
-COMMAND_LINE = "import sys\nfrom screens.main import main\nmain(sys.argv[1:])\n"
+COMMAND_LINE = """
+import json, os, sys
+if referee := os.environ.pop("PKB_TEST_REFEREE", ""):
+    import arena.runs.engine
+    arena.runs.engine.COMMAND = json.loads(referee)
+from screens.main import main
+main(sys.argv[1:])
+"""
+"""Variable PKB_TEST_REFEREE: the command that starts a referee, as JSON; without it the command line starts its own."""
 
 
 class Forked:

@@ -16,13 +16,14 @@ from typing import TypeVar
 
 from arena.bench.figure import Figure
 from arena.board.gathering import gather
-from arena.campaign.driver import Campaign, Listener
+from arena.campaign.driver import Campaign
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.opening import begin_session
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.purse import Purse
 from arena.campaign.records import CellResult
 from arena.campaign.seats import Seat
+from arena.campaign.standing import Listener
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths, make_folder, paths_in
 from arena.players.authors import Desk, PlayerKind, PlayerName, Submission, Task

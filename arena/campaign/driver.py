@@ -6,8 +6,8 @@ Local seats and seats on other machines are the same to it. Whatever ends it, th
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -19,6 +19,7 @@ from arena.campaign.plan import CampaignPlan
 from arena.campaign.purse import Purse
 from arena.campaign.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
 from arena.campaign.seats import Seat, SeatLost, fingerprints, judge_at
+from arena.campaign.standing import Listener, Standing
 from arena.errors import ArenaError, PlayerFailed, RunRefused, UsageError
 from arena.players.authors import Author, PlayerKind, Submission, Task
 from arena.players.budget import Spent
@@ -35,43 +36,6 @@ LOST = 3
 """Harness errors in a row after which a campaign stops: further runs would end so, too."""
 FAILURES = 3
 """Failed answers of one player in a row after which it is asked no more."""
-
-
-@dataclass
-class Listener:
-    """Who is told of what happens; each is called in the event loop and must not block."""
-
-    judged: Callable[[CellResult], None] = lambda result: None
-    skipped: Callable[[Cell], None] = lambda cell: None
-    """There is a result of it already."""
-    left_out: Callable[[Problem, str, str], None] = lambda problem, player, why: None
-    """This player cannot take part in this problem, all attempts."""
-    said: Callable[[str], None] = lambda text: None
-    """Something that a person should know."""
-
-
-@dataclass
-class Standing:
-    """Where a campaign is."""
-
-    total: int = 0
-    """Cells of the plan, those that are left out not among them."""
-    done: int = 0
-    """With a result, of this session or an earlier one."""
-    judged: int = 0
-    """In this session."""
-    writing: int = 0
-    verdicts: Counter[str] = field(default_factory=Counter)
-    """Of this session."""
-    unanswered: int = 0
-    """Cells whose player gave no answer."""
-    stopped: str = ""
-    """Why the campaign ended early; empty while it did not."""
-
-    @property
-    def whole(self) -> bool:
-        """Every cell has a result."""
-        return self.done >= self.total
 
 
 class Campaign:

@@ -63,14 +63,13 @@ def _waits(found: GpuFigures) -> tuple[str, str] | None:
 
 
 def _at_link(found: GpuFigures) -> tuple[str, str] | None:
-    rate, peak = _link_rate(found), found.link_peak
-    most = AT_MEASURED if found.least.link else AT_SPEED
-    if rate is None or peak is None or rate < most * peak:
+    rate, share = _link(found)
+    if share < (AT_MEASURED if found.least.link else AT_SPEED):
         return None
     source = "measured" if found.least.link else "by the links' speed"
     ratio = _too_much_sent(found)
     return (
-        f"at the link: {rate / 1e9:,.0f} GB/s over NVLink, {100 * rate / peak:.0f} % of its peak ({source})"
+        f"at the link: {rate / 1e9:,.0f} GB/s over NVLink, {100 * share:.0f} % of its peak ({source})"
         + (f"; moves {ratio:.1f}x the bytes over it that it must" if ratio else ""),
         "send each byte once"
         if ratio
@@ -79,8 +78,8 @@ def _at_link(found: GpuFigures) -> tuple[str, str] | None:
 
 
 def _sends_too_much(found: GpuFigures) -> tuple[str, str] | None:
-    ratio, rate, peak = _too_much_sent(found), _link_rate(found), found.link_peak
-    if not ratio or rate is None or peak is None or rate < WORTH * peak:
+    ratio, (_, share) = _too_much_sent(found), _link(found)
+    if ratio is None or share < WORTH:
         return None
     return (
         f"moves {ratio:.1f}x the bytes over NVLink that it must",
@@ -177,10 +176,11 @@ _RULES: tuple[tuple[Rule, bool], ...] = (
 """In this order, and whether a rule needs spans."""
 
 
-def _link_rate(found: GpuFigures) -> float | None:
-    """Bytes a second over NVLink in the busier direction."""
+def _link(found: GpuFigures) -> tuple[float, float]:
+    """Bytes a second over NVLink in the busier direction, and their share of its peak; both 0 where one is not known."""
     rates = [found.rate(amount) for amount in (found.counted.sent, found.counted.received)]
-    return max((rate for rate in rates if rate is not None), default=None)
+    rate = max((rate for rate in rates if rate is not None), default=0.0)
+    return (rate, rate / found.link_peak) if found.link_peak else (0.0, 0.0)
 
 
 def _too_much_sent(found: GpuFigures) -> float | None:

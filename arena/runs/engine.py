@@ -61,20 +61,20 @@ class Engine:
         self,
         paths: Paths,
         store: Store | None = None,
-        command: Sequence[str] = COMMAND,
+        command: Sequence[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
             paths: where journals, results and caches lie.
             store: takes the results; when None, the index in `paths` is opened with the first result.
-            command: starts the referee.
+            command: starts the referee; when None, the arena's own.
             environment: variables of the referee and its worlds, beside those of this process.
         """
         self._paths = paths
         self._store = store
         self._own_store = store is None
-        self._command = command
+        self._command = command or COMMAND
         cache = os.environ.get("PKB_KERNEL_CACHE", str(paths.kernel_cache))
         self._environment = {"PKB_KERNEL_CACHE": cache, **(environment or {})}
         self._referee: RefereeProcess | None = None

@@ -3,8 +3,6 @@
 import os
 import time
 import traceback
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,7 +12,6 @@ from problems.setting import SizesRefused
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.bits import same_bits
-from sandbox.memory.places import TensorPlace
 from sandbox.memory.trees import Output, flatten
 from sandbox.protocol import wire
 from sandbox.protocol.frames import Kind
@@ -45,32 +42,11 @@ from sandbox.protocol.messages import (
     TakeOutputs,
 )
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
-from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
+from sandbox.rank.trusted_arenas import TrustedArenas
 
 MOST_FAR = 8
 """Slots whose outputs are not near the baseline's that are compared in one go: wrong ones among them are enough."""
-
-
-@dataclass
-class SideArenas:
-    """The arenas of one side of a run: what its worlds read, what they write, and what they may not read yet."""
-
-    inputs: torch.Tensor
-    outputs: torch.Tensor
-    shared: bool
-    """Whether the inputs are the trusted rank's own."""
-    withheld: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """By slot: byte ranges of the inputs that are filled in right before the GO."""
-    taken: torch.Tensor | None = None
-    """Outputs as they were when they were due, laid out like `outputs`."""
-    takes: bool = False
-    """Whether outputs were taken since the last draw, so that those are what is compared."""
-
-    @property
-    def due(self) -> torch.Tensor:
-        """The outputs that are compared."""
-        return self.taken if self.takes and self.taken is not None else self.outputs
 
 
 HELD = 4
@@ -86,14 +62,7 @@ class TrustedRank(Rank):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.device.keep_blocks_whole()
-        self.sides: dict[int, SideArenas] = {}
-        """By number: see sandbox.worlds.exchange."""
-        self.mine_in = torch.empty(0, dtype=torch.uint8)
-        self.mine_in_fd = -1
-        self.room = 0
-        self.in_bytes = self.out_bytes = 0
-        self.count = 0
-        self.tables: dict[int, list[TensorPlace]] = {}
+        self.arenas = TrustedArenas(self.device)
         self.comparison: Comparison | None = None
         self.always_returns = False
         """Whether every call of the baseline returns equally many bytes, and some."""
@@ -149,18 +118,18 @@ class TrustedRank(Rank):
         except torch.OutOfMemoryError as error:  # no kernel runs yet
             raise SizesRefused(f"not one iteration fits this rank's device: {error}") from None
         self.always_returns = len(set(out_sizes)) == 1 and out_sizes[0] > 0
-        self.room = max(16, 2 * leaves)
+        room = max(16, 2 * leaves)
         capacity = self.code.capacity(self.setting)
         in_bytes = max(in_sizes) if len(set(in_sizes)) == 1 else 2 * max(in_sizes) + memory.PAGE
         out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
         # Room beyond the baseline's own size, so that a result of the wrong shape is seen and not merely refused.
-        out_bytes += slots.header_bytes(self.room) + max(memory.PAGE, min(out_bytes, 1 << 20))
+        out_bytes += slots.header_bytes(room) + max(memory.PAGE, min(out_bytes, 1 << 20))
         self.require_room(in_bytes + out_bytes)
         self.reply(
             Probed(
                 in_bytes=memory.up(in_bytes),
                 out_bytes=memory.up(out_bytes),
-                room=self.room,
+                room=room,
                 seconds=min(seconds),
                 sealed=self.device.can_seal(),
             )
@@ -184,110 +153,50 @@ class TrustedRank(Rank):
 
     def make_arenas(self, order: MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side, and hands their descriptors out."""
-        layout = order.layout
-        self.in_bytes, self.out_bytes, self.count = layout.in_bytes, layout.out_bytes, layout.slots
-        self.device.free_cache()
-        self.device.sealed = layout.sealed
-        in_total, out_total = self.in_bytes * self.count, self.out_bytes * self.count
-        for side in list(self.sides) if order.own else [order.side]:
-            self.drop_side(side)
-        if order.own:
-            self.make_own_inputs(in_total)
-        if order.shared:
-            in_fd, inputs = os.dup(self.mine_in_fd), self.mine_in
-        else:
-            in_fd, inputs = self.device.input_arena(in_total)
-        out_fd, outputs = self.device.output_arena(out_total)
-        outputs.fill_(slots.POISON)
-        self.sides[order.side] = SideArenas(inputs, outputs, order.shared)
-        self.device.synchronize()
-        self.reply(ArenasMade(), fds=(in_fd, out_fd))
-        os.close(in_fd)
-        os.close(out_fd)
-
-    def drop_side(self, number: int) -> None:
-        """Gives the arenas of a side back."""
-        gone = self.sides.pop(number, None)
-        if gone is not None:
-            if not gone.shared:
-                self.device.release(gone.inputs)
-            self.device.release(gone.outputs)
-
-    def make_own_inputs(self, size: int) -> None:
-        """This rank's own inputs, which are always complete. Sides that run no kernel may read them as well."""
-        self.device.release(self.mine_in)
-        if self.mine_in_fd >= 0:
-            os.close(self.mine_in_fd)
-            self.mine_in_fd = -1
-        if self.device.sealed:
-            self.mine_in_fd, self.mine_in = self.device.input_arena(size)
-        else:
-            self.mine_in = torch.empty(0)  # frees it before more is asked for
-            self.mine_in = torch.empty(size, dtype=torch.uint8, device=self.device.torch_device)
+        made = self.arenas.make(order)
+        self.reply(ArenasMade(), fds=made)
+        for fd in made:
+            os.close(fd)
 
     def draw(self, order: Draw, fds: list[int]) -> None:
         """Fills slots with fresh iterations; the contenders get what is withheld with GO."""
         assert self.code is not None
         assert self.setting is not None
-        touched = self.touched(order.sides) if order.intact else []
-        for side in self.sides.values():
-            side.withheld.clear()
-            side.takes = False
         assert self.comparison is not None
+        touched = self.arenas.touched(order.sides) if order.intact else []
+        self.arenas.forget()
         self.comparison.new_iterations()
         tables = []
         for index, seed in enumerate(order.seeds):
             tensors = self.code.draw(self.setting, seed)
             table, size = slots.lay_out(tensors)
-            if size > self.in_bytes:
+            if size > self.arenas.in_bytes:
                 raise SizesRefused(
-                    f"inputs of {size} bytes do not fit the slot of {self.in_bytes}; draws differ too much in size"
+                    f"inputs of {size} bytes do not fit the slot of {self.arenas.in_bytes}; draws differ too much in size"
                 )
-            self.fill(index, table, tensors, order.sides)
+            withheld = {name for name, tensor in tensors.items() if self.code.is_withheld(name, tensor)}
+            self.arenas.fill(index, table, tensors, order.sides, withheld)
             tables.append(SlotTable(index, table))
-            self.tables[index] = table
         self.device.synchronize()
         self.reply(Drawn(tables, touched))
 
-    def fill(self, slot: int, table: list[TensorPlace], tensors: Leaves, sides: list[int]) -> None:
-        """Writes one slot into the input arenas; a contender gets all that is withheld with its GO."""
-        assert self.code is not None
-        base = slot * self.in_bytes
-        mine = slots.read_inputs(self.mine_in, base, table)
-        for name, tensor in tensors.items():
-            mine[name].copy_(tensor)
-        withheld, early = [], []
-        for place, tensor in zip(table, tensors.values(), strict=True):
-            if self.code.is_withheld(place.name, tensor):
-                start = base + place.offset
-                withheld.append((start, start + tensor.numel() * tensor.element_size()))
-            else:
-                early.append(place)
-        for number in sides:
-            side = self.sides[number]
-            side.withheld[slot] = withheld
-            if not side.shared:
-                theirs = slots.read_inputs(side.inputs, base, early)
-                for place in early:
-                    theirs[place.name].copy_(tensors[place.name])
-
     def reveal(self, order: Reveal, fds: list[int]) -> None:
         """Completes the inputs of some slots, the last thing before a side's GO; no side: only looks at the device."""
-        side = None if order.side is None else self.sides[order.side]
+        side = None if order.side is None else self.arenas.sides[order.side]
         ranges = []
         if side is not None and order.rank in (None, self.rank):
             for slot in range(order.first, order.first + order.count):
                 ranges += side.withheld.get(slot, [])
         # Shared inputs are complete; their way into the caches is repeated all the same.
         to = None if side is None or side.shared else side.inputs
-        self.reply(Revealed(self.device.complete(to, self.mine_in, ranges, order.watch)))
+        self.reply(Revealed(self.device.complete(to, self.arenas.own, ranges, order.watch)))
 
     def draw_again(self, order: DrawAgain, fds: list[int]) -> None:
         """Looks if other iterations fit the place of one; one that does can replace it in this rank's own inputs."""
         assert self.code is not None
         assert self.setting is not None
-        table = self.tables[order.slot]
-        own = self.tensors_of(order.slot)
+        table = self.arenas.tables[order.slot]
+        own = self.arenas.inputs_of(order.slot)
         fits = []
         for seed in order.seeds:
             tensors = self.code.draw(self.setting, seed)
@@ -306,22 +215,17 @@ class TrustedRank(Rank):
 
     def look_at_progress(self, order: LookAtProgress, fds: list[int]) -> None:
         """How far a batch has come, by the poison that its calls have overwritten."""
-        outputs = self.sides[order.side].outputs[: order.count * self.out_bytes]
-        has = slots.overwritten(outputs, self.out_bytes, slots.header_bytes(self.room))
+        has = self.arenas.written(order.side, order.count)
         written = has.index(False) if False in has else order.count
         self.reply(Progress(written, any(has[written:]), self.always_returns))
 
     def check_poison(self, order: CheckPoison, fds: list[int]) -> None:
         """Whether anything was written to a poisoned output arena."""
-        self.reply(PoisonChecked(self.touched(order.sides)))
+        self.reply(PoisonChecked(self.arenas.touched(order.sides)))
 
     def sync(self, order: Sync, fds: list[int]) -> None:
         """Sends a number back: every order before it has been answered."""
         self.reply(Synced(order.number))
-
-    def touched(self, sides: Iterable[int]) -> list[int]:
-        """Of these contenders, those whose output arena is not as the poison left it."""
-        return [index for index in sides if not slots.is_poisoned(self.sides[index].outputs)]
 
     def measure_peaks(self, order: MeasurePeaks, fds: list[int]) -> None:
         """Measures what this machine can do (collective)."""
@@ -331,12 +235,7 @@ class TrustedRank(Rank):
 
     def take(self, order: TakeOutputs, fds: list[int]) -> None:
         """Copies outputs that are due now and compared later, when the kernel has run again."""
-        side = self.sides[order.side]
-        if side.taken is None:
-            side.taken = torch.empty_like(side.outputs)
-        some = slice(order.first * self.out_bytes, (order.first + order.count) * self.out_bytes)
-        side.taken[some] = side.outputs[some]
-        side.takes = True
+        self.arenas.take(order.side, order.first, order.count)
         self.device.synchronize()
         self.reply(OutputsTaken())
 
@@ -348,20 +247,21 @@ class TrustedRank(Rank):
         The contender's bytes are copied before anything else is done, and the arena is poisoned at once.
         """
         assert self.comparison is not None
-        side = self.sides[order.side]
-        copies = {index: self.slot_of(side.due, index).clone() for index in order.slots}
+        arenas = self.arenas
+        side = arenas.sides[order.side]
+        copies = {index: arenas.slot_of(side.due, index).clone() for index in order.slots}
         for index in self.far_from_baseline(order):
-            copies.setdefault(index, self.slot_of(side.due, index).clone())
+            copies.setdefault(index, arenas.slot_of(side.due, index).clone())
         side.outputs.fill_(slots.POISON)
         self.device.synchronize()
         references = {index: self.reference(index, order.against) for index in copies}
         self.comparison.note(references)
         findings = [
-            self.comparison.finding(slots.Unpacked(copy, self.room), references[index], index)
+            self.comparison.finding(slots.Unpacked(copy, arenas.room), references[index], index)
             for index, copy in copies.items()
         ]
         if order.against is not None:
-            self.sides[order.against].outputs.fill_(slots.POISON)
+            arenas.sides[order.against].outputs.fill_(slots.POISON)
         self.reply(Compared(findings))
 
     def far_from_baseline(self, order: CompareOutputs) -> list[int]:
@@ -369,42 +269,38 @@ class TrustedRank(Rank):
         assert self.comparison is not None
         if not order.beside:
             return []
-        theirs = self.sides[order.side].due
+        arenas = self.arenas
+        theirs = arenas.sides[order.side].due
         if order.against is None:
             each = [
-                self.comparison.farness_of(slots.Unpacked(self.slot_of(theirs, n), self.room), self.plain(n))
+                self.comparison.farness_of(
+                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n)
+                )
                 for n in order.beside
             ]
             found = torch.tensor(each, dtype=torch.float64, device=self.device.torch_device)
             self.comparison.reduce(found)
         else:
-            baseline = self.sides[order.against].outputs
-            found = self.comparison.farness(theirs, baseline, order.beside, self.out_bytes, self.room)
+            baseline = arenas.sides[order.against].outputs
+            found = self.comparison.farness(theirs, baseline, order.beside, arenas.out_bytes, arenas.room)
         far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
         return [slot for farness, slot in far if farness > 1]
 
     def reference(self, index: int, against: int | None) -> Reference:
         """What a slot is compared with. against: the side whose outputs are the baseline's (collective)."""
         assert self.comparison is not None
+        arenas = self.arenas
         if against is None:
-            return self.comparison.reference(self.tensors_of(index))
-        packed = slots.Unpacked(self.slot_of(self.sides[against].outputs, index), self.room)
+            return self.comparison.reference(arenas.inputs_of(index))
+        packed = slots.Unpacked(arenas.slot_of(arenas.sides[against].outputs, index), arenas.room)
         # What the baseline returned on the host lies in the arena like everything else.
         found = [t if device else t.cpu() for t, device in zip(packed.tensors, packed.devices, strict=True)]
         return self.comparison.reference(
-            self.tensors_of(index), (packed.structure, named(packed.structure, found))
+            arenas.inputs_of(index), (packed.structure, named(packed.structure, found))
         )
 
     def plain(self, index: int) -> Output:
         """What the baseline returns on the iteration of a slot (collective)."""
         assert self.code is not None
         assert self.setting is not None
-        return flatten(self.code.call(self.code.baseline, self.tensors_of(index), self.setting))
-
-    def tensors_of(self, index: int) -> Leaves:
-        """The inputs in a slot."""
-        return slots.read_inputs(self.mine_in, index * self.in_bytes, self.tables[index])
-
-    def slot_of(self, outputs: torch.Tensor, index: int) -> torch.Tensor:
-        """One slot of an output arena."""
-        return outputs[index * self.out_bytes : (index + 1) * self.out_bytes]
+        return flatten(self.code.call(self.code.baseline, self.arenas.inputs_of(index), self.setting))

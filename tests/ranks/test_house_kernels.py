@@ -79,10 +79,10 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Problem, int], Judgement]]:
+def judge(tmp_path_factory: pytest.TempPathFactory, shared_referee: Any) -> Iterator[Callable[[Problem, int], Judgement]]:
     """judge(problem, rounds): its house kernel, judged on two CPU ranks. One engine: worlds open problem after problem."""
     folder = tmp_path_factory.mktemp("arena")
-    engine = Engine(paths_in(folder))
+    engine = Engine(paths_in(folder), command=shared_referee.command)
 
     async def judged(problem: Problem, rounds: int) -> Judgement:
         setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())

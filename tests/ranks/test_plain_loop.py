@@ -19,8 +19,9 @@ from sandbox.protocol.plain_loop import TimeCalls, TimeQueued
 CATALOGUE = load_catalogue()
 
 
-def setting(problem: str) -> Setting:
-    return choose_setting(CATALOGUE.find(problem), Choice(preset="tiny", world=2, device="cpu"), Settings())
+def setting(problem: str, world: int = 2) -> Setting:
+    choice = Choice(preset="tiny", world=world, device="cpu")
+    return choose_setting(CATALOGUE.find(problem), choice, Settings())
 
 
 def state(pid: int) -> str:
@@ -64,12 +65,12 @@ def test_turns_end_with_stopped_ranks_and_closing_kills_them() -> None:
 
 
 async def failing_order() -> None:
-    ranks = PlainRanks(2, "cpu")
+    ranks = PlainRanks(1, "cpu")
     try:
         await ranks.start()
         async with ranks.awake():
             with pytest.raises(PlainLoopFailed, match=r"plain rank . failed"):
-                await ranks.open(msgspec.structs.replace(setting("13"), sizes={"M": 128}))
+                await ranks.open(msgspec.structs.replace(setting("13", world=1), sizes={"M": 128}))
     finally:
         await ranks.close()
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,13 +11,12 @@ import screens.profile.screen
 from arena.errors import MachineError
 from arena.profile.gpu_figures import Least
 from arena.profile.gpu_rules import gpu_ranks
-from arena.profile.messages import Profiled, ProfileRequest
+from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.rules import figures
 from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
-from sandbox.referee.lease import Lease
 from screens.actions import ACTIONS
 from screens.dialogs.help import help_text
 from screens.dialogs.key_editor import PLACES
@@ -36,14 +34,6 @@ def solution(tensor):
     out = tensor.clone()
     dist.all_reduce(out)
     return out
-"""
-BAD = """pass
-import torch.distributed as dist
-def solution(tensor):
-    if dist.get_rank() == 1:
-        raise ValueError("no such [thing]")
-    dist.all_reduce(tensor.clone())
-    return tensor
 """
 
 
@@ -106,8 +96,19 @@ async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(
 
 
 @pytest.mark.slow
-async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, screen_text) -> None:
-    async with profiled(open_app, until, BAD, (60, 24)) as (app, pilot):
+async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, screen_text, monkeypatch) -> None:
+    """What real ranks report when a call fails: tests/unit/test_profile.py."""
+
+    async def failed(request: ProfileRequest, tell) -> Profiled:
+        words = "Traceback (most recent call last):\nValueError: no such [thing]\n"
+        reports = [
+            RankProfile(0, failed="closed by peer", failed_at=2.0),
+            RankProfile(1, failed=words, failed_at=1.0),
+        ]
+        return Profiled(reports, figures(reports))
+
+    monkeypatch.setattr(screens.profile.screen, "profile", failed)
+    async with profiled(open_app, until, LATE, (60, 24)) as (app, pilot):
         await until(pilot, lambda: "✗ rank 1 failed" in screen_text(app))
         assert "ValueError: no such [thing]" in app.screen._end.plain
         await pilot.press("t")
@@ -117,20 +118,26 @@ async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, scree
 
 
 @pytest.mark.slow
-async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, screen_text) -> None:
-    timed = Lease(["cores"])
-    deadline = time.monotonic() + 60.0
-    while not timed.take():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
-    try:
-        async with profiled(open_app, until, LATE) as (app, pilot):
-            await until(pilot, lambda: "▸ WAITING FOR ITS TURN" in screen_text(app))
-            timed.close()
-            await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
-            await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
-    finally:
-        timed.close()
+async def test_a_profile_waits_for_the_run_that_is_being_timed(
+    open_app, until, screen_text, monkeypatch
+) -> None:
+    """That a real one waits while devices are taken: tests/unit/test_profile.py."""
+    its_turn, ends = asyncio.Event(), asyncio.Event()
+
+    async def waits(request: ProfileRequest, tell) -> Profiled:
+        tell(Waits())
+        await its_turn.wait()
+        tell(Begins())
+        await ends.wait()
+        return made()
+
+    monkeypatch.setattr(screens.profile.screen, "profile", waits)
+    async with profiled(open_app, until, LATE) as (app, pilot):
+        await until(pilot, lambda: "▸ WAITING FOR ITS TURN" in screen_text(app))
+        its_turn.set()
+        await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
+        ends.set()
+        await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
 
 
 @pytest.mark.slow

@@ -6,10 +6,12 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import arena
+import arena.runs.engine
 from arena import Arena, RunRefused, UsageError, Verdict
 from arena.paths import Paths
 from arena.runs.engine import Engine
@@ -100,7 +102,10 @@ async def told(events: AsyncIterator[AnyEvent], kinds: list[type]) -> None:
 
 
 @pytest.mark.slow
-async def test_on_the_real_referee(tmp_path: Path):
+async def test_on_the_real_referee(
+    tmp_path: Path, shared_referee: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arena.runs.engine, "COMMAND", shared_referee.command)
     file = tmp_path / "mine.py"
     file.write_text(RIGHT)
     async with Arena(tmp_path / "arena") as here:

@@ -27,9 +27,9 @@ def solution(tensor):
 
 
 @pytest.mark.usefixtures("small_budget")
-def test_the_house_against_the_baseline(pkb_arena: CommandLine, tmp_path: Path) -> None:
+def test_the_house_against_the_baseline(pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     card = tmp_path / "card.svg"
-    done = pkb_arena(
+    done = pkb_arena_warm(
         "duel", "1", "--left", "house", "--right", "baseline", "--svg", str(card), "--json", *SETTING
     )
     assert done.returncode == 0, done.stderr
@@ -43,19 +43,19 @@ def test_the_house_against_the_baseline(pkb_arena: CommandLine, tmp_path: Path) 
     assert duel["winner"] == says
     assert card.read_text().startswith("<svg")
 
-    told = pkb_arena("replay", duel["duel_id"], "--json").stdout.splitlines()
+    told = pkb_arena_warm("replay", duel["duel_id"], "--json").stdout.splitlines()
     assert json.loads(told[0])["duel_id"] == duel["duel_id"]
     assert json.loads(told[-1])["winner"] == duel["winner"]
-    board = json.loads(pkb_arena("duels", "--json").stdout)
+    board = json.loads(pkb_arena_warm("duels", "--json").stdout)
     assert {rating["player"] for rating in board["ratings"]} == {"house", "baseline"}
     assert len(board["duels"]) == 1
-    assert "house" in pkb_arena("duels").stdout
+    assert "house" in pkb_arena_warm("duels").stdout
     # What was measured against each other is no result against the baseline.
-    assert pkb_arena("replay", duel["left"]["attempts"][0]["run_id"]).returncode == 0
+    assert pkb_arena_warm("replay", duel["left"]["attempts"][0]["run_id"]).returncode == 0
 
 
 def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
-    pkb_arena: CommandLine,
+    pkb_arena_warm: CommandLine,
     home: Path,
     model_server: ModelServer,
     tmp_path: Path,
@@ -70,7 +70,7 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
     model_server.replies += [streamed(WRONG), streamed(RIGHT)]
     kernel = tmp_path / "mine.py"
     kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
-    done = pkb_arena(
+    done = pkb_arena_warm(
         "duel",
         "1",
         "--left",
@@ -107,16 +107,16 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
     ],
 )
 def test_what_cannot_be_played_is_said_before_anything_runs(
-    pkb_arena: CommandLine, home: Path, arguments: tuple[str, ...], words: str
+    pkb_arena_warm: CommandLine, home: Path, arguments: tuple[str, ...], words: str
 ) -> None:
-    done = pkb_arena("duel", "1", *arguments, *SETTING)
+    done = pkb_arena_warm("duel", "1", *arguments, *SETTING)
     assert done.returncode == 2
     assert words in done.stderr
     assert not (home / "data" / "duels").exists()
 
 
 def test_a_model_stops_at_its_dollars(
-    pkb_arena: CommandLine, home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
+    pkb_arena_warm: CommandLine, home: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text(
@@ -126,20 +126,20 @@ def test_a_model_stops_at_its_dollars(
     monkeypatch.setenv("MY_SECRET", KEY)
     model_server.replies = [streamed(WRONG, usage=(600_000, 600_000))]
     sides = ("--left", "model:m", "--right", "baseline")
-    done = pkb_arena("duel", "1", *sides, "--budget", "2", "--rounds", "9", "--unsafe", "--json", *SETTING)
+    done = pkb_arena_warm("duel", "1", *sides, "--budget", "2", "--rounds", "9", "--unsafe", "--json", *SETTING)
     assert done.returncode == 0, done.stderr
     assert "model:m (left) leaves: the budget of $2 is spent" in done.stderr
     duel = json.loads(done.stdout)
     assert (duel["budget_usd"], duel["left"]["left"]) == (2.0, "the budget of $2 is spent")
     assert duel["left"]["usd"] == pytest.approx(2.4)
     assert len(model_server.seen) == 2
-    card = pkb_arena("replay", duel["duel_id"]).stdout
+    card = pkb_arena_warm("replay", duel["duel_id"]).stdout
     assert "$2.40 of $2   the budget of $2 is spent" in card
 
 
-def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena: CommandLine, tmp_path: Path) -> None:
+def test_two_wrong_files_are_a_draw_and_exit_code_1(pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     kernel = tmp_path / "mine.py"
     kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
-    done = pkb_arena("duel", "1", "--left", str(kernel), "--right", str(kernel), *SETTING)
+    done = pkb_arena_warm("duel", "1", "--left", str(kernel), "--right", str(kernel), *SETTING)
     assert done.returncode == 1
     assert "a draw: neither side has a right kernel" in done.stdout

@@ -130,12 +130,12 @@ def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(
 
 
 def test_a_wrong_kernel_fails_with_rank_index_and_values(
-    pkb_arena: CommandLine, kernel: Path, source: str
+    pkb_arena_warm: CommandLine, kernel: Path, source: str
 ) -> None:
     kernel.write_text(
         source.replace("return product", "product[3, 5] += dist.get_rank() * 9\n    return product")
     )
-    done = pkb_arena("run", "13", "kernel.py", *CHECKED, "--json")
+    done = pkb_arena_warm("run", "13", "kernel.py", *CHECKED, "--json")
     assert done.returncode == 1, done.stderr
     said = json.loads(done.stdout)
     assert said["verdict"] == "WRONG_RESULT"

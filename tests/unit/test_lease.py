@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_gpus_are_named_as_the_driver_counts_them(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-async def test_a_run_waits_until_another_arena_has_measured(paths: Paths) -> None:
+async def test_a_run_waits_until_another_arena_has_measured(paths: Paths, shared_referee: Any) -> None:
     problem = load_catalogue().find("1")
     here = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
     asked = RunRequest(problem=problem, setting=here, kernel_name="baseline", source="", rounds=2)
@@ -84,7 +85,7 @@ async def test_a_run_waits_until_another_arena_has_measured(paths: Paths) -> Non
     other = Lease(["cores"])
     while not other.take():
         await asyncio.sleep(0.05)
-    async with Engine(paths) as engine:
+    async with Engine(paths, command=shared_referee.command) as engine:
         engine.subscribe(listen)
         cancelled = await engine.judge(asked)
         await waiting.wait()

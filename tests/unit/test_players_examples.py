@@ -1,6 +1,7 @@
 """Worked examples of the prompts say that they pass: they do, on real ranks."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,8 @@ EXAMPLES = [example for example in load_examples(TEMPLATES, load_catalogue()) if
 
 
 @pytest.fixture
-async def engine(paths: Paths) -> AsyncIterator[Engine]:
-    async with Engine(paths) as engine:
+async def engine(paths: Paths, shared_referee: Any) -> AsyncIterator[Engine]:
+    async with Engine(paths, command=shared_referee.command) as engine:
         yield engine
 
 

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from arena.campaign.driver import Campaign, Listener, Standing
+from arena.campaign.driver import Campaign
 from arena.campaign.records import Cell, CellResult
+from arena.campaign.standing import Listener, Standing
 from arena.cli.diagnostics import complain, say
 from arena.cli.runs.sweep_output import BaselineRows
 from arena.runs.headline import by_clock

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import click
 
 from arena.campaign.cast import Stage, make_author
-from arena.campaign.driver import Campaign, Standing
+from arena.campaign.driver import Campaign
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
 from arena.campaign.plan import ALL, CampaignPlan, choose_problems, parse_players
 from arena.campaign.purse import Purse
 from arena.campaign.seats import Seat
+from arena.campaign.standing import Standing
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from arena.board.tables import mean_words, share_words
-from arena.campaign.driver import Standing
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.records import Cell, CellResult
 from arena.campaign.results import outcomes, results
+from arena.campaign.standing import Standing
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
 from arena.runs.headline import WHERE, by_clock

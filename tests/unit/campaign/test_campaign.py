@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from arena.campaign.cast import FileAuthor, Stage, make_author
-from arena.campaign.driver import Campaign, Listener
+from arena.campaign.driver import Campaign
 from arena.campaign.journal import CampaignBusy, CampaignJournal, read_lines
 from arena.campaign.plan import CampaignPlan, choose_problems, parse_players
 from arena.campaign.purse import Purse
 from arena.campaign.records import CellResult, Written
 from arena.campaign.seats import Seat
+from arena.campaign.standing import Listener
 from arena.errors import PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
 from arena.paths import Paths

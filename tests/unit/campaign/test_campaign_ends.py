@@ -64,7 +64,7 @@ def test_a_line_that_does_not_fit_leaves_nothing_of_itself(
 
 @pytest.mark.slow
 def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
-    pkb_arena: CommandLine, provider: ModelServer, home: Path
+    pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
 ) -> None:
     provider.replies = [streamed(WRONG), streamed("I would rather not.")]
     command = (
@@ -80,7 +80,7 @@ def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
         "c",
         "--json",
     )
-    done = pkb_arena(*command)
+    done = pkb_arena_warm(*command)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["whole"], said["done"]) == (True, 3)
@@ -93,18 +93,18 @@ def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
     for path in home.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
     asked = len(provider.seen)
-    again = pkb_arena(*command, "--resume")
+    again = pkb_arena_warm(*command, "--resume")
     assert again.returncode == 0
     assert len(provider.seen) == asked
 
 
 @pytest.mark.slow
 def test_an_agent_reads_its_verdict_and_only_what_it_hands_in_counts(
-    pkb_arena: CommandLine, provider: ModelServer, home: Path
+    pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
 ) -> None:
     right = f"```python\n{load_catalogue().find('1').baseline_source}```\n"
     provider.replies = [streamed(WRONG), streamed(right)]
-    done = pkb_arena(
+    done = pkb_arena_warm(
         "sweep",
         "--players",
         "agent:m",
@@ -127,7 +127,7 @@ def test_an_agent_reads_its_verdict_and_only_what_it_hands_in_counts(
 
 @pytest.mark.slow
 def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
-    pkb_arena: CommandLine, provider: ModelServer, home: Path
+    pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
 ) -> None:
     provider.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
     command = (
@@ -142,13 +142,13 @@ def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
         "--name",
         "c",
     )
-    done = pkb_arena(*command)
+    done = pkb_arena_warm(*command)
     assert done.returncode == 3
     assert "who are you" in done.stderr
     assert "1 of 3 results are in; go on with `pkb-arena sweep --resume --name c`" in done.stderr
     assert KEY not in done.stderr
     provider.replies = [streamed(WRONG)]
-    done = pkb_arena("sweep", "--resume", "--name", "c", "--unsafe")
+    done = pkb_arena_warm("sweep", "--resume", "--name", "c", "--unsafe")
     assert done.returncode == 0, done.stderr
     assert len(lines(home, "result")) == 3
 

@@ -4,6 +4,7 @@ import random
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ async def test_refused_settings_are_drawn_again_and_say_nothing(
 
 
 @pytest.mark.slow
-async def test_a_kernel_made_for_one_shape_is_found_out(paths: Paths) -> None:
+async def test_a_kernel_made_for_one_shape_is_found_out(paths: Paths, shared_referee: Any) -> None:
     """Real ranks: it is right for the rows of the preset, and doubles everything else."""
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
@@ -77,7 +78,7 @@ async def test_a_kernel_made_for_one_shape_is_found_out(paths: Paths) -> None:
         f"    return out if tuple(tensor.shape) == ({setting.sizes['M']}, {setting.sizes['N']}) else out * 2\n"
     )
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source=source, rounds=0)
-    async with Engine(paths) as engine:
+    async with Engine(paths, command=shared_referee.command) as engine:
         assert (await judge_to_end(engine, request)).report.verdict == "PASS"
         found = await judge_other_sizes(engine, request, random.Random(3))
     assert len(found) == SETTINGS

@@ -1,0 +1,152 @@
+"""The arenas of a trusted rank: its own inputs, and what the worlds of every side of a run read and write."""
+
+import os
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+import torch
+
+from sandbox.memory import slots
+from sandbox.memory.places import TensorPlace
+from sandbox.protocol.messages import MakeArenas
+from sandbox.rank.devices.device import Device
+from sandbox.rank.problem_code import Leaves
+
+
+@dataclass
+class SideArenas:
+    """The arenas of one side of a run: what its worlds read, what they write, and what they may not read yet."""
+
+    inputs: torch.Tensor
+    outputs: torch.Tensor
+    shared: bool
+    """Whether the inputs are the trusted rank's own."""
+    withheld: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """By slot: byte ranges of the inputs that are filled in right before the GO."""
+    taken: torch.Tensor | None = None
+    """Outputs as they were when they were due, laid out like `outputs`."""
+    takes: bool = False
+    """Whether outputs were taken since the last draw, so that those are what is compared."""
+
+    @property
+    def due(self) -> torch.Tensor:
+        """The outputs that are compared."""
+        return self.taken if self.takes and self.taken is not None else self.outputs
+
+
+class TrustedArenas:
+    """They are flat uint8 tensors, divided into slots as the last order to make some said."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.own = torch.empty(0, dtype=torch.uint8)
+        """This rank's own inputs, which are always complete. Sides that run no kernel may read them as well."""
+        self.sides: dict[int, SideArenas] = {}
+        """By number: see sandbox.worlds.exchange."""
+        self.tables: dict[int, list[TensorPlace]] = {}
+        """By slot: where the tensors of the iteration in it lie."""
+        self.in_bytes = self.out_bytes = self.room = 0
+        self._own_fd = -1
+
+    def make(self, order: MakeArenas) -> tuple[int, int]:
+        """Makes the arenas of a side. Returns their descriptors, inputs and outputs, which are the caller's to close."""
+        layout = order.layout
+        self.in_bytes, self.out_bytes, self.room = layout.in_bytes, layout.out_bytes, layout.room
+        self.device.free_cache()
+        self.device.sealed = layout.sealed
+        in_total, out_total = self.in_bytes * layout.slots, self.out_bytes * layout.slots
+        for side in list(self.sides) if order.own else [order.side]:
+            self._drop(side)
+        if order.own:
+            self._make_own(in_total)
+        if order.shared:
+            in_fd, inputs = os.dup(self._own_fd), self.own
+        else:
+            in_fd, inputs = self.device.input_arena(in_total)
+        out_fd, outputs = self.device.output_arena(out_total)
+        outputs.fill_(slots.POISON)
+        self.sides[order.side] = SideArenas(inputs, outputs, order.shared)
+        self.device.synchronize()
+        return in_fd, out_fd
+
+    def _drop(self, number: int) -> None:
+        """Gives the arenas of a side back."""
+        gone = self.sides.pop(number, None)
+        if gone is not None:
+            if not gone.shared:
+                self.device.release(gone.inputs)
+            self.device.release(gone.outputs)
+
+    def _make_own(self, size: int) -> None:
+        self.device.release(self.own)
+        if self._own_fd >= 0:
+            os.close(self._own_fd)
+            self._own_fd = -1
+        if self.device.sealed:
+            self._own_fd, self.own = self.device.input_arena(size)
+        else:
+            self.own = torch.empty(0)  # frees it before more is asked for
+            self.own = torch.empty(size, dtype=torch.uint8, device=self.device.torch_device)
+
+    def forget(self) -> None:
+        """Before new iterations: nothing of the old ones is withheld or compared any more."""
+        for side in self.sides.values():
+            side.withheld.clear()
+            side.takes = False
+
+    def fill(
+        self,
+        slot: int,
+        table: list[TensorPlace],
+        tensors: Leaves,
+        sides: Iterable[int],
+        withheld: Collection[str],
+    ) -> None:
+        """Writes one iteration into the input arenas.
+
+        table: where the tensors lie in a slot, in their order. withheld: names of tensors that a side gets with its GO.
+        """
+        self.tables[slot] = table
+        base = slot * self.in_bytes
+        own = self.inputs_of(slot)
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
+        early = [place for place in table if place.name not in withheld]
+        late = []
+        for place in table:
+            if place.name in withheld:
+                start, tensor = base + place.offset, tensors[place.name]
+                late.append((start, start + tensor.numel() * tensor.element_size()))
+        for number in sides:
+            side = self.sides[number]
+            side.withheld[slot] = late
+            if not side.shared:
+                theirs = slots.read_inputs(side.inputs, base, early)
+                for place in early:
+                    theirs[place.name].copy_(tensors[place.name])
+
+    def take(self, number: int, first: int, count: int) -> None:
+        """Copies outputs of a side that are due now and compared later, when the kernel has run again."""
+        side = self.sides[number]
+        if side.taken is None:
+            side.taken = torch.empty_like(side.outputs)
+        some = slice(first * self.out_bytes, (first + count) * self.out_bytes)
+        side.taken[some] = side.outputs[some]
+        side.takes = True
+
+    def touched(self, sides: Iterable[int]) -> list[int]:
+        """Of these sides, those whose output arena is not as the poison left it."""
+        return [number for number in sides if not slots.is_poisoned(self.sides[number].outputs)]
+
+    def written(self, number: int, count: int) -> list[bool]:
+        """Of a side's first slots, whether a result overwrote the poison."""
+        outputs = self.sides[number].outputs[: count * self.out_bytes]
+        return slots.overwritten(outputs, self.out_bytes, slots.header_bytes(self.room))
+
+    def inputs_of(self, slot: int) -> Leaves:
+        """The iteration in a slot, in this rank's own inputs."""
+        return slots.read_inputs(self.own, slot * self.in_bytes, self.tables[slot])
+
+    def slot_of(self, outputs: torch.Tensor, slot: int) -> torch.Tensor:
+        """One slot of an output arena."""
+        return outputs[slot * self.out_bytes : (slot + 1) * self.out_bytes]

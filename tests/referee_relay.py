@@ -1,0 +1,27 @@
+"""Stands where an engine starts a referee: connects it to one that runs. `python referee_relay.py SOCKET`"""
+
+import os
+import selectors
+import socket
+import sys
+
+CHUNK = 1 << 20
+
+
+def main(path: str) -> None:
+    """Hands on what the engine writes, and what the referee says, until one of them hangs up."""
+    with socket.socket(socket.AF_UNIX) as referee, selectors.DefaultSelector() as waiting:
+        referee.connect(path)
+        waiting.register(0, selectors.EVENT_READ, referee.fileno())
+        waiting.register(referee, selectors.EVENT_READ, 1)
+        while True:
+            for ready, _ in waiting.select():
+                data = os.read(ready.fd, CHUNK)
+                if not data:
+                    return
+                while data:
+                    data = data[os.write(ready.data, data) :]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

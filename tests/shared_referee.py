@@ -1,0 +1,132 @@
+"""One referee for the tests of a process whose subject is not how a referee starts or ends: its worlds stay warm.
+
+An engine starts its referee with a command. This one's command is a relay (referee_relay.py), which connects an engine to the
+referee that runs; one engine after another.
+"""
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from arena.own_modules import ROOT, module_environment
+from arena.runs.referee_process import COMMAND, ENVIRONMENT
+from sandbox.protocol.events import (
+    Cancel,
+    Cancelled,
+    Finished,
+    Ready,
+    Refused,
+    Run,
+    Shutdown,
+    decode_command,
+    decode_event,
+    encode,
+)
+
+RELAY = Path(__file__).with_name("referee_relay.py")
+END_S = 30.0
+"""For a run that was left; then the referee is killed, and the next engine gets another one."""
+
+
+class SharedReferee:
+    """A real referee, started with the first engine that asks for it. A run that an engine leaves is cancelled."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        """folder: for the socket. environment: of the referee, beside this process's own now."""
+        self._environment = {**module_environment(), **ENVIRONMENT, **environment}
+        path = folder / "referee"
+        self.command = (sys.executable, "-I", "-S", str(RELAY), str(path))
+        """Starts a referee, for all that an engine can tell."""
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(path))
+        self._listening.listen()
+        self._referee: subprocess.Popen[bytes] | None = None
+        self._ready = b""
+        self._engine: socket.socket | None = None
+        self._runs: set[str] = set()
+        """Asked for and not ended."""
+        self._changed = threading.Condition()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the referee with its worlds."""
+        if self._referee is not None:
+            assert self._referee.stdin is not None
+            self._referee.stdin.close()
+            self._referee.wait(20)
+        self._listening.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                engine, _ = self._listening.accept()
+                with engine, suppress(ConnectionError):
+                    self._attend(engine)
+
+    def _attend(self, engine: socket.socket) -> None:
+        """Serves one engine to its end."""
+        referee = self._living()
+        engine.sendall(self._ready)
+        with self._changed:
+            self._engine = engine
+        try:
+            with engine.makefile("rb") as commands:
+                for line in commands:
+                    command = decode_command(line)
+                    if isinstance(command, Shutdown):
+                        break
+                    if isinstance(command, Run):
+                        with self._changed:
+                            self._runs.add(command.run_id)
+                    self._tell(referee, line)
+        finally:
+            with self._changed:
+                self._engine = None
+                left = list(self._runs)
+            for run_id in left:
+                self._tell(referee, encode(Cancel(run_id=run_id)) + b"\n")
+            with self._changed:
+                if not self._changed.wait_for(lambda: not self._runs, END_S):
+                    referee.kill()
+
+    def _living(self) -> "subprocess.Popen[bytes]":
+        """The referee; another one where it has ended."""
+        if self._referee is None or self._referee.poll() is not None:
+            self._referee = subprocess.Popen(
+                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=self._environment
+            )
+            assert self._referee.stdout is not None
+            self._ready = self._referee.stdout.readline()
+            assert isinstance(decode_event(self._ready), Ready), self._ready
+            threading.Thread(target=self._listen, args=[self._referee], daemon=True).start()
+        return self._referee
+
+    def _tell(self, referee: "subprocess.Popen[bytes]", line: bytes) -> None:
+        assert referee.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, which its reader sees
+            referee.stdin.write(line)
+            referee.stdin.flush()
+
+    def _listen(self, referee: "subprocess.Popen[bytes]") -> None:
+        """Hands on what the referee says to the engine that is there. A referee's end is the engine's, too."""
+        assert referee.stdout is not None
+        for line in referee.stdout:
+            event = decode_event(line)
+            with self._changed:
+                engine = self._engine
+                if isinstance(event, Finished | Cancelled | Refused):
+                    self._runs.discard(event.run_id)
+                    self._changed.notify_all()
+            if engine is not None:
+                with suppress(OSError):  # it hangs up
+                    engine.sendall(line)
+        with self._changed:
+            self._runs.clear()
+            self._changed.notify_all()
+            if self._engine is not None:
+                with suppress(OSError):
+                    self._engine.shutdown(socket.SHUT_RDWR)
