@@ -110,6 +110,18 @@ def cpu_seconds_of_all(pids: Iterable[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def waited_for_cores(pids: Iterable[int]) -> float:
+    """Seconds for which the first threads of these processes were ready to run and had no core: of the one that had it worst.
+
+    0 where the system does not count them (/proc/PID/schedstat).
+    """
+    seconds = [0.0]
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            seconds.append(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9)
+    return max(seconds)
+
+
 def threads(pids: Iterable[int]) -> int:
     """How many threads these processes have, the first one of each included."""
     count = 0

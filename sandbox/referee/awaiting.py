@@ -43,16 +43,26 @@ class Awaiting:
         """
         started = self.timer.monotonic()
         before = min(world.compile_seconds, deadlines.COMPILE)
+        waited_before: float | None = None
         while True:
             try:
-                waiting = world.missing(kind)
-                if not waiting:
+                missing = world.missing(kind)
+                if not missing:
                     return world.take(kind)
                 elapsed = self.timer.monotonic() - started
                 # Compiling has a deadline of its own, for all of it together: ranks say themselves when they do it.
                 compiled = min(world.compile_seconds, deadlines.COMPILE) - before
-                if elapsed - compiled > limit:
-                    raise Deadline(waiting, kind)
+                left = limit - elapsed + compiled
+                # Time without a core does not count, either. Within a batch of ordinary length a look would disturb, so the
+                # first one comes halfway; and two are needed, since this process may have had no core itself.
+                if left < limit / 2:
+                    waited = world.waited_for_cores()
+                    if waited_before is None:
+                        waited_before = waited
+                    else:
+                        left += min(waited - waited_before, deadlines.WITHOUT_CORE)
+                        if left < 0:
+                            raise Deadline(missing, kind)
             except WorldFailed as failed:
                 if world.quarters.kernel:
                     raise
@@ -66,6 +76,6 @@ class Awaiting:
                 raise HarnessFailed(f"{message}\n{world.said[-4000:]}") from None
             if self.stopped():
                 raise Stopped
-            self.poll(min(0.25, max(limit - elapsed + compiled, 0.001)))
+            self.poll(min(0.25, max(left, 0.001)))
             if elapsed > MEMORY_CHECK_SECONDS:
                 world.check_memory()  # takes milliseconds, so not within a batch of ordinary length

@@ -12,6 +12,9 @@ HEALTH = 10.0
 """One tiny call of the baseline world on each GPU after a kernel was killed there."""
 TURN = 240.0
 """Until another arena on this machine has finished its timing."""
+WITHOUT_CORE = 10.0
+"""Time for which ranks are ready to run and have no core does not count, up to so much: the machine's doing, or that of threads
+that a kernel has started."""
 SHORTEST, LONGEST = 0.05, 20.0
 SHORTEST_BATCH = 0.5
 """A busy machine may keep a rank waiting for a core so long, however short the kernel."""

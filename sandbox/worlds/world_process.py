@@ -107,6 +107,10 @@ class WorldProcess:
         """The first thread of a rank runs on these cores alone, and so do threads that it starts from now on; others stay."""
         processes.pin(self.rank_pids[rank], cores)
 
+    def waited_for_cores(self) -> float:
+        """Seconds for which ranks were ready to run and had no core, so far; of the rank that had it worst."""
+        return processes.waited_for_cores(self.rank_pids)
+
     def print_stacks(self) -> None:
         """Has every process that can do so print where it is, also one that is stopped."""
         self.resume()

@@ -1,7 +1,11 @@
 """Polling threads give way only where they give way to their own world alone, and all of a world's do."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
+from sandbox.machine import processes
 from sandbox.machine.scheduling import POLLING, polling_gives_way, sessions_are_groups
 
 
@@ -91,3 +96,27 @@ async def test_those_of_a_timed_world_do(paths: Paths):
         ]
         policies = [os.sched_getscheduler(thread) for thread in threads]
     assert policies.count(os.SCHED_IDLE) >= setting.world  # the baseline's stay, the contender's have ended
+
+
+def test_time_without_a_core_is_that_of_the_process_that_had_it_worst() -> None:
+    core = min(os.sched_getaffinity(0))
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    try:
+        for process in busy:
+            processes.pin(process.pid, [core])
+        pids = [process.pid for process in busy]
+        until = time.monotonic() + 30
+        while processes.waited_for_cores(pids) < 0.1 and time.monotonic() < until:
+            time.sleep(0.02)
+        for process in busy:
+            process.send_signal(signal.SIGSTOP)
+        time.sleep(0.05)
+        each = [processes.waited_for_cores([pid]) for pid in pids]
+        assert processes.waited_for_cores(pids) == max(each) > 0.1
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert processes.waited_for_cores([gone.pid]) == processes.waited_for_cores([]) == 0.0

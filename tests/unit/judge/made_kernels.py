@@ -66,6 +66,8 @@ class MadeKernel:
     """CPU time that its processes use while they should rest, per second."""
     unstoppable: str = ""
     """What is said when it was told to stop."""
+    without_core: float = 0.0
+    """Time for which its ranks are ready to run and have no core, per second."""
     excess: str = ""
     """What is said of its memory."""
     arm_s: float = 0.0

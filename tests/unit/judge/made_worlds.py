@@ -314,6 +314,9 @@ class MadeProcesses:
     def pin(self, rank: int, cores: Sequence[int]) -> None:
         self.pins.append((rank, list(cores)))
 
+    def waited_for_cores(self) -> float:
+        return self.ranks.kernel.without_core * self.ranks.clock.monotonic()
+
     def print_stacks(self) -> None:
         self.stacks_printed = True
 

@@ -6,8 +6,8 @@ from made_machine import MadeMachine
 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, MakeArenas, Wake
-from sandbox.referee.awaiting import SettingRefused, Stopped
-from sandbox.worlds.deadlines import COMPILE
+from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
+from sandbox.worlds.deadlines import COMPILE, WITHOUT_CORE
 from sandbox.worlds.exchange import Stage
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.pool import Worlds
@@ -42,6 +42,34 @@ def test_a_contenders_failure_and_its_deadline_are_its_own() -> None:
         machine.await_all(world, Kind.LOADED, 1.0)
     assert late.value.ranks == [1]
     assert machine.clock.monotonic() - before == pytest.approx(1.0, abs=0.26)
+
+
+@pytest.mark.parametrize(
+    ("without_core", "seconds"),
+    [(0.5, 1.5), (0.8, 3.0), (1.0, 1.0 + WITHOUT_CORE)],
+    ids=["half", "most", "all"],
+)
+def test_time_for_which_ranks_have_no_core_does_not_count_up_to_a_limit(
+    without_core: float, seconds: float
+) -> None:
+    machine, world = loading(MadeKernel(without_core=without_core, faults=[Fault(Kind.LOAD, ranks=(1,))]))
+    before = machine.clock.monotonic()
+    with pytest.raises(Deadline):
+        machine.await_all(world, Kind.LOADED, 1.0)
+    assert machine.clock.monotonic() - before == pytest.approx(seconds, abs=0.26)
+
+
+def test_a_referee_that_had_no_core_itself_looks_once_more() -> None:
+    machine, world = loading(MadeKernel(faults=[Fault(Kind.LOAD, ranks=(1,))]))
+    looks: list[float] = []
+
+    def poll(seconds: float) -> None:
+        looks.append(seconds)
+        machine.clock.sleep(5.0)
+
+    with pytest.raises(Deadline):
+        Awaiting(poll, lambda: False, machine.clock)(world, Kind.LOADED, 1.0)
+    assert len(looks) == 2
 
 
 def test_an_answer_that_was_not_due_breaks_the_protocol() -> None:
