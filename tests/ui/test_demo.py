@@ -34,8 +34,8 @@ async def scripted_engine() -> AsyncIterator[Engine]:
 
 
 def started_processes() -> set[psutil.Process]:
-    """All processes below this one; among them may be worlds that other tests of this session keep warm."""
-    return set(psutil.Process().children(recursive=True))
+    """This process's own children. Below some of them worlds come and go that other tests of this session keep warm."""
+    return set(psutil.Process().children())
 
 
 @pytest.fixture
