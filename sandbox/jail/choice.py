@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from sandbox.jail import landlock, profiles, selftest
 from sandbox.jail.guest import Guest
 from sandbox.jail.profiles import FULL, LANDLOCK, NESTED, NONE, ROOT, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+from sandbox.machine.processes import signal_tree
 
 TEST_SECONDS = 20.0
 
@@ -92,25 +94,17 @@ def why_not(profile: Profile, program: bytes) -> str | None:
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
             wrapped = profile.wrap(argv, Path(folder), {}, filter_fd=filter_fd)
-            done = subprocess.run(
-                wrapped.argv,
-                env=wrapped.env,
-                pass_fds=wrapped.fds,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TEST_SECONDS,
-                check=False,
-            )
+            status, said, complaints = _run(wrapped)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         finally:
             del os.environ["PKB_CANARY"]
             os.close(filter_fd)
     try:
-        found: dict[str, bool] = json.loads(done.stdout)
+        found: dict[str, bool] = json.loads(said)
     except ValueError:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"the self-test ended with status {done.returncode}"
+        lines = complaints.decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"the self-test ended with status {status}"
     leaks = [name for name in selftest.FORBIDDEN if found.get(name, True) and name not in _accepted(profile)]
     needed = [name for name in selftest.NEEDED if name not in _foregone(profile)]
     lacks = [name for name in needed if not found.get(name, False)]
@@ -121,6 +115,29 @@ def why_not(profile: Profile, program: bytes) -> str | None:
         if lacks
         else None
     )
+
+
+def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
+    """Status, stdout and stderr of a self-test. Nothing of it is left, however this ends.
+
+    bubblewrap's child waits for bubblewrap before it is told to die with it, so killing bubblewrap alone could leave that one.
+    """
+    with subprocess.Popen(
+        test.argv,
+        env=test.env,
+        pass_fds=test.fds,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            said, complaints = process.communicate(timeout=TEST_SECONDS)
+        except BaseException:
+            signal_tree(process.pid, signal.SIGSTOP)
+            signal_tree(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said, complaints
+
 
 
 def _accepted(profile: Profile) -> tuple[str, ...]:

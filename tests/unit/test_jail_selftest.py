@@ -1,10 +1,14 @@
 """The jail's self-test can fail: profiles with a hole are rejected, and the hole is named."""
 
+import contextlib
 import os
 import shutil
+import signal
 import sys
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sandbox.jail import choice, profiles
@@ -117,3 +121,39 @@ def test_without_bubblewrap_and_prlimit_there_is_no_jail(monkeypatch):
     assert "bubblewrap" in " ".join(jail.rejected.values())
     assert "landlock" in jail.rejected
     assert "apt-get install bubblewrap" in jail.profile.advice
+
+
+class Stuck(Profile):
+    """Its command starts another one and waits."""
+
+    def wrap(self, *arguments, **options) -> Wrapped:
+        wrapped = super().wrap(*arguments, **options)
+        return Wrapped(["/bin/sh", "-c", "sleep 1000 & wait"], wrapped.env, ())
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_nothing_is_left_of_a_self_test_that_does_not_end(program, monkeypatch, interrupted):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(choice, "TEST_SECONDS", 30.0 if interrupted else 0.3)
+    before = set(psutil.Process().children(recursive=True))
+    found: set[psutil.Process] = set()
+
+    def look() -> None:
+        while not any(process.name() == "sleep" for process in found):
+            found.update(set(psutil.Process().children(recursive=True)) - before)
+        if interrupted:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR2)
+
+    looking = threading.Thread(target=look)
+    handler = signal.signal(signal.SIGUSR2, stop)
+    looking.start()
+    try:
+        with pytest.raises(KeyboardInterrupt) if interrupted else contextlib.nullcontext():
+            assert "timed out" in why_not(Stuck("root", (), ""), program)
+    finally:
+        looking.join()
+        signal.signal(signal.SIGUSR2, handler)
+    _, alive = psutil.wait_procs(found, timeout=5)
+    assert not [process for process in alive if process.name() in ("sh", "sleep")]
