@@ -2,7 +2,6 @@
 
 import gc
 import importlib.util
-import itertools
 import json
 import os
 import subprocess
@@ -41,18 +40,9 @@ gc.disable()  # passes over what tests import find nothing, and take a third of 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests go first: the processes that share a session then end at about the same time.
-
-    Those of tests/attacks alternate with the others: runs that are timed wait for each other, whichever process they are of.
-    """
-    files = list(dict.fromkeys(item.path for item in items))
+    """Files with slow tests go first: the processes that share a session then end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    timed = [file for file in files if file in slow and file.parent.name == "attacks"]
-    others = [file for file in files if file in slow and file not in timed]
-    alternating = itertools.chain.from_iterable(itertools.zip_longest(timed, others))
-    first = [file for file in alternating if file is not None]
-    place = {file: at for at, file in enumerate([*first, *(file for file in files if file not in slow)])}
-    items.sort(key=lambda item: place[item.path])
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:

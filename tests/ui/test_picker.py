@@ -65,6 +65,7 @@ async def test_a_category_counts_the_problems_that_it_lists_as_the_command_line_
         app.picker.problems[0].also.append("tensor")
         app.picker._show_categories()
         categories = app.screen.query_one("#categories", OptionList)
+        await until(pilot, lambda: categories.content_size.width)  # they are mounted after the first paint
         for number, option in enumerate(categories.options):
             categories.highlighted = number
             shown = "" if option.id == "all" else option.id
