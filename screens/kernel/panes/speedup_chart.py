@@ -33,7 +33,7 @@ def bounds_of(intervals: Sequence[Interval]) -> tuple[float, float]:
 
 def rounds_words(rounds: float) -> str:
     """The words of the x-axis."""
-    return f"{rounds:.0f} rounds" if rounds else "0"
+    return f"{rounds:.0f} round{'s' * (round(rounds) != 1)}" if rounds else "0"
 
 
 class SpeedupChart(LineChart):
