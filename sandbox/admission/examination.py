@@ -33,8 +33,11 @@ from sandbox.rank.outputs.comparison import Comparison, OracleDiffers, Reference
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 SEED, OTHER_SEED = 12345, 67890
-MORE_SEEDS = range(101, 104)
-"""Of the iterations in which nearly right outputs are tried beside the first one: a run compares more than these."""
+MORE_SEEDS = range(101, 112)
+"""Of the iterations beside the first one in which nearly right outputs are tried, until one shows that they are wrong: a timed
+run compares at least as many. What loses a little in one iteration of five is found by its run, and so here."""
+HONEST_ITERATIONS = 4
+"""In so many what is right in another way must pass, and a cheat must change or lose something to be one."""
 CALIBRATION = range(1001, 1025)
 
 Value = TypeVar("Value")
@@ -62,6 +65,8 @@ class Examination:
         self.setting = setting
         self.check = code.problem.check
         self.comparison = Comparison(code, setting)
+        self.iterations: list[tuple[Leaves, Reference]] = []
+        """In which nearly right outputs are tried; drawn when they are first asked for."""
         self.row = AdmissionRow()
 
     def run(self) -> AdmissionRow:
@@ -157,11 +162,7 @@ class Examination:
 
     def nearly_right(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
         """What is computed with less than was asked for, and what is right in another way, in several iterations."""
-        iterations = [(tensors, reference)]
-        for seed in MORE_SEEDS:
-            drawn = self.code.draw(self.setting, seed)
-            iterations.append((drawn, self.comparison.reference(drawn)))
-        self.comparison.note({slot: each for slot, (_, each) in enumerate(iterations)})
+        self.iterations = [(tensors, reference)]
         cheats: dict[str, Variant] = {
             "bits6": lambda given, _: self.computed(changed_inputs(given, significant(6))),
             "drop_small": lambda given, _: self.computed(changed_inputs(given, without_small)),
@@ -177,45 +178,69 @@ class Examination:
         if self.setting.dtype in SHORT:
             honest["float32"] = self.wider
         return {
-            "one_stale": self.one_stale([reference for _, reference in iterations]),
-            **{name: self.cheated(cheat, iterations) for name, cheat in cheats.items()},
-            **{name: self.passes(variant, iterations) for name, variant in honest.items()},
+            "one_stale": self.one_stale(),
+            **{name: self.cheated(cheat) for name, cheat in cheats.items()},
+            **{name: self.passes(variant) for name, variant in honest.items()},
         }
 
-    def one_stale(self, references: list[Reference]) -> Tried:
+    def iteration(self, slot: int) -> tuple[Leaves, Reference]:
+        """The inputs of an iteration and what its outputs are compared with (collective)."""
+        while len(self.iterations) <= slot:
+            drawn = self.code.draw(self.setting, MORE_SEEDS[len(self.iterations) - 1])
+            reference = self.comparison.reference(drawn)
+            self.comparison.note({len(self.iterations): reference})
+            self.iterations.append((drawn, reference))
+        return self.iterations[slot]
+
+    def one_stale(self) -> Tried:
         """Each output for itself replaced by that of the iteration before: some iteration must show it (collective)."""
-        names = [name for name, _ in references[0].baseline[1]]
-        count = min(everyone(len(names)))
+        names = [name for name, _ in self.iteration(0)[1].baseline[1]]
         seen: Tried = NOT_APPLICABLE, "no output differs between iterations"
-        for place in range(count):
-            found = [self.stale(place, references, slot) for slot in range(len(references))]
-            judged = [verdict for rank in everyone(found) for verdict in rank if verdict]
-            if not judged:
-                continue
-            failed = [verdict for verdict in judged if verdict != Verdict.PASS]
-            if not failed:
-                return Verdict.PASS.value, f"output {names[place]} of another iteration"
-            seen = failed[0], f"output {names[place]} of another iteration"
+        for place in range(min(everyone(len(names)))):
+            text = f"output {names[place]} of another iteration"
+            verdict = self.stale_in_some(place)
+            if verdict == Verdict.PASS:
+                return verdict.value, text
+            if verdict is not None:
+                seen = verdict.value, text
         return seen
 
-    def stale(self, place: int, references: list[Reference], slot: int) -> str:
-        """The verdict on an iteration's outputs with one of the iteration before; empty where they are alike, or have other
+    def stale_in_some(self, place: int) -> Verdict | None:
+        """The first rejection of an output of the iteration before; None where iterations do not differ (collective)."""
+        found: Verdict | None = None
+        for slot in range(1, 1 + len(MORE_SEEDS)):
+            judged = [verdict for verdict in everyone(self.stale(place, slot)) if verdict]
+            failed = [verdict for verdict in judged if verdict is not Verdict.PASS]
+            if failed:
+                return failed[0]
+            if judged:
+                found = Verdict.PASS
+            elif slot >= HONEST_ITERATIONS and found is None:
+                break
+        return found
+
+    def stale(self, place: int, slot: int) -> Verdict | None:
+        """The verdict on an iteration's outputs with one of the iteration before; None where they are alike, or have other
         shapes.
         """
-        reference = references[slot]
-        tensors = list(reference.baseline[1])
-        other = references[slot - 1].baseline[1]
-        if place >= len(other) or other[place][1].shape != tensors[place][1].shape:
-            return ""
-        if same_bits(other[place][1], tensors[place][1]):
-            return ""
-        tensors[place] = (tensors[place][0], other[place][1])
-        return self.comparison.in_detail((reference.baseline[0], tensors), reference, slot).verdict.value
+        other, reference = (self.iteration(each)[1] for each in (slot - 1, slot))
+        tensors, others = list(reference.baseline[1]), other.baseline[1]
+        if place >= len(others) or others[place][1].shape != tensors[place][1].shape:
+            return None
+        if same_bits(others[place][1], tensors[place][1]):
+            return None
+        tensors[place] = (tensors[place][0], others[place][1])
+        return self.comparison.in_detail((reference.baseline[0], tensors), reference, slot).verdict
 
-    def cheated(self, cheat: Variant, iterations: list[tuple[Leaves, Reference]]) -> Tried:
+    def cheated(self, cheat: Variant) -> Tried:
         """The first rejection of a cheat; else how near it came. Not applicable where it loses nothing (collective)."""
         worst, differs, loses = 0.0, False, False
-        for slot, (given, reference) in enumerate(iterations):
+        for slot in range(1 + len(MORE_SEEDS)):
+            if slot == HONEST_ITERATIONS and not any(everyone(differs)):
+                return NOT_APPLICABLE, "it changes no output"
+            if slot == HONEST_ITERATIONS and not any(everyone(loses)):
+                return NOT_APPLICABLE, "it loses no more than the baseline's own rounding"
+            given, reference = self.iteration(slot)
             output = cheat(given, reference)
             verdict, seen = self.judged(output, reference, slot)
             if verdict != Verdict.PASS:
@@ -225,16 +250,13 @@ class Examination:
             worst = max([worst, *(f.rms / f.rms_limit for f in figures if f.rms_limit)])
             differs |= _differ(output, reference.plain)
             loses |= any(f.rms > f.baseline_rms for f in figures)
-        if not any(everyone(differs)):
-            return NOT_APPLICABLE, "it changes no output"
-        if not any(everyone(loses)):
-            return NOT_APPLICABLE, "it loses no more than the baseline's own rounding"
         return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
 
-    def passes(self, variant: Variant, iterations: list[tuple[Leaves, Reference]]) -> Tried:
+    def passes(self, variant: Variant) -> Tried:
         """The first objection to what is right, or PASS with how near it came to a limit (collective)."""
         worst = 0.0
-        for slot, (given, reference) in enumerate(iterations):
+        for slot in range(HONEST_ITERATIONS):
+            given, reference = self.iteration(slot)
             output = variant(given, reference)
             verdict, seen = self.judged(output, reference, slot)
             if verdict != Verdict.PASS:

@@ -171,6 +171,19 @@ def test_the_usual_error_is_that_of_all_iterations():
     assert UsualError.of([]) == UsualError.of([OwnError(float("inf"), float("inf"))]) == UsualError()
 
 
+def test_where_few_iterations_make_the_error_the_baselines_own_is_an_order_of_magnitude():
+    """As problem 25 has it on inputs whose ratios nearly all underflow: now and then one of them decides the loss."""
+    one = torch.empty(())
+
+    def limit(spread, own):
+        usual = UsualError(0.0245, spread, 0.35)
+        return limits(one, torch.bfloat16, usual, OwnError(own, own / 2), 0.0, 0.0, False).rms
+
+    assert limit(spread=4.4, own=0.705) > 0.996  # both have logits of 8 bits, and sums in another order
+    assert limit(spread=4.4, own=0.03) < 1  # zeros, in every other iteration
+    assert limit(spread=0.75, own=0.705) < 0.85  # nowhere else
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 7, 24, 100, 1000])
 def test_a_kernel_that_rounds_as_often_in_another_order_passes_always(count):

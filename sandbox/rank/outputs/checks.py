@@ -31,6 +31,9 @@ DEVIATIONS = 5.0
 SPREAD_OF_ONE, SPREAD = 0.75, 1.4
 """Standard deviation of the error between iterations, relative to its mean: of one element (normal errors), and of n elements
 with errors of their own times the square root of n."""
+HEAVY_TAIL = 2 * SPREAD_OF_ONE
+"""A usual error that spreads more than this is made by few iterations. In those, the baseline's own error shows no more than the
+order of magnitude of an honest one: an output may have ORDER_FACTOR times as much."""
 COARSE_EPS = 4e-3
 """Run dtypes that are no finer (bfloat16) are near 8-bit messages, and are held to RMS_FACTOR alone."""
 PAPER_TOLERANCE = 1e-2
@@ -140,7 +143,8 @@ def limits(
     if torch.finfo(run_dtype).eps < COARSE_EPS:
         rms = min(ORDER_FACTOR * room * usual.rms, max(CAP_ULPS * ulp, rms))
     floor = ulp / 4 if ulp > 1e-4 else FLOOR_ULPS * ulp
-    rms = max(rms, RMS_FACTOR * own.rms, floor, rms_floor)
+    as_large = ORDER_FACTOR if usual.spread > HEAVY_TAIL else RMS_FACTOR
+    rms = max(rms, as_large * own.rms, floor, rms_floor)
     largest = max(usual.max, own.max)
     largest = min(max(MAX_FACTOR * largest, ulp), max(CAP_ULPS * ulp, 1.5 * largest))
     return Limits(rms, max(largest, rms, max_floor), False)
