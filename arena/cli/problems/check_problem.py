@@ -134,7 +134,7 @@ def table(rows: list[AdmissionRow]) -> str:
         f"Written by `pkb-arena check-problem --all --write --world {worlds}`. Per problem, over these worlds: whether",
         "the baseline passes its own rules, its largest relative RMS error against the oracle, and for each cheat the",
         "number of trials in which it was rejected; for outputs that are right in another way than the baseline's, the number",
-        "in which they passed. What is nearly right is tried in up to twelve iterations, as many as a timed run compares at least.",
+        "in which they passed. What is nearly right is tried in up to twelve iterations, as a timed run compares that many.",
         "A cheat that changes nothing, or loses no more than the baseline's own rounding, is not counted.",
         "What is excused, and why, stands in the problem's problem.toml.",
         "",
