@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 import types
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ import torch
 import sandbox.kit
 from arena.machine.facts import visible_gpus
 from problems.catalogue import load_catalogue
+from problems.specification import Problem
 from sandbox.kit import cuda, errors, templates
 from sandbox.kit.compilers import nvrtc, source_lines, stamps
 
@@ -35,6 +38,7 @@ VARIANTS = {
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
 """Continuous integration installs the compilers, except where a machine with GPUs has its own."""
 
+EVERY_FUNCTION = "every function of px.cuh"
 EVERYTHING = r"""
 extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f16* h, u32 epoch, u32* counter) {
     extern __shared__ __align__(128) char tile[];
@@ -77,7 +81,7 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 
 def _literals() -> dict[str, str]:
     """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
-    found = {"every function of px.cuh": EVERYTHING}
+    found = {EVERY_FUNCTION: EVERYTHING}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
         *(KIT / f"{block}.py" for block in BLOCKS),
@@ -93,6 +97,29 @@ def _literals() -> dict[str, str]:
             ):
                 found[path.stem] = node.value.value
     return found
+
+
+def _first_here(every: Iterable[Any], first: Any) -> list[Any]:
+    """Of several compilations of the same, `make test` has one."""
+    return [each if each == first else pytest.param(each, marks=pytest.mark.long) for each in every]
+
+
+def _main_dtype(problem: Problem) -> str:
+    """The one with conversions of its own in the texts, where the problem has it."""
+    return "bfloat16" if "bfloat16" in problem.dtypes else problem.dtypes[0]
+
+
+def _compilations() -> Iterator[Any]:
+    """Every house kernel in every dtype and variant: the first variant of the main dtype is not long."""
+    for problem in HOUSE:
+        if "def kernels(" in str(problem.house_source):
+            yield pytest.param(problem, None, (), id=problem.slug)
+            continue
+        variants = VARIANTS.get(problem.slug, [()])
+        for dtype, more in itertools.product(problem.dtypes, variants):
+            main = (dtype, more) == (_main_dtype(problem), variants[0])
+            name = "-".join([problem.slug, dtype, *map(str, more)])
+            yield pytest.param(problem, dtype, more, id=name, marks=() if main else pytest.mark.long)
 
 
 def _has_nvrtc() -> bool:
@@ -150,7 +177,7 @@ def test_stamps_are_compiled_under_a_profile_and_are_nothing_otherwise():
 
 @pytest.mark.slow
 @pytest.mark.skipif(_nvcc() is None, reason="nvcc is not installed")
-@pytest.mark.parametrize("name", _literals())
+@pytest.mark.parametrize("name", _first_here(_literals(), EVERY_FUNCTION))
 def test_cuda_texts_compile_with_nvcc(name, tmp_path):
     source = tmp_path / "kernel.cu"
     # nvcc brings the system's integer types, which px.cuh defines for NVRTC, which has none: they must agree.
@@ -188,45 +215,42 @@ class _Anything:
         return self
 
 
-@needs_nvrtc
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BLOCKS_BY_DTYPE)
-def test_a_block_of_the_kit_compiles_in_every_dtype(name, monkeypatch):
-    cubins = []
+@pytest.fixture
+def cubins(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What modules that are executed in the test compile."""
+    made: list[bytes] = []
 
     def compiled(source: str) -> _Anything:
-        cubins.append(nvrtc.to_cubin(source, ARCH))
+        made.append(nvrtc.to_cubin(source, ARCH))
         assert cuda.exported(source)
         return _Anything()
 
     monkeypatch.setattr(cuda, "compile", compiled)
+    return made
+
+
+@needs_nvrtc
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", _first_here(("bfloat16", "float16", "float32"), "bfloat16"))
+@pytest.mark.parametrize("name", BLOCKS_BY_DTYPE)
+def test_a_block_of_the_kit_compiles_in_every_dtype(name, dtype, cubins):
     block = types.ModuleType(name)
     exec((KIT / f"{name}.py").read_text(), block.__dict__)
-    for dtype in block.TYPES:
-        block.kernel_for(dtype)
-    assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
-    assert len(cubins) == 3
+    block.kernel_for(getattr(torch, dtype))
+    assert [cubin[:4] for cubin in cubins] == [b"\x7fELF"]
+    assert len(block.TYPES) == 3
 
 
 @needs_nvrtc
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", HOUSE, ids=lambda problem: problem.slug)
-def test_a_house_kernel_compiles_in_every_dtype(problem, monkeypatch):
-    cubins = []
-
-    def compiled(source: str) -> _Anything:
-        cubins.append(nvrtc.to_cubin(source, ARCH))
-        assert cuda.exported(source)
-        return _Anything()
-
-    monkeypatch.setattr(cuda, "compile", compiled)
+@pytest.mark.parametrize(("problem", "dtype", "more"), _compilations())
+def test_a_house_kernel_compiles_in_every_dtype(problem, dtype, more, cubins):
     module = types.ModuleType("kernel")
     exec(problem.house_source, module.__dict__)
-    if hasattr(module, "kernels"):
+    if dtype is None:
         module.kernels()
     else:
-        for dtype, more in itertools.product(problem.dtypes, VARIANTS.get(problem.slug, [()])):
-            module.kernel_for(getattr(torch, dtype), *more)
+        module.kernel_for(getattr(torch, dtype), *more)
     assert all(cubin[:4] == b"\x7fELF" for cubin in cubins)
     assert cubins
 
