@@ -1,5 +1,5 @@
-"""A process that imports torch once and forks worlds of ranks on request. It imports no kit and compiles nothing itself, so
-every world starts with the kit as it is after a fresh import.
+"""A process that imports torch and pytest once and forks worlds of ranks on request. It imports no kit and compiles nothing
+itself, so every world starts with the kit as it is after a fresh import.
 
 One JSON object a line. Request: file, function, world, arguments, environment, timeout_s. Reply: {"values": what the
 function returned on each rank} or {"error": why the first rank failed}.
@@ -11,6 +11,8 @@ import json
 import os
 import sys
 from typing import Any
+
+import pytest  # noqa: F401 - every module of tests does: 0.1 s in each rank
 
 from sandbox.admission.ranks import RankFailed, in_gloo_ranks
 
