@@ -1,7 +1,6 @@
 """Walls every test off from the settings, data and terminal of whoever runs it."""
 
 import gc
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked_programs import COMMAND_LINE, Forked
+from shared_referee import SharedReferee
 
 import arena
 from arena.attacks.jail_policy import is_jail
@@ -21,20 +22,6 @@ from sandbox.jail.choice import choose
 
 _TERMINAL = {"NO_COLOR", "FORCE_COLOR", "COLORTERM", "EDITOR", "VISUAL", "COLUMNS", "LINES"}
 ROOT = Path(arena.__file__).resolve().parent.parent
-
-
-
-def _beside(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-FORKED = _beside("forked_programs")
-SHARED_REFEREE = _beside("shared_referee")
 
 gc.disable()  # passes over what tests import find nothing, and take a third of the time to import it
 
@@ -94,7 +81,7 @@ CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="session")
 def command_lines() -> Iterator[Any]:
     """A process that has imported all commands."""
-    forked = FORKED.Forked(["screens.main", *(module for module, _ in COMMANDS.values())], os.environ)
+    forked = Forked(["screens.main", *(module for module, _ in COMMANDS.values())], os.environ)
     yield forked
     forked.close()
 
@@ -105,7 +92,7 @@ def pkb_arena(tmp_path: Path, command_lines: Any) -> CommandLine:
 
     def call(*arguments: str, timeout: float = 110, **environment: str) -> "subprocess.CompletedProcess[str]":
         done: subprocess.CompletedProcess[str] = command_lines.run(
-            FORKED.COMMAND_LINE, arguments, tmp_path, os.environ | environment, timeout
+            COMMAND_LINE, arguments, tmp_path, os.environ | environment, timeout
         )
         return done
 
@@ -116,7 +103,7 @@ def pkb_arena(tmp_path: Path, command_lines: Any) -> CommandLine:
 def shared_referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Its `command` is for the engines of tests whose subject is not how a referee starts or ends."""
     cache = {"PKB_KERNEL_CACHE": str(tmp_path_factory.mktemp("compiled"))}
-    referee = SHARED_REFEREE.SharedReferee(tmp_path_factory.mktemp("referee"), cache)
+    referee = SharedReferee(tmp_path_factory.mktemp("referee"), cache)
     yield referee
     referee.close()
 

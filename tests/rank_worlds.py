@@ -21,7 +21,7 @@ class Worlds:
 
     def __init__(self, cache: Path, symm_bytes: int, log: IO[str] | None = None) -> None:
         """cache: for what ranks compile; symm_bytes: of symmetric memory a rank; log: for what they print."""
-        paths = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+        paths = filter(None, (str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH")))
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(paths),

@@ -4,17 +4,16 @@ And ranks that share one GPU, without any engine.
 """
 
 import asyncio
-import importlib.util
+import importlib
 import queue
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from rank_worlds import Worlds
 
 from arena.machine.facts import torch_is_cpu_only, visible_gpus
 from arena.paths import paths_in
@@ -106,18 +105,6 @@ def passes(judge: Judge):
     return check
 
 
-def _loaded(path: Path) -> ModuleType:
-    """A module of the tests, which pytest imports one by one and knows by their paths."""
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[path.stem] = module
-    specification.loader.exec_module(module)
-    return module
-
-
-rank_worlds = _loaded(Path(__file__).parents[1] / "rank_worlds.py")
 WORLDS_AT_ONCE = 4
 """Of ranks that share the GPU: most of a world's time is its start, and what it compiles."""
 SYMM_BYTES = 1 << 30
@@ -127,7 +114,7 @@ class OneGpu:
     """Runs functions of one_gpu_ranks.py in fresh ranks, some worlds side by side."""
 
     def __init__(self, folder: Path) -> None:
-        self.ranks: Any = _loaded(Path(__file__).with_name("one_gpu_ranks.py"))
+        self.ranks: Any = importlib.import_module("one_gpu_ranks")  # and torch
         """The functions that `run` takes."""
         self._folder = folder
         self._log = (folder / "ranks.log").open("w")
@@ -147,7 +134,7 @@ class OneGpu:
         try:
             worlds = self._idle.get_nowait()
         except queue.Empty:
-            worlds = rank_worlds.Worlds(self._folder, SYMM_BYTES, self._log)
+            worlds = Worlds(self._folder, SYMM_BYTES, self._log)
             self._all.append(worlds)
         try:
             return worlds.run(function, world, *arguments, timeout_s=timeout_s)

@@ -7,7 +7,6 @@ they are ranks on GPUs, and a collective of torch.distributed on a GPU's tensor 
 
 import collections
 import functools
-import importlib.util
 import itertools
 import os
 import tempfile
@@ -16,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import house_agreement
 import torch
 import torch.distributed as dist
 
@@ -28,14 +28,6 @@ from sandbox.rank.kit_soak.blocks import BLOCKS
 from sandbox.rank.kit_soak.device_blocks import DEVICE_BLOCKS
 from sandbox.rank.kit_soak.soak import soak
 from sandbox.rank.problem_code import ProblemCode
-
-_SPEC = importlib.util.spec_from_file_location(
-    "house_agreement", Path(__file__).parents[1] / "house_agreement.py"
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-house_agreement = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(house_agreement)
 
 WAIT_MS, CONNECT_S = 20_000, 40.0
 """How long a kernel waits for its peers inside a launch, and a rank for the others' heaps: time slices come in turn."""

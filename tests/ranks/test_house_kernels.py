@@ -1,16 +1,15 @@
 """The house's kernels: right in every allowed world and at odd sizes, and passed by the judge."""
 
 import asyncio
-import importlib.util
 import itertools
 import json
 import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from house_agreement import off, real_leaves, same, sizes_of
 
 from arena.paths import paths_in
 from arena.runs.engine import Engine
@@ -22,15 +21,6 @@ from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.problem_code import ProblemCode
-
-_SPEC = importlib.util.spec_from_file_location(
-    "house_agreement", Path(__file__).parents[1] / "house_agreement.py"
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-house_agreement = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(house_agreement)
-real_leaves, same = house_agreement.real_leaves, house_agreement.same
 
 HOUSE = [problem for problem in load_catalogue().problems if problem.house_source]
 CALLS = 6
@@ -57,7 +47,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
         exec(problem.house_source, module.__dict__)
         code = ProblemCode(problem)
         found = []
-        for sizes, dtype in itertools.product(house_agreement.sizes_of(problem), problem.dtypes):
+        for sizes, dtype in itertools.product(sizes_of(problem), problem.dtypes):
             run_dtype = getattr(torch, dtype)
             setting = code.setting(problem.sizes("tiny", sizes), "tiny", run_dtype, torch.device("cpu"))
             for seed in range(CALLS):
@@ -67,7 +57,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
                 wanted = real_leaves(code.canonical(code.oracle(tensors, setting), setting))
                 untouched = all(same(before[name], tensor) for name, tensor in tensors.items())
                 found += [
-                    (house_agreement.off(problem, dtype, g, w), untouched)
+                    (off(problem, dtype, g, w), untouched)
                     for (_, g), (_, w) in zip(got, wanted, strict=True)
                 ]
         return found

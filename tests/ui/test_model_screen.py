@@ -1,11 +1,10 @@
 """A model asked from the app: real requests to a server on 127.0.0.1; the referee does what the kernels say."""
 
-import importlib.util
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import model_server as provider
 import pytest
 from textual.widgets import Input, Markdown, OptionList, Select
 
@@ -20,26 +19,10 @@ from screens.model.setup import INDEPENDENT, ModelSetup
 pytestmark = pytest.mark.slow
 
 
-def _load_server() -> Any:
-    path = Path(__file__).parent.parent / "unit" / "model_server.py"
-    spec = importlib.util.spec_from_file_location("ui_model_server", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
-
-    sys.modules["ui_model_server"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-SERVER = _load_server()
-
-
 @pytest.fixture
 def model_server() -> Iterator[Any]:
     """A provider that answers as its `replies` say."""
-    server = SERVER.ModelServer()
+    server = provider.ModelServer()
     yield server
     server.close()
 
@@ -83,7 +66,7 @@ async def asked(app, pilot, until, *, answers="2", how=None, limit="1") -> Model
 async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
     open_app, until, screen_text, with_model, paths
 ) -> None:
-    with_model.replies = [SERVER.streamed(fenced("wrong")), SERVER.streamed(fenced("pass"))]
+    with_model.replies = [provider.streamed(fenced("wrong")), provider.streamed(fenced("pass"))]
     async with open_app(problem="13") as (app, pilot):
         kernel_screen = app.screen
         before = kernel_screen.editor.text
@@ -118,9 +101,9 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
 
 async def test_the_state_is_a_fold_of_the_trace_on_disk(open_app, until, with_model, paths) -> None:
     with_model.replies = [
-        SERVER.calling(("run", json.dumps({"source": "wrong"}))),
-        SERVER.streamed(fenced("pass")),
-        SERVER.streamed("No.", finish="refusal"),
+        provider.calling(("run", json.dumps({"source": "wrong"}))),
+        provider.streamed(fenced("pass")),
+        provider.streamed("No.", finish="refusal"),
     ]
     async with open_app() as (app, pilot):
         await pilot.press("m")
@@ -139,7 +122,7 @@ async def test_the_state_is_a_fold_of_the_trace_on_disk(open_app, until, with_mo
 async def test_stop_ends_the_request_and_keeps_what_was_written(
     open_app, until, screen_text, with_model
 ) -> None:
-    with_model.replies = [SERVER.streamed(fenced("pass")), SERVER.dripping()]
+    with_model.replies = [provider.streamed(fenced("pass")), provider.dripping()]
     async with open_app() as (app, pilot):
         await pilot.press("m")
         screen = await asked(app, pilot, until, answers="5", how=INDEPENDENT, limit="")
@@ -193,7 +176,7 @@ async def test_without_a_jail_a_models_kernel_does_not_run(
     open_app, until, screen_text, with_model, monkeypatch
 ) -> None:
     monkeypatch.setenv("SCRIPTED_JAIL", "none")
-    with_model.replies = [SERVER.streamed(fenced("pass"))]
+    with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app() as (app, pilot):
         await pilot.press("m")
         screen = await asked(app, pilot, until)
@@ -206,7 +189,7 @@ async def test_without_a_jail_a_models_kernel_does_not_run(
 async def test_every_width_has_the_rows_the_text_and_the_cost(
     open_app, until, screen_text, with_model, columns
 ) -> None:
-    with_model.replies = [SERVER.streamed(fenced("pass"))]
+    with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app(size=(columns, 30)) as (app, pilot):
         await pilot.press("m")
         screen = await asked(app, pilot, until, answers="1")
@@ -218,7 +201,7 @@ async def test_every_width_has_the_rows_the_text_and_the_cost(
 
 @pytest.mark.parametrize("columns", [60, 160])
 async def test_letters_and_zoom_beside_a_model(open_app, until, with_model, columns) -> None:
-    with_model.replies = [SERVER.streamed(fenced("pass"))]
+    with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app(problem="13", size=(columns, 40)) as (app, pilot):
         await pilot.press("f7")
         screen = await asked(app, pilot, until, answers="1")

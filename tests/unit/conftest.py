@@ -1,40 +1,26 @@
-"""Makes `model_server` and `scripted_agents` importable by the tests beside it; a server and a GPU driver for those that ask."""
+"""A provider of models, scripted agents and a GPU driver for the tests that ask for them."""
 
-import importlib.util
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import forked_programs  # tests/conftest.py makes it importable
+import forked_programs
+import model_server as provider
 import pytest
+import scripted_agents
 
 from arena.cli import COMMANDS
 from arena.paths import Paths
 from arena.players.connection import stream as streaming
 
 
-def _load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MODEL_SERVER = _load("model_server")
-_load("playing_agent")
-SCRIPTED_AGENTS = _load("scripted_agents")  # needs the server
-
-
 @pytest.fixture
 def model_server() -> Iterator[Any]:
     """A provider on 127.0.0.1 that answers as its `replies` say."""
-    server = MODEL_SERVER.ModelServer()
+    server = provider.ModelServer()
     yield server
     server.close()
 
@@ -42,15 +28,15 @@ def model_server() -> Iterator[Any]:
 @pytest.fixture
 def bench() -> Any:
     """A judge and a compiler that keep what they were given."""
-    return SCRIPTED_AGENTS.Bench()
+    return scripted_agents.Bench()
 
 
 @pytest.fixture
 def made(model_server: Any, bench: Any, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """made(protocol, steps=3, usd=None, ...): an agent at the server, as `scripted_agents.make_agent`."""
     monkeypatch.setattr(streaming, "FIRST_WAIT_S", 0.02)
-    monkeypatch.setenv("TEST_KEY", MODEL_SERVER.KEY)
-    return partial(SCRIPTED_AGENTS.make_agent, model_server, bench, paths)
+    monkeypatch.setenv("TEST_KEY", provider.KEY)
+    return partial(scripted_agents.make_agent, model_server, bench, paths)
 
 
 WithDriver = Callable[..., "subprocess.CompletedProcess[str]"]

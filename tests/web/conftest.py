@@ -1,7 +1,6 @@
-"""Makes `chromium` importable here, and starts servers as `pkb-arena serve` does."""
+"""Starts servers as `pkb-arena serve` does."""
 
 import asyncio
-import importlib.util
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -17,13 +16,6 @@ from aiohttp import ClientSession, ClientTimeout, CookieJar
 HERE = Path(__file__).parent
 PATIENCE_S = 90.0
 LINES, COLUMNS = 40, 120
-
-_spec = importlib.util.spec_from_file_location("chromium", HERE / "chromium.py")
-assert _spec is not None
-assert _spec.loader is not None
-_module = sys.modules["chromium"] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_module)
-
 
 @dataclass
 class Served:

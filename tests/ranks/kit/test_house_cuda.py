@@ -10,18 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from house_agreement import off, real_leaves, same
 
 from problems.catalogue import load_catalogue
 from sandbox.rank.problem_code import ProblemCode
-
-_SPEC = importlib.util.spec_from_file_location(
-    "house_agreement", Path(__file__).parents[2] / "house_agreement.py"
-)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-house_agreement = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(house_agreement)
-real_leaves, same = house_agreement.real_leaves, house_agreement.same
 
 HOUSE = {
     p.slug: p
@@ -137,9 +129,9 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
                     if not all(same(before[name], tensor) for name, tensor in tensors.items()):
                         wrong.append((*where, "an argument has changed"))
                     for (name, g), (_, w) in zip(got, wanted, strict=True):
-                        off = house_agreement.off(problem, dtype, g, w)
-                        if not off <= 1.0 or not g.is_contiguous():
-                            wrong.append((*where, name, g.shape, w.shape, off))
+                        error = off(problem, dtype, g, w)
+                        if not error <= 1.0 or not g.is_contiguous():
+                            wrong.append((*where, name, g.shape, w.shape, error))
                     kept = [(g, g.clone()) for _, g in got]
         return wrong
 

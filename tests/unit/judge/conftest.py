@@ -1,27 +1,9 @@
-"""Makes the made parts importable by the tests beside it; made kinds of device for all of them."""
-
-import importlib.util
-import sys
-from pathlib import Path
+"""Made kinds of device for all tests beside it."""
 
 import pytest
+from made_machine import MadeCpu, MadeGpu, MadeStoppable
 
-for _name in (
-    "made_clock",
-    "made_kernels",
-    "made_worlds",
-    "made_trusted",
-    "made_machine",
-):  # each needs those before it
-    _spec = importlib.util.spec_from_file_location(_name, Path(__file__).with_name(f"{_name}.py"))
-    assert _spec is not None
-    assert _spec.loader is not None
-    _module = sys.modules[_name] = importlib.util.module_from_spec(_spec)
-    _spec.loader.exec_module(_module)
-
-from made_machine import MadeCpu, MadeGpu, MadeStoppable  # noqa: E402
-
-from sandbox.machine.devices import KINDS  # noqa: E402
+from sandbox.machine.devices import KINDS
 
 
 @pytest.fixture(autouse=True)
