@@ -2,10 +2,11 @@
 
 ArenaError
 ├── UsageError              the request cannot be carried out (exit code 2)
-│   ├── SettingsError       the settings file says something it may not
+│   ├── SettingsError       the settings file says something it may not; one that may not be read at all has exit code 3
 │   └── RunRefused          the referee cannot run this setting
 └── MachineError            this machine or its files prevent it (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
+    ├── PathRefused         the system lets nobody like this user read a file or a folder
     ├── WorkspaceLocked     another app has this workspace open
     ├── StoreError          the index of results cannot be used
     ├── RefereeFailed       the process that judges did not start, or is gone
@@ -46,12 +47,34 @@ class SettingsError(UsageError):
     """The settings file has an unknown key or a value that does not fit."""
 
 
+class SettingsUnreadable(SettingsError):
+    """The system does not let this user read the settings file."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+
 class RunRefused(UsageError):
     """The referee cannot run this setting: sizes that do not fit, for example."""
 
 
 class MachineError(ArenaError):
     """This machine or its files prevent it."""
+
+
+class PathRefused(MachineError):
+    """The system lets nobody like this user read a file or a folder."""
+
+
+def refusal(error: BaseException) -> PathRefused | None:
+    """The error for a path that the system refused; None where `error` is about anything else.
+
+    In a group (of tasks that ran at the same time) the first refusal that it has.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(refusal, error.exceptions)), None)
+    if isinstance(error, PermissionError) and error.filename is not None:
+        return PathRefused(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
+    return None
 
 
 class FolderUnwritable(MachineError):

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.errors import FolderUnwritable
+from arena.errors import FolderUnwritable, PathRefused, why
 
 HOME_VARIABLE = "PKB_ARENA_HOME"
 """Environment variable: one folder for settings, data and state together (portable use, tests)."""
@@ -116,6 +116,34 @@ def make_folder(folder: Path, advice: str = _OWN) -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise unwritable(folder, PermissionError("not writable"), advice)
     return folder
+
+
+def require_writable(path: Path) -> None:
+    """To be asked before work whose result goes into this file.
+
+    Raises:
+        FolderUnwritable: its folder is not there, or nothing can be written into it.
+    """
+    folder = path.absolute().parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        reason = "not writable" if os.path.exists(folder) else "there is no such folder"
+        raise unwritable(folder, PermissionError(reason), NAMED)
+
+
+def files_in(folder: Path, ending: str) -> list[Path]:
+    """The files in a folder whose names end so, by name; none where there is no folder. `Path.glob` hides a refusal.
+
+    Raises:
+        PathRefused: the folder cannot be read.
+    """
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        advice = f"make it readable, or set {HOME_VARIABLE} to a folder that is"
+        raise PathRefused(f"cannot read {folder}: {why(error)}", advice) from None
+    return [folder / name for name in sorted(names) if name.endswith(ending)]
 
 
 def unwritable(folder: Path, error: OSError, advice: str = _OWN) -> FolderUnwritable:

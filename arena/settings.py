@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from arena.errors import SettingsError, why
+from arena.errors import SettingsError, SettingsUnreadable, why
 from arena.paths import Paths, make_folder, unwritable
 
 _TABLES = ("models", "agents")
@@ -193,14 +193,17 @@ def load_settings(paths: Paths) -> Settings:
     """The settings file, or the defaults where there is none.
 
     Raises:
-        SettingsError: the file cannot be read, is not TOML, has an unknown key, or a value of the wrong kind.
+        SettingsUnreadable: the system does not let this user read the file.
+        SettingsError: it is no text, is not TOML, has an unknown key, or a value of the wrong kind.
     """
     path = paths.settings_file
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return Settings()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise SettingsUnreadable(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
+    except UnicodeDecodeError as error:
         raise SettingsError(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
     try:
         values = tomllib.loads(text)

@@ -17,9 +17,13 @@ from screens.actions import ACTIONS, Action, key_of
 from screens.app_protocol import AppProtocol
 from screens.base import PANE_ACTIONS, BaseScreen
 from screens.dialogs.dialog import Dialog
+from screens.palette_match import fit
 
 if TYPE_CHECKING:
     from problems.specification import Problem
+
+COMMAND, THEME = 0.02, 0.01
+"""What commands and themes have above problems that fit as well."""
 
 
 def _screen_below(caller: Screen[Any]) -> BaseScreen | None:
@@ -51,10 +55,11 @@ class ActionCommands(Provider):
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for action in self._actions():
-            score = max(matcher.match(action.title), matcher.match(action.help) * 0.9)
-            if score > 0:
-                title = self._with_key(action, matcher.highlight(action.title))
-                yield Hit(score, title, partial(self._do, action), action.title, action.help)
+            found = fit(query, action.title, action.help)
+            if found.score > 0:
+                marked = matcher.highlight(action.title) if found.in_name else Content(action.title)
+                title = self._with_key(action, marked)
+                yield Hit(found.score + COMMAND, title, partial(self._do, action), action.title, action.help)
 
     def _with_key(self, action: Action, title: Content) -> Content:
         """The title with the key that does it now."""
@@ -96,9 +101,10 @@ class ProblemCommands(Provider):
             return  # a dialog is answered before another problem is opened
         for problem in catalogue.problems if catalogue else []:
             name = f"{problem.id} {problem.slug}"
-            score = matcher.match(f"{name} {problem.title}")
-            if score > 0:
-                yield Hit(score, name, partial(self._open, below, problem), help=problem.title)
+            found = fit(query, name, problem.title)
+            if found.score > 0:
+                marked = matcher.highlight(name) if found.in_name else Content(name)
+                yield Hit(found.score, marked, partial(self._open, below, problem), name, problem.title)
 
     async def _open(self, below: BaseScreen, problem: Problem) -> None:
         app = self.app
@@ -118,8 +124,8 @@ class ThemeCommands(Provider):
         matcher = self.matcher(query)
         for name, choose in self._themes():
             title = f"theme: {name}"
-            if (score := matcher.match(title)) > 0:
-                yield Hit(score, matcher.highlight(title), choose, title)
+            if (score := fit(query, title).score) > 0:
+                yield Hit(score + THEME, matcher.highlight(title), choose, title)
 
     def _themes(self) -> Iterator[tuple[str, Callable[[], None]]]:
         app = self.app

@@ -1,6 +1,7 @@
 """The players of a campaign as authors: kernels of the arena, files, models, agents and agent programs."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +76,14 @@ class FileAuthor:
     def __init__(self, player: PlayerName) -> None:
         """
         Raises:
-            UsageError: there is no such file or folder.
+            UsageError: there is no such file or folder, or it cannot be read.
         """
         self.player = player
         self._path = Path(player.name).expanduser().absolute()
         if not self._path.exists():
             raise UsageError(f"there is no file or folder {self._path}", "name the folder of your kernels")
+        if not os.access(self._path, os.R_OK | (os.X_OK if self._path.is_dir() else 0)):
+            raise UsageError(f"{self._path} cannot be read: Permission denied", "check its permissions")
 
     async def write(self, task: Task, desk: Desk) -> Submission:
         path = self._path if self._path.is_file() else _kernel_in(self._path, task.problem)

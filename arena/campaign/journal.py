@@ -14,7 +14,7 @@ import msgspec
 
 from arena.campaign.records import AnyLine, CellResult, Opened, Session, Unanswered, Written, decode_line
 from arena.errors import MachineError, UsageError
-from arena.paths import make_folder, unwritable
+from arena.paths import files_in, make_folder, unwritable
 from arena.players.budget import Spent
 
 
@@ -235,7 +235,7 @@ def require_campaign(path: Path) -> None:
 
 def journals(folder: Path) -> list[Path]:
     """All campaigns' journals, the one that was written last at the end."""
-    found = [(path.stat().st_mtime, path) for path in folder.glob("*.jsonl")] if folder.is_dir() else []
+    found = [(path.stat().st_mtime, path) for path in files_in(folder, ".jsonl")]
     return [path for _, path in sorted(found)]
 
 

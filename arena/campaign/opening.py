@@ -1,5 +1,6 @@
 """Finding and opening the journal of a campaign: a new one, or the one that is to go on."""
 
+import os
 import secrets
 import time
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from arena.campaign.journal import CampaignJournal, campaign_path, journals, las
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.records import Session
 from arena.campaign.seats import Seat, machines
-from arena.errors import UsageError
+from arena.errors import PathRefused, UsageError
 from arena.machine.facts import installed_version
 from arena.paths import Paths
 
@@ -23,11 +24,14 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, CampaignPlan]:
 
     Raises:
         UsageError: there is none.
+        PathRefused: the one of this name cannot be read.
     """
     path = campaign_path(paths.campaigns, name) if name else None
     found = (
         [path] if path is not None and path.exists() else journals(paths.campaigns) if path is None else []
     )
+    if found and name and not os.access(found[0], os.R_OK):
+        raise PathRefused(f"cannot read {found[0]}: Permission denied", "make it readable")
     for candidate in reversed(found):
         if (session := last_plan(candidate)) is not None:
             return candidate.stem, session.plan

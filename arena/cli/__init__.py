@@ -17,7 +17,7 @@ import click
 from arena.cli.diagnostics import complain
 from arena.cli.display import Display, display_of
 from arena.cli.output import OutputClosed, OutputFailed, flush, print_line
-from arena.errors import ArenaError, SettingsError, UsageError
+from arena.errors import ArenaError, SettingsError, UsageError, refusal
 from sandbox.protocol.verdict import ExitCode
 
 PROGRAM = "pkb-arena"
@@ -172,6 +172,9 @@ def _run(arguments: list[str] | None, display: Display) -> int:
         flush()
         return done if isinstance(done, int) else ExitCode.PASS
     except OSError as error:  # click prints its help by itself
+        if refused := refusal(error):
+            complain(refused.message, refused.advice)
+            return refused.exit_code
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
         _drop_output()
@@ -195,6 +198,11 @@ def _run(arguments: list[str] | None, display: Display) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
+    except BaseExceptionGroup as error:  # of tasks that ran at the same time
+        if (refused := refusal(error)) is None:
+            raise
+        complain(refused.message, refused.advice)
+        return refused.exit_code
 
 
 def _drop_output() -> None:
@@ -208,6 +216,8 @@ def _in_words(error: click.ClickException) -> tuple[str, str]:
     text = re.sub(r"^Invalid value for '(.+?)': ", r"\1: ", text).rstrip(".")
     if text[:1].isupper() and text[1:2].islower():
         text = text[0].lower() + text[1:]
+    if text.endswith((" is not readable", " is not writable")):
+        return text, "check its permissions"
     see = f"see `{f'{PROGRAM} {_command_of(error)}--help'.strip()}`"
     return text, f"did you mean {near.rstrip('?')}? {see}" if near else see
 

@@ -14,7 +14,7 @@ from arena.cli.players.trace_lines import is_trace, tell_trace
 from arena.cli.session import open_session
 from arena.cli.stage.record import RecordPlan, check_target, parse_size
 from arena.errors import UsageError
-from arena.paths import Paths
+from arena.paths import Paths, files_in
 from arena.runs.headline import headline_so_far
 from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.results import report
@@ -133,7 +133,7 @@ def _journal(run: str) -> Path:
     paths = open_session().paths
     runs = paths.runs
     if run == "last":
-        journals = sorted(runs.glob("*.jsonl"))
+        journals = files_in(runs, ".jsonl")
         if not journals:
             raise UsageError("nothing was run yet", "`pkb-arena run 1 baseline` is a first run")
         return journals[-1]
@@ -150,7 +150,7 @@ def _journal(run: str) -> Path:
 def _recent(paths: Paths) -> str:
     """What there is to replay."""
     stems = [
-        path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in folder.glob("*.jsonl")
+        path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in files_in(folder, ".jsonl")
     ]
     if not stems:
         return "nothing was run yet: `pkb-arena run 1 baseline` is a first run"

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from arena.duel.events import Abandoned, AnyDuelEvent, DuelEnded, DuelHeader, decode_duel_event, decode_header
-from arena.paths import Paths, make_folder
+from arena.paths import Paths, files_in, make_folder
 from arena.runs.journal import Journal, first_line, later_lines
 
 _TAIL_BYTES = 1 << 16
@@ -64,7 +64,7 @@ def read_duels(folder: Path) -> tuple[list[DuelRecord], dict[Path, Exception]]:
     """
     found: list[DuelRecord] = []
     damaged: dict[Path, Exception] = {}
-    for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else []:
+    for path in files_in(folder, ".jsonl"):
         try:
             header = read_duel_header(path)
         except (OSError, ValueError) as error:

@@ -4,7 +4,7 @@ from statistics import median
 
 import msgspec
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, refusal
 from arena.machine.finding import MachineFinding
 from arena.paths import Paths
 from sandbox.machine.devices import kind_of
@@ -35,8 +35,11 @@ def clocks_seen(paths: Paths) -> list[ClockSight]:
     Raises:
         ArenaError: the index of results cannot be read.
     """
-    if not paths.database.exists():
-        return []
+    try:
+        if not paths.database.exists():
+            return []
+    except PermissionError as error:
+        raise refusal(error) or error from None
     from arena.runs.store import Store  # sqlite3 is not free
 
     store = Store(paths.database, paths.runs)

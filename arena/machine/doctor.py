@@ -204,7 +204,7 @@ def _files(paths: Paths) -> Iterator[MachineFinding]:
 
 def _folder(name: str, folder: Path) -> MachineFinding:
     name = f"{name} folder"
-    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    there = next((place for place in (folder, *folder.parents) if os.path.exists(place)), folder)
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         fault = unwritable(folder, PermissionError(f"{there} is not a folder that can be written"))
         return MachineFinding(name, "missing", fault.message, fault.advice)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from arena.errors import StoreError
-from arena.paths import make_folder
+from arena.errors import PathRefused, StoreError
+from arena.paths import files_in, make_folder
 from arena.runs.headline import by_clock
 from arena.runs.journal import RunHeader, read_events, read_header
 from sandbox.protocol.events import Finished, Result
@@ -47,7 +47,7 @@ pragma user_version = 2;
 _ADDED = {"clock": "text not null default ''", "call_sees": "real", "device_sees": "real"}
 """Columns that an index of version 1 lacks."""
 _BUSY_S = 5.0
-_OPEN_ADVICE = "see to its permissions and the space left; deleted, it is rebuilt from the runs"
+_OPEN_ADVICE = "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
 BASELINE = "baseline"
 """The kernel name of a baseline that is run against itself: recorded, but in no player's history."""
 
@@ -151,6 +151,7 @@ class Store:
         Raises:
             StoreError: it can be neither opened nor created.
             FolderUnwritable: its folder cannot be created.
+            PathRefused: it is new, and the journals to make it from cannot be listed.
         """
         make_folder(path.parent)
         self.path = path
@@ -167,8 +168,13 @@ class Store:
                 self._connection, fresh = _connect(path)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"cannot open {path}: {error}", _OPEN_ADVICE) from None
-        if fresh and runs.is_dir():
-            self.rebuild(runs)
+        if fresh:
+            try:
+                self.rebuild(runs)
+            except PathRefused:
+                self.close()
+                path.unlink()  # an empty index would be taken for a whole one the next time
+                raise
 
     def close(self) -> None:
         """Closes the index. May be called twice."""
@@ -192,7 +198,7 @@ class Store:
     def rebuild(self, runs: Path) -> int:
         """Adds every finished run that has a journal. Returns how many."""
         rows = []
-        for path in sorted(runs.glob("*.jsonl")):
+        for path in files_in(runs, ".jsonl"):
             with suppress(OSError, ValueError):
                 header = read_header(path)
                 rows += [

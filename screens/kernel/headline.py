@@ -37,7 +37,7 @@ class Answer:
     support: str = ""
     advice: str = ""
     place: str = ""
-    """Where a kernel failed, for the line of support beside panes that tell the rest."""
+    """Where a kernel failed: the line of support while a pane has the message, so that neither is there twice."""
     of: str = ""
     """What it is the answer for, where that is not the text in the editor."""
 
@@ -209,7 +209,7 @@ class KernelHeadline(Widget):
         number = f"  {answer.sign} {answer.big.replace('x', '×')}" if answer.sign else ""
         rows = [
             (f"{answer.words.partition('  ')[0]}{number}", answer.colour),
-            (answer.support, "foreground"),
+            (answer.place or answer.support, "foreground"),
             (answer.of, "accent") if answer.of else (self.title, "muted"),
         ]
         text, colour = rows[y] if y < HEIGHT else ("", "muted")

@@ -35,6 +35,13 @@ class PanedScreen(BaseScreen):
     def views(self) -> tuple[str, ...]:
         return VIEW_NAMES if self.has_class("-wide") else NARROW_VIEWS
 
+    @property
+    def answer_shown(self) -> bool:
+        """Whether the pane of the answer is on the screen: by classes, because styles follow them later."""
+        if self.zoomed:
+            return self.query_one(ResultPane).pane("answer").has_class("zoomed")
+        return self.has_class("-wide") or self.view == "result"
+
     def show_view(self, view: str) -> None:
         """Brings one view to the front and the keyboard to it."""
         self.view = view
@@ -71,6 +78,7 @@ class PanedScreen(BaseScreen):
         self.set_class(self.zoomed and pane is not None, "zoom-right")
         for each in result.panes:
             each.set_class(each is pane, "zoomed")
+        self.draw(force=True)
 
     @on(ViewTabs.Chosen)
     def _chosen(self, event: ViewTabs.Chosen) -> None:
@@ -109,4 +117,3 @@ class PanedScreen(BaseScreen):
 
     def zoom_focused(self) -> None:
         self.zoom(None if self.zoomed else self.focused)
-        self.draw(force=True)

@@ -192,6 +192,8 @@ class KernelScreen(EditingScreen):
         elif not state.run_id and waited is None and self.problem.id in self.services.standings:
             earlier = f"{self.key_words('history')} has earlier verdicts"
             answer = replace(answer, words="NOT RUN SINCE OPENED", advice=earlier)
+        if not self.answer_shown:
+            answer = replace(answer, place="")
         result = self.query_one(ResultPane)
         result.set_class(bool(of), "outdated")
         told_of = state.setting or setting

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from textual.app import App, ComposeResult
-from textual.command import CommandList, CommandPalette
+from textual.command import Command, CommandList, CommandPalette
 from textual.containers import Vertical
 
 from arena.settings import Settings, load_settings
@@ -164,6 +164,33 @@ async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
         assert shown == [*own, *everywhere, *themes]
         first = next(action for action in ACTIONS if action.scope == scope)
         await until(pilot, lambda: f"{first.title}  {key_of(first.name, {})}" in screen_text(app))
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("he", ["help"]),
+        ("theme", ["theme", "theme: ansi", "theme: contrast", "theme: dark", "theme: light"]),
+        ("run", ["run", "save & run", "run baseline"]),
+        ("dark", ["theme: dark"]),
+        ("gar", ["13 gemm_allreduce"]),
+        ("13", ["13 gemm_allreduce"]),
+    ],
+)
+async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(
+    open_app, until, typed, first
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("ctrl+p", *typed)
+        commands = app.screen.query_one(CommandList)
+
+        def found() -> list[str]:
+            options = map(commands.get_option_at_index, range(commands.option_count))
+            return [str(option.hit.text) for option in options if isinstance(option, Command)]
+
+        await until(pilot, lambda: found()[: len(first)] == first)
+        far = {"theme": "copy path", "gar": "ask model"}.get(typed, "no such command")
+        assert far not in found()
 
 
 async def test_the_doctor_looks(open_app, until, screen_text) -> None:

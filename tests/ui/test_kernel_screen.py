@@ -107,6 +107,27 @@ async def test_a_wrong_kernel_shows_where_and_what(open_app, events, until, scre
         assert "12.5 % [64, 0] 12.5 ≠ 0.0" in text
 
 
+@pytest.mark.parametrize("size", [(60, 30), (80, 30), (100, 30), (160, 45)])
+async def test_message_and_place_of_a_failure_are_each_shown_once(
+    open_app, events, until, screen_text, size
+) -> None:
+    message, place = "output 0 differs", "in check · rank 2"
+    async with open_app(problem="13", size=size) as (app, pilot):
+        await play(app.screen, until, events("wrong"))
+        headline = app.screen.query_one("#headline")
+        if size[0] < 100:
+            await until(pilot, lambda: message in screen_text(app))
+            assert screen_text(app).count(message) == 1
+            assert place not in screen_text(app)
+            app.screen.show_view("result")
+        await until(pilot, lambda: place in screen_text(app) and message in screen_text(app))
+        assert screen_text(app).count(message) == screen_text(app).count(place) == 1
+        app.screen.show_view("kernel")
+        await until(pilot, lambda: app.focused is app.screen.editor)
+        app.screen.zoom_focused()
+        await until(pilot, lambda: headline.answer.place == "")
+
+
 @pytest.mark.parametrize("columns", [60, 100, 160])
 async def test_before_and_without_a_comparison_the_pane_says_so_in_full(
     open_app, events, until, screen_text, columns

@@ -22,7 +22,7 @@ from arena.duel.report import duel_report
 from arena.duel.sides import DuelSide, make_side, spends_money
 from arena.duel.state import DuelState
 from arena.errors import UsageError
-from arena.paths import NAMED, unwritable
+from arena.paths import NAMED, require_writable, unwritable
 from arena.runs.engine import Engine
 from arena.runs.run_request import Notice
 from arena.setting_choice import Choice, choose_setting
@@ -84,6 +84,8 @@ def command(
     inputs. A side wins if the interval says so, else it is a draw. Exit code 0: decided, a draw included;
     1: no side had a right kernel.
     """
+    if svg is not None:
+        require_writable(svg)
     session = open_session()
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)

@@ -12,6 +12,7 @@ from arena.cli.runs.request import make_request
 from arena.cli.session import open_session
 from arena.foreign_text import printable
 from arena.machine.calibration import peaks_for
+from arena.paths import require_writable
 from arena.profile import gpu_words
 from arena.profile.chrome_trace import write_trace
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
@@ -47,6 +48,8 @@ def command(
     the driver's counters come first: bytes over NVLink, and how busy SMs, tensor cores and memory are. All else is the
     kernel's own word: torch's profiler runs in the kernel's process. Exit code 1: a call failed.
     """
+    if trace is not None:
+        require_writable(trace)
     session = open_session()
     request = make_request(session, problem, kernel, choice, rounds=0, budget=None)
     setting = request.setting

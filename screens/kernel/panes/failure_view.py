@@ -21,9 +21,8 @@ _TEXT_SHOWN = 12_000
 
 
 def failure_content(verdict: Verdict, failure: Failure) -> Content:
-    """Message, place, expected and got, advice."""
+    """Message, expected and got, advice. The place stands in the headline."""
     rows: list[Content] = [Content.styled(printable(failure.message), "bold")]
-    rows.append(Content.styled(figures.place_words(failure), "$muted"))
     if failure.index is not None or failure.expected is not None:
         rows.append(Content(""))
         rows.append(_pair("first wrong", figures.index_words(failure.index)))

@@ -1,0 +1,72 @@
+"""How well what is typed into the command palette fits a name and its sentence.
+
+Textual's own matcher takes letters anywhere in a text, one by one: nearly every long title fits nearly every word.
+"""
+
+import re
+from dataclasses import dataclass
+
+_WORDS = re.compile(r"[a-z0-9]+")
+_ALL, _WHOLE, _START, _WORD, _INSIDE, _SPREAD = 1.0, 0.95, 0.9, 0.8, 0.6, 0.4
+"""All of a name, one of its words, its beginning, the beginning of a word, within a word, letters of it in their order."""
+_SENTENCE = 0.6
+"""The share that the same is worth in the sentence."""
+_SPAN = 3.0
+"""Letters in their order may lie in so many times as many letters of the name."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well a query fits; 0 is not at all."""
+
+    score: float
+    in_name: bool
+    """Every word of the query is found in the name."""
+
+
+def fit(query: str, name: str, sentence: str = "") -> Fit:
+    """Every word of the query has to be found in the name or the sentence; scores lie between 0 and 1.
+
+    Words of a sentence count only from their beginning, and letters that are spread over a name only from a word's beginning.
+    """
+    asked = query.lower().split()
+    if not asked:
+        return Fit(0.0, False)
+    name, sentence = name.lower(), sentence.lower()
+    if (whole := _in_name(" ".join(asked), name)) >= _INSIDE:
+        return Fit(whole, True)
+    in_name = [_in_name(word, name) for word in asked]
+    found = [max(own, _in_sentence(word, sentence)) for word, own in zip(asked, in_name, strict=True)]
+    if not all(found):
+        return Fit(0.0, False)
+    return Fit(sum(found) / len(found) * 0.95, all(in_name))  # below the same words in one piece
+
+
+def _in_name(asked: str, name: str) -> float:
+    if asked == name:
+        return _ALL
+    if asked in name.split():
+        return _WHOLE
+    if name.startswith(asked):
+        return _START
+    begins = [match.start() for match in _WORDS.finditer(name)]
+    if any(name.startswith(asked, at) for at in begins):
+        return _WORD
+    if asked in name:
+        return _INSIDE if len(asked) > 1 else 0.0
+    return _SPREAD if len(asked) > 1 and any(_spread(asked, name, at) for at in begins) else 0.0
+
+
+def _in_sentence(asked: str, sentence: str) -> float:
+    begins = [match.start() for match in _WORDS.finditer(sentence)]
+    return _SENTENCE * _WORD if any(sentence.startswith(asked, at) for at in begins) else 0.0
+
+
+def _spread(asked: str, name: str, at: int) -> bool:
+    """Whether the letters follow each other from `at` on, not too far apart."""
+    end = at - 1
+    for letter in asked:
+        end = name.find(letter, end + 1)
+        if end < 0:
+            return False
+    return name[at] == asked[0] and end + 1 - at <= _SPAN * len(asked)

@@ -1,0 +1,115 @@
+"""What the system refuses to a user without privileges: one clear error and the documented exit code, never a traceback."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CAPBSET_DROP, DAC_OVERRIDE, DAC_READ_SEARCH = 24, 1, 2
+KERNEL = "def solution(tensor):\n    return tensor\n"
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def _without_privileges() -> None:
+    """Root, too, has only the rights that a file's mode gives its owner; nothing changes for anyone else."""
+    for capability in (DAC_OVERRIDE, DAC_READ_SEARCH):
+        ctypes.CDLL(None).prctl(CAPBSET_DROP, capability, 0, 0, 0)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home with a run, a campaign and settings; all can be deleted in the end."""
+    home = tmp_path / "home"
+    for folder in ("config", "data/runs", "data/campaigns", "data/duels", "data/workspace", "state"):
+        (home / folder).mkdir(parents=True)
+    (home / "config" / "settings.toml").write_text('theme = "dark"\n')
+    (home / "data" / "campaigns" / "c1.jsonl").write_text("{}\n")
+    (home / "kernels").mkdir()
+    (home / "kernels" / "1.py").write_text(KERNEL)
+    yield home
+    for folder, _, _ in os.walk(home):
+        Path(folder).chmod(0o700)
+
+
+@pytest.fixture
+def run(home: Path) -> Run:
+    """The command line of a user without privileges."""
+
+    def go(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "screens.main", *words],
+            env={**os.environ, "PKB_ARENA_HOME": str(home)},
+            preexec_fn=_without_privileges,
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("refused", "mode", "words", "said", "code"),
+    [
+        ("data/runs", 0o500, "run 1 KERNELS/1.py", "cannot write to HOME/data/runs", 3),
+        ("data/runs", 0o000, "replay last", "cannot read HOME/data/runs: Permission denied", 3),
+        ("data/runs", 0o000, "replay some", "HOME/data/runs", 3),
+        ("data/workspace", 0o500, "new 1", "cannot write to HOME/data/workspace", 3),
+        ("data/campaigns", 0o500, "sweep --players baseline --problems 1 --name c2", "cannot write to HOME/data/campaigns", 3),
+        ("data/campaigns", 0o000, "sweep --resume", "cannot read HOME/data/campaigns: Permission denied", 3),
+        ("data/campaigns", 0o000, "board", "cannot read HOME/data/campaigns: Permission denied", 3),
+        ("data/campaigns/c1.jsonl", 0o000, "sweep --resume --name c1", "cannot read HOME/data/campaigns/c1.jsonl", 3),
+        ("data/duels", 0o000, "duels", "cannot read HOME/data/duels: Permission denied", 3),
+        ("config/settings.toml", 0o000, "list", "HOME/config/settings.toml cannot be read: Permission denied", 3),
+        ("config", 0o000, "list", "HOME/config/settings.toml cannot be read: Permission denied", 3),
+        ("kernels/1.py", 0o000, "run 1 KERNELS/1.py", "KERNELS/1.py", 2),
+        ("kernels", 0o000, "run 1 KERNELS/1.py", "KERNELS/1.py cannot be read: Permission denied", 2),
+        ("kernels", 0o000, "sweep --players file:KERNELS --problems 1 --name c2", "KERNELS cannot be read", 2),
+        ("kernels", 0o000, "import KERNELS/bundle", "KERNELS/bundle: Permission denied", 3),
+        ("kernels", 0o500, "duel 1 --left baseline --right baseline --svg KERNELS/card.svg", "cannot write to KERNELS", 3),
+        ("kernels", 0o500, "profile 1 KERNELS/1.py --trace KERNELS/t.json", "cannot write to KERNELS", 3),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_what_where_and_what_to_do(
+    run: Run, home: Path, refused: str, mode: int, words: str, said: str, code: int
+) -> None:
+    def filled(text: str) -> str:
+        return text.replace("KERNELS", str(home / "kernels")).replace("HOME", str(home))
+
+    (home / refused).chmod(mode)
+    done = run(*filled(words).split())
+    assert done.returncode == code, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line]
+    assert lines[0].startswith("pkb-arena: ")
+    assert filled(said) in lines[0]
+    assert len(lines) == 2
+    assert "permissions" in lines[1] or "readable" in lines[1] or "writ" in lines[1]
+
+
+def test_the_doctor_looks_at_folders_that_nobody_may_enter(run: Run, home: Path) -> None:
+    home.chmod(0o000)
+    done = run("doctor")
+    assert done.returncode == 3, done.stderr
+    assert done.stderr == ""
+    for name in ("settings", "data", "state"):
+        assert f"✗ {name} folder" in done.stdout
+    assert "✗ settings file" in done.stdout
+
+
+def test_an_index_that_cannot_be_made_from_its_runs_is_not_taken_for_a_whole_one(
+    run: Run, home: Path
+) -> None:
+    (home / "data" / "runs" / "r1.jsonl").write_text("{}\n")
+    run("board")
+    (home / "data" / "results.sqlite").unlink(missing_ok=True)
+    (home / "data" / "results.sqlite").write_bytes(b"damaged")
+    (home / "data" / "runs").chmod(0o000)
+    done = run("board")
+    assert done.returncode == 3
+    assert "data/runs: Permission denied" in done.stderr
+    assert not (home / "data" / "results.sqlite").exists()
