@@ -135,7 +135,7 @@ class LiveDuelScreen(DuelScreen):
             self.say("nobody plays from this keyboard")
         elif self.state.side(self.edits).left:
             self.say("you hand nothing in any more")
-        elif not self._editor.dirty and self.state.side(self.edits).attempts:
+        elif not self._editor.dirty:  # a file is handed in as it is when the duel begins
             self.say("this text was handed in already")
         else:
             self.start(self._save(), "save")

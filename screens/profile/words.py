@@ -63,7 +63,7 @@ def _rows(
         *_lanes(found.figures, timeline, width, high),
         *_legend(WORDS, width),
         Content(""),
-        Content.styled("The kernel's own word, medians of the calls in µs", "$muted"),
+        Content.styled("From the kernel's process: medians of the calls in µs", "$muted"),
         *_table(found.figures, width),
         *_left_out(found.reports, width),
         Content(""),
@@ -79,7 +79,7 @@ def _gpu_rows(
     counted = Content(gpu_words.row_words(found.outside))
     missing = gpu_words.missing_lines(found.outside, ranks)
     advice = [("→ ", words) for words in gpu_words.advice_lines(ranks)]
-    seen = "The kernel's own word, µs of a single call under torch's profiler until its GPU is done"
+    seen = "From the kernel's process: µs of a single call under torch's profiler until its GPU is done"
     return [
         *hanging(Content.styled("the judge's clock", "$muted"), judged, width, _LABEL),
         *hanging(Content.styled("from outside", "$muted"), counted, width, _LABEL),

@@ -1,5 +1,6 @@
 """Settings, doctor, help, palette, welcome, themes, keys."""
 
+import errno
 import subprocess
 import sys
 
@@ -332,3 +333,15 @@ async def test_a_title_is_never_markup() -> None:
         drawn = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
         assert "[red]kernel[/red].py" in drawn
         assert "[/nothing]" in drawn
+
+
+async def test_a_path_that_the_system_refuses_is_no_internal_error(open_app, until) -> None:
+    async def refused() -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/closed/kernel.py")
+
+    async with open_app(problem="13") as (app, pilot):
+        app.screen.start(refused(), "run")
+        await until(pilot, lambda: bool(len(app._notifications)))
+        (said,) = (note.message for note in app._notifications)
+        assert said.startswith("/closed/kernel.py: Permission denied")
+        assert "check its permissions" in said

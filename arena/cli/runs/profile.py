@@ -45,8 +45,8 @@ def command(
     """Say why KERNEL is slow: one sentence a rank, from what it does during a few calls.
 
     It runs in a world of its own, behind the same walls as a judged run, and is neither judged nor timed for a result. On GPUs
-    the driver's counters come first: bytes over NVLink, and how busy SMs, tensor cores and memory are. All else is the
-    kernel's own word: torch's profiler runs in the kernel's process. Exit code 1: a call failed.
+    the driver's counters come first: bytes over NVLink, and how busy SMs, tensor cores and memory are. All else
+    comes from torch's profiler in the kernel's process, which the kernel could change. Exit code 1: a call failed.
     """
     if trace is not None:
         require_writable(trace)
@@ -87,7 +87,7 @@ def command(
     else:
         print_line(
             f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
-            + ("" if profiled.gpu_figures else " · the kernel's own word")
+            + ("" if profiled.gpu_figures else " · from the kernel's process")
         )
         _print_gpus(profiled) if profiled.gpu_figures else _print(reports, profiled.figures)
     ctx.exit(ExitCode.KERNEL_FAILED if failed else ExitCode.PASS)
@@ -108,7 +108,7 @@ def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
 
 
 def _print_gpus(profiled: Profiled) -> None:
-    """The driver's word, then the kernel's."""
+    """What the driver counted, then what the kernel's process reported."""
     ranks, outside = profiled.gpu_figures, profiled.outside
     print_line(f"the driver's counters: {gpu_words.row_words(outside)}")
     print_line(gpu_words.TRUSTED_HEAD)
@@ -116,7 +116,7 @@ def _print_gpus(profiled: Profiled) -> None:
         print_line(gpu_words.trusted_row(rank))
     for line in gpu_words.missing_lines(outside, ranks):
         print_line(printable(line))
-    print_line("\nthe kernel's own word, a single call in µs under torch's profiler")
+    print_line("\nfrom the kernel's process: a single call in µs under torch's profiler")
     print_line(gpu_words.SEEN_HEAD)
     for rank in ranks:
         print_line(gpu_words.seen_row(rank))

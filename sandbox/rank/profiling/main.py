@@ -3,7 +3,7 @@
     python -m sandbox.rank.profiling.main PLAN
 
 On GPUs they first make calls in a row without a profiler, which the driver's counters are read around
-(sandbox/worlds/profiling/window.py). Nothing here is judged: inputs need not be secret, and a report is the kernel's own word.
+(sandbox/worlds/profiling/window.py). Nothing here is judged: inputs need not be secret, and the kernel could change a report.
 """
 
 import functools
