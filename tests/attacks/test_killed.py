@@ -14,6 +14,7 @@ from typing import Any
 import pexpect
 import psutil
 import pytest
+from real_terminal import end
 
 from arena.errors import WorkspaceLocked
 from arena.paths import Paths
@@ -105,7 +106,7 @@ def kernel(paths: Paths) -> Path:
 def app(kernel: Path, tmp_path: Path) -> Iterator[App]:
     app = App(mark=str(tmp_path))
     yield app
-    app.process.close(force=True)
+    end(app.process)
 
 
 def alive(pids: list[int]) -> list[int]:

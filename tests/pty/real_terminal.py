@@ -67,7 +67,15 @@ class Screen:
         return self.process.exitstatus
 
     def close(self) -> None:
-        self.process.close(force=True)
+        end(self.process)
+
+
+def end(process: pexpect.spawn) -> None:
+    """Closes its terminal and ends it, by SIGKILL if need be. pexpect waits a tenth of a second for that."""
+    try:
+        process.close(force=True)
+    except pexpect.ExceptionPexpect:
+        process.wait()
 
 
 def descendants(pid: int) -> list[psutil.Process]:
