@@ -243,7 +243,7 @@ def test_a_block_of_the_kit_compiles_in_every_dtype(name, dtype, cubins):
 
 @needs_nvrtc
 @pytest.mark.slow
-@pytest.mark.parametrize(("problem", "dtype", "more"), _compilations())
+@pytest.mark.parametrize(("problem", "dtype", "more"), [*_compilations()])
 def test_a_house_kernel_compiles_in_every_dtype(problem, dtype, more, cubins):
     module = types.ModuleType("kernel")
     exec(problem.house_source, module.__dict__)
