@@ -10,7 +10,7 @@ from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widget import Widget
 
-from arena.errors import ArenaError, MachineError, refusal, why
+from arena.errors import ArenaError, refusal
 from screens.actions import Scope, key_of
 from screens.complaints import explain
 
@@ -137,9 +137,11 @@ class BaseScreen(Screen[None]):
             await work
         except ArenaError as error:
             self.complain(explain(error))
-        except PermissionError as error:
-            self.complain(explain(refusal(error) or MachineError(why(error), "check the permissions")))
-        except Exception as error:  # a mistake of ours: show it and stay up, nothing typed may be lost
+        except Exception as error:
+            if refused := refusal(error):
+                self.complain(explain(refused))
+                return
+            # A mistake of ours: show it and stay up, nothing typed may be lost.
             self.parent_app.record_fault(error)
             self.complain(f"internal error: {type(error).__name__}: {error}")
 
