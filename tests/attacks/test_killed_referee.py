@@ -59,7 +59,15 @@ def test_a_killed_fork_server_takes_its_worlds_with_it_and_another_follows(anoth
 
 def fork_servers_of(referee: int) -> list[int]:
     command = b"sandbox.rank.launcher\0serve\0"
-    return [pid for pid in children(referee) if command in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children(referee) if command in command_line(pid)]
+
+
+def command_line(pid: int) -> bytes:
+    """Empty of a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def processes_with(text: str) -> list[int]:
