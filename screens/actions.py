@@ -258,6 +258,10 @@ _KEY_WORDS = {
     "question_mark": "?",
     "left": "←",
     "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "pageup": "page up",
+    "pagedown": "page down",
     "minus": "-",
     "plus": "+",
 }

@@ -327,7 +327,8 @@ class ArenaApp(TerminalApp):
 
     def action_next_theme(self) -> None:
         names = self.theme_names
-        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else names[0]
+        at = names.index(self.theme) if self.theme in names else -1
+        self.choose_theme(names[(at + 1) % len(names)])
         self.notify(f"theme: {self.theme}", timeout=2, markup=False)
 
     def get_key_display(self, binding: Binding) -> str:

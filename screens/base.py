@@ -47,6 +47,12 @@ class BaseScreen(Screen[None]):
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
         self._idle_shown: frozenset[str] = frozenset()
 
+    def on_compose(self) -> None:
+        """Takes the classes of this size before there are contents: given later, all their styles are worked out again."""
+        width, height = self.app.size
+        for cells, points in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
+            self.add_class(*[name for least, name in sorted(points or ()) if cells >= least][-1:])
+
     @property
     def idle_actions(self) -> frozenset[str]:
         """Actions that could only say why they do not work now: the line of keys leaves them out."""

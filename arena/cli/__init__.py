@@ -173,8 +173,7 @@ def _run(arguments: list[str] | None, display: Display) -> int:
         return done if isinstance(done, int) else ExitCode.PASS
     except OSError as error:  # click prints its help by itself
         if refused := refusal(error):
-            complain(refused.message, refused.advice)
-            return refused.exit_code
+            return _refuse(refused)
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
         _drop_output()
@@ -194,15 +193,18 @@ def _run(arguments: list[str] | None, display: Display) -> int:
         complain(*_in_words(error))
         return ExitCode.USAGE
     except ArenaError as error:
-        complain(error.message, error.advice)
-        return error.exit_code
+        return _refuse(error)
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
     except BaseExceptionGroup as error:  # of tasks that ran at the same time
         if (refused := refusal(error)) is None:
             raise
-        complain(refused.message, refused.advice)
-        return refused.exit_code
+        return _refuse(refused)
+
+
+def _refuse(error: ArenaError) -> int:
+    complain(error.message, error.advice)
+    return error.exit_code
 
 
 def _drop_output() -> None:

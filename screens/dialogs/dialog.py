@@ -26,3 +26,8 @@ class Dialog(ModalScreen[ScreenResultType]):
         *map(_on_the_app, bindings("everywhere")),
         Binding("ctrl+p", "app.command_palette", "palette", show=False),
     ]
+
+    def on_resize(self) -> None:
+        """What has the keyboard stays in sight."""
+        if (focused := self.focused) is not None:
+            self.call_after_refresh(focused.scroll_visible, animate=False)

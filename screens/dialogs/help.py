@@ -105,8 +105,10 @@ def class_lines() -> str:
     return "\n".join([_CLASS_HEAD, "", *(f"- **{name}**: {words}" for name, words in CLASSES.items())])
 
 
-def help_text(keymap: dict[str, str], scope: Scope = "everywhere", focus: FocusKeys | None = None) -> str:
-    """The help page for the keys that are in force: first those of the screen that asks, and of what has its focus."""
+def help_pages(
+    keymap: dict[str, str], scope: Scope = "everywhere", focus: FocusKeys | None = None
+) -> list[str]:
+    """The sections for the keys that are in force: first those of the screen that asks, and of what has its focus."""
     scopes: list[Scope] = [scope, *(other for other in _ORDER if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
@@ -116,7 +118,7 @@ def help_text(keymap: dict[str, str], scope: Scope = "everywhere", focus: FocusK
             _table(": ".join(filter(None, ("Keys of the pane with the focus", focus.title))), focus.rows),
         ]
     changing = "Every key can be another one: open the settings, then `keymap`."
-    return "\n\n".join([*first, FIRST_KERNEL.strip(), JUDGING.strip(), class_lines(), *rest, changing])
+    return [*first, FIRST_KERNEL.strip(), f"{JUDGING.strip()}\n\n{class_lines()}", *rest, changing]
 
 
 def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
@@ -150,4 +152,4 @@ class HelpScreen(Reader):
     def __init__(
         self, keymap: dict[str, str], scope: Scope = "everywhere", focus: FocusKeys | None = None
     ) -> None:
-        super().__init__("Help", help_text(keymap, scope, focus))
+        super().__init__("Help", *help_pages(keymap, scope, focus))

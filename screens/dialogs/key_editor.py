@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Action, key_words
 from screens.dialogs.dialog import Dialog
+from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
 from screens.widgets.foreign import PlainStatic
 
@@ -27,7 +28,9 @@ PLACES = {
     "profile": "At a profile",
     "everywhere": "Everywhere",
 }
-_KEY_COLUMN = 12
+_MARK, _KEY, _TITLE = 2, 12, 15
+"""Widths of the columns; the help has what is left, if that is enough for some words."""
+_LEAST_HELP = 20
 
 
 class NextKey(ModalScreen[str], inherit_bindings=False):
@@ -94,21 +97,24 @@ class KeyEditor(Dialog[dict[str, str] | None]):
         self._report(f"the settings file names no action with {unknown}: saving drops it" if unknown else "")
 
     def _line(self, action: Action) -> Content:
-        changed = action.name in self._keymap
-        others = rivals(action, self._keymap)
-        colour = "$error" if others else "$accent" if changed else "$foreground"
-        note = f"✗ also: {others[0].title}" if others else "changed" if changed else ""
+        changed, clash = action.name in self._keymap, bool(rivals(action, self._keymap))
+        colour = "$error" if clash else "$accent" if changed else "$foreground"
+        mark = "✗" if clash else "•" if changed else ""
+        room = self.query_one("#actions").scrollable_content_region.width - (_MARK + _KEY + _TITLE)
         return Content.assemble(
-            (f"  {key_words(','.join(keys_of(action, self._keymap))):<{_KEY_COLUMN}}", colour),
-            f"{action.title:<15}",
-            (f"{note:<{len(note) and len(note) + 2}}", "$error" if others else "$accent"),
-            (action.help, "$muted"),
+            (f"{mark:<{_MARK}}{key_words(','.join(keys_of(action, self._keymap))):<{_KEY}}", colour),
+            f"{action.title:<{_TITLE}}",
+            (cut(action.help, room) if room >= _LEAST_HELP else "", "$muted"),
         )
 
     def _show(self) -> None:
         actions = self.query_one("#actions", OptionList)
         for action in ACTIONS:
             actions.replace_option_prompt(action.name, self._line(action))
+        self._explain()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show)
 
     def _report(self, fault: str = "") -> None:
         report = self.query_one("#report", PlainStatic)
@@ -127,7 +133,18 @@ class KeyEditor(Dialog[dict[str, str] | None]):
     @on(OptionList.OptionHighlighted, "#actions")
     def _explain(self) -> None:
         action = self._current()
-        self.query_one("#sentence", PlainStatic).update(action.help if action is not None else "")
+        sentence = self.query_one("#sentence", PlainStatic)
+        if action is None:
+            sentence.update("")
+            return
+        others, changed = rivals(action, self._keymap), action.name in self._keymap
+        sentence.update(
+            Content.assemble(
+                action.help,
+                (f" Also the key of “{others[0].title}”." if others else "", "$error"),
+                (f" The usual key is {key_words(action.key)}." if changed else "", "$accent"),
+            )
+        )
 
     @on(OptionList.OptionSelected, "#actions")
     def _ask(self) -> None:

@@ -48,6 +48,16 @@ class SettingsScreen(Dialog[Settings | None]):
 
     def on_mount(self) -> None:
         self._report()
+        self.watch(self.app, "theme", self._theme_chosen, init=False)
+
+    def _theme_chosen(self, theme: str) -> None:
+        """The key of the next theme works here, too: what is saved next is the theme that is seen."""
+        if theme in self._themes:
+            self.query_one("#set-theme", Select).value = theme
+
+    @on(Input.Submitted)
+    def _next_field(self) -> None:
+        self.focus_next()
 
     def _control(self, field: SettingField) -> Input | Select[str] | Select[bool] | Button:
         value = getattr(self._settings, field.name)

@@ -1,11 +1,14 @@
 """The last line of a screen: its keys, as many as fit."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from rich.cells import cell_len
-from textual.app import ComposeResult
-from textual.widgets import Footer
+from textual import events
+from textual.content import Content
+from textual.screen import Screen
+from textual.widget import Widget
 
 LEADING = (
     "save",
@@ -28,52 +31,118 @@ GAP = 2
 """Columns between two keys."""
 
 
-class KeyLine(Footer):
-    """Where a line is too narrow, keys give way from the end."""
+@dataclass(frozen=True)
+class ShownKey:
+    """A key of the line."""
+
+    key: str
+    words: str
+    """The key as it is written here."""
+    title: str
+    action: str
+    enabled: bool
+    tooltip: str
+
+    @property
+    def columns(self) -> int:
+        """With the gap behind it."""
+        return cell_len(f"{self.words} {self.title}") + GAP
+
+
+class KeyLine(Widget):
+    """Where a line is too narrow, keys give way from the end.
+
+    It is one widget. Textual's Footer has one for each key, makes all of them anew when the focus moves, and works out
+    styles for each: more than a quarter of what a screen with panes had to work out.
+    """
+
+    ALLOW_SELECT: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        super().__init__(compact=True, show_command_palette=False)
-        self._composed: tuple[Any, ...] = ()
+        super().__init__()
+        self._keys: list[ShownKey] = []
+        self._under: ShownKey | None = None
+        """The key below the mouse."""
 
-    def compose(self) -> ComposeResult:
-        idle = self._idle
-        keys: list[Any] = [key for key in super().compose() if getattr(key, "action", "") not in idle]
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._bindings_changed)
+        self._read()
+
+    def on_unmount(self) -> None:
+        self.screen.bindings_updated_signal.unsubscribe(self)
+
+    def _bindings_changed(self, screen: Screen[Any]) -> None:
+        if screen.app.app_focus:  # a terminal without the focus has no keys; those of before stay
+            self.call_after_refresh(self._read)
+
+    def _read(self) -> None:
+        """Takes the keys that are in force; paints when they are others. Bindings are looked at when anything gets the focus."""
+        if not self.is_attached:
+            return
+        keys = list(self._active_keys())
         keys.sort(
             key=lambda key: 2 - 2 * (key.action in LEADING) - (key.action in PLACES)
         )  # the others keep their order
-        self._fit(keys)
-        yield from keys
+        if keys != self._keys:
+            self._keys = keys
+            self._point_at(None)
+            self.refresh()
 
-    async def recompose(self) -> None:
-        """Makes the keys anew, unless they are the same: bindings are looked at whenever something gets the focus."""
-        if not self.is_attached:
-            return
-        keys = tuple(
-            (binding, self.app.get_key_display(binding), enabled, tooltip)
-            for _, binding, enabled, tooltip in self.screen.active_bindings.values()
-            if binding.show and binding.action not in self._idle
+    def _active_keys(self) -> Iterator[ShownKey]:
+        # Actions that the screen says cannot work now: `idle_actions` of a full-screen view; dialogs have none.
+        seen = set(getattr(self.screen, "idle_actions", ()))
+        for _, binding, enabled, tooltip in self.screen.active_bindings.values():
+            if binding.show and binding.action not in seen:
+                seen.add(binding.action)
+                words = self.app.get_key_display(binding)
+                yield ShownKey(binding.key, words, binding.description, binding.action, enabled, tooltip)
+
+    def _placed(self) -> Iterator[tuple[int, ShownKey]]:
+        """The keys that fit, each with the column where it starts."""
+        missing = sum(key.columns for key in self._keys) - GAP - self.size.width
+        gone = set()
+        for key in reversed(self._keys):
+            if missing > 0 and key.action not in KEPT:
+                gone.add(key)
+                missing -= key.columns
+        column = 0
+        for key in self._keys:
+            if key not in gone:
+                yield column, key
+                column += key.columns
+
+    def render(self) -> Content:
+        """The keys in one line."""
+        parts: list[Content | str | tuple[str, str]] = []
+        for _, key in self._placed():
+            look = " underline" if key is self._under else "" if key.enabled else " dim"
+            parts += [(key.words, f"$accent{look}"), (f" {key.title}", f"$muted{look}"), " " * GAP]
+        return Content.assemble(*parts[:-1])
+
+    # --- the mouse -------------------------------------------------------------------------------------------
+
+    def _at(self, column: int) -> ShownKey | None:
+        return next(
+            (key for start, key in self._placed() if start <= column < start + key.columns - GAP), None
         )
-        if keys != self._composed:
-            self._composed = keys
-            await super().recompose()
 
-    @property
-    def _idle(self) -> frozenset[str]:
-        """Actions that the screen says cannot work now (`idle_actions` of a full-screen view; dialogs have none)."""
-        return getattr(self.screen, "idle_actions", frozenset())
+    def _point_at(self, key: ShownKey | None) -> None:
+        if key is not self._under:
+            self._under = key
+            self.tooltip = (key.tooltip or None) if key is not None else None
+            self.refresh()
 
-    def on_resize(self) -> None:
-        """Another width: more keys, or fewer."""
-        self._fit(self.children)
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._point_at(self._at(event.x))
 
-    def _fit(self, children: Iterable[Any]) -> None:
-        keys = list(children)
-        missing = sum(map(_columns, keys)) - GAP - self.size.width
-        for key in reversed(keys):
-            key.display = missing <= 0 or key.action in KEPT
-            if not key.display:
-                missing -= _columns(key)
+    def on_leave(self) -> None:
+        self._point_at(None)
 
-
-def _columns(key: Any) -> int:
-    return cell_len(f"{key.key_display} {key.description}") + GAP
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        key = self._at(event.x)
+        if key is None:
+            return
+        if key.enabled:
+            self.app.simulate_key(key.key)
+        else:
+            self.app.bell()

@@ -15,6 +15,7 @@ from screens.actions import ACTIONS, key_of
 from screens.app import ArenaApp
 from screens.campaign.screen import CampaignScreen
 from screens.dialogs.help import HelpScreen
+from screens.dialogs.settings import SettingsScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.kernel.screen import KernelScreen
@@ -50,7 +51,43 @@ async def test_a_remapped_key_works_and_the_help_shows_it(open_app, services, un
         await until(pilot, lambda: app.screen.view == "baseline")
         await pilot.press("f1")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        assert "| F7 | Next view" in app.screen._text
+        assert any("| F7 | Next view" in section for section in app.screen._sections)
+
+
+async def test_enter_in_a_field_of_the_settings_goes_to_the_next(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.focused is not None)
+        field = app.screen.query_one("#set-budget_s")
+        field.focus()
+        await until(pilot, lambda: app.screen.focused is field)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen.focused not in (field, None))
+        assert isinstance(app.screen, SettingsScreen)
+
+
+async def test_the_next_theme_is_kept_and_open_settings_name_it(open_app, until, paths) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.is_mounted)
+        before = app.theme
+        await pilot.press("shift+f9")
+        await until(pilot, lambda: app.screen.query_one("#set-theme").value == app.theme != before)
+        assert load_settings(paths).theme == app.theme
+
+
+async def test_the_field_with_the_keyboard_stays_in_sight_where_the_terminal_shrinks(open_app, until) -> None:
+    async with open_app(size=(100, 45)) as (app, pilot):
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.focused is not None)
+        last = app.screen.query("Input, Select, Button").last()
+        last.focus()
+        await until(
+            pilot, lambda: app.screen.focused is last and last.region in last.parent.parent.parent.region
+        )
+        await pilot.resize_terminal(60, 16)
+        await until(pilot, lambda: app.size == (60, 16) and last.region.bottom <= 15)
+        await until(pilot, lambda: app.screen.get_widget_at(*last.region.offset)[0] is last)
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])

@@ -59,12 +59,12 @@ async def test_two_actions_with_one_key_are_named_and_not_saved(open_app, until,
         editor = await in_the_editor(app, pilot, until)
         await give(app, pilot, until, "history", "f5")
         await until(pilot, lambda: "F5 is the key of both “run” and “history”" in screen_text(app))
-        await until(pilot, lambda: "✗ also: run" in screen_text(app))
+        await until(pilot, lambda: "Also the key of “run”." in screen_text(app))
         await pilot.press("ctrl+s")
         assert app.screen is editor
         await pilot.press("backspace")  # the usual key again
         assert editor._keymap == {}
-        await until(pilot, lambda: "✗ also" not in screen_text(app))
+        await until(pilot, lambda: "Also the key" not in screen_text(app))
 
 
 async def test_a_letter_is_refused_where_people_type(open_app, until, screen_text) -> None:
@@ -126,3 +126,22 @@ def test_keys_are_written_as_people_know_them() -> None:
         "D",
     ]
     assert action_named("fly") is None
+
+
+async def test_columns_stay_where_they_are_and_sentences_end_behind_a_word(
+    open_app, until, screen_text
+) -> None:
+    def lines(app) -> list[str]:
+        return [line for line in screen_text(app).splitlines() if "Run the kernel as it is in" in line]
+
+    async with open_app(size=(84, 60)) as (app, pilot):
+        await in_the_editor(app, pilot, until)
+        await until(pilot, lambda: bool(lines(app)))
+        (before,) = lines(app)
+        words = action_named("run").help.split()
+        assert before.rstrip(" │▏█▂").endswith("…")
+        assert before[: before.index("…")].split()[-1] in words
+        await give(app, pilot, until, "run", "ctrl+r")
+        await until(pilot, lambda: "The usual key is" in " ".join(screen_text(app).replace("│", " ").split()))
+        after = lines(app)[0]  # the sentence below the list has the words, too
+        assert after.index("Run the kernel") == before.index("Run the kernel")

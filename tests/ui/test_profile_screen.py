@@ -18,7 +18,7 @@ from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
 from screens.actions import ACTIONS
-from screens.dialogs.help import help_text
+from screens.dialogs.help import help_pages
 from screens.dialogs.key_editor import PLACES
 from screens.kernel.screen import KernelScreen
 from screens.keymap import keymap_fault
@@ -306,7 +306,7 @@ def test_ranks_without_a_call_have_sentences_and_no_lanes() -> None:
 
 def test_help_and_key_editor_name_the_keys() -> None:
     assert keymap_fault({}) == ""
-    page = help_text({}, "kernel")
+    page = "\n".join(help_pages({}, "kernel"))
     assert "| shift+F6 | Why is it slow" in page
     assert "## Keys at a profile" in page
     assert {action.scope for action in ACTIONS} <= set(PLACES)
