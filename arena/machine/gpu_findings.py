@@ -16,7 +16,7 @@ from sandbox.machine.processes import tree
 TORCH = "torch>=2.9,<3"
 NVML = "nvidia-ml-py"
 UNSEEN_MIB = 2048
-"""More than a driver takes for itself: so much memory in use without a process is somebody out of sight."""
+"""More than a driver takes for itself: more memory in use without a process that is seen belongs to a hidden process."""
 _NAMED = 6
 """Pairs, processes or GPUs that a line lists; of more it says how many."""
 _MULTICAST_OFF = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
@@ -57,7 +57,7 @@ def _gpus(visible: int, gpus: Sequence[Gpu]) -> MachineFinding:
 def _nvml_advice(missing: NvmlMissing) -> str:
     if isinstance(missing.__cause__, ImportError):
         return "pip install nvidia-ml-py: without it the state of the GPUs and their links is not known"
-    return "see whether nvidia-smi works here; if it does not, the driver needs whoever runs this machine"
+    return "see whether nvidia-smi works here; if it does not, an administrator must repair the driver"
 
 
 # --- what the driver says ----------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def _health(gpus: Sequence[Gpu]) -> MachineFinding:
         "GPU health",
         "limited",
         _some(ill),
-        "leave these out with CUDA_VISIBLE_DEVICES, and tell whoever runs this machine",
+        "leave these out with CUDA_VISIBLE_DEVICES, and tell the administrator of this machine",
     )
 
 
@@ -183,7 +183,7 @@ def _others(gpus: Sequence[Gpu]) -> MachineFinding:
         if pids:
             words.append(f"GPU {gpu.index}: {_some([_process(pid) for pid in sorted(pids)])}")
         elif not there and used > UNSEEN_MIB:
-            words.append(f"GPU {gpu.index}: {used} MiB are taken by processes out of sight")
+            words.append(f"GPU {gpu.index}: {used} MiB are taken by hidden processes (other containers or users)")
     if not words:
         return MachineFinding("GPU processes", "ok", "none but our own: the GPUs are free")
     return MachineFinding(

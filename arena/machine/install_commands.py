@@ -42,7 +42,7 @@ def system_install(*packages: str, which: Callable[[str], str | None] = shutil.w
 
 
 def python_install(*requirements: str, executable: str = sys.executable, force: bool = False) -> str:
-    """The command that adds Python packages to the environment of `executable`, as whoever made that environment would."""
+    """The command that adds Python packages to the environment of `executable`, by the tool that made that environment."""
     wanted = shlex.join(requirements)
     if "/pipx/venvs/" in executable:
         return f"pipx inject {'--force ' if force else ''}{PROGRAM} {wanted}"

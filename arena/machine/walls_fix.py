@@ -1,4 +1,4 @@
-"""The commands that let this machine build the walls around kernels; none where only whoever runs it, or its container, can."""
+"""The commands that let this machine build the walls around kernels; none where only an administrator can."""
 
 import ctypes.util
 import shutil

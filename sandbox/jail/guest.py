@@ -5,7 +5,7 @@ from pathlib import Path
 
 PROCESSES_ROOM = 64
 DISK_ROOM = 64 << 20
-"""The kernel refuses a little later than `usage.py` looks: whoever goes over a cap is seen there, and told which one it was."""
+"""The kernel refuses a little later than `usage.py` looks: a program over a cap is seen there, and told which one."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ PACKAGES = (*PROGRAM, "arena", "screens", "tests")
 JOINED = ("full", "root")
 """Profiles whose walls a world joins that was forked outside (sandbox/jail/joining.py)."""
 WITH_GUESTS = ("full", "root")
-"""Profiles behind which somebody else's program can be put: nothing of this one is needed inside."""
+"""Profiles for programs that are not ours: they need nothing of this program inside."""
 INSIDE = Path("/tmp")
 """The world's private folder, as seen from inside."""
 TMPFS_BYTES = 2 << 30
@@ -186,7 +186,7 @@ def python_module(module: str, *arguments: str) -> list[str]:
 
 
 def guest_interpreter() -> Path:
-    """A Python for somebody else's program, without this environment's packages."""
+    """A Python for programs that are not ours, without this environment's packages."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 

@@ -286,7 +286,7 @@ def _environ_leaks() -> bool:
 
 def main() -> None:
     """Tries everything and says what worked."""
-    signal.alarm(END_SECONDS)  # also where whoever waits for the answer was killed
+    signal.alarm(END_SECONDS)  # also where the process that waits for the answer was killed
     facts = json.loads(sys.argv[1])
     print(json.dumps({name: _works(attempt) for name, attempt in attempts(facts).items()}))
 

@@ -1,6 +1,6 @@
 """Who is let in: Host, Origin, and a token that a link brings once and a cookie keeps.
 
-Whoever gets in as the owner runs programs on this machine, so every request is looked at, and what is not known is refused.
+Anyone who gets in as the owner runs programs on this machine, so every request is looked at, and what is not known is refused.
 """
 
 from __future__ import annotations

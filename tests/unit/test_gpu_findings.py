@@ -136,7 +136,7 @@ def test_a_machine_in_a_poor_state(doctor: Doctor) -> None:
     assert found["nvcc"]["found"].endswith("but torch is for CUDA 13")
     others = found["GPU processes"]["found"]
     assert f"({os.getpid()}); GPU 1: 4000000000; " in others
-    assert "GPU 3: 60000 MiB are taken by processes out of sight" in others
+    assert "GPU 3: 60000 MiB are taken by hidden processes (other containers or users)" in others
     assert all(finding["advice"] for finding in found.values() if finding["state"] != "ok")
 
 

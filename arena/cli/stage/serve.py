@@ -27,7 +27,7 @@ _PLAN = ServePlan()
 @click.option(
     "--i-know",
     is_flag=True,
-    help="Listen beyond this machine: whoever has the owner's link runs programs here, and nothing is encrypted.",
+    help="Listen beyond this machine: anyone with the owner's link runs programs here, and nothing is encrypted.",
 )
 @click.option(
     "--read-only", is_flag=True, help="Spectators alone; they follow any arena of yours on this machine."

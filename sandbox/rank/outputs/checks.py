@@ -128,8 +128,8 @@ def limits(
 ) -> Limits:
     """What an output like this tensor is held to.
 
-    usual: the baseline's error in the calibration. own: its error in this iteration, so that whoever computes what the
-    baseline computes always passes. The floors are the problem's.
+    usual: the baseline's error in the calibration. own: its error in this iteration, so that a kernel that computes what
+    the baseline computes always passes. The floors are the problem's.
     """
     dtype = tensor.dtype
     if exact or not (dtype.is_floating_point or dtype.is_complex):
