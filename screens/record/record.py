@@ -4,7 +4,7 @@ import asyncio
 
 from arena.cli.stage.record import RecordPlan
 from arena.duel.events import DuelHeader
-from arena.errors import UsageError
+from arena.paths import NAMED, unwritable
 from arena.workspace.atomic_file import write_atomically
 from screens.record.animated_svg import animated_svg
 from screens.record.asciicast import asciicast
@@ -16,7 +16,8 @@ def record(plan: RecordPlan) -> float:
     """Plays the plan's journal and writes it to the plan's target. Returns the recording's length in seconds.
 
     Raises:
-        UsageError: there is no such theme, or the file cannot be written.
+        UsageError: there is no such theme.
+        FolderUnwritable: the file cannot be written.
     """
     theme = plan.theme or plan.settings.theme or DEFAULT
     header = plan.header
@@ -35,5 +36,5 @@ def record(plan: RecordPlan) -> float:
     try:
         write_atomically(plan.target, text.encode())
     except OSError as error:
-        raise UsageError(f"{plan.target} cannot be written: {error.strerror}", "name another file") from None
+        raise unwritable(plan.target.absolute().parent, error, NAMED) from None
     return recording.length

@@ -137,16 +137,18 @@ def made_journal(pkb_arena: CommandLine, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "words", "code"),
     [
-        (["--record", "duel.mp4"], "duel.mp4"),
-        (["--record", "duel.svg", "--size", "10x3"], "10x3"),
-        (["--record", "duel.svg", "--theme", "plaid"], "plaid"),
-        (["--record", "nowhere/duel.svg", "--speed", "20"], "nowhere"),
+        (["--record", "duel.mp4"], "duel.mp4", 2),
+        (["--record", "duel.svg", "--size", "10x3"], "10x3", 2),
+        (["--record", "duel.svg", "--theme", "plaid"], "plaid", 2),
+        (["--record", "nowhere/duel.svg", "--speed", "20"], "nowhere: there is no such folder", 3),
     ],
 )
-def test_what_cannot_be_recorded_says_why(pkb_arena: CommandLine, arguments: list[str], words: str) -> None:
+def test_what_cannot_be_recorded_says_why(
+    pkb_arena: CommandLine, arguments: list[str], words: str, code: int
+) -> None:
     done = pkb_arena("replay", str(RECORDINGS / "duel.jsonl"), *arguments)
-    assert done.returncode == 2
+    assert done.returncode == code
     assert words in done.stderr
     assert done.stdout == ""

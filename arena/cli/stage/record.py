@@ -6,6 +6,7 @@ from pathlib import Path
 
 from arena.duel.events import DuelHeader
 from arena.errors import UsageError
+from arena.paths import require_writable
 from arena.runs.journal import RunHeader
 from arena.settings import Settings
 
@@ -34,11 +35,13 @@ def check_target(path: Path) -> Path:
 
     Raises:
         UsageError: its suffix names no kind of recording.
+        FolderUnwritable: nothing can be written into its folder.
     """
     if path.suffix.lower() not in KINDS:
         raise UsageError(
             f"{path} is no kind of recording", "name a file.cast (asciicast) or a file.svg (animated picture)"
         )
+    require_writable(path)
     return path
 
 
