@@ -29,7 +29,7 @@ from sandbox.protocol.verdict import Verdict
 
 SEED = int(os.environ.get("PKB_KILL_SEED", "0")) or time.time_ns() % 1_000_000
 """Read now: the environment of a test is made bare."""
-MOMENTS_S = 10.0
+MOMENTS_S = 6.0
 """From the app's start: within it worlds start, get ready, and judge a few saves."""
 PATIENCE_S = 100.0
 MARK = "NCCL_PKB_KILLED"
@@ -97,7 +97,7 @@ class App:
 @pytest.fixture
 def kernel(paths: Paths) -> Path:
     """The kernel file of problem 1, there before the app starts; two ranks on CPU."""
-    save_settings(Settings(device="cpu", world=2), paths)
+    save_settings(Settings(device="cpu", world=2, budget_s=0.1), paths)
     problem = load_catalogue().find("1")
     return Workspace(paths.workspace).create(problem, problem.baseline_source)
 
