@@ -5,9 +5,9 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Markdown
 
 from screens.dialogs.dialog import Dialog
+from screens.widgets.page import Page
 from screens.widgets.pane_title import entitle
 
 
@@ -27,7 +27,7 @@ class Reader(Dialog[None]):
         with VerticalScroll(classes="dialog large reader") as page:
             entitle(page, self._title)
             page.border_subtitle = "esc back"
-            yield Markdown(self._sections[0], open_links=False)
+            yield Page(self._sections[0])
 
     def on_mount(self) -> None:
         self.run_worker(self._mount_the_rest())
@@ -35,4 +35,4 @@ class Reader(Dialog[None]):
     async def _mount_the_rest(self) -> None:
         page = self.query_one(VerticalScroll)
         for section in self._sections[1:]:
-            await page.mount(Markdown(section, open_links=False))
+            await page.mount(Page(section))

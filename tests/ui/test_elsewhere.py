@@ -6,8 +6,10 @@ import sys
 
 import pytest
 from textual.app import App, ComposeResult
+from textual.color import Color
 from textual.command import Command, CommandList, CommandPalette
 from textual.containers import Vertical
+from textual.widgets.markdown import MarkdownFence
 
 from arena.settings import Settings, load_settings
 from screens import main
@@ -15,6 +17,7 @@ from screens.actions import ACTIONS, key_of
 from screens.app import ArenaApp
 from screens.campaign.screen import CampaignScreen
 from screens.dialogs.help import HelpScreen
+from screens.dialogs.reader import Reader
 from screens.dialogs.settings import SettingsScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
@@ -263,6 +266,25 @@ def test_themes_that_come_along_are_sound() -> None:
     assert {theme.name for theme in themes} >= {"dark", "light", "contrast", "ansi"}
 
 
+def luminance(colour: str) -> float:
+    """Relative, as WCAG 2 defines it."""
+    linear = [
+        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in Color.parse(colour).normalized
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize(("name", "least"), [("dark", 3.0), ("light", 3.0), ("contrast", 4.5)])
+def test_every_colour_of_words_is_readable_below_the_cursor_of_a_list(name, least) -> None:
+    theme = next(theme for theme in load_themes()[0] if theme.name == name)
+    cursor = theme.variables["block-cursor-background"]
+    words = {key: getattr(theme, key) for key in ("foreground", "accent", "error", "success", "warning")}
+    words["muted"] = theme.variables["muted"]
+    for key, colour in words.items():
+        dark, light = sorted((luminance(colour), luminance(cursor)))
+        assert (light + 0.05) / (dark + 0.05) >= least, key
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -382,3 +404,16 @@ async def test_a_path_that_the_system_refuses_is_no_internal_error(open_app, unt
         (said,) = (note.message for note in app._notifications)
         assert said.startswith("/closed/kernel.py: Permission denied")
         assert "check its permissions" in said
+
+
+async def test_formulas_of_a_card_are_text_and_no_errors_of_a_language(open_app, services, until) -> None:
+    async with open_app() as (app, pilot):
+        app.push_screen(
+            Reader(
+                "Formulas", "# Formulas\n\n    y[j] = Σ_r x_r[j] · X̂[j]\n\n```python\ndef f(): pass\n```\n"
+            )
+        )
+        await until(pilot, lambda: len(app.screen.query(MarkdownFence)) == 2)
+        formula, code = (str(fence._highlighted_code.spans) for fence in app.screen.query(MarkdownFence))
+        assert "error" not in formula
+        assert code != "[]"

@@ -70,9 +70,9 @@ class CardView(VerticalScroll, SourceView):
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
         if not self.children:
-            from textual.widgets import Markdown  # takes a while: not before somebody reads a card
+            from screens.widgets.page import Page  # takes a while: not before somebody reads a card
 
-            self.mount(Markdown(problem.card, open_links=False))
+            self.mount(Page(problem.card))
 
 
 VIEWS: tuple[type[SourceView], ...] = (BaselineView, KernelDiff, CardView)
