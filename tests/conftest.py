@@ -27,16 +27,9 @@ gc.disable()  # passes over what tests import find nothing, and take a third of 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests go first: the processes that share a session then end at about the same time.
-
-    Files of all folders are mixed evenly: worlds that want both cores then run beside screens, which want one.
-    """
+    """Files with slow tests go first: the processes that share a session then end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    folders: dict[str, list[Path]] = {}
-    for path in dict.fromkeys(item.path for item in items):
-        folders.setdefault(f"{path in slow} {path.relative_to(ROOT).parts[1]}", []).append(path)
-    place = {path: (at + 0.5) / len(paths) for paths in folders.values() for at, path in enumerate(paths)}
-    items.sort(key=lambda item: (item.path not in slow, place[item.path]))
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:

@@ -94,8 +94,8 @@ async def test_help_lists_the_keys_of_what_has_the_focus(open_app, until) -> Non
         app.screen.query_one(LogPane).focus()
         await pilot.pause()
         await pilot.press("f1")
-        await until(pilot, lambda: hasattr(app.screen, "_text"))
-        text = app.screen._text
+        await until(pilot, lambda: hasattr(app.screen, "_sections"))
+        text = "\n".join(app.screen._sections)
         assert "Keys of the pane with the focus: Log" in text
         assert "| 0-7 | one rank |" in text
 
