@@ -7,6 +7,7 @@ ArenaError
 └── MachineError            this machine or its files prevent it (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
     ├── PathRefused         the system lets nobody like this user read a file or a folder
+    ├── KernelUnreadable    a kernel file that a campaign needs is there and cannot be read
     ├── WorkspaceLocked     another app has this workspace open
     ├── StoreError          the index of results cannot be used
     ├── RefereeFailed       the process that judges did not start, or is gone
@@ -75,6 +76,10 @@ def refusal(error: BaseException) -> PathRefused | None:
     if isinstance(error, PermissionError) and error.filename is not None:
         return PathRefused(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
     return None
+
+
+class KernelUnreadable(MachineError):
+    """A kernel file that a campaign needs is there and cannot be read."""
 
 
 class FolderUnwritable(MachineError):

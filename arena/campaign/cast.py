@@ -11,7 +11,7 @@ from arena.agents.program import AgentProgram, find_program
 from arena.agents.readiness import require_ready
 from arena.agents.watch import LIMIT
 from arena.campaign.purse import Purse
-from arena.errors import PlayerFailed, UsageError
+from arena.errors import KernelUnreadable, PlayerFailed, UsageError
 from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.authors import (
@@ -86,8 +86,16 @@ class FileAuthor:
             raise UsageError(f"{self._path} cannot be read: Permission denied", "check its permissions")
 
     async def write(self, task: Task, desk: Desk) -> Submission:
+        """
+        Raises:
+            UsageError: the folder has no kernel for this problem.
+            KernelUnreadable: it has one, which cannot be read.
+        """
         path = self._path if self._path.is_file() else _kernel_in(self._path, task.problem)
-        kernel = await asyncio.to_thread(read_kernel, path)
+        try:
+            kernel = await asyncio.to_thread(read_kernel, path)
+        except UsageError as error:
+            raise KernelUnreadable(error.message, error.advice) from None
         return Submission(kernel.text, path.name)
 
 

@@ -20,7 +20,7 @@ from arena.campaign.purse import Purse
 from arena.campaign.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
 from arena.campaign.seats import Seat, SeatLost, fingerprints, judge_at
 from arena.campaign.standing import Listener, Standing
-from arena.errors import ArenaError, PlayerFailed, RunRefused, UsageError
+from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
 from arena.players.authors import Author, PlayerKind, Submission, Task
 from arena.players.budget import Spent
 from arena.runs.other_sizes import judge_other_sizes
@@ -266,6 +266,10 @@ class Campaign:
                 submission = await entry.author.write(entry.task, SeatDesk(self._jobs, entry.task, ""))
             except UsageError as error:
                 self._leave_out(problem, entry.author, error.message)
+                return
+            except KernelUnreadable as error:
+                await self._unanswered(entry.cell, error.message, Spent())
+                self._listener.said(f"{problem.stem} {entry.cell.player}: {error.message}; {error.advice}")
                 return
             if self._is_done(entry.cell, _hash(submission, problem)):
                 self._skip(entry.cell)

@@ -170,7 +170,8 @@ def print_report(report: RunReport) -> None:
             if report.roofline
             else ""
         )
-        for line in [*clocks, f"{report.rounds} rounds{bound}"]:
+        rounds = "1 round" if report.rounds == 1 else f"{report.rounds} rounds"
+        for line in [*clocks, f"{rounds}{bound}"]:
             print_line(line)
         if report.advice:
             print_line(f"would help: {advice_text(report)}")

@@ -165,7 +165,7 @@ def journals_open(paths: Paths) -> list[tuple[str, Verdict]]:
     return finished
 
 
-@pytest.mark.parametrize("number", moments(0, 6, long=4))
+@pytest.mark.parametrize("number", moments(0, 6, long=5))
 def test_a_killed_app_leaves_no_process_and_whole_journals(
     app: App, kernel: Path, paths: Paths, number: int
 ) -> None:

@@ -171,7 +171,7 @@ async def test_the_log_can_show_one_rank(open_app, events, until, screen_text) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("width", "views"), [(160, 4), (80, 6), (50, 6)])
+@pytest.mark.parametrize(("width", "views"), [(160, 4), pytest.param(80, 6, marks=pytest.mark.long), (50, 6)])
 async def test_panes_become_views_when_it_is_narrow(open_app, events, until, width, views) -> None:
     async with open_app(problem="13", size=(width, 30)) as (app, pilot):
         await play(app.screen, until, events("pass"))

@@ -199,7 +199,7 @@ async def test_every_width_has_the_rows_the_text_and_the_cost(
         assert screen.query_one("#kernels", OptionList).size.width > 30
 
 
-@pytest.mark.parametrize("columns", [60, 160])
+@pytest.mark.parametrize("columns", [60, pytest.param(160, marks=pytest.mark.long)])
 async def test_letters_and_zoom_beside_a_model(open_app, until, with_model, columns) -> None:
     with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app(problem="13", size=(columns, 40)) as (app, pilot):

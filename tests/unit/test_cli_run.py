@@ -159,6 +159,7 @@ def test_ctrl_c_ends_everything_with_130(
     assert "Traceback" not in stderr
 
 
+@pytest.mark.long
 def test_an_interrupted_sweep_prints_what_it_found(tmp_path: Path, home: Path) -> None:
     process = start("sweep", "--rounds", "1", "--json", cwd=tmp_path)
     assert process.stderr is not None

@@ -47,7 +47,8 @@ def _words(header: DuelHeader, event: AnyDuelEvent) -> str:
         case FinalBegan():
             return f"final: kernel {event.left} of {header.left.player} against kernel {event.right} of {header.right.player}"
         case FinalMeasured() if event.round == event.rounds:
-            return f"final: {speed_words(event.speedup, event.clock)} after {event.round} rounds"
+            rounds = "1 round" if event.round == 1 else f"{event.round} rounds"
+            return f"final: {speed_words(event.speedup, event.clock)} after {rounds}"
         case Abandoned():
             return f"abandoned: {event.reason}"
         case DuelEnded():

@@ -154,6 +154,24 @@ def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
 
 
 @pytest.mark.slow
+def test_a_kernel_that_cannot_be_read_is_missing_and_one_that_is_not_there_is_left_out(
+    pkb_arena_warm: CommandLine, tmp_path: Path
+) -> None:
+    kernels = tmp_path / "mine"
+    kernels.mkdir()
+    (kernels / "1.py").write_bytes(b"\xff")
+    command = ("sweep", "--players", f"file:{kernels}", "--problems", "1,2", "--name", "c")
+    done = pkb_arena_warm(*command, *SETTING)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert f"{kernels}/1.py is not UTF-8 text (byte 0); save it as UTF-8" in done.stderr
+    assert "left out: " in done.stderr
+    assert "0 of 1 results are in; go on with `pkb-arena sweep --resume --name c`" in done.stderr
+    (kernels / "1.py").write_text(load_catalogue().find("1").baseline_source)
+    done = pkb_arena_warm("sweep", "--resume", "--name", "c", "--unsafe", "--json")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
 def test_ctrl_c_keeps_everything_and_says_how_to_go_on(home: Path) -> None:
     command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline", "--problems", "1-8"]
     command += ["--rounds", "0", "--device", "cpu", "--name", "c"]
