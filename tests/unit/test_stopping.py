@@ -93,7 +93,11 @@ def has_gone_on(before: Activity, now: Activity) -> bool:
 
 
 def test_a_world_that_starts_is_stopped_before_its_ranks_are_known():
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # it reads no more modules: "D", a wait for the disk, counts as stopped, too
     ranks: list[int] = []
     stopping = BySignals(lambda: [process.pid], lambda: ranks, kernel=True)
     try:
