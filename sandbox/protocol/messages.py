@@ -150,6 +150,8 @@ class Probed(Reply, frozen=True):
     room: int
     seconds: float
     sealed: bool
+    varies: bool = False
+    """Whether matrix products or convolutions had other shapes in another iteration."""
 
 
 class MakeArenas(Order, frozen=True):

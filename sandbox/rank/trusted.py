@@ -43,12 +43,14 @@ from sandbox.protocol.messages import (
 )
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.rank import Rank
+from sandbox.rank.shapes import Shapes, shapes_of
 from sandbox.rank.trusted_arenas import TrustedArenas
 
 MOST_FAR = 8
 """Slots whose outputs are not near the baseline's that are compared in one go: wrong ones among them are enough."""
 
-
+LOOKED_AT = 3
+"""Iterations whose shapes are compared."""
 HELD = 4
 """Times that an iteration lies in a device's memory: as drawn, in this rank's arena, in a kernel's, and in the private copies
 that a kernel's first calls work on."""
@@ -96,6 +98,7 @@ class TrustedRank(Rank):
         assert self.setting is not None
         self.solution = self.code.baseline
         in_sizes, out_sizes, seconds, leaves = [], [], [], 0
+        shapes: list[Shapes] = []
         self.comparison = comparison = Comparison(self.code, self.setting)
 
         def iteration(seed: int) -> Reference:
@@ -109,6 +112,8 @@ class TrustedRank(Rank):
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
             self.device.synchronize()
             seconds.append(time.perf_counter() - started)
+            if len(shapes) < LOOKED_AT:
+                shapes.append(shapes_of(self.code, tensors, self.setting))
             leaves = max(leaves, len(plain[1]))
             out_sizes.append(sum(memory.up(t.numel() * t.element_size()) for _, t in plain[1]))
             return comparison.reference(tensors, plain)
@@ -132,6 +137,7 @@ class TrustedRank(Rank):
                 room=room,
                 seconds=min(seconds),
                 sealed=self.device.can_seal(),
+                varies=any(each != shapes[0] for each in shapes),
             )
         )
 

@@ -19,6 +19,8 @@ HOST_BOUND = 0.8
 """Where the device works for a smaller share of a call, the host sets the pace."""
 WARM_PAIRS = 2
 """Batches on either side that do not count, once their length is known."""
+MEETING_SECONDS = 0.1
+"""How long a batch of calls lasts that only meet new shapes: far from its deadline."""
 SHOWN_EVERY = 0.1
 """Seconds between two events."""
 
@@ -41,6 +43,8 @@ class Rounds:
         """Of a batch."""
         self.done = 0
         """Rounds that count."""
+        self.met_seconds = 0.0
+        """What calls with new shapes took before the first round: no part of the budget."""
         self._turn = 0
 
     @property
@@ -80,7 +84,7 @@ class Rounds:
             self.behind_gate.round(self.done)
             self.done += 1
             self.probes.after_round(self.calls, self.seconds)
-            elapsed = self.timer.monotonic() - started - self.turns.held_up
+            elapsed = self.timer.monotonic() - started - self.turns.held_up - self.met_seconds
             decision = self.settling.decide(elapsed, self.done, self.fewest_pairs, self.settle)
             if elapsed - shown > SHOWN_EVERY or decision is not Decision.GO_ON:
                 shown = elapsed
@@ -114,6 +118,7 @@ class Rounds:
         self.calls = max(1, min(self.stage.calls, slots))
         first = self.warm_pair(0)  # a kernel may be far slower than the baseline
         calls = warm_calls(max(first.baseline_us, first.contender_us) / 1e6)
+        self.meet_shapes(first.baseline_us / 1e6, first.contender_us / 1e6)
         found = [first, *(self.warm_pair(n, 0 if n else calls) for n in range(len(self.turns.base.worlds)))]
         base = min(pair.baseline_us for pair in found) / 1e6
         mine = min(pair.contender_us for pair in found) / 1e6
@@ -123,6 +128,24 @@ class Rounds:
             self.warm_pair(number % len(self.turns.base.worlds))
         self.done = 0
         return base, mine
+
+    def meet_shapes(self, base_s: float, mine_s: float) -> None:
+        """Kernels make as many calls on fresh inputs as references have made, where shapes differ from call to call.
+
+        base_s, mine_s: seconds a call on either side.
+        """
+        started = self.timer.monotonic()
+        for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
+            left = self.stage.distinct_calls(seconds) if side.account is not None else 0
+            longest = max(1, int(MEETING_SECONDS / max(seconds, 1e-7)))
+            while left > 0:
+                batch = Batch(0, min(left, longest, self.stage.layout.slots))
+                self.turns.draw(batch.calls)
+                self.turns.timed(side, side.worlds[0], batch, 0)
+                self.turns.rest()
+                self.turns.exchange.discard_outputs()
+                left -= batch.calls
+        self.met_seconds = self.timer.monotonic() - started
 
     def warm_pair(self, number: int, calls: int = 0) -> Pair:
         """A pair with one of the references on fresh inputs that does not count; one iteration of it is compared.

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from sandbox.machine.devices.pace import distinct_calls
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.finding import OutputFinding
@@ -79,8 +80,15 @@ class Stage:
     """The baseline world of a setting, with what was measured of the problem in it."""
 
     def __init__(
-        self, world: World, limits: TimeLimits, layout: SlotLayout, calls: int, call_seconds: float
+        self,
+        world: World,
+        limits: TimeLimits,
+        layout: SlotLayout,
+        calls: int,
+        call_seconds: float,
+        varies: bool = False,
     ) -> None:
+        """varies: whether calls compute with other shapes on other inputs (sandbox/rank/shapes.py)."""
         self.world = world
         self.limits = limits
         self.layout = layout
@@ -88,7 +96,15 @@ class Stage:
         """Baseline calls that fill a batch."""
         self.call_seconds = call_seconds
         """How long one takes, as far as a few calls tell."""
+        self.varies = varies
         self.used = False
+
+    def distinct_calls(self, call_seconds: float = 0.0) -> int:
+        """Calls on as many inputs that a world makes before anything is timed, so that its libraries have met most shapes.
+
+        call_seconds: of a kernel's calls, where they take longer than the baseline's.
+        """
+        return distinct_calls(max(call_seconds, self.call_seconds)) if self.varies else 0
 
 
 def hand_over_arenas(

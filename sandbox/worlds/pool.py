@@ -8,27 +8,17 @@ from typing import Any
 
 from sandbox.jail.choice import Jail
 from sandbox.machine.devices import kind_of
-from sandbox.machine.devices.pace import calls_for, warm_calls
+from sandbox.machine.devices.pace import calls_for
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol import events
 from sandbox.protocol.events import WorldChanged
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import (
-    Arm,
-    ChooseBatch,
-    Draw,
-    Drawn,
-    LoadKernel,
-    Probe,
-    Probed,
-    SlotLayout,
-    Sync,
-    Wake,
-)
+from sandbox.protocol.messages import LoadKernel, Probe, Probed, SlotLayout, Sync, Wake
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.exchange import REFERENCE, AwaitAll, Stage, ask, fresh_seeds, hand_over_arenas
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
+from sandbox.worlds.first_calls import FirstCalls
 from sandbox.worlds.opening import has_open, opening, readable, stamps_of
 from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.state import State
@@ -272,7 +262,8 @@ class Worlds:
         count = min(kind.pace.slots, max(1, arena_bytes // (in_bytes + out_bytes)))
         calls = calls_for(kind.pace, kind.pace.batch_s, seconds, seconds, count)
         layout = SlotLayout(in_bytes, out_bytes, max(r.room for r in probed), count, sealed)
-        self.stage = Stage(world, TimeLimits.for_baseline(seconds, calls), layout, calls, seconds)
+        varies = any(reply.varies for reply in probed)
+        self.stage = Stage(world, TimeLimits.for_baseline(seconds, calls), layout, calls, seconds, varies)
         self._stage_key = (setting, stamps_of(setting))
         return self.stage
 
@@ -341,19 +332,7 @@ class Worlds:
             world.tell(LoadKernel("baseline.py", source))
         for world in worlds:
             self.await_all(world, Kind.LOADED, stage.limits.load)
-        self._warm(stage, worlds)
-
-    def _warm(self, stage: Stage, worlds: Sequence[World]) -> None:
-        """First calls, in all worlds at the same time: what they load, allocate and connect, no timed call waits for."""
-        draw = Draw(fresh_seeds(1), intact=False, sides=[REFERENCE])
-        drawn = ask(self.await_all, stage.world, draw, Drawn, stage.limits.own)
-        for world in worlds:
-            world.tell_each([Arm(reply.tables) for reply in drawn])
-        for world in worlds:
-            self.await_all(world, Kind.ARMED, stage.limits.first_call)
-            world.tell(ChooseBatch(0, 1, warm_calls(stage.call_seconds)))
-        for world in worlds:
-            self.await_all(world, Kind.CHOSEN, stage.limits.first_call)
+        FirstCalls(self.await_all, stage, worlds).make()
 
     def settle_references(self) -> None:
         """After a run that ended early: a world that was running, or has queued a batch, is in the middle of something."""

@@ -86,6 +86,8 @@ class MadeBaseline:
     in_bytes: int = 1 << 10
     out_bytes: int = 1 << 10
     sealed: bool = True
+    varies: bool = False
+    """Whether calls have other shapes on other inputs."""
     lost_fds: bool = False
     finding: Callable[[int, CompareOutputs, int], OutputFinding] = lambda rank, order, slot: right()
     """By rank, order and slot."""

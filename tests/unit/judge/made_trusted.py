@@ -58,7 +58,7 @@ class TrustedRanks(MadeRanks):
         made = self.baseline
         match order:
             case Probe():
-                return Probed(made.in_bytes, made.out_bytes, 4, made.seconds, made.sealed)
+                return Probed(made.in_bytes, made.out_bytes, 4, made.seconds, made.sealed, made.varies)
             case MakeArenas():
                 return ArenasMade()
             case Draw():

@@ -4,10 +4,12 @@ import pytest
 from made_kernels import Fault, MadeKernel
 from made_machine import MadeCpu, MadeGpu, MadeMachine
 
+from sandbox.machine.devices.pace import DISTINCT_SECONDS, MOST_DISTINCT
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import CheckPoison, ChooseBatch, LoadKernel
+from sandbox.protocol.messages import CheckPoison, ChooseBatch, CompareOutputs, LoadKernel
 from sandbox.referee.awaiting import Stopped
 from sandbox.worlds import deadlines
+from sandbox.worlds.exchange import REFERENCE
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.state import State
 
@@ -86,6 +88,34 @@ def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_cl
         orders = machine.ranks(world).orders
         assert sum(isinstance(order, LoadKernel) for order in orders) == 1
         assert [order.warm for order in orders if isinstance(order, ChooseBatch)] == [50]
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> None:
+    machine = MadeMachine("made-gpu")
+    machine.baseline.varies, machine.baseline.sealed = True, sealed
+    machine.baseline.in_bytes = machine.baseline.out_bytes = MadeGpu.unsealed_arena_bytes // 300
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting, 2)
+    assert stage.distinct_calls() == MOST_DISTINCT
+    slots = stage.layout.slots
+    for world in pool.take_references(stage, setting, 2):
+        assert world.state is State.ARMED
+        chosen = [order for order in machine.ranks(world).orders if isinstance(order, ChooseBatch)]
+        assert (chosen[0].count, chosen[0].warm) == (1, 50)
+        assert all(order.warm == 0 and order.count <= slots for order in chosen[1:])
+        assert sum(order.count for order in chosen[1:]) == MOST_DISTINCT
+    orders = machine.ranks(stage.world).orders
+    last = [order for order in orders if isinstance(order, CompareOutputs)][-1]
+    assert (last.slots, last.side) == ([], REFERENCE)  # the outputs are poisoned again
+
+
+def test_slow_calls_on_many_inputs_are_fewer() -> None:
+    machine = MadeMachine()
+    machine.baseline.varies, machine.baseline.seconds = True, 0.1
+    stage = machine.pool().prepare_stage(machine.setting())
+    assert stage.distinct_calls() == int(DISTINCT_SECONDS / 0.1)
+    assert stage.distinct_calls(call_seconds=0.4) == 2
 
 
 def test_references_are_loaded_again_for_another_stage() -> None:

@@ -6,6 +6,7 @@ import pytest
 from made_kernels import Fault, MadeKernel, noisy, right, wrong
 from made_machine import MadeCpu, MadeGpu, MadeMachine
 
+from sandbox.machine.devices.pace import MOST_DISTINCT
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import RankChecked, Timed
 from sandbox.protocol.frames import Kind
@@ -63,6 +64,36 @@ def test_pairs_while_worlds_get_warm_do_not_count() -> None:
     rounds.measure()
     assert rounds.turns.kernels[0].account is not None
     assert [pair.contender_us for pair in rounds.call.raw] == pytest.approx([50.0] * 6 * PAIRS)
+
+
+@pytest.mark.parametrize("rival", ["", "rival.py"])
+def test_kernels_call_on_as_many_inputs_as_references_have_where_shapes_differ(rival: str) -> None:
+    machine = MadeMachine()
+    machine.baseline.varies = True
+    rounds = machine.rounds(rival=rival)
+    rounds.turns.start()
+    before = [len(machine.ranks(world).orders) for world in rounds.turns.worlds]
+    rounds.meet_shapes(100e-6, 0.1)
+    for world, start in zip(rounds.turns.worlds, before, strict=True):
+        chosen = [order for order in machine.ranks(world).orders[start:] if isinstance(order, ChooseBatch)]
+        kernel = world in [side.worlds[0] for side in rounds.turns.kernels]
+        slow = world is rounds.turns.mine.worlds[0]
+        assert sum(order.count for order in chosen) == kernel * (8 if slow else MOST_DISTINCT)
+        assert world.paused
+    assert rounds.met_seconds > 0
+
+
+def test_calls_with_new_shapes_are_no_part_of_the_budget() -> None:
+    seconds = []
+    for varies in (False, True):
+        machine = MadeMachine(kernel=MadeKernel(noisy(100.0)), reference=MadeKernel(noisy(100.0)))
+        machine.baseline.varies = varies
+        rounds = machine.rounds(machine.run())
+        started = machine.clock.monotonic()
+        rounds.measure()
+        seconds.append(machine.clock.monotonic() - started - rounds.met_seconds)
+        assert (rounds.met_seconds > 0) == varies
+    assert seconds[1] == pytest.approx(seconds[0], rel=0.2)
 
 
 def test_references_take_turns_by_round_and_either_side_runs_first() -> None:
