@@ -5,40 +5,50 @@ times as long (BENCHMARKS.md). Where shapes depend on the inputs' values, such a
 every call of a fresh process has new ones.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from problems.setting import RankSetting
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
-LOOKED_UP = {
+PRODUCTS = {
+    "linear",
+    "matmul",
+    "einsum",
     "mm",
-    "addmm",
     "bmm",
+    "addmm",
+    "addmm_",
     "baddbmm",
+    "baddbmm_",
     "_scaled_mm",
     "_grouped_mm",
-    "convolution",
-    "convolution_backward",
 }
-"""Operations whose shapes count, as torch's dispatcher calls them."""
+CONVOLUTIONS = {f"conv{transposed}{n}d" for transposed in ("", "_transpose") for n in (1, 2, 3)}
+LOOKED_UP = PRODUCTS | CONVOLUTIONS
+"""Functions of torch whose shapes count."""
 
 Shapes = list[tuple[int, ...]]
 
 
-class _Recording(TorchDispatchMode):
-    """Notes the shapes of the tensors that such operations get."""
+class _Recording(TorchFunctionMode):
+    """Notes the shapes of the tensors that such functions get. (A mode of the dispatcher would import torch's compiler.)"""
 
     def __init__(self, shapes: Shapes) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.shapes = shapes
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if func.overloadpacket.__name__ in LOOKED_UP:
+        if getattr(func, "__name__", "") in LOOKED_UP:
             self.shapes += [tuple(given.shape) for given in args if isinstance(given, torch.Tensor)]
         return func(*args, **(kwargs or {}))
 
