@@ -6,7 +6,6 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.geometry import Offset
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -94,7 +93,7 @@ class BaseScreen(Screen[None]):
         found = []
         for place in self._places():
             region = self.query_one(place.pane).region
-            at = region.offset + Offset(1, 0) if region.area else None
+            at = region.offset if region.area else None  # on the corner, so that the title is seen
             found.append(Stop(place.letter, place.pane, place.title, at))
         return found
 

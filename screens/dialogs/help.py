@@ -1,13 +1,18 @@
 """Help: the keys as they are now, how judging works, a first kernel in five minutes."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from textual.binding import Binding
+from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widget import Widget
 
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, Scope, key_words
+from screens.dialogs.dialog import Dialog
 from screens.dialogs.reader import Reader
 
 _NAMES: dict[Scope, str] = {
@@ -64,40 +69,58 @@ FIRST_KERNEL = """
 
 _KNOWN = {"up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "delete"}
 """Keys that do the same in every text: nobody looks them up."""
+_SELDOM_SENT = re.compile(r"super\+.*|ctrl\+shift\+\w|ctrl\+backspace")
+"""Keys of Textual's own widgets that most terminals send as another key, or not at all: they are not promised."""
 
 
 @dataclass(frozen=True)
 class FocusKeys:
-    """The keys of what has the focus."""
+    """The keys of what has the focus: keys, and what they do."""
 
     title: str
     rows: list[tuple[str, str]]
-    """Keys, and what they do."""
+    """Its own."""
+    others: list[tuple[str, str]] = field(default_factory=list)
+    """What every widget of its kind has."""
+    place: str = "of the pane with the focus"
 
 
-def keys_in_focus(screen: Screen[Any]) -> FocusKeys | None:
-    """The keys of the widget with the focus; None where it has none of its own."""
-    focused = screen.focused
-    if focused is None:
-        return None
-    own = {binding.action for binding in type(focused).BINDINGS if isinstance(binding, Binding)}
+def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
+    """The keys of the widget with the focus, and of the dialog around it; those that have none of their own are left out."""
+    found = []
+    around = screen.focused.ancestors_with_self if screen.focused is not None else []
+    for node in (node for node in around if isinstance(node, Widget) and not isinstance(node, Screen)):
+        own, others = _keys_of(screen, node)
+        found.append(FocusKeys(node.BINDING_GROUP_TITLE or "", own, others))
+    if isinstance(screen, Dialog):
+        own, _ = _keys_of(screen, screen)
+        title = "".join(str(node.border_title or "") for node in screen.query(".dialog")).partition(" · ")[0]
+        found.append(FocusKeys(title, own, place="of this dialog"))
+    return [keys for keys in found if keys.rows or keys.others]
+
+
+def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """What `node` adds to its kind, and what every such node has. Textual's own widgets add nothing."""
+    ours = type(node).__module__.startswith(f"{__name__.partition('.')[0]}.")
+    added_here = type(node).BINDINGS if ours else []
+    own = {binding.action for binding in added_here if isinstance(binding, Binding)}
     keys: dict[str, list[str]] = {}
     written: dict[str, str] = {}  # one of several bindings may say how all of them are written: "0-7"
-    first: set[str] = set()
-    for key, (node, binding, _, _) in screen.active_bindings.items():
-        if node is focused and binding.description and (binding.action in own or key not in _KNOWN):
+    added: set[str] = set()
+    for key, (owner, binding, _, _) in screen.active_bindings.items():
+        known = binding.action not in own and (key in _KNOWN or _SELDOM_SENT.fullmatch(key))
+        if owner is node and binding.description and not known:
             does = binding.description.lower()
             keys.setdefault(does, []).append(key_words(key))
             if binding.key_display:
                 written[does] = binding.key_display.replace("^", "ctrl+")
             if binding.action in own:
-                first.add(does)
-    title = focused.BINDING_GROUP_TITLE or ""
-    rows = [(written.get(does) or " or ".join(dict.fromkeys(names)), does) for does, names in keys.items()]
-    rows.sort(
-        key=lambda row: row[1] not in first
-    )  # what it adds to its kind comes before what every such widget has
-    return FocusKeys(title, rows) if rows else None
+                added.add(does)
+    rows = {does: written.get(does) or " or ".join(dict.fromkeys(names)) for does, names in keys.items()}
+    return (
+        [(words, does) for does, words in rows.items() if does in added],
+        [(words, does) for does, words in rows.items() if does not in added],
+    )
 
 
 def class_lines() -> str:
@@ -106,19 +129,21 @@ def class_lines() -> str:
 
 
 def help_pages(
-    keymap: dict[str, str], scope: Scope = "everywhere", focus: FocusKeys | None = None
+    keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()
 ) -> list[str]:
-    """The sections for the keys that are in force: first those of the screen that asks, and of what has its focus."""
+    """The sections for the keys that are in force: first those of what has the focus, then those of the screen that asks."""
     scopes: list[Scope] = [scope, *(other for other in _ORDER if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
-    if focus is not None:
-        first = [
-            *first,
-            _table(": ".join(filter(None, ("Keys of the pane with the focus", focus.title))), focus.rows),
-        ]
+    near = [_table(_titled(f"Keys {keys.place}", keys), keys.rows) for keys in focus if keys.rows]
+    more = [_table(_titled("More keys there", keys), keys.others) for keys in focus if keys.others]
     changing = "Every key can be another one: open the settings, then `keymap`."
-    return [*first, FIRST_KERNEL.strip(), f"{JUDGING.strip()}\n\n{class_lines()}", *rest, changing]
+    judging = f"{JUDGING.strip()}\n\n{class_lines()}"
+    return [*near, *first, *more, FIRST_KERNEL.strip(), judging, *rest, changing]
+
+
+def _titled(words: str, keys: FocusKeys) -> str:
+    return ": ".join(filter(None, (words, keys.title)))
 
 
 def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
@@ -150,6 +175,6 @@ class HelpScreen(Reader):
     """The help page."""
 
     def __init__(
-        self, keymap: dict[str, str], scope: Scope = "everywhere", focus: FocusKeys | None = None
+        self, keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()
     ) -> None:
         super().__init__("Help", *help_pages(keymap, scope, focus))

@@ -149,7 +149,9 @@ def _value(field: SettingField, text: str) -> object:
 
 
 def _sentence(field: SettingField) -> str:
-    """Its description; what is empty in the file is a word of its own in the list of choices."""
+    """Its description; what is empty in the file is a word of its own in the list of choices, and keys are not typed here."""
+    if field.name == "keymap":
+        return "Keys of your own: enter lists all actions; press the key that one of them should have."
     return (
         field.description.replace("; empty takes", f"; {AUTOMATIC} takes")
         if field.choices

@@ -1,7 +1,6 @@
 """The views and panes of the kernel screen: which are shown, which has the keyboard, and the ways between them."""
 
 from textual import on
-from textual.geometry import Offset
 from textual.widget import Widget
 
 from screens.app_protocol import AppProtocol
@@ -107,11 +106,10 @@ class PanedScreen(BaseScreen):
         tabs = self.query_one(ViewTabs)
         stops = []
         for name, letter in VIEW_LETTERS.items():
-            column = tabs.column(name)
-            at = tabs.region.offset + Offset(column, 0) if column is not None and tabs.region.area else None
-            stops.append(Stop(letter, name, name, at))
+            stops.append(Stop(letter, name, name, tabs.letter_at(name)))
         for pane in self.query_one(ResultPane).in_use:
-            at = pane.region.offset + Offset(1, 0) if pane.region.area else None
+            tab = tabs.letter_at("result" if pane.NAME == "answer" else pane.NAME)  # where it is narrow
+            at = pane.region.offset if pane.region.area else tab
             stops.append(Stop(pane.LETTER, pane.NAME, pane.TITLE.lower(), at))
         return stops
 

@@ -90,8 +90,9 @@ class Source(TextArea):
 
     def mark_lines(self, words: Mapping[int, str]) -> None:
         """Marks lines (from 0) in the gutter; the marks set before go."""
-        if words or self.marks.words:
-            self.marks.set(words, self.document.lines)
+        shown = self.marks.words
+        self.marks.set(words, self.document.lines)
+        if words or shown:
             self.refresh()
 
     def places(self, term: str) -> list[tuple[search.Place, search.Place]]:
@@ -357,6 +358,5 @@ class Editor(Source):
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
         self.dirty = self.text != self.saved_text
-        if self.marks.words:
-            self.marks.follow(self.document.lines)
+        self.marks.follow(self.document.lines)
         self.post_message(self.Edited(self))

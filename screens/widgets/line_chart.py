@@ -139,6 +139,13 @@ class LineChart(DrawnRows):
             self._lines, self._until, self._scale, self._axis = tuple(lines), until, scale, axis
             self.stale()
 
+    @property
+    def end_words(self) -> str:
+        """The right end of the x-axis, for the border of a chart that has no row for its axis; else nothing."""
+        height = self.content_size.height
+        known = any(line.points for line in self._lines)
+        return self._axis(self._until) if known and 0 < height < _AXIS_FROM else ""
+
     # --- drawing ---------------------------------------------------------------------------------------------
 
     def draw(self) -> list[Strip]:

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -15,6 +16,24 @@ from screens.widgets.editor import Source
 from screens.widgets.foreign import PlainStatic
 
 
+class KeyHint(PlainStatic):
+    """The keys of a bar: the fullest of some wordings that fits what the fields leave."""
+
+    def __init__(self, *wordings: str) -> None:
+        """`wordings`: the longest first."""
+        super().__init__(classes="keys")
+        self._wordings = wordings
+
+    def say(self, *wordings: str) -> None:
+        """Other words."""
+        self._wordings = wordings
+        self.refresh()
+
+    def render(self) -> str:
+        room = self.content_size.width
+        return next((words for words in self._wordings if cell_len(words) <= room), "")
+
+
 class SourceBar(Horizontal):
     """Hidden until `open`; `close` gives the keyboard back to the text."""
 
@@ -24,7 +43,7 @@ class SourceBar(Horizontal):
     SourceBar PlainStatic { width: auto; color: $muted; }
     SourceBar Input { width: 1fr; max-width: 40; margin: 0 1; }
     SourceBar .short { width: 14; }
-    SourceBar .keys { width: 1fr; min-width: 0; text-wrap: nowrap; text-overflow: ellipsis; }
+    SourceBar .keys { width: 1fr; min-width: 0; height: 1; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -65,7 +84,7 @@ class FindBar(SourceBar):
         yield PlainStatic("", id="find-count")
         yield PlainStatic(" replace", classes="to-replace")
         yield Input(id="find-replacement", classes="to-replace", compact=True)
-        yield PlainStatic("enter next · tab replace · ^a all · esc", classes="keys")
+        yield KeyHint("enter next · tab replace · ^a all · esc", "enter next · esc", "esc")
 
     def open(self, source: search.Searched) -> None:
         """Finds what is selected, if that lies within a line."""
@@ -152,15 +171,16 @@ class LineBar(SourceBar):
     def compose(self) -> ComposeResult:
         yield PlainStatic("line")
         yield Input(id="line-number", type="integer", classes="short", compact=True)
-        yield PlainStatic("", id="line-count", classes="keys")
+        yield KeyHint()
 
     def open(self, source: search.Searched) -> None:
         """Starts empty. Lines have numbers in sources alone."""
         assert isinstance(source, Source)
         self._back = source.cursor_location
         self.query_one(Input).value = ""
-        self.query_one("#line-count", PlainStatic).update(
-            f"of {source.document.line_count} · enter stays there · esc goes back"
+        count = f"of {source.document.line_count}"
+        self.query_one(KeyHint).say(
+            f"{count} · enter stays there · esc goes back", f"{count} · enter stays · esc back", count
         )
         super().open(source)
 

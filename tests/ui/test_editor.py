@@ -278,6 +278,13 @@ async def test_a_mark_stays_with_its_line_and_goes_when_the_line_changes() -> No
         await pilot.press("down", "end", "x")
         await pilot.pause()
         assert not editor.marks.words
+        await pilot.press("backspace")  # the line is again the one that failed
+        await pilot.pause()
+        assert editor.marks.words == {2: "wrong here"}
+        editor.mark_lines({})
+        await pilot.press("x", "backspace")
+        await pilot.pause()
+        assert not editor.marks.words
 
 
 async def test_wrapped_lines_are_drawn_whole_and_as_they_are_now() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from screens.kernel.history import HistoryScreen
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
 from screens.kernel.source.source_pane import VIEW_LETTERS
@@ -49,7 +50,9 @@ async def test_letters_stand_on_their_panes(open_app, until, screen_text) -> Non
         await pilot.press("ctrl+o")
         await until(pilot, lambda: "l log" in screen_text(app))
         lines = screen_text(app).splitlines()
-        assert "╭ s Speedup" in lines[4].replace("╭ s peedup", "╭ s Speedup")
+        assert " k ▸kernel" in lines[3].replace(" k kernel", " k ▸kernel")
+        assert " b baseline " in lines[3]
+        assert " s Speedup " in lines[4]  # the letter leaves the title as it is
         await pilot.press("x")  # no letter of any pane
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
 
@@ -102,6 +105,54 @@ async def test_help_lists_the_keys_of_what_has_the_focus(open_app, until) -> Non
         text = "\n".join(app.screen._sections)
         assert "Keys of the pane with the focus: Log" in text
         assert "| 0-7 | one rank |" in text
+        assert text.index("| 0-7 | one rank |") < text.index("## Keys at a kernel")
+
+
+async def test_help_begins_with_the_editors_own_keys_and_promises_none_that_terminals_seldom_send(
+    open_app, until
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f1")
+        await until(pilot, lambda: hasattr(app.screen, "_sections"))
+        own, screen, others = app.screen._sections[:3]
+        assert "Editor" in own
+        assert "| ctrl+/ | comment |" in own
+        assert "Keys at a kernel" in screen
+        assert all(promised in others for promised in ("| undo |", "| ctrl+home |"))
+        assert not any(seldom in others for seldom in ("super+", "ctrl+shift+k", "ctrl+backspace"))
+
+
+async def test_help_over_a_dialog_begins_with_the_keys_of_the_dialog(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, HistoryScreen))
+        await pilot.press("f1")
+        await until(pilot, lambda: "compare with the editor" in screen_text(app))
+        text = screen_text(app)
+        assert text.index("Keys of this dialog: History") < text.index("compare with the editor")
+        assert text.index("compare with the editor") < text.index("Keys at a kernel")
+
+
+async def test_letters_leave_the_names_of_tabs_and_hidden_panes_have_theirs_on_a_tab(
+    open_app, until, screen_text
+) -> None:
+    async with open_app(size=(60, 24), problem="13") as (app, pilot):
+        await pilot.press("ctrl+o")
+        tabs = " k kernel b baseline d diff a card s result l log"
+        await until(pilot, lambda: tabs in screen_text(app).replace("▸", ""))
+
+
+async def test_the_words_for_one_pane_are_there_where_they_fit(open_app, until, screen_text) -> None:
+    def tabs() -> str:
+        return screen_text(app).splitlines()[3].rstrip()
+
+    async with open_app(size=(60, 24), problem="13") as (app, pilot):
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: app.screen.zoomed)
+        await pilot.pause()
+        assert tabs().endswith("log")
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, lambda: tabs().endswith("one pane · ctrl+t shows all"))
 
 
 async def test_the_palette_has_keys_and_themes_by_name(open_app, services, until, screen_text) -> None:

@@ -112,3 +112,12 @@ async def test_what_is_wrong_has_room_at_100_columns(open_app, events, until, sc
         for event in events("pass"):
             app.screen.apply(event)
         await until(pilot, lambda: answer.outer_size.height < 12)
+
+
+async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
+        for event in events("pass"):
+            app.screen.apply(event)
+        await until(pilot, lambda: " 40 rounds ─╯" in screen_text(app))
+        await pilot.resize_terminal(100, 45)
+        await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))

@@ -52,6 +52,19 @@ async def test_one_is_in_sight_and_the_last_value_and_its_interval_stand_beside_
         assert len(rows) == 12
 
 
+@pytest.mark.parametrize(("rows", "words"), [(4, "6 rounds"), (5, "")])
+async def test_a_chart_without_a_row_for_its_axis_has_words_for_its_end(rows, words) -> None:
+    app = Page()
+    async with app.run_test(size=(60, rows)) as pilot:
+        chart = app.query_one(LineChart)
+        assert chart.end_words == ""
+        points = (Point(1, 1.4, 0.8, 2.7), Point(6, 1.45, 0.78, 2.7))
+        chart.plot([Line("one", points)], until=6, scale=scale_of([0.78, 2.7]), axis=rounds_words)
+        await pilot.pause()
+        assert chart.end_words == words
+        assert ("rounds" in rows_of(app)[-1]) == (not words)
+
+
 async def test_two_lines_far_apart_are_both_seen_and_a_failure_is_a_cross() -> None:
     app = Page()
     async with app.run_test(size=(50, 12)) as pilot:

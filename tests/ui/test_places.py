@@ -32,7 +32,7 @@ async def replayed(app, pilot, until) -> ReplayDuelScreen:
 async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("ctrl+o")
-        await until(pilot, lambda: " c arallelism" in screen_text(app) and " p roblems" in screen_text(app))
+        await until(pilot, lambda: " c Parallelism" in screen_text(app) and " p Problems" in screen_text(app))
         await pilot.press("escape")
         await jump(app, pilot, until, "c")
         assert isinstance(app.focused, OptionList)

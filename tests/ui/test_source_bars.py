@@ -44,6 +44,27 @@ async def test_one_match_or_all_are_replaced(open_app, type_kernel, until, scree
         await until(pilot, lambda: editor.text == TEXT.replace("two", "2", 1))
 
 
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_the_keys_of_a_bar_are_never_cut(open_app, until, screen_text, columns) -> None:
+    async with open_app(size=(columns, 30), problem="13") as (app, pilot):
+        for key, first in (("ctrl+f", "find-term"), ("ctrl+g", "line-number")):
+            await pilot.press(key)
+            await until(pilot, lambda: getattr(app.focused, "id", "") == first)  # noqa: B023
+            await pilot.pause()
+            bar = app.focused.parent.region
+            row = screen_text(app).splitlines()[bar.y]
+            assert "…" not in row[bar.x : bar.right]
+            await pilot.press("escape")
+
+
+async def test_the_path_keeps_its_end_when_the_pane_changes_its_width(open_app, until, screen_text) -> None:
+    async with open_app(size=(100, 30), problem="13") as (app, pilot):
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "shift+F2 copies ─╯" in screen_text(app))
+        await pilot.press("ctrl+t")
+        await until(pilot, lambda: "kernel.py ─╯" in screen_text(app))
+
+
 async def test_the_cursor_goes_to_a_line_and_back(open_app, type_kernel, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         editor = app.screen.editor

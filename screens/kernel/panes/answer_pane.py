@@ -57,3 +57,9 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         entitle(self, "What is wrong" if failed else title)
         self.query_one(SpeedupChart).show(update.state.samples, clock, running=update.state.running)
         self.query_one(FailureView).show(update.state)
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """A chart of few rows has the end of its axis on the border."""
+        shown = self.current == "chart"
+        entitle(self, None, self.query_one(SpeedupChart).end_words if shown else "")

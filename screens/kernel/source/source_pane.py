@@ -101,6 +101,7 @@ class SourcePane(TitledPane):
         """`file` is the kernel's."""
         super().__init__(id=id, classes="pane")
         self.editor, self.problem, self.file = editor, problem, file
+        self._copy_key = ""
 
     def compose(self) -> ComposeResult:
         with ContentSwitcher(initial=KERNEL, id="sources"):
@@ -135,8 +136,14 @@ class SourcePane(TitledPane):
         if isinstance(view, SourceView):
             view.bring_up(self.problem, self.editor.text, self.file.name)
 
+    def on_resize(self) -> None:
+        """The path has more room now, or less."""
+        if self._copy_key:
+            self.show_title(self._copy_key)
+
     def show_title(self, copy_key: str) -> None:
         """The file and the cursor's place, or what else is shown. `copy_key` copies the path."""
+        self._copy_key = copy_key
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
             entitle(self, view.TITLE, "")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from textual.content import Content
 from textual.events import Click
+from textual.geometry import Offset
 from textual.message import Message
 
 from screens.widgets.foreign import PlainStatic
@@ -25,17 +26,33 @@ class ViewTabs(PlainStatic):
         self._marks: dict[str, str] = {}
         self._current = ""
         self._note = ""
+        self._parts: list[tuple[str, str]] = []
 
     def show(self, names: tuple[str, ...], current: str, marks: dict[str, str], note: str = "") -> None:
-        """`marks` are signs behind a name, such as the dot of unsaved text; the note stands behind all names."""
+        """`marks` are signs behind a name, such as the dot of unsaved text; the note stands behind all names, where it fits."""
         if (names, current, marks, note) == (self._names, self._current, self._marks, self._note):
             return
         self._names, self._current, self._marks, self._note = names, current, dict(marks), note
         parts = [(self._label(name), "bold $accent" if name == current else "$muted") for name in names]
-        self.update(Content.assemble(*parts, (f"  {note}", "$muted")), layout=False)
+        self._parts = parts
+        self._draw()
 
-    def column(self, name: str) -> int | None:
-        """The cell that a name's label begins at; None where it has none."""
+    def _draw(self) -> None:
+        words = f"  {self._note}"
+        needed = sum(cell_len(text) for text, _ in self._parts) + cell_len(words)
+        shown = words if needed <= self.content_size.width else ""
+        self.update(Content.assemble(*self._parts, (shown, "$muted")), layout=False)
+
+    def on_resize(self) -> None:
+        """The note may fit now, or no longer."""
+        self._draw()
+
+    def letter_at(self, name: str) -> Offset | None:
+        """Where on the screen a letter for a name goes: in front of it, so that all of the name is seen; None without a tab."""
+        column = self._column(name)
+        return self.region.offset + Offset(column - 1, 0) if column is not None and self.region.area else None
+
+    def _column(self, name: str) -> int | None:
         if name not in self._names:
             return None
         before = self._names[: self._names.index(name)]
