@@ -241,7 +241,8 @@ class KernelSession:
         overtaken = isinstance(event, Cancelled) and event.run_id == self.state.run_id
         if isinstance(event, RunStarted | Finished | Refused | Fatal | Cancelled) and not overtaken:
             self.waiting_since = None
-        told = self.state.failure is not None and not isinstance(event, RunStarted)
+        failed = self.state.failure is not None and not isinstance(event, RunStarted)
+        told = self.state.verdict if failed else None
         self.state.apply(event)
         self._new_lines += lines_of(event, told)
         self.changed = True

@@ -14,6 +14,7 @@ from sandbox.protocol.events import (
     Refused,
     RunStarted,
 )
+from sandbox.protocol.verdict import Verdict
 from screens import figures
 
 
@@ -28,12 +29,16 @@ class LogLine:
     """ "text", "error" or "note"."""
 
 
-def lines_of(event: AnyEvent, told: bool = False) -> list[LogLine]:
-    """What the log says about an event; nothing for most of them. `told`: the run's failure is in the log already."""
+def lines_of(event: AnyEvent, told: Verdict | None = None) -> list[LogLine]:
+    """What the log says about an event; nothing for most of them.
+
+    told: the verdict of the run's failure, if the log has it already: its end then adds nothing, and neither does how long
+    the phase took that it failed in.
+    """
     match event:
         case RunStarted():
             return [LogLine(f"run {event.run_id} · {event.kernel_name} · {event.sha256[:10]}", kind="note")]
-        case PhaseEnded():
+        case PhaseEnded() if told is None:
             return [LogLine(f"{event.phase} took {figures.seconds(event.seconds)} s", kind="note")]
         case Log(rank=-1):
             return [LogLine(event.text.rstrip(), kind="note")]
@@ -47,6 +52,8 @@ def lines_of(event: AnyEvent, told: bool = False) -> list[LogLine]:
         case Finished():
             words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
             labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
+            if event.result.verdict == told:
+                return labels
             return [*_failure(None if told else event.result.failure), *labels, LogLine(words, kind="note")]
         case Cancelled():
             return [LogLine(f"cancelled in {event.phase}", kind="note")]

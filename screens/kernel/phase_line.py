@@ -24,8 +24,9 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
     failed_in = state.failure.phase if state.failure is not None else ""
     for name in PHASES:
         phase = state.phases.get(name)
-        if name == failed_in and (phase is None or phase.seconds is None):
-            parts.append((f"✗ {name}", "error"))
+        if name == failed_in:  # also where the phase was ended: its seconds are known then
+            took = f" {figures.seconds(phase.seconds)}" if phase and phase.seconds is not None else ""
+            parts.append((f"✗ {name}{took}", "error"))
         elif phase is None:
             if (
                 name != "prepare" and state.verdict is not Verdict.PASS
@@ -41,7 +42,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             parts.append((f"▸ {name} {elapsed:.1f}{limit}{_count(state, name)}", "accent"))
         elif state.cancelled_in == name:
             parts.append((f"– {name} cancelled", "warning"))
-        elif failed_in and failed_in != name:  # compiling is a part of loading: only the part has failed
+        elif failed_in:  # compiling is a part of loading: only the part has failed
             parts.append((f"– {name}", "muted"))
         else:
             parts.append((f"✗ {name}", "error"))

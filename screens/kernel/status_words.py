@@ -19,8 +19,10 @@ def problem_words(problem: Problem) -> str:
 
 
 def best_words(problem: Problem, standing: Standing | None) -> str:
-    """The person's best result, then what kind of problem it is."""
-    best = f"your best {figures.standing_words(standing)[0]}" if standing else "not tried yet"
+    """The person's best result, or the last one where none was right; then what kind of problem it is."""
+    best = "not tried yet"
+    if standing is not None:
+        best = f"your {'best' if standing.solved else 'last'} {figures.standing_words(standing)[0]}"
     return f"{best} · {problem.category} · {', '.join(problem.collectives)}"
 
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.runs.run_state import RunState, fold
-from sandbox.protocol.events import Failure, Finished, PhaseStarted, RunStarted
+from sandbox.protocol.events import Failure, Finished, PhaseEnded, PhaseStarted, RunStarted
 from screens.kernel.headline import shortened
 from screens.kernel.phase_line import phase_parts
 
@@ -32,6 +32,9 @@ def test_what_fails_while_it_compiles_failed_there_and_nowhere_else(events) -> N
     state.apply(PhaseStarted(run_id=state.run_id, phase="load", limit_s=30.0, at=1.0))
     state.apply(replace(end, result=replace(end.result, failure=failure)))
     assert words(state).split("  ")[:2] == ["– load", "✗ compile"]
+    # A compiler that ran has an end, and is no success for that.
+    state.apply(PhaseEnded(run_id=state.run_id, phase="compile", seconds=0.23))
+    assert words(state).split("  ")[:2] == ["– load", "✗ compile 0.23"]
 
 
 @pytest.mark.parametrize(

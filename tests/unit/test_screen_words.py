@@ -5,8 +5,12 @@ from textual.content import Content
 
 from arena.machine.finding import MachineFinding
 from arena.runs.results import output_of
+from arena.runs.store import Entry, Standing
+from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Failure
+from sandbox.protocol.verdict import Verdict
 from screens.dialogs.doctor import finding_lines
+from screens.kernel.status_words import best_words
 from screens.widgets.hanging import hanging
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
@@ -42,3 +46,17 @@ def test_the_message_of_a_failure_is_not_said_again_below_it() -> None:
         output_of(replace(failure, text="gcc: warning\nkernel.py:3: error"))
         == "gcc: warning\nkernel.py:3: error"
     )
+
+
+def test_a_result_that_was_never_right_is_not_called_the_best() -> None:
+    problem = load_catalogue().find("1")
+    last = Entry(
+        run_id="r", created=0.0, problem_id=1, slug="allreduce", player="you", kernel_path="", kernel_name="",
+        sha256="", device="cpu", world=2, dtype="bfloat16", preset="tiny", preset_sizes=True,
+        verdict=Verdict.CRASH, outcome="", speedup=None, low=None, high=None, percent=None,
+    )  # fmt: skip
+    wrong = Standing(problem_id=1, runs=1, solved=False, best=None, last=last)
+    assert best_words(problem, wrong).startswith("your last ✗ crash · ")
+    right = replace(wrong, solved=True, last=replace(last, verdict=Verdict.PASS))
+    assert best_words(problem, right).startswith("your best ✓ correct · ")
+    assert best_words(problem, None).startswith("not tried yet · ")
