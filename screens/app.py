@@ -276,6 +276,11 @@ class ArenaApp(TerminalApp):
         except ArenaError as error:
             self._complain(error)
 
+    def action_command_palette(self) -> None:
+        palette = _palette().Palette
+        if not palette.is_open(self):
+            self.push_screen(palette(id="--command-palette"))
+
     def action_help(self) -> None:
         from screens.dialogs.help import HelpScreen, keys_in_focus
 

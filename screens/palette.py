@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.binding import BindingType
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import Screen
 
-from screens.actions import ACTIONS, Action, key_of
+from screens.actions import ACTIONS, Action, bindings, key_of
 from screens.app_protocol import AppProtocol
 from screens.base import PANE_ACTIONS, BaseScreen
-from screens.dialogs.dialog import Dialog
+from screens.dialogs.dialog import Dialog, on_the_app
 from screens.palette_match import fit
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ async def _uncover(screen: BaseScreen) -> None:
     """Closes the dialogs above it, as escape does."""
     while (dialog := screen.app.screen) is not screen:
         await dialog.dismiss()
+
+
+class Palette(CommandPalette):
+    """Textual's palette, in which help and quit work as in every dialog."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        on_the_app(binding) for binding in bindings("everywhere") if binding.action in ("help", "quit")
+    ]
 
 
 class ActionCommands(Provider):

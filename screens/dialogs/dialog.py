@@ -9,7 +9,8 @@ from textual.screen import ModalScreen, ScreenResultType
 from screens.actions import bindings
 
 
-def _on_the_app(binding: Binding) -> Binding:
+def on_the_app(binding: Binding) -> Binding:
+    """A binding of the app for a modal screen."""
     return Binding(**{**vars(binding), "action": f"app.{binding.action}", "show": False})
 
 
@@ -23,7 +24,7 @@ class Dialog(ModalScreen[ScreenResultType]):
     TO_READ: ClassVar[bool] = False
     """Nothing is typed or decided in it: the palette offers what the screen below can do, and closes this first."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        *map(_on_the_app, bindings("everywhere")),
+        *map(on_the_app, bindings("everywhere")),
         Binding("ctrl+p", "app.command_palette", "palette", show=False),
     ]
 

@@ -7,13 +7,13 @@ import sys
 import pytest
 from textual.app import App, ComposeResult
 from textual.color import Color
-from textual.command import Command, CommandInput, CommandList, CommandPalette
+from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.widgets.markdown import MarkdownFence
 
 from arena.settings import Settings, load_settings
 from screens import main
-from screens.actions import ACTIONS, key_of
+from screens.actions import ACTIONS
 from screens.app import ArenaApp
 from screens.campaign.screen import CampaignScreen
 from screens.dialogs.help import HelpScreen
@@ -139,95 +139,6 @@ async def test_every_action_can_be_done(open_app) -> None:
             owner = owners[action.scope]
             assert hasattr(owner, f"action_{action.name}"), action.name
     assert len({action.name for action in ACTIONS}) == len(ACTIONS)
-
-
-async def test_the_palette_finds_actions_and_problems(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("ctrl+p", *"gemm_all")
-        await until(pilot, lambda: "13 gemm_allreduce" in screen_text(app))
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
-        assert app.screen.problem.id == 13
-
-
-async def test_the_palette_over_the_welcome_does_what_the_list_of_problems_can(
-    open_app, services, until, screen_text
-) -> None:
-    services.first_start = True
-    async with open_app() as (app, pilot):
-        await until(pilot, lambda: isinstance(app.screen, Welcome))
-        await pilot.press("ctrl+p", *"campaign")
-        await until(pilot, lambda: "campaigns  c" in screen_text(app))
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, CampaignScreen))
-        assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "CampaignScreen"]
-        assert not services.first_start  # the welcome counts as read
-
-
-async def test_the_palette_over_a_page_opens_problems(open_app, until, screen_text) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("f12", "f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("ctrl+p", *"gemm_all")
-        await until(pilot, lambda: "13 gemm_allreduce" in screen_text(app))
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
-        assert len(app.screen_stack) == 2
-
-
-async def test_the_palette_over_a_dialog_that_asks_leaves_it_alone(open_app, until) -> None:
-    async with open_app() as (app, pilot):
-        await pilot.press("f9", "f1")
-        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        commands = app.screen.query_one(CommandList)
-        await until(pilot, lambda: commands.option_count > 0)
-        shown = {str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)}
-        titles = {a.title for a in ACTIONS if a.scope == "everywhere" and a.name not in ("jump", "zoom")}
-        assert shown == titles | {f"theme: {name}" for name in app.theme_names}
-
-
-@pytest.mark.parametrize("problem", ["", "13"])
-async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
-    open_app, until, screen_text, problem
-) -> None:
-    async with open_app(problem=problem) as (app, pilot):
-        scope = "kernel" if problem else "problems"
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
-        commands = app.screen.query_one(CommandList)
-        await until(pilot, lambda: commands.option_count > 0)
-        shown = [str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)]
-        own = [action.title for action in ACTIONS if action.scope == scope]
-        everywhere = [action.title for action in ACTIONS if action.scope == "everywhere"]
-        themes = [f"theme: {name}" for name in app.theme_names]
-        assert shown == [*own, *everywhere, *themes]
-        first = next(action for action in ACTIONS if action.scope == scope)
-        await until(pilot, lambda: f"{first.title}  {key_of(first.name, {})}" in screen_text(app))
-
-
-async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open_app, until) -> None:
-    async with open_app(problem="13") as (app, pilot):
-        await pilot.press("ctrl+p")
-        commands = app.screen.query_one(CommandList)
-
-        def found() -> list[str]:
-            options = map(commands.get_option_at_index, range(commands.option_count))
-            return [str(option.hit.text) for option in options if isinstance(option, Command)]
-
-        for typed, first, far in (
-            ("he", ["help"], "ask model"),
-            ("theme", ["theme", "theme: ansi", "theme: contrast", "theme: dark", "theme: light"], "copy path"),
-            ("run", ["run", "save & run", "run baseline"], "help"),
-            ("dark", ["theme: dark"], "theme: light"),
-            ("gar", ["13 gemm_allreduce"], "ask model"),
-            ("13", ["13 gemm_allreduce"], "help"),
-        ):
-            app.screen.query_one(CommandInput).value = typed
-            await until(
-                pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found()
-            )
 
 
 async def test_the_doctor_looks(open_app, until, screen_text) -> None:
