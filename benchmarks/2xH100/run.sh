@@ -1,0 +1,15 @@
+#!/bin/sh
+# What produced the files beside this one, on two H100 of one host. Takes 21 minutes.
+# usage: benchmarks/2xH100/run.sh OUTPUT_FOLDER
+set -u
+out=${1:?name a folder for the results}
+arena="python3 -m screens.main"
+stop="timeout -s INT -k 20"
+$stop 200 python3 -m pytest -q -m "gpu and peers and not long" tests/gpu --durations=12 --timeout 120 > "$out/peers.txt" 2>&1
+$stop 320 $arena sweep --players house --one-size --seconds 0.7 --preset production --world 2 --name house 2> "$out/house-production.txt"
+$stop 560 $arena doctor --bench aa-gpu --repetitions 1 --preset paper --world 2 > "$out/aa-gpu.txt" 2>&1
+$stop 90 $arena doctor --bench aa-gpu 31 32 --repetitions 5 --preset paper --world 2 > "$out/aa-31-32.txt" 2>&1
+$stop 90 $arena doctor --bench kit-soak --repetitions 5 --world 2 > "$out/kit-soak.txt" 2>&1
+$stop 110 $arena doctor --bench clock 13 8 31 46 --preset paper --world 2 > "$out/clock.txt" 2>&1
+# fresh-inputs.txt has the first rank's lines of this:
+$stop 100 python3 -m torch.distributed.run --nproc-per-node 2 benchmarks/2xH100/fresh_inputs.py "$out" 32 31 49 13
