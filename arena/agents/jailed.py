@@ -23,7 +23,7 @@ from arena.tools.toolset import ToolSet
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.guest import Guest
 from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
-from sandbox.jail.usage import Usage
+from sandbox.jail.usage import GuestUsage
 
 PORT = 8765
 """At which the provider answers inside; the jail has a network of its own."""
@@ -100,7 +100,7 @@ async def run_program(
         guest = Guest((paths.config, paths.data, paths.state), program.caps)
         readable = (folder, *program.readable)
         # Looking for a place where control groups can be made starts a process.
-        usage = await asyncio.to_thread(Usage, jail.profile, folder, program.caps)
+        usage = await asyncio.to_thread(GuestUsage, jail.profile, folder, program.caps)
         stack.callback(usage.close)
         wrapped = jail.wrap(["nice", "-n", "19", *argv], folder, extra, readable, guest=guest)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from arena.foreign_text import printable
-from sandbox.jail.usage import Usage
+from sandbox.jail.usage import GuestUsage
 
 WORDS_BYTES = 4 << 20
 """Of what a program writes in one attempt; the rest is dropped."""
@@ -42,7 +42,7 @@ class Watch:
     enough: Callable[[], str]
     """Asked a few times a second: a reason to end it now, or nothing."""
 
-    async def to_its_end(self, process: asyncio.subprocess.Process, usage: Usage) -> Started:
+    async def to_its_end(self, process: asyncio.subprocess.Process, usage: GuestUsage) -> Started:
         """Waits until the program ends or is ended; then nothing of it is left. Cancelling this ends it."""
         output, errors = process.stdout, process.stderr
         assert output is not None
@@ -85,7 +85,7 @@ class Watch:
             stopped = LIMIT + passed
         return Started(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
 
-    async def _until_stopped(self, pid: int, usage: Usage) -> str:
+    async def _until_stopped(self, pid: int, usage: GuestUsage) -> str:
         """The reason to end it, as soon as there is one."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.seconds

@@ -21,8 +21,8 @@ from sandbox.protocol.plain_loop import (
     AnyReply,
     Broken,
     DrawInputs,
+    InputsDrawn,
     Joined,
-    Opened,
     SoakBlock,
     Soaked,
     TimeCalls,
@@ -89,7 +89,7 @@ class PlainRanks:
         seeds = [secrets.randbits(62) for _ in range(INPUTS)]
         order = DrawInputs(setting=setting, seeds=seeds, most_bytes=kind_of(self.device).loop_input_bytes)
         replies = await self._ask(order, OPEN_S)
-        return min(reply.inputs for reply in replies if isinstance(reply, Opened))
+        return min(reply.inputs for reply in replies if isinstance(reply, InputsDrawn))
 
     async def time(self, order: TimeCalls | TimeQueued) -> Times:
         """Times of the slowest rank in each repetition.

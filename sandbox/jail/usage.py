@@ -20,7 +20,7 @@ _WALLS = 2
 """Processes of bubblewrap itself."""
 
 
-class Usage:
+class GuestUsage:
     """Of one guest, from before its start until `close`. Every method may take milliseconds."""
 
     def __init__(self, profile: Profile, folder: Path, caps: Caps) -> None:

@@ -59,7 +59,7 @@ class Joined(LoopReply, tag="joined", frozen=True):
     """The process group is up."""
 
 
-class Opened(LoopReply, tag="opened", frozen=True):
+class InputsDrawn(LoopReply, tag="opened", frozen=True):
     """The inputs are there."""
 
     inputs: int
@@ -89,7 +89,7 @@ class Broken(LoopReply, tag="broken", frozen=True):
 
 
 AnyOrder = DrawInputs | TimeCalls | TimeQueued | SoakBlock
-AnyReply = Joined | Opened | Times | Soaked | Broken
+AnyReply = Joined | InputsDrawn | Times | Soaked | Broken
 
 encode = msgspec.json.Encoder().encode
 decode_order = msgspec.json.Decoder(AnyOrder).decode

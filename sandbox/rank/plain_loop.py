@@ -27,10 +27,10 @@ from sandbox.machine.processes import die_with_parent
 from sandbox.protocol.plain_loop import (
     Broken,
     DrawInputs,
+    InputsDrawn,
     Joined,
     LoopOrder,
     LoopReply,
-    Opened,
     SoakBlock,
     Soaked,
     TimeCalls,
@@ -71,7 +71,7 @@ class PlainLoop:
         """Carries out an order (collective)."""
         return self.handlers[type(order)](order)
 
-    def open(self, order: DrawInputs) -> Opened:
+    def open(self, order: DrawInputs) -> InputsDrawn:
         """Draws inputs, as many as fit on every rank, and gives up the problem before."""
         self.close()
         setting = order.setting
@@ -87,7 +87,7 @@ class PlainLoop:
             self.arguments.append(code.arguments(self._guarded(leaves, code.problem.mutates), self.setting))
         self.solution = code.baseline
         self.device.synchronize()
-        return Opened(inputs=len(self.arguments))
+        return InputsDrawn(inputs=len(self.arguments))
 
     def _guarded(self, leaves: Leaves, mutates: list[str]) -> Leaves:
         """Keeps the values of what a call writes to."""

@@ -10,7 +10,7 @@ from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
-from sandbox.referee.stacks import Place, culprit, place_of, places_words
+from sandbox.referee.stacks import StackPlace, culprit, place_of, places_words
 from sandbox.referee.wording import meaning
 from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE
@@ -178,7 +178,7 @@ class Proving:
         rank = found.rank if found else late.ranks[0] if late.ranks else None
         return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=found.line if found else None)
 
-    def places(self, late: Deadline) -> list[Place]:
+    def places(self, late: Deadline) -> list[StackPlace]:
         """Where the ranks that did not finish are, as far as their stacks tell."""
         self.contender.print_stacks()
         with contextlib.suppress(WorldFailed, Deadline):

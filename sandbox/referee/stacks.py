@@ -15,7 +15,7 @@ _WAITS = ("/torch/", "/sandbox/kit/")
 
 
 @dataclass(frozen=True)
-class Place:
+class StackPlace:
     """Where a rank is."""
 
     rank: int
@@ -28,7 +28,7 @@ class Place:
         return f"rank {self.rank} {'waits' if self.waits else 'is'} at line {self.line}"
 
 
-def place_of(rank: int, printed: str, kernel_name: str, lines: int) -> Place | None:
+def place_of(rank: int, printed: str, kernel_name: str, lines: int) -> StackPlace | None:
     """The place that the last stack in `printed` tells; None where it tells none.
 
     kernel_name: the kernel's file; lines: how many it has.
@@ -40,11 +40,11 @@ def place_of(rank: int, printed: str, kernel_name: str, lines: int) -> Place | N
     frames = _FRAME.findall(sections[1]) if len(sections) > 1 else []
     for path, number in frames:
         if PurePosixPath(path).name == PurePosixPath(kernel_name).name and 0 < int(number) <= lines:
-            return Place(rank, int(number), any(part in frames[0][0] for part in _WAITS))
+            return StackPlace(rank, int(number), any(part in frames[0][0] for part in _WAITS))
     return None
 
 
-def places_words(places: list[Place], ranks: Sequence[int]) -> str:
+def places_words(places: list[StackPlace], ranks: Sequence[int]) -> str:
     """Where the ranks that did not finish are: a place each, or one that is the same for all of them."""
     same = {(place.line, place.waits) for place in places}
     if len(same) == 1 and len(places) == len(ranks) > 1:
@@ -52,6 +52,6 @@ def places_words(places: list[Place], ranks: Sequence[int]) -> str:
     return ", ".join(map(str, places))
 
 
-def culprit(places: list[Place]) -> Place | None:
+def culprit(places: list[StackPlace]) -> StackPlace | None:
     """The rank that holds up the others: one that waits for nobody, else the first."""
     return next((place for place in places if not place.waits), places[0] if places else None)

@@ -44,7 +44,7 @@ class FirstProcess(Protocol):
         """Kills all of them; True when they are gone."""
 
 
-class Started:
+class StartedProgram:
     """See FirstProcess: the launcher is a program of its own, behind its jail."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -155,7 +155,7 @@ def start(
             cwd=folder.path,
             start_new_session=True,
         )
-    return Started(process)
+    return StartedProgram(process)
 
 
 def _forked(

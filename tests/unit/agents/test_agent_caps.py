@@ -19,7 +19,7 @@ from arena.players.trace import Ended, read_trace
 from arena.settings import AgentSettings, Settings
 from sandbox.jail import cgroup, memory
 from sandbox.jail.guest import DISK_ROOM, Caps
-from sandbox.jail.usage import Usage
+from sandbox.jail.usage import GuestUsage
 from sandbox.machine.processes import cpu_seconds_of_all
 
 pytestmark = pytest.mark.usefixtures("guests")
@@ -77,14 +77,14 @@ async def test_a_disk_that_was_filled_is_told_after_the_end(
 ) -> None:
     """The program ends by itself before anybody looks again."""
     looked = 0
-    excess = Usage.excess
+    excess = GuestUsage.excess
 
-    def once(self: Usage, pid: int) -> str:
+    def once(self: GuestUsage, pid: int) -> str:
         nonlocal looked
         looked += 1
         return excess(self, pid) if looked == 1 else ""
 
-    monkeypatch.setattr(Usage, "excess", once)
+    monkeypatch.setattr(GuestUsage, "excess", once)
     monkeypatch.setattr(watch, "LOOK_S", 0.1)
     played = await playing(USE=json.dumps({"cpu": 0.5, "disk": 130}))
     assert played.reason.startswith("limit of disk: its files in /tmp take")
