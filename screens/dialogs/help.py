@@ -67,7 +67,10 @@ FIRST_KERNEL = """
 """
 
 
-_KNOWN = {"up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "delete"}
+_KNOWN = {
+    *("up", "down", "left", "right", "home", "end", "backspace", "delete"),
+    *("pageup", "pagedown", "ctrl+pageup", "ctrl+pagedown"),
+}
 """Keys that do the same in every text: nobody looks them up."""
 _SELDOM_SENT = re.compile(r"super\+.*|ctrl\+shift\+\w|ctrl\+backspace")
 """Keys of Textual's own widgets that most terminals send as another key, or not at all: they are not promised."""
@@ -100,8 +103,9 @@ def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
 
 
 def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """What `node` adds to its kind, and what every such node has. Textual's own widgets add nothing."""
-    ours = type(node).__module__.startswith(f"{__name__.partition('.')[0]}.")
+    """What `node` adds to its kind, and what every such node has. Textual's own widgets, and ours without a name, add nothing."""
+    named = isinstance(node, Screen) or bool(node.BINDING_GROUP_TITLE)
+    ours = named and type(node).__module__.startswith(f"{__name__.partition('.')[0]}.")
     added_here = type(node).BINDINGS if ours else []
     own = {binding.action for binding in added_here if isinstance(binding, Binding)}
     keys: dict[str, list[str]] = {}
@@ -136,7 +140,7 @@ def help_pages(
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
     near = [_table(_titled(f"Keys {keys.place}", keys), keys.rows) for keys in focus if keys.rows]
-    more = [_table(_titled("More keys there", keys), keys.others) for keys in focus if keys.others]
+    more = [_table(_titled(f"More keys {keys.place}", keys), keys.others) for keys in focus if keys.others]
     changing = "Every key can be another one: open the settings, then `keymap`."
     judging = f"{JUDGING.strip()}\n\n{class_lines()}"
     return [*near, *first, *more, FIRST_KERNEL.strip(), judging, *rest, changing]
