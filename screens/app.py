@@ -249,9 +249,8 @@ class ArenaApp(TerminalApp):
         from screens.duel.replay import ReplayDuelScreen
 
         def answered(record: DuelRecord | None) -> None:
-            if record is not None:
-                path = self.services.paths.duels / f"{record.header.duel_id}.jsonl"
-                self.push_screen(ReplayDuelScreen(self, path, record.header))
+            if record is not None and record.path is not None:
+                self.push_screen(ReplayDuelScreen(self, record.path, record.header))
 
         self.push_screen(DuelBoard(self.services), answered)
 

@@ -21,6 +21,8 @@ class DuelRecord(msgspec.Struct, frozen=True):
 
     header: DuelHeader
     ended: DuelEnded
+    path: Path | None = None
+    """The journal, whatever it is called; None for a duel that has none."""
 
 
 def new_duel_id() -> str:
@@ -75,7 +77,7 @@ def read_duels(folder: Path) -> tuple[list[DuelRecord], dict[Path, Exception]]:
         except (OSError, ValueError):
             continue
         if isinstance(last, DuelEnded):
-            found.append(DuelRecord(header, last))
+            found.append(DuelRecord(header, last, path))
     return found, damaged
 
 

@@ -63,7 +63,9 @@ class EngineRun:
             raise RunRefused(end.message, end.advice)
         if isinstance(end, Cancelled):
             raise RunCancelled(f"the run was cancelled in its phase {end.phase}", "start it again")
-        printed = (f"[rank {log.rank}] {printable(log.text)}" for log in self._events if isinstance(log, Log))
+        # What the referee says itself, of no rank, was printed by nobody's kernel.
+        logs = (event for event in self._events if isinstance(event, Log) and event.rank >= 0)
+        printed = (f"[rank {log.rank}] {printable(log.text)}" for log in logs)
         return Judgement(self.header, end.result, "".join(printed)[:PRINTED_CHARACTERS])
 
     async def cancel(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.coordinate import Coordinate
 from textual.widgets import DataTable, Input
@@ -24,6 +24,7 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.campaign.replay import CellReplay
 from screens.campaign.words import player_heading, square_words, standing_words
+from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
 
@@ -34,11 +35,17 @@ EMPTY = """No campaign yet. This starts one; it is shown here while it runs:
 
     pkb-arena sweep --players baseline,house \\
         --problems category:collective"""
-_WIDE = 100
-_TITLE, _NARROW_TITLE = 30, 14
+TITLE_WIDTH = (14, 110)
+"""The least and the most."""
 _CELL = 15
 """Columns of a cell: the longest words with a count behind them."""
 _STATES = ("solved", "unsolved", "wrong", "open")
+
+
+class GridTable(DataTable[Text]):
+    """The cells; the line of keys says what enter does in them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_result")]
 
 
 class CampaignScreen(BaseScreen):
@@ -66,9 +73,9 @@ class CampaignScreen(BaseScreen):
         with Horizontal(id="campaign-head"):
             yield PlainStatic("reading…", id="campaign-title")
             yield PlainStatic("", id="campaign-standing")
-        yield Input(placeholder="id, words, category, or: solved unsolved wrong open", id="campaign-filter")
-        table: DataTable[Text] = DataTable(id="campaign-grid", cursor_type="cell", zebra_stripes=False)
-        yield table
+        words = "id, words, category, or: solved unsolved wrong open"
+        yield FilterInput(placeholder=words, id="campaign-filter")
+        yield GridTable(id="campaign-grid", cursor_type="cell", zebra_stripes=False)
         yield PlainStatic("", id="campaign-cell")
         yield KeyLine()
 
@@ -123,6 +130,15 @@ class CampaignScreen(BaseScreen):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
+    def on_resize(self) -> None:
+        """Titles have the room that the players leave."""
+        if self._rows:
+            self.call_after_refresh(self._redraw)
+
+    def _redraw(self) -> None:
+        self._draw_table(self._rows)
+        self._show()
+
     def _show(self) -> None:
         """New columns or rows draw the table anew; else only cells that have changed are touched."""
         rows = self._matching()
@@ -146,10 +162,14 @@ class CampaignScreen(BaseScreen):
         table.clear(columns=True)
         table.fixed_columns = 2
         table.add_column("id", width=3)
-        titles = _TITLE if self.size.width >= _WIDE else _NARROW_TITLE
+        headings = {name: max(len(name), _CELL) for name in map(player_heading, self._columns)}
+        least, most = TITLE_WIDTH
+        # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
+        room = table.size.width - sum(width + 2 for width in (3, *headings.values())) - 2 - 2
+        titles = max(least, min(room, most))
         table.add_column("problem", width=titles)
-        for name in map(player_heading, self._columns):
-            table.add_column(name, width=max(len(name), _CELL))
+        for name, width in headings.items():
+            table.add_column(name, width=width)
         for problem in rows:
             title = Text(figures.cut(problem.title, titles), no_wrap=True)
             table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *[Text("")] * len(self._columns))
@@ -213,7 +233,7 @@ class CampaignScreen(BaseScreen):
         self._show()
 
     @on(Input.Submitted, "#campaign-filter")
-    def _to_grid(self) -> None:
+    def action_to_table(self) -> None:
         self.query_one("#campaign-grid").focus()
 
     # --- cells ---------------------------------------------------------------------------------------------

@@ -86,7 +86,8 @@ class DemoScreen(BaseScreen):
         if switcher.current != stage.slide:
             switcher.current = stage.slide
         scenes = len(self.performance.script.scene)
-        self.query_one("#stage-head", PlainStatic).update_if_new(words.head(stage, scenes))
+        head = self.query_one("#stage-head", PlainStatic)
+        head.update_if_new(words.head(stage, scenes, head.size.width))
         getattr(self, f"_draw_{stage.slide}")()
 
     def _big(self, id: str, text: str, style: str = "$foreground") -> None:

@@ -1,4 +1,4 @@
-"""What the slides of a demo say: few words, in big type."""
+"""The words on the slides of a demo: few words, in big type."""
 
 from textual.content import Content
 
@@ -25,16 +25,17 @@ LEAST_TRACK = 2.0
 """The right end of the track, at least: a speedup of 2."""
 
 
-def head(stage: Stage, scenes: int) -> Content:
-    """The line above every slide: what this is, and how to take over."""
+def head(stage: Stage, scenes: int, width: int) -> Content:
+    """The line above every slide: what this is, and how to take over. The app's name gives way where it does not fit."""
     mark = ""
     if stage.slide in ("problem", "race", "verdict"):
         mark = f"● RECORDED {stage.recorded}" if stage.recorded else "● LIVE on this machine"
-    return Content.assemble(
-        (" pkb-arena ", "$accent bold"),
+    line = Content.assemble(
         (f" {mark} ", f"{'$warning' if stage.recorded else '$success'} bold"),
         (f"  {stage.number} of {scenes}   any key takes over", "$muted"),
     )
+    named = Content.assemble((" pkb-arena ", "$accent bold"), line)
+    return named if named.cell_length <= width else line
 
 
 def player(state: DuelState, name: SideName) -> str:

@@ -26,6 +26,8 @@ from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
 LEAVE_WITHIN_S = 1.5
+NARROW = 100
+"""Columns from which the score also names the clocks."""
 
 
 class DuelScreen(BaseScreen):
@@ -92,6 +94,10 @@ class DuelScreen(BaseScreen):
         self.panes[self.edits or "left"].focus()
         self.draw()
 
+    def on_resize(self) -> None:
+        """What is said depends on the width."""
+        self.changed = True
+
     # --- the duel --------------------------------------------------------------------------------------------
 
     @property
@@ -125,7 +131,8 @@ class DuelScreen(BaseScreen):
         self.changed = False
         self.show_keys()
         self.query_one("#duel-title", PlainStatic).update_if_new(duel_words.title(state))
-        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state))
+        brief = self.size.width < NARROW
+        self.query_one("#duel-score", PlainStatic).update_if_new(duel_words.score(state, brief))
         self._draw_result()
         for name in SIDES:
             side = state.side(name)

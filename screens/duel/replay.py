@@ -17,6 +17,7 @@ from arena.duel.events import (
 )
 from arena.duel.journal import read_duel
 from arena.duel.state import DuelState
+from arena.errors import why
 from sandbox.protocol.verdict import Verdict
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
@@ -47,7 +48,11 @@ class ReplayDuelScreen(DuelScreen):
         yield SeekBar(id="seek")
 
     def on_mount(self) -> None:
-        self._events = list(read_duel(self._path))
+        try:
+            self._events = list(read_duel(self._path))
+        except OSError as error:  # deleted since the board was read, or not for this user
+            self.complain(f"{self._path}: {why(error)}")
+            self.call_after_refresh(self.action_leave_replay)
         self.query_one(SeekBar).open(self._length, [mark for event in self._events if (mark := _mark(event))])
         super().on_mount()
         self.set_interval(REFRESH_S, self._go_on)

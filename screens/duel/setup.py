@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, Select
@@ -18,6 +17,7 @@ from arena.machine.facts import choose_device
 from arena.settings import Settings, load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
+from screens.dialogs.deciding import DecidingDialog
 from screens.dialogs.dialog import Dialog
 from screens.duel.live import YOU, opponents
 from screens.duel.player_row import PROGRAM, PlayerRow
@@ -31,11 +31,10 @@ _SENTENCES = (
 )
 
 
-class DuelSetup(Dialog[DuelPlan | None]):
+class DuelSetup(DecidingDialog[DuelPlan | None]):
     """Dismisses with the plan; its players can play."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
     def __init__(self, problem: Problem, settings: Settings, programs: list[str], device: str) -> None:
         """programs: names of agent programs; device: where the ranks are."""
@@ -52,7 +51,7 @@ class DuelSetup(Dialog[DuelPlan | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = f"Duel · {self.problem.id} {self.problem.slug}"
-            dialog.border_subtitle = "enter starts · esc back"
+            dialog.border_subtitle = "space opens a list · enter starts · esc back"
             yield from self._rows
             with Horizontal(classes="row"):
                 yield PlainStatic("minutes", classes="label")
@@ -113,8 +112,7 @@ class DuelSetup(Dialog[DuelPlan | None]):
     # --- starting ------------------------------------------------------------------------------------------------
 
     @on(Button.Pressed)
-    @on(Input.Submitted)
-    def _start(self) -> None:
+    def decide(self) -> None:
         self.run_worker(self._check_and_start(), group="start", exclusive=True, exit_on_error=False)
 
     async def _check_and_start(self) -> None:

@@ -37,12 +37,12 @@ def title(state: DuelState) -> Content:
     )
 
 
-def score(state: DuelState) -> Content:
-    """ "you ▲ 1.31×  vs  house ▲ 1.18×", or the winner."""
+def score(state: DuelState, brief: bool = False) -> Content:
+    """ "you ▲ 1.31× by calls   vs   house ▲ 1.18× by calls"; the winner has a star. brief: without the clocks."""
     parts: list[Content] = []
     for name in SIDES:
         best = state.side(name).best
-        words = _speedup(best) if best is not None else ""
+        words = _speedup(best, brief) if best is not None else ""
         won = state.ended is not None and state.ended.winner == name
         crown = "★ " if won else ""
         player = state.header.contestant(name).player
@@ -162,12 +162,13 @@ def _costs(side: SideState, budget_usd: float | None) -> list[Content]:
     return [Content.styled(f" · {' · '.join(words)}", "$muted")]
 
 
-def _speedup(attempt: AttemptState) -> str:
-    """ "▲ 1.31× by calls", with the sign that its verdict said; empty when nothing was timed."""
+def _speedup(attempt: AttemptState, brief: bool = False) -> str:
+    """ "▲ 1.31× by calls", with the sign that its verdict said; empty when nothing was timed. brief: without the clock."""
     if attempt.speedup is None:
         return ""
     said = attempt.judged.outcome if attempt.judged is not None else ""
-    return f"{figures.speedup_words(attempt.speedup, said)} {WHERE.get(attempt.clock, '')}".rstrip()
+    clock = "" if brief else WHERE.get(attempt.clock, "")
+    return f"{figures.speedup_words(attempt.speedup, said)} {clock}".rstrip()
 
 
 def _verdict(attempt: AttemptState) -> Content:

@@ -69,6 +69,8 @@ class KernelScreen(EditingScreen):
         self._text = text
         self._resting = False
         """Another player has the judge."""
+        self._others: set[str] = set()
+        """Runs of other players: one may end when this screen is in front again."""
         self._escaped_at = -LEAVE_WITHIN_S
         self._unsubscribe: Callable[[], None] = _nothing
 
@@ -135,7 +137,10 @@ class KernelScreen(EditingScreen):
     def apply(self, event: AnyEvent) -> None:
         """Takes an event of the engine, or of a recording."""
         own = self.session.state.run_id
-        if self._resting and getattr(event, "run_id", own) != own:
+        run_id = getattr(event, "run_id", own)
+        if self._resting and run_id != own:
+            self._others.add(run_id)
+        if run_id in self._others:
             return
         self.session.apply(event)
         if self.is_mounted:

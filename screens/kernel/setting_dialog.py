@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 from textual import on
-from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
@@ -14,18 +13,16 @@ from arena.errors import ArenaError
 from arena.setting_choice import Choice, choose_setting
 from screens import figures
 from screens.complaints import explain
-from screens.dialogs.dialog import Dialog
+from screens.dialogs.deciding import DecidingDialog
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.foreign import PlainStatic
 
 
-class SettingDialog(Dialog[Choice | None]):
+class SettingDialog(DecidingDialog[Choice | None]):
     """Shows the cost of what is chosen while it is chosen; enter runs in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "back"),
         Binding("f5,ctrl+s", "take", "run in this setting", priority=True),
-        Binding("enter", "take_or_choose", "run in this setting", priority=True),
     ]
 
     def __init__(self, session: KernelSession) -> None:
@@ -124,10 +121,7 @@ class SettingDialog(Dialog[Choice | None]):
         )
         report.update(Content.styled(words, "$muted"))
 
-    def action_take_or_choose(self) -> None:
-        """Runs; in a list that is open, enter chooses."""
-        if any(select.expanded for select in self.query(Select)):
-            raise SkipAction
+    def decide(self) -> None:
         self.action_take()
 
     def action_take(self) -> None:

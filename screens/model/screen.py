@@ -160,7 +160,7 @@ class ModelScreen(BaseScreen):
         pane, switcher = self.query_one("#text-pane"), self.query_one("#model-text", ContentSwitcher)
         verdict = self.query_one("#verdict", PlainStatic)
         told = kernel or (state.kernels[-1] if state.kernels else None)  # while it writes, of the one before
-        page = words.verdict_page(told) if told is not None else Content(session.notice)
+        page = words.verdict_page(told, session.over) if told is not None else Content(session.notice)
         verdict.update_if_new(page)
         entitle(self.query_one("#verdict-pane"), f"kernel {told.number}" if told else "verdict")
         number = kernel.number if kernel is not None else state.writing
@@ -190,7 +190,9 @@ class ModelScreen(BaseScreen):
             return "", "answer.md"
         if self.view == "kernel" and kernel.source:
             return printable(kernel.source), "kernel.py"
-        return printable(kernel.text), "answer.md" if has_fence(kernel.text) or not kernel.source else "kernel.py"
+        return printable(kernel.text), "answer.md" if has_fence(
+            kernel.text
+        ) or not kernel.source else "kernel.py"
 
     @on(OptionList.OptionHighlighted, "#kernels")
     def _moved(self, event: OptionList.OptionHighlighted) -> None:

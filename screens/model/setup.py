@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Select
 
@@ -17,6 +16,7 @@ from arena.settings import ModelSettings, Settings
 from problems.specification import Problem
 from sandbox.machine.processes import hide_from_ptrace
 from screens.complaints import explain
+from screens.dialogs.deciding import DecidingDialog
 from screens.dialogs.dialog import Dialog
 from screens.model.model_session import ModelPlan
 from screens.widgets.foreign import PlainStatic
@@ -59,11 +59,10 @@ The file is read again when you ask the next time. A key in the environment must
 """
 
 
-class ModelSetup(Dialog[ModelPlan | None]):
+class ModelSetup(DecidingDialog[ModelPlan | None]):
     """Dismisses with the plan; the key of its model has been found."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back")]
 
     def __init__(self, problem: Problem, settings: Settings) -> None:
         """`settings` has a model at least."""
@@ -75,7 +74,7 @@ class ModelSetup(Dialog[ModelPlan | None]):
         names = list(self.settings.models)
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = f"Ask a model · {self.problem.id} {self.problem.slug}"
-            dialog.border_subtitle = "enter starts · esc back"
+            dialog.border_subtitle = "space opens a list · enter starts · esc back"
             with Horizontal(classes="row"):
                 yield PlainStatic("model", classes="label")
                 yield Select(
@@ -130,8 +129,7 @@ class ModelSetup(Dialog[ModelPlan | None]):
         self.query_one("#model-facts", PlainStatic).update(_facts(model))
 
     @on(Button.Pressed)
-    @on(Input.Submitted)
-    def _start(self) -> None:
+    def decide(self) -> None:
         trouble = self.query_one("#model-trouble", PlainStatic)
         try:
             answers = _answers(self.query_one("#answers", Input).value)

@@ -20,6 +20,7 @@ _REASONS = {
     "harness": "the judge failed twice",
     "cancelled": "stopped",
 }
+_UNJUDGED = "stopped before it was judged"
 _DOING = {
     PREPARING: "gets ready",
     WAITING: "waits for the model",
@@ -67,6 +68,8 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
     number = (f"{'★' if right else ' '}{kernel.number:>3}  ", "$foreground" if right else "$muted")
     report = kernel.report
     if report is None and not kernel.complaint:
+        if session.over:
+            return Content.assemble(number, (f"– {_UNJUDGED}", "$muted"))
         return Content.assemble(number, (f"▸ {_judging(session)}", "$accent"))
     if report is None:
         return Content.assemble(number, (printable(kernel.complaint), "$warning"))
@@ -126,12 +129,13 @@ def _ending(session: ModelSession) -> Content:
     )
 
 
-def verdict_page(kernel: KernelState) -> Content:
-    """All that is known of a kernel, as the pane beside its text shows it."""
+def verdict_page(kernel: KernelState, over: bool) -> Content:
+    """All that is known of a kernel, as the pane beside its text shows it. over: nothing more will be known."""
     report = kernel.report
     used = Content.styled(f"used  {spent(kernel.spent)}", "$muted")
     if report is None:
-        words = f"no kernel: {kernel.complaint}" if kernel.complaint else "It is judged now."
+        judging = f"{_UNJUDGED.capitalize()}." if over else "It is judged now."
+        words = f"no kernel: {kernel.complaint}" if kernel.complaint else judging
         return Content("\n").join([Content(printable(words)), Content(""), used])
     style = f"${figures.verdict_style(report.verdict)} bold"
     lines = [Content.styled(figures.verdict_words(report.verdict), style)]

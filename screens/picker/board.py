@@ -27,6 +27,7 @@ from problems.specification import Problem
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
+from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
 
@@ -41,6 +42,8 @@ _NOTES = {
 }
 _EMPTY = "No kernel was run yet: enter on a problem opens one, ctrl+s judges it."
 _METER = 8
+TITLE_WIDTH = (20, 110)
+"""The least and the most."""
 
 
 class Board(Dialog[Problem | None]):
@@ -61,15 +64,19 @@ class Board(Dialog[Problem | None]):
         self.players: list[str] = []
         self.standings: dict[str, Standings] = {}
         self._published = Published("", {}, [])
+        self._known = False
+        """All that is shown has been read."""
         self._listed: list[Problem] = []
         """The problems of the rows, in the view by problem."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = "Board"
-            dialog.border_subtitle = "F3 view · / filter · enter opens the problem · esc back"
+            dialog.border_subtitle = "F3 view · / filter · enter opens · esc back"
             yield PlainStatic("reading…", id="board-note")
-            box = Input(placeholder="id, words or category of problems", id="board-filter", compact=True)
+            box = FilterInput(
+                placeholder="id, words or category of problems", id="board-filter", compact=True
+            )
             box.display = False
             yield box
             table: DataTable[Text] = DataTable(id="board", cursor_type="row", zebra_stripes=False)
@@ -84,6 +91,7 @@ class Board(Dialog[Problem | None]):
         self.players = order_of(players)
         self.standings = {player: await asyncio.to_thread(store.standings, player) for player in players}
         self._published = await asyncio.to_thread(read_published)
+        self._known = True
         self.query_one("#board").focus()
         self._show()
 
@@ -94,8 +102,14 @@ class Board(Dialog[Problem | None]):
 
     # --- drawing -------------------------------------------------------------------------------------------
 
+    def on_resize(self) -> None:
+        """Titles have the room that the players leave."""
+        if self._known:
+            self.call_after_refresh(self._show)
+
     def _show(self) -> None:
         table = self.query_one("#board", DataTable)
+        at = table.cursor_row
         table.clear(columns=True)
         entitle(self.query_one(".dialog"), f"Board · {' · '.join(self._marked(view) for view in VIEWS)}")
         note = _NOTES[self.view] if self.players or self.view != PROBLEMS else _EMPTY
@@ -106,6 +120,7 @@ class Board(Dialog[Problem | None]):
         {PROBLEMS: self._show_problems, CATEGORIES: self._show_categories, CURVE: self._show_curve}[
             self.view
         ]()
+        table.move_cursor(row=min(at, max(table.row_count - 1, 0)))
 
     def _marked(self, view: str) -> str:
         return f"▸{view}" if view == self.view else view
@@ -127,12 +142,21 @@ class Board(Dialog[Problem | None]):
             if problem.id in tried and all(_matches(problem, word) for word in words)
         ]
         table = self._table("id", "problem")
-        for problem in self._listed:
-            cells = [
-                self._styled(*figures.standing_words(self.standings[player].get(problem.id)))
-                for player in self.players
-            ]
-            title = Text(figures.cut(problem.title, 34))
+        rows = [
+            [figures.standing_words(self.standings[player].get(problem.id)) for player in self.players]
+            for problem in self._listed
+        ]
+        widths = [
+            max(len(printable(player)), *(len(row[n][0]) for row in rows), 0)
+            for n, player in enumerate(self.players)
+        ]
+        least, most = TITLE_WIDTH
+        # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
+        room = table.size.width - sum(width + 2 for width in (3, *widths)) - 2 - 2
+        width = max(least, min(room, most))
+        for problem, row in zip(self._listed, rows, strict=True):
+            title = Text(figures.cut(problem.title, width))
+            cells = [self._styled(*cell) for cell in row]
             table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *cells)
 
     def _show_categories(self) -> None:
@@ -186,7 +210,7 @@ class Board(Dialog[Problem | None]):
             self._show()
 
     @on(Input.Submitted, "#board-filter")
-    def _to_board(self) -> None:
+    def action_to_table(self) -> None:
         self.query_one("#board").focus()
 
     def action_back(self) -> None:
@@ -212,7 +236,9 @@ class Board(Dialog[Problem | None]):
 def _matches(problem: Problem, word: str) -> bool:
     if word.isdecimal():
         return word == str(problem.id)
-    return word in f"{problem.slug} {problem.title} {problem.category} {' '.join(problem.collectives)}".lower()
+    return (
+        word in f"{problem.slug} {problem.title} {problem.category} {' '.join(problem.collectives)}".lower()
+    )
 
 
 def _tally_words(counted: Tally, with_all: bool = False) -> str:

@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen, Place
+from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
 
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
     from screens.picker.problem_table import ProblemRow, ProblemTable
 
 _BARS = " ▁▂▃▄▅▆▇█"
-
-
-class FilterInput(Input):
-    """The filter over the list: down goes into the list, as in any search box."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("down", "screen.to_table", "to the list", show=False)]
 
 
 class PickerScreen(BaseScreen):

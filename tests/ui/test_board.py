@@ -54,7 +54,9 @@ async def test_players_stand_side_by_side_in_three_views(open_app, until, screen
         assert "33%" in row  # the house, one of three problems
 
         await pilot.press("f3")
-        await until(pilot, lambda: "▸by category" not in screen_text(app) and "▸fast_p" not in screen_text(app))
+        await until(
+            pilot, lambda: "▸by category" not in screen_text(app) and "▸fast_p" not in screen_text(app)
+        )
         await pilot.press("slash", *"row-par 13")
         await until(pilot, lambda: "Row-parallel" in screen_text(app) and "▲ 2.50×" not in screen_text(app))
         await pilot.press("escape")
@@ -68,3 +70,20 @@ async def test_an_empty_board_says_what_fills_it(open_app, until, screen_text) -
     async with open_app(size=(60, 24)) as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: "No kernel was run yet" in screen_text(app))
+
+
+@pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
+async def test_titles_have_the_room_that_the_players_leave(
+    open_app, until, screen_text, services, columns, whole
+) -> None:
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        services.store.record(stored(2, "you", 1.5))
+        title = services.catalogue.find("2").title
+        assert len(title) > 40
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, Board) and "▲ 1.50×" in screen_text(app))
+        assert (title in screen_text(app)) == whole
+        await pilot.resize_terminal(220 - columns, 30)  # and after it has another size
+        await until(pilot, lambda: (title in screen_text(app)) != whole and "▲ 1.50×" in screen_text(app))
+        await pilot.press("slash", "2", "down")
+        await until(pilot, lambda: app.focused is app.screen.query_one("#board"))

@@ -126,3 +126,20 @@ async def test_without_a_campaign_it_says_how_one_begins(
         await until(pilot, lambda: "No campaign yet" in screen_text(app))
         await pilot.press("enter", "n", "slash", "escape", "escape")
         await until(pilot, lambda: not isinstance(app.screen, CampaignScreen))
+
+
+@pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
+async def test_titles_have_the_room_and_the_keys_say_what_enter_does(
+    open_app, until, screen_text, services, journal: CampaignJournal, columns, whole
+) -> None:
+    journal.append(result("house", "allgather", 2, "PASS"))
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        title = services.catalogue.find("2").title
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, CampaignScreen) and "✓ right" in screen_text(app))
+        await until(pilot, lambda: (title in screen_text(app)) == whole)
+        await until(pilot, lambda: "enter open" in screen_text(app).splitlines()[-1])
+        await pilot.resize_terminal(220 - columns, 30)
+        await until(pilot, lambda: (title in screen_text(app)) != whole and "✓ right" in screen_text(app))
+        await pilot.press("slash", "down")
+        await until(pilot, lambda: app.focused is app.screen.query_one("#campaign-grid"))

@@ -11,10 +11,12 @@ import psutil
 import pytest
 
 from arena.demo import performance
+from arena.demo.performance import Stage
 from arena.demo.script import DemoScript, Scene, load_script
 from arena.paths import paths_in
 from arena.runs.engine import Engine
 from screens.demo import app as demo_app
+from screens.demo import words
 from screens.demo.app import DemoApp
 from screens.demo.big_type import big_type
 from screens.demo.screen import DemoScreen
@@ -67,7 +69,10 @@ def kernel(folder: Path, name: str, text: str) -> str:
 async def test_scenes_play_to_the_end_and_the_app_leaves(play, until, tmp_path, services) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "pass"), right=kernel(tmp_path, "b.py", "pass"))
     seen: set[tuple[str, bool]] = set()
-    async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], intro=0.0) as (app, pilot):
+    async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], intro=0.0) as (
+        app,
+        pilot,
+    ):
         stage_of = app._demo.performance
 
         def over() -> bool:
@@ -156,3 +161,13 @@ def test_type_is_as_large_as_its_place_and_breaks_between_words() -> None:
     assert len(two) == 9  # two lines and a gap
     assert big_type("HOUSE", 10, 4) == ["HOUSE"]
     assert all(len(row) <= 96 for row in big_type("Every rank has a tensor and needs the sum.", 96, 20))
+
+
+@pytest.mark.parametrize("recorded", ["", "22 Nov 2026"])
+def test_how_to_take_over_is_said_in_every_width(recorded: str) -> None:
+    stage = Stage(slide="race", number=1, recorded=recorded)
+    for width in (60, 100):
+        head = words.head(stage, 6, width)
+        assert head.cell_length <= width
+        assert head.plain.endswith("any key takes over")
+    assert head.plain.startswith(" pkb-arena ")

@@ -189,3 +189,23 @@ async def test_a_recorded_duel_of_a_model_is_told_again(open_app, until, screen_
         assert "1 ✗ · 2 ▲20.4" in text
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.picker)
+
+
+async def test_enter_starts_wherever_the_focus_is_and_in_an_open_list_it_chooses(
+    open_app, until, screen_text
+) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        app.plan_duel(app.services.catalogue.find("13"))
+        await until(
+            pilot, lambda: isinstance(app.screen, DuelSetup) and app.screen.query("#player-right #label")
+        )
+        right = app.screen.query_one("#player-right", Select)
+        right.focus()
+        await pilot.press("space")
+        await until(pilot, lambda: right.expanded)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: not right.expanded)
+        assert right.value == "baseline"
+        assert isinstance(app.screen, DuelSetup)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))

@@ -47,6 +47,17 @@ async def test_the_end_shows_the_winner_the_interval_and_both_kernels(
         assert screen.finals["left"].text == screen.state.left.best.source
         if columns >= 100:
             assert "model:local ─ kernel 2" in text
+        else:  # a line of its own, without the clocks
+            await until(pilot, lambda: screen_text(app).splitlines()[1].strip().endswith("house ▲ 13.5×"))
+
+
+async def test_a_journal_that_is_gone_is_said_and_nothing_else_happens(open_app, until, tmp_path) -> None:
+    """It was on the board, and was deleted before it was opened."""
+    async with open_app() as (app, pilot):
+        gone = tmp_path / "gone.jsonl"
+        app.push_screen(ReplayDuelScreen(app, gone, read_duel_header(RECORDING)))
+        await until(pilot, lambda: any("No such file" in note.message for note in app._notifications))
+        await until(pilot, lambda: app.screen is app.picker)
 
 
 async def test_a_replay_steps_seeks_and_goes_back(open_app, until, screen_text) -> None:

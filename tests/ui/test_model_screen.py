@@ -57,6 +57,7 @@ async def asked(app, pilot, until, *, answers="2", how=None, limit="1") -> Model
     dialog.query_one("#limit", Input).value = limit
     if how is not None:
         dialog.query_one("#how", Select).value = how
+        dialog.query_one("#how", Select).focus()  # enter starts from a list, too
     await pilot.pause()
     await pilot.press("enter")
     await until(pilot, lambda: isinstance(app.screen, ModelScreen))
@@ -139,6 +140,37 @@ async def test_stop_ends_the_request_and_keeps_what_was_written(
         assert app.screen.editor.text == app.screen.problem.baseline_source
 
 
+async def test_a_kernel_that_was_being_judged_at_the_end_says_so(
+    open_app, until, screen_text, with_model
+) -> None:
+    with_model.replies = [provider.streamed(fenced("wait"))]
+    async with open_app() as (app, pilot):
+        await pilot.press("m")
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: "It is judged now." in screen_text(app))
+        await pilot.press("s")
+        await until(pilot, lambda: screen.session.over)
+        await until(pilot, lambda: "1  – stopped before it was judged" in screen_text(app))
+        await until(pilot, lambda: "Stopped before it was judged." in screen_text(app))
+        assert "is judged" not in screen_text(app)
+
+
+async def test_a_run_that_taking_over_cancels_is_not_shown_as_the_persons(
+    open_app, until, screen_text, with_model
+) -> None:
+    with_model.replies = [provider.streamed(fenced("wait"))]
+    async with open_app(problem="13") as (app, pilot):
+        kernel_screen = app.screen
+        await pilot.press("f7")
+        screen = await asked(app, pilot, until, answers="1")
+        await until(pilot, lambda: screen.session.run.phase == "check")
+        await pilot.press("t", "t")
+        await until(pilot, lambda: app.screen is kernel_screen and app.services.engine.running is None)
+        await pilot.pause(0.2)
+        assert not kernel_screen.session.state.run_id
+        assert "CANCELLED" not in screen_text(app)
+
+
 async def test_without_a_model_one_message_says_what_to_set(open_app, until, screen_text, paths) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("m")
@@ -150,7 +182,9 @@ async def test_without_a_model_one_message_says_what_to_set(open_app, until, scr
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_the_price_of_a_model_is_said_in_full(open_app, until, screen_text, with_model, columns) -> None:
+async def test_the_price_of_a_model_is_said_in_full(
+    open_app, until, screen_text, with_model, columns
+) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, ModelSetup))
@@ -196,6 +230,7 @@ async def test_every_width_has_the_rows_the_text_and_the_cost(
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))
         assert "$0.05 of $1" in screen_text(app)
+        assert "best ▲ 1.50× [1.40, 1.60] by calls · kernel 1" in screen_text(app)
         assert screen.query_one("#kernels", OptionList).size.width > 30
 
 

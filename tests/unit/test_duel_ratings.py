@@ -80,7 +80,10 @@ def test_decided_duels_are_found_again_and_others_left_out(paths: Paths) -> None
     (paths.duels / "other.jsonl").write_text("no journal\n")
     found = duel_records(paths.duels)
     assert [duel.header.duel_id for duel in found] == ["duel-002"]
-    assert list(read_duel(paths.duels / "duel-002.jsonl")) == [found[0].ended]
+    assert found[0].path == paths.duels / "duel-002.jsonl"
+    assert list(read_duel(found[0].path)) == [found[0].ended]
+    found[0].path.rename(paths.duels / "one-to-keep.jsonl")
+    assert [duel.path for duel in duel_records(paths.duels)] == [paths.duels / "one-to-keep.jsonl"]
 
 
 def test_no_folder_is_no_duel(paths: Paths) -> None:

@@ -19,7 +19,7 @@ from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, PhaseStarted, Refused, RunStarted
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, PhaseStarted, Refused, RunStarted
 from sandbox.protocol.verdict import Verdict
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
@@ -249,3 +249,11 @@ async def test_a_failing_listener_stops_neither_the_run_nor_the_others(engine: E
     engine.subscribe(lambda event: 1 / 0)  # type: ignore[arg-type,return-value]
     assert await verdict(engine, "pass") is Verdict.PASS
     assert reported
+
+
+async def test_what_the_referee_says_itself_was_printed_by_no_kernel(engine: Engine) -> None:
+    """The kernel `budget` has the referee say something of its own."""
+    run = await engine.judge(request("budget"))
+    judgement = await run.result()
+    assert [event.rank async for event in run.events() if isinstance(event, Log)] == [-1]
+    assert judgement.printed == ""
