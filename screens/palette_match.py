@@ -1,4 +1,4 @@
-"""How well what is typed into the command palette fits a name and its sentence.
+"""The match between what is typed into the command palette and a name with its sentence.
 
 Textual's own matcher takes letters anywhere in a text, one by one: nearly every long title fits nearly every word.
 """

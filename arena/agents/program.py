@@ -1,4 +1,4 @@
-"""What an agent program is, and which word names one.
+"""Agent programs, and the words that name them.
 
 agent:NAME        a table [agents.NAME] of the settings, or claude-code, or codex
 agent:COMMAND     a command whose first word is a path: agent:./my_agent.py --fast

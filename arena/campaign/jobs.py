@@ -1,4 +1,4 @@
-"""What waits for a seat: tries of agents first, then what is ready at the problem that a seat has open, then the rest."""
+"""The queue of a seat: tries of agents first, then what is ready at the problem that a seat has open, then the rest."""
 
 import asyncio
 from collections import deque

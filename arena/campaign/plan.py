@@ -1,4 +1,4 @@
-"""What a campaign is to do: players, problems and attempts, in which setting, for how much money."""
+"""The plan of a campaign: players, problems and attempts, in which setting, for how much money."""
 
 import re
 from collections.abc import Sequence

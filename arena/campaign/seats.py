@@ -1,4 +1,4 @@
-"""Where a campaign's kernels are judged. A seat is a judge with a machine; locally it is this machine's engine."""
+"""The seats of a campaign: a seat is a judge with a machine; locally this machine's engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

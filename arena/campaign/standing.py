@@ -1,4 +1,4 @@
-"""Where a campaign is, and who is told of what happens in it."""
+"""The progress of a campaign, and its listeners."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What there is to know of a duel's player before it plays: what it is, what it costs, and why it cannot play."""
+"""A duel's player before it plays: what it is, what it costs, and why it cannot play."""
 
 from dataclasses import dataclass
 

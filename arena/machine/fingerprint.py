@@ -1,4 +1,4 @@
-"""What a measurement depends on besides the kernel and the setting: the machine and the software below the ranks.
+"""The fingerprint of a machine and of the software below the ranks: all that a measurement depends on beside kernel and setting.
 
 Results with different fingerprints are not compared with each other without saying so.
 """

@@ -1,4 +1,4 @@
-"""What to do about the doctor's findings, as command lines that a person reads and then runs. Nothing is done here."""
+"""Remedies for the doctor's findings, as command lines that a person reads and then runs. Nothing is done here."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""How a player is named, and what a player must do to take part where kernels are handed in: the protocol `Author`.
+"""Names of players, and what a player must do to take part where kernels are handed in: the protocol `Author`.
 
 baseline, house, baseline-graph ...    a kernel that the arena brings along
 model:NAME                             a model's answers, independent of each other

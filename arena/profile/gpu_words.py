@@ -1,4 +1,4 @@
-"""What the driver counted of ranks on GPUs, in lines of text; for the command line and the profile's screen. Pure."""
+"""The driver's counts of ranks on GPUs, in lines of text; for the command line and the profile's screen. Pure."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""What a profile is asked for, and what the process that makes it says: one JSON object a line."""
+"""The request for a profile, and the messages of the process that makes it: one JSON object a line."""
 
 import msgspec
 

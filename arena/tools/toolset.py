@@ -1,4 +1,4 @@
-"""What a tool server offers: named tools that take arguments and answer with a text. Every text is bounded and printable."""
+"""The tools of a tool server: named tools that take arguments and answer with a text. Every text is bounded and printable."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar

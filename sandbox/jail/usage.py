@@ -1,4 +1,4 @@
-"""What a guest uses, held against its caps: looked at from outside while it runs, and once more when it has ended.
+"""The resources that a guest uses, held against its caps: looked at from outside while it runs, and once more when it has ended.
 
 Memory has the bound that a world has (memory.py). Of processes and files the kernel refuses more than a little above the cap
 (profiles.py), and here it is seen that the cap was passed. CPU time is the control group's, or what the processes have used.

@@ -1,4 +1,4 @@
-"""What distributed transforms of real fields share: who works on which rows of a spectrum, and transposed blocks.
+"""The common part of distributed transforms of real fields: which rank has which rows of a spectrum, and transposed blocks.
 
 from sandbox.kit.fourier import row_pairs, transposed
 

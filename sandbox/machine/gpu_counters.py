@@ -1,4 +1,4 @@
-"""What GPUs did over a window, counted by their driver: bytes over NVLink, and how busy their units were. Host side, NVML."""
+"""The driver's counters of GPUs over a window: bytes over NVLink, and how busy their units were. Host side, NVML."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is known of a profiled kernel: what the driver counted from outside, and what its ranks report, which it could change.
+"""The results of profiling a kernel: what the driver counted from outside, and what its ranks report, which it could change.
 
 A report of a rank is parsed strictly, and judged by nobody. Between the referee's side and a rank on a GPU there is a socket,
 too: SAID is what the rank says before and after calls in a row, TOLD what it is told to do.

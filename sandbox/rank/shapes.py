@@ -1,4 +1,4 @@
-"""Whether the matrix products and convolutions of a baseline have the same shapes in every call.
+"""The shapes of a baseline's matrix products and convolutions: are they the same in every call?
 
 Libraries look up how to compute them by their shapes, and remember what they found: the first call with a shape takes up to three
 times as long (BENCHMARKS.md). Where shapes depend on the inputs' values, such as how many tokens an expert gets, nearly

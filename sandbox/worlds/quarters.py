@@ -1,4 +1,4 @@
-"""What a world is made of, before it is started."""
+"""The description of a world that is to be started."""
 
 from dataclasses import dataclass
 from pathlib import Path

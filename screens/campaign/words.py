@@ -1,4 +1,4 @@
-"""How squares of a campaign are said: always a sign beside a colour."""
+"""The words for squares of a campaign: always a sign beside a colour."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What people do with the kernel's text: find, go to a line, wrap, edit it elsewhere, take another text over."""
+"""The commands on the kernel's text: find, go to a line, wrap, edit it elsewhere, take another text over."""
 
 from textual import on
 from textual.widgets import TextArea

@@ -1,4 +1,4 @@
-"""What the profile screen says, for any width: a lane a rank, its sentence, what the judge measured, and the figures."""
+"""The words of the profile screen, for any width: a lane a rank, its sentence, what the judge measured, and the figures."""
 
 import textwrap
 from collections.abc import Iterable, Sequence

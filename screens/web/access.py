@@ -1,4 +1,4 @@
-"""Who is let in: Host, Origin, and a token that a link brings once and a cookie keeps.
+"""Access to the web server: Host, Origin, and a token that a link brings once and a cookie keeps.
 
 Anyone who gets in as the owner runs programs on this machine, so every request is looked at, and what is not known is refused.
 """

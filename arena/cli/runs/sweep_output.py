@@ -1,4 +1,4 @@
-"""What `sweep` prints on stdout: the table of baselines against themselves, or the scores of a campaign."""
+"""The output of `sweep` on stdout: the table of baselines against themselves, or the scores of a campaign."""
 
 from pathlib import Path
 from typing import Any

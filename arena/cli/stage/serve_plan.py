@@ -1,4 +1,4 @@
-"""What `pkb-arena serve` was asked for."""
+"""The options of `pkb-arena serve`."""
 
 from dataclasses import dataclass
 
