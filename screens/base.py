@@ -23,7 +23,7 @@ PANE_ACTIONS = frozenset({"jump", "zoom"})
 
 
 @dataclass(frozen=True)
-class Place:
+class PanePlace:
     """A pane of a screen that jump letters and zoom know."""
 
     letter: str
@@ -36,7 +36,7 @@ class BaseScreen(Screen[None]):
     """A full-screen view."""
 
     SCOPE: ClassVar[Scope] = "everywhere"
-    PLACES: ClassVar[tuple[Place, ...]] = ()
+    PLACES: ClassVar[tuple[PanePlace, ...]] = ()
     """Panes that have a letter and can have the whole screen."""
 
     def __init__(self, parent_app: AppProtocol) -> None:
@@ -124,10 +124,10 @@ class BaseScreen(Screen[None]):
         else:
             self.say("there is one pane here")
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[PanePlace]:
         return [place for place in self.PLACES if _displayed(self.query_one(place.pane))]
 
-    def _place_of_focus(self) -> Place | None:
+    def _place_of_focus(self) -> PanePlace | None:
         nodes = self.focused.ancestors_with_self if self.focused is not None else []
         return next((place for place in self._places() if self.query_one(place.pane) in nodes), None)
 

@@ -16,7 +16,7 @@ _SPAN = 3.0
 
 
 @dataclass(frozen=True)
-class Fit:
+class NameFit:
     """How well a query fits; 0 is not at all."""
 
     score: float
@@ -24,22 +24,22 @@ class Fit:
     """Every word of the query is found in the name."""
 
 
-def fit(query: str, name: str, sentence: str = "") -> Fit:
+def fit(query: str, name: str, sentence: str = "") -> NameFit:
     """Every word of the query has to be found in the name or the sentence; scores lie between 0 and 1.
 
     Words of a sentence count only from their beginning, and letters that are spread over a name only from a word's beginning.
     """
     asked = query.lower().split()
     if not asked:
-        return Fit(0.0, False)
+        return NameFit(0.0, False)
     name, sentence = name.lower(), sentence.lower()
     if (whole := _in_name(" ".join(asked), name)) >= _INSIDE:
-        return Fit(whole, True)
+        return NameFit(whole, True)
     in_name = [_in_name(word, name) for word in asked]
     found = [max(own, _in_sentence(word, sentence)) for word, own in zip(asked, in_name, strict=True)]
     if not all(found):
-        return Fit(0.0, False)
-    return Fit(sum(found) / len(found) * 0.95, all(in_name))  # below the same words in one piece
+        return NameFit(0.0, False)
+    return NameFit(sum(found) / len(found) * 0.95, all(in_name))  # below the same words in one piece
 
 
 def _in_name(asked: str, name: str) -> float:

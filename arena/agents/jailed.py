@@ -14,7 +14,7 @@ import msgspec
 from arena.agents import bridge
 from arena.agents.gateway import Gateway
 from arena.agents.program import AgentProgram
-from arena.agents.watch import LEAVE_S, Started, Watch
+from arena.agents.watch import LEAVE_S, ProgramEnd, Watch
 from arena.errors import MachineError, PlayerFailed
 from arena.paths import Paths
 from arena.players.budget import Budget
@@ -53,7 +53,7 @@ async def run_program(
     budget: Budget | None,
     paths: Paths,
     watch: Watch,
-) -> Started:
+) -> ProgramEnd:
     """Starts the program, gives it the task on stdin, and waits until it ends or is ended; then nothing of it is left.
 
     budget: of its model, where it has one.

@@ -9,7 +9,7 @@ from typing import Any
 
 from arena.agents.jailed import run_program
 from arena.agents.program import AgentProgram
-from arena.agents.watch import Started, Watch
+from arena.agents.watch import ProgramEnd, Watch
 from arena.errors import PlayerFailed
 from arena.paths import Paths
 from arena.players.attempts import Attempt
@@ -43,7 +43,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProgramSetup:
     """What a program plays with."""
 
     catalogue: Catalogue
@@ -59,7 +59,7 @@ class Place:
     complain: Callable[[OSError], None] = lambda error: None
 
 
-async def play(program: AgentProgram, problem: Problem, setting: Setting, place: Place) -> Played:
+async def play(program: AgentProgram, problem: Problem, setting: Setting, place: ProgramSetup) -> Played:
     """Starts the program in its jail and waits for its end. Cancelling it ends the program.
 
     Raises:
@@ -136,7 +136,7 @@ async def play(program: AgentProgram, problem: Problem, setting: Setting, place:
     return Played(header.trace_id, tools.attempts, best, reason, spent())
 
 
-async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, Started]) -> Started:
+async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, ProgramEnd]) -> ProgramEnd:
     """Waits for the program's end, or ends it when the harness fails: there is nothing left for it to do."""
     running = asyncio.create_task(work)
     tools.on_broken = running.cancel

@@ -20,7 +20,7 @@ LIMIT = "limit of "
 
 
 @dataclass(frozen=True)
-class Started:
+class ProgramEnd:
     """How a program ended."""
 
     code: int | None
@@ -42,7 +42,7 @@ class Watch:
     enough: Callable[[], str]
     """Asked a few times a second: a reason to end it now, or nothing."""
 
-    async def to_its_end(self, process: asyncio.subprocess.Process, usage: GuestUsage) -> Started:
+    async def to_its_end(self, process: asyncio.subprocess.Process, usage: GuestUsage) -> ProgramEnd:
         """Waits until the program ends or is ended; then nothing of it is left. Cancelling this ends it."""
         output, errors = process.stdout, process.stderr
         assert output is not None
@@ -83,7 +83,7 @@ class Watch:
             ending.cancel()
         if not stopped and (passed := await asyncio.to_thread(usage.left_behind)):
             stopped = LIMIT + passed
-        return Started(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
+        return ProgramEnd(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
 
     async def _until_stopped(self, pid: int, usage: GuestUsage) -> str:
         """The reason to end it, as soon as there is one."""

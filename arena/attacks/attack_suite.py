@@ -129,7 +129,7 @@ def read_kernel(path: Path) -> AttackKernel:
         raise UsageError(f"{path}: {error}") from None
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class AttackOutcome(msgspec.Struct, frozen=True):
     """The outcome of one kernel."""
 
     kernel: str
@@ -152,7 +152,7 @@ def expected_text(kernel: AttackKernel) -> str:
     return " or ".join(verdict.value for verdict in kernel.expect)
 
 
-def table(catalogue: list[Attack], outcomes: Iterable[Outcome]) -> list[str]:
+def table(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> list[str]:
     """Attacks x verdicts as Markdown lines, one row a kernel; the twins in a row of their own."""
     outcomes = list(outcomes)
     lines = ["| id | attack | kernel | expected | verdict | |", "|---|---|---|---|---|---|"]
@@ -168,7 +168,7 @@ def table(catalogue: list[Attack], outcomes: Iterable[Outcome]) -> list[str]:
     return lines
 
 
-def _sign(outcome: Outcome) -> str:
+def _sign(outcome: AttackOutcome) -> str:
     if outcome.as_expected:
         return "–" if outcome.verdict == "not applicable" else "✓"
     return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("|", "/").replace(
@@ -176,7 +176,7 @@ def _sign(outcome: Outcome) -> str:
     )
 
 
-def summary(catalogue: list[Attack], outcomes: Iterable[Outcome]) -> str:
+def summary(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> str:
     """One line: how many attacks ended as expected, and how many honest kernels were rejected."""
     outcomes = list(outcomes)
     by_id = {attack.id: [each for each in outcomes if each.attack == attack.id] for attack in catalogue}

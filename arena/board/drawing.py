@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from arena.board.gathering import Board
 from arena.errors import MachineError
 from arena.scores.definitions import Score
-from arena.scores.outcomes import AGENTS, BASELINES, HOUSES, MODELS, PEOPLE, Place
+from arena.scores.outcomes import AGENTS, BASELINES, HOUSES, MODELS, PEOPLE, ResultPlace
 from arena.scores.scorecard import Scorecard
 from problems.specification import CATEGORIES
 
@@ -43,7 +43,7 @@ def need_matplotlib() -> None:
         ) from None
 
 
-def shares_plot(board: Board, place: Place) -> str:
+def shares_plot(board: Board, place: ResultPlace) -> str:
     """pass@1 and fast_1 of every player in a place, and below them the published ones."""
     cards = [card for card in board.cards if card.place == place][:MOST_ROWS]
     rows = len(cards) + len(board.published)
@@ -71,7 +71,7 @@ def shares_plot(board: Board, place: Place) -> str:
     return _svg(figure)
 
 
-def speedups_plot(board: Board, place: Place) -> str:
+def speedups_plot(board: Board, place: ResultPlace) -> str:
     """Geometric means over the baseline as called, with their intervals; empty where nobody has one."""
     cards = [card for card in board.cards if card.place == place and card.speedup][:MOST_ROWS]
     if not cards:
@@ -91,7 +91,7 @@ def speedups_plot(board: Board, place: Place) -> str:
     return _svg(figure)
 
 
-def curve_plot(board: Board, place: Place) -> str:
+def curve_plot(board: Board, place: ResultPlace) -> str:
     """fast_p by p: the share of problems that are right and more than p times as fast as the baseline."""
     cards = [card for card in board.cards if card.place == place and card.kind != BASELINES and card.fast][:8]
     if not cards:
@@ -124,7 +124,7 @@ def curve_plot(board: Board, place: Place) -> str:
     return _svg(figure)
 
 
-def categories_plot(board: Board, place: Place) -> str:
+def categories_plot(board: Board, place: ResultPlace) -> str:
     """Solved problems by category and player: a cell has "solved of tried"."""
     cards = [card for card in board.scores if card.place == place and card.scope.startswith("category:")]
     players = [card.player for card in board.cards if card.place == place][:MOST_ROWS]
@@ -165,9 +165,9 @@ def whole_picture(board: Board) -> str:
     return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{body}'
 
 
-def busiest_place(board: Board) -> Place | None:
+def busiest_place(board: Board) -> ResultPlace | None:
     """The place with the most attempts."""
-    counts: dict[Place, int] = {}
+    counts: dict[ResultPlace, int] = {}
     for card in board.cards:
         counts[card.place] = counts.get(card.place, 0) + card.attempts
     return max(counts, key=lambda place: counts[place], default=None)

@@ -17,7 +17,7 @@ from arena.machine.facts import installed_version
 from arena.paths import Paths
 from arena.runs.store import Entry, Store
 from arena.scores.definitions import Score, share
-from arena.scores.outcomes import NOISY, PEOPLE, Outcome, Place, kind_of
+from arena.scores.outcomes import NOISY, PEOPLE, Outcome, ResultPlace, kind_of
 from arena.scores.scorecard import ALL, Scorecard, scorecards
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
@@ -72,7 +72,7 @@ class Board(msgspec.Struct, frozen=True):
         return [card for card in self.scores if card.scope == ALL]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[ResultPlace]:
         """Where the cards were measured, in their order."""
         return list(dict.fromkeys(card.place for card in self.cards))
 
@@ -149,10 +149,10 @@ def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:
         entries = [entry for player in people for entry in store.entries(player)]
     finally:
         store.close()
-    groups: dict[tuple[str, Place, int], list[Entry]] = {}
+    groups: dict[tuple[str, ResultPlace, int], list[Entry]] = {}
     for entry in entries:
         if entry.preset_sizes:
-            place = Place(entry.preset, entry.device, entry.world, "")
+            place = ResultPlace(entry.preset, entry.device, entry.world, "")
             groups.setdefault((entry.player, place, entry.problem_id), []).append(entry)
     known = {problem.id: problem for problem in catalogue.problems}
     return [
@@ -162,7 +162,7 @@ def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:
     ]
 
 
-def _best(player: str, place: Place, category: str, class_: str, runs: Sequence[Entry]) -> Outcome:
+def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Sequence[Entry]) -> Outcome:
     passed = [entry for entry in runs if entry.verdict is Verdict.PASS]
     timed = [entry for entry in passed if entry.speedup is not None and entry.outcome != NOISY]
     best = max(timed, key=lambda entry: entry.speedup or 0.0, default=None)

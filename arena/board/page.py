@@ -16,13 +16,13 @@ from arena.board.gathering import Board
 from arena.board.tables import (
     DEFINITIONS,
     HEADINGS,
-    Row,
+    BoardRow,
     card_row,
     place_words,
     published_row,
     published_words,
 )
-from arena.scores.outcomes import Place
+from arena.scores.outcomes import ResultPlace
 
 _STYLE = """
 :root { color-scheme: light dark; --ink:#1f2328; --muted:#68707a; --rule:#d5d9de; --paper:#ffffff; --page:#f6f7f9;
@@ -102,7 +102,7 @@ def page(board: Board) -> str:
     return "\n".join(parts)
 
 
-def _heading(place: Place) -> str:
+def _heading(place: ResultPlace) -> str:
     ranks = f"{place.world} rank{'s' if place.world != 1 else ''}"
     return f"{place.preset} · {ranks} · {place.device}" + (
         f" · from elsewhere: {place.source}" if place.source else ""
@@ -116,7 +116,7 @@ def _legend() -> str:
     return f'<p class="note">{kinds}</p>'
 
 
-def _table(board: Board, place: Place | None) -> str:
+def _table(board: Board, place: ResultPlace | None) -> str:
     cards = [card for card in board.cards if card.place == place]
     rows = [(card.kind, card_row(board, card)) for card in cards]
     rows += [("published", published_row(row)) for row in board.published]
@@ -128,7 +128,7 @@ def _table(board: Board, place: Place | None) -> str:
     return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _line(kind: str, row: Row, shown: Sequence[int]) -> str:
+def _line(kind: str, row: BoardRow, shown: Sequence[int]) -> str:
     cells = "".join(f"<td>{_cell(kind, n, row.cells[n])}</td>" for n in shown)
     return f'<tr class="{kind}">{cells}</tr>'
 

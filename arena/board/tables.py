@@ -9,7 +9,7 @@ from arena.board.gathering import Board, PublishedRow
 from arena.foreign_text import printable
 from arena.runs.table import Column, TextTable
 from arena.scores.definitions import Score
-from arena.scores.outcomes import Place
+from arena.scores.outcomes import ResultPlace
 from arena.scores.scorecard import Scorecard
 
 HEADINGS = (
@@ -45,7 +45,7 @@ def mean_words(score: Score | None, unit: str = "×", digits: int = 2) -> str:
     return f"{score.value:.{digits}f}{unit}{ends}"
 
 
-def place_words(board: Board, place: Place) -> str:
+def place_words(board: Board, place: ResultPlace) -> str:
     """ "tiny · 2 ranks · cpu · Intel ..., torch 2.9.1, gloo"."""
     machine = printable(board.machines.get(place.machine, "machine not recorded"))
     ranks = f"{place.world} rank{'s' if place.world != 1 else ''}"
@@ -54,16 +54,16 @@ def place_words(board: Board, place: Place) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """The cells of one player."""
 
     cells: tuple[str, ...]
 
 
-def card_row(board: Board, card: Scorecard) -> Row:
+def card_row(board: Board, card: Scorecard) -> BoardRow:
     """A player's own scores."""
     rating = board.rating(card.player)
-    return Row(
+    return BoardRow(
         (
             printable(card.player),
             card.kind,
@@ -86,9 +86,9 @@ def card_row(board: Board, card: Scorecard) -> Row:
     )
 
 
-def published_row(row: PublishedRow) -> Row:
+def published_row(row: PublishedRow) -> BoardRow:
     """A published result; what was not published is empty."""
-    return Row(
+    return BoardRow(
         (
             row.name,
             f"published {row.kind}",
@@ -120,13 +120,13 @@ def published_words(board: Board) -> str:
     return f"published: {board.source}; another machine, other sizes, and right means within 1e-2 there"
 
 
-def _rows(board: Board, place: Place, scope: str) -> list[Row]:
+def _rows(board: Board, place: ResultPlace, scope: str) -> list[BoardRow]:
     cards = [card for card in board.cards if card.place == place]
     if not scope:
         return [card_row(board, card) for card in cards]
     parts = [card for card in board.scores if card.place == place and card.scope.startswith(f"{scope}:")]
     return [
-        Row(
+        BoardRow(
             (
                 f"{printable(card.scope.partition(':')[2]):<11} {printable(card.player)}",
                 *card_row(board, card).cells[1:],
@@ -136,10 +136,10 @@ def _rows(board: Board, place: Place, scope: str) -> list[Row]:
     ]
 
 
-def _table(rows: Sequence[Row]) -> list[str]:
+def _table(rows: Sequence[BoardRow]) -> list[str]:
     """Columns in which nobody has anything are left out."""
     shown = [n for n in range(len(HEADINGS)) if any(row.cells[n] not in ("", "–") for row in rows)]
-    columns = tuple(Column[Row](HEADINGS[n], lambda row, n=n: row.cells[n]) for n in shown)  # type: ignore[misc]
+    columns = tuple(Column[BoardRow](HEADINGS[n], lambda row, n=n: row.cells[n]) for n in shown)  # type: ignore[misc]
     return TextTable(columns).lines(rows)
 
 
@@ -157,7 +157,7 @@ def markdown(board: Board) -> str:
     return "\n".join([*parts, "", DEFINITIONS, ""])
 
 
-def _markdown(rows: Sequence[Row]) -> list[str]:
+def _markdown(rows: Sequence[BoardRow]) -> list[str]:
     cells = [list(HEADINGS), ["---"] * len(HEADINGS), *(list(row.cells) for row in rows)]
     return ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.agents.play import BUDGET, Place, play
+from arena.agents.play import BUDGET, ProgramSetup, play
 from arena.agents.program import AgentProgram, find_program
 from arena.agents.readiness import require_ready
 from arena.agents.watch import LIMIT
@@ -37,7 +37,7 @@ from sandbox.machine.processes import hide_from_ptrace
 
 
 @dataclass(frozen=True)
-class Stage:
+class AuthorSetup:
     """What authors work with."""
 
     settings: Settings
@@ -113,7 +113,7 @@ class ModelAuthor:
 
     fixed = False
 
-    def __init__(self, player: PlayerName, stage: Stage) -> None:
+    def __init__(self, player: PlayerName, stage: AuthorSetup) -> None:
         """
         Raises:
             UsageError: no such model, no key, or a budget in dollars for a model without prices.
@@ -170,7 +170,7 @@ class ProgramAuthor:
 
     fixed = False
 
-    def __init__(self, player: PlayerName, program: AgentProgram, stage: Stage) -> None:
+    def __init__(self, player: PlayerName, program: AgentProgram, stage: AuthorSetup) -> None:
         """
         Raises:
             UsageError: its model has no key, or no prices where there is a budget.
@@ -186,7 +186,7 @@ class ProgramAuthor:
         stage, program = self._stage, self._program
         budget = stage.purse.open(program.model) if program.model is not None else None
         spent, played, failed = Spent(), None, None
-        place = Place(
+        place = ProgramSetup(
             catalogue=stage.catalogue,
             paths=stage.paths,
             judge=desk.judge,
@@ -215,7 +215,7 @@ class ProgramAuthor:
         return Submission(played.best.answer.source, "kernel.py", "", spent, played.trace_id)
 
 
-def make_author(word: str, stage: Stage) -> Author:
+def make_author(word: str, stage: AuthorSetup) -> Author:
     """The author that a player's name stands for.
 
     Raises:

@@ -13,13 +13,13 @@ import msgspec
 
 from arena.attacks.jail_policy import require_jail
 from arena.campaign.catalogue_version import version_of
-from arena.campaign.jobs import Entry, Jobs, SeatDesk, Try
+from arena.campaign.jobs import Jobs, KernelJob, SeatDesk, Try
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.purse import Purse
 from arena.campaign.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
 from arena.campaign.seats import Seat, SeatLost, fingerprints, judge_at
-from arena.campaign.standing import Listener, Standing
+from arena.campaign.standing import CampaignStanding, Listener
 from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
 from arena.players.authors import Author, PlayerKind, Submission, Task
 from arena.players.budget import Spent
@@ -69,7 +69,7 @@ class Campaign:
         self.settings = settings
         self.purse = purse
         each = sum(1 if author.fixed else plan.attempts for author in cast)
-        self.standing = Standing(total=len(problems) * each)
+        self.standing = CampaignStanding(total=len(problems) * each)
         self._ahead = ahead
         self._unsafe = unsafe
         self._listener = listener or Listener()
@@ -83,7 +83,7 @@ class Campaign:
         self._journal_turn = asyncio.Lock()
         self._jobs = Jobs(self._entries(fixed=True), ahead)  # which asks for the first one at once
 
-    async def run(self) -> Standing:
+    async def run(self) -> CampaignStanding:
         """Works until every cell has a result or it can go no further. Cancelling it leaves no request and no run behind.
 
         Raises:
@@ -106,7 +106,7 @@ class Campaign:
 
     # --- cells -----------------------------------------------------------------------------------------------
 
-    def _entries(self, fixed: bool) -> Iterator[Entry]:
+    def _entries(self, fixed: bool) -> Iterator[KernelJob]:
         """All cells of fixed authors, or of those who write, problem by problem."""
         for problem in self.problems:
             cast = [author for author in self.cast if author.fixed is fixed]
@@ -128,7 +128,7 @@ class Campaign:
                         attempt=attempt,
                         catalogue=version,
                     )
-                    yield Entry(cell, Task(problem, setting, attempt), author, None)
+                    yield KernelJob(cell, Task(problem, setting, attempt), author, None)
 
     def _leave_out(self, problem: Problem, author: Author, why: str) -> None:
         """All attempts of an author at a problem."""
@@ -154,7 +154,7 @@ class Campaign:
                 group.create_task(self._write_some(entries))
         await self._jobs.no_more_writing()
 
-    async def _write_some(self, entries: Iterator[Entry]) -> None:
+    async def _write_some(self, entries: Iterator[KernelJob]) -> None:
         """Takes cell after cell; several of these share the cells."""
         for entry in entries:
             cell = entry.cell
@@ -172,9 +172,9 @@ class Campaign:
             if self._is_done(cell, _hash(submission, entry.task.problem)):
                 self._skip(cell)
                 continue
-            await self._jobs.offer(Entry(cell, entry.task, entry.author, submission))
+            await self._jobs.offer(KernelJob(cell, entry.task, entry.author, submission))
 
-    async def _ask(self, entry: Entry) -> Submission | None:
+    async def _ask(self, entry: KernelJob) -> Submission | None:
         """The author's answer, journalled; None where there is none."""
         player = entry.cell.player
         if self.purse.empty or self._failures[player] >= FAILURES:
@@ -259,7 +259,7 @@ class Campaign:
         if not job.verdict.done():
             job.verdict.set_result(judgement)
 
-    async def _judge(self, seat: Seat, entry: Entry) -> None:
+    async def _judge(self, seat: Seat, entry: KernelJob) -> None:
         submission, problem = entry.submission, entry.task.problem
         if submission is None:
             try:

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 import msgspec
 
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import NO_KERNEL, REFUSED, AnyLine, CellResult, Session, Unanswered, Written
+from arena.campaign.records import (
+    NO_KERNEL,
+    REFUSED,
+    AnyLine,
+    CampaignSession,
+    CellResult,
+    Unanswered,
+    Written,
+)
 from arena.runs.headline import by_clock
 from sandbox.protocol.verdict import Verdict
 
@@ -13,7 +21,7 @@ _SHORT = 160
 """Characters of a verdict's detail that are kept."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class CellMark(msgspec.Struct, frozen=True):
     """One attempt."""
 
     attempt: int
@@ -39,7 +47,7 @@ class Mark(msgspec.Struct, frozen=True):
 class Square:
     """All attempts of one player at one problem."""
 
-    marks: dict[int, Mark] = field(default_factory=dict)
+    marks: dict[int, CellMark] = field(default_factory=dict)
     """By attempt."""
     written: int = 0
     """Answers that are there, judged or not."""
@@ -50,7 +58,7 @@ class Square:
         return sum(mark.passed for mark in self.marks.values())
 
     @property
-    def best(self) -> Mark | None:
+    def best(self) -> CellMark | None:
         """The right kernel with the highest speedup; a wrong one where none is right."""
         return max(self.marks.values(), key=lambda mark: (mark.passed, mark.speedup or 0.0), default=None)
 
@@ -78,7 +86,7 @@ class CampaignGrid:
         """Takes the next line of the journal."""
         self.last_at = max(self.last_at, line.at)
         match line:
-            case Session():
+            case CampaignSession():
                 self.plan = line.plan
                 self.sessions += 1
                 self.players = list(dict.fromkeys([*self.players, *line.plan.players]))
@@ -105,10 +113,10 @@ class CampaignGrid:
         return sum(square.passed for square in self.squares.values())
 
 
-def _mark(line: CellResult) -> Mark:
+def _mark(line: CellResult) -> CellMark:
     report = line.report
     speed = by_clock(report.speedup, report.clock) if report is not None and line.passed else None
-    return Mark(
+    return CellMark(
         attempt=line.cell.attempt,
         verdict=line.verdict,
         detail=line.detail[:_SHORT],
@@ -123,7 +131,7 @@ def _mark(line: CellResult) -> Mark:
     )
 
 
-def mark_words(mark: Mark) -> str:
+def mark_words(mark: CellMark) -> str:
     """ "PASS 1.42× faster", "NO_KERNEL refusal"."""
     if mark.verdict == NO_KERNEL:
         return f"{mark.verdict} {mark.detail}"

@@ -11,7 +11,7 @@ from arena.runs.judge import Judgement
 
 
 @dataclass(frozen=True)
-class Entry:
+class KernelJob:
     """A cell of the campaign with a kernel to judge, or with the reason why there is none."""
 
     cell: Cell
@@ -36,17 +36,17 @@ class Try:
 class Jobs:
     """Holds no more than `most` kernels that writers have handed in; kernels at no cost are made when a seat wants one."""
 
-    def __init__(self, fixed: Iterator[Entry], most: int) -> None:
+    def __init__(self, fixed: Iterator[KernelJob], most: int) -> None:
         """fixed: kernels that are there already, problem by problem."""
         self._fixed = fixed
-        self._next_fixed: Entry | None = next(fixed, None)
+        self._next_fixed: KernelJob | None = next(fixed, None)
         self._most = most
         self._tries: deque[Try] = deque()
-        self._ready: list[Entry] = []
+        self._ready: list[KernelJob] = []
         self._changed = asyncio.Condition()
         self._writing = True
 
-    async def offer(self, entry: Entry) -> None:
+    async def offer(self, entry: KernelJob) -> None:
         """Hands a kernel in; waits while too many wait already."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._ready) < self._most)
@@ -66,7 +66,7 @@ class Jobs:
             self._writing = False
             self._changed.notify_all()
 
-    async def take(self, slug: str) -> Entry | Try | None:
+    async def take(self, slug: str) -> KernelJob | Try | None:
         """The next job for a seat that has this problem open; None when there will be none."""
         async with self._changed:
             await self._changed.wait_for(
@@ -76,7 +76,7 @@ class Jobs:
             self._changed.notify_all()
             return job
 
-    def _choose(self, slug: str) -> Entry | Try | None:
+    def _choose(self, slug: str) -> KernelJob | Try | None:
         while self._tries:
             if not (job := self._tries.popleft()).verdict.done():  # else its writer is gone
                 return job

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from arena.campaign.records import AnyLine, CellResult, Opened, Session, Unanswered, Written, decode_line
+from arena.campaign.records import (
+    AnyLine,
+    CampaignOpened,
+    CampaignSession,
+    CellResult,
+    Unanswered,
+    Written,
+    decode_line,
+)
 from arena.errors import MachineError, UsageError
 from arena.paths import files_in, make_folder, unwritable
 from arena.players.budget import Spent
@@ -61,11 +69,11 @@ class CampaignJournal:
         """Offset of the `Written` line by its cell."""
         self.spent = Spent()
         """By all sessions so far. What a killed session had asked for and not yet had is not in it."""
-        self.sessions: list[Session] = []
+        self.sessions: list[CampaignSession] = []
         try:
             self._read()
             if not self._size:
-                self.append(Opened(at=time.time(), name=name))
+                self.append(CampaignOpened(at=time.time(), name=name))
         except BaseException:
             self.close()
             raise
@@ -89,7 +97,7 @@ class CampaignJournal:
                 self.spent += line.spent
             case Unanswered():
                 self.spent += line.spent
-            case Session():
+            case CampaignSession():
                 self.sessions.append(line)
 
     def append(self, line: AnyLine) -> None:
@@ -160,7 +168,7 @@ def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
     """Line `number` (from 1) of a journal. Raises JournalDamaged."""
     try:
         line: AnyLine = decode_line(data)
-        if number == 1 and not isinstance(line, Opened):
+        if number == 1 and not isinstance(line, CampaignOpened):
             raise msgspec.ValidationError("the first line names no campaign")
     except msgspec.MsgspecError:
         raise JournalDamaged(
@@ -239,12 +247,12 @@ def journals(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def last_plan(path: Path) -> Session | None:
+def last_plan(path: Path) -> CampaignSession | None:
     """The last session of a journal; None where there is none, or the file is no journal."""
     last = None
     try:
         for line in read_lines(path):
-            if isinstance(line, Session):
+            if isinstance(line, CampaignSession):
                 last = line
     except (OSError, JournalDamaged):
         return None

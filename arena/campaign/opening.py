@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from arena.campaign.journal import CampaignJournal, campaign_path, journals, last_plan
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import Session
+from arena.campaign.records import CampaignSession
 from arena.campaign.seats import Seat, machines
 from arena.errors import PathRefused, UsageError
 from arena.machine.facts import installed_version
@@ -74,4 +74,4 @@ def begin_session(journal: CampaignJournal, plan: CampaignPlan, seats: Sequence[
         JournalFull: it could not be written.
     """
     version = installed_version("pkb-arena") or ""
-    journal.append(Session(at=time.time(), plan=plan, machines=machines(seats), arena=version))
+    journal.append(CampaignSession(at=time.time(), plan=plan, machines=machines(seats), arena=version))

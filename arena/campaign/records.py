@@ -20,20 +20,20 @@ TEXT_CHARACTERS = 2000
 """Of a traceback or compiler output that a result keeps; the run's own journal has all of it."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+class CampaignLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """Base of all lines. `at`: seconds since the epoch."""
 
     at: float = 0.0
 
 
-class Opened(Line, tag="campaign", frozen=True, kw_only=True):
+class CampaignOpened(CampaignLine, tag="campaign", frozen=True, kw_only=True):
     """First line."""
 
     name: str
     version: int = VERSION
 
 
-class Session(Line, tag="session", frozen=True, kw_only=True):
+class CampaignSession(CampaignLine, tag="session", frozen=True, kw_only=True):
     """Somebody starts, or goes on with, the campaign."""
 
     plan: CampaignPlan
@@ -64,7 +64,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return _digest(f"{self.digest} {sha256} {machine}".encode())
 
 
-class Written(Line, tag="written", frozen=True, kw_only=True):
+class Written(CampaignLine, tag="written", frozen=True, kw_only=True):
     """A player has answered, and was paid: it is not asked again for this cell."""
 
     cell: Cell
@@ -75,7 +75,7 @@ class Written(Line, tag="written", frozen=True, kw_only=True):
     trace_id: str
 
 
-class Unanswered(Line, tag="unanswered", frozen=True, kw_only=True):
+class Unanswered(CampaignLine, tag="unanswered", frozen=True, kw_only=True):
     """A player was asked, and paid, and gave no answer: the provider failed, or the budget ended in its middle."""
 
     cell: Cell
@@ -83,7 +83,7 @@ class Unanswered(Line, tag="unanswered", frozen=True, kw_only=True):
     spent: Spent
 
 
-class CellResult(Line, tag="result", frozen=True, kw_only=True):
+class CellResult(CampaignLine, tag="result", frozen=True, kw_only=True):
     """A cell is judged. A later line with the same key replaces this one."""
 
     key: str
@@ -118,7 +118,7 @@ class CellResult(Line, tag="result", frozen=True, kw_only=True):
         return self.verdict == Verdict.PASS
 
 
-AnyLine = Opened | Session | Written | Unanswered | CellResult
+AnyLine = CampaignOpened | CampaignSession | Written | Unanswered | CellResult
 
 decode_line = msgspec.json.Decoder(AnyLine).decode
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from arena.campaign.journal import read_lines
-from arena.campaign.records import REFUSED, CellResult, Session
+from arena.campaign.records import REFUSED, CampaignSession, CellResult
 from arena.machine.fingerprint import Machine
 from arena.scores.outcomes import Outcome, outcome_of
 
@@ -38,5 +38,5 @@ def machines_of(path: Path) -> dict[str, Machine]:
     Raises:
         OSError, JournalDamaged: as `results`.
     """
-    lines = (line for line in read_lines(path) if isinstance(line, Session))
+    lines = (line for line in read_lines(path) if isinstance(line, CampaignSession))
     return {machine.digest: machine for line in lines for machine in line.machines}

@@ -22,7 +22,7 @@ class Listener:
 
 
 @dataclass
-class Standing:
+class CampaignStanding:
     """Where a campaign is."""
 
     total: int = 0

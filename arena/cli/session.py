@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Session:
+class CliSession:
     """One call of the command line."""
 
     paths: Paths
@@ -43,7 +43,7 @@ class Session:
             store.close()
 
 
-def open_session(warn: bool = False) -> Session:
+def open_session(warn: bool = False) -> CliSession:
     """Reads the settings and the catalogue; with `warn`, problem folders that could not be read are named.
 
     Raises:
@@ -55,4 +55,4 @@ def open_session(warn: bool = False) -> Session:
     if warn:
         for broken in catalogue.broken:
             complain(f"a problem was left out: {broken}")
-    return Session(paths, settings, catalogue)
+    return CliSession(paths, settings, catalogue)

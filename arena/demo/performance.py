@@ -40,7 +40,7 @@ MODEL_ROUNDS = 3
 
 
 @dataclass
-class Stage:
+class DemoStage:
     """What is to be seen now."""
 
     slide: Slide = "opening"
@@ -75,7 +75,7 @@ class Performance:
         """paths: of the person, whose own duels count on the board. loop: from the end to the first scene again.
         judge: opens the engine of one live duel."""
         self.script = script
-        self.stage = Stage()
+        self.stage = DemoStage()
         self.played = 0
         """Scenes so far."""
         self._catalogue = catalogue
@@ -93,7 +93,7 @@ class Performance:
                     await self._play_scene(number, scene)
                 except (ArenaError, OSError, ValueError) as error:
                     words = error.message if isinstance(error, ArenaError) else str(error)
-                    self.stage = Stage("trouble", number, trouble=words)
+                    self.stage = DemoStage("trouble", number, trouble=words)
                     await asyncio.sleep(TROUBLE_S)
                 self.played += 1
             if not self._loop:
@@ -103,7 +103,7 @@ class Performance:
         if scene.board:
             own = await asyncio.to_thread(duel_records, self._paths.duels)
             found = [each for each in ratings([*own, *self._records]) if each.category == ALL]
-            self.stage = Stage("board", number, ratings=found)
+            self.stage = DemoStage("board", number, ratings=found)
             await asyncio.sleep(self._pause(scene))
         elif scene.recorded:
             await self._play_recorded(number, scene)
@@ -117,7 +117,7 @@ class Performance:
         header = await asyncio.to_thread(read_duel_header, path)
         events = await asyncio.to_thread(lambda: list(read_duel(path)))
         state = DuelState(header)
-        self.stage = Stage(
+        self.stage = DemoStage(
             "problem",
             number,
             recorded=time.strftime("%d %b %Y", time.localtime(header.created)),
@@ -154,7 +154,7 @@ class Performance:
             setting=self._setting(problem),
             rounds=MODEL_ROUNDS,
         )
-        self.stage = Stage(
+        self.stage = DemoStage(
             "problem",
             number,
             problem=f"{problem.id} {problem.slug}",

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
-from arena.agents.play import Place, play
+from arena.agents.play import ProgramSetup, play
 from arena.agents.program import AgentProgram, named_program
 from arena.agents.readiness import require_ready
 from arena.duel.events import Contestant
@@ -201,7 +201,7 @@ class ProgramSide:
         self.paths = paths
 
     async def play(self, table: DuelTable) -> str:
-        place = Place(
+        place = ProgramSetup(
             catalogue=self.catalogue,
             paths=self.paths,
             judge=table.judge,

@@ -19,7 +19,7 @@ import msgspec
 
 from arena.campaign.journal import JournalDamaged, campaign_path, journals, read_lines, require_campaign
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import AnyLine, CellResult, Session, Unanswered, Written
+from arena.campaign.records import AnyLine, CampaignSession, CellResult, Unanswered, Written
 from arena.errors import MachineError, UsageError, why
 from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
@@ -135,7 +135,7 @@ def _copy(
         for line in read_lines(path):
             out.write(msgspec.json.encode(_without_paths(line)) + b"\n")
             match line:
-                case Session():
+                case CampaignSession():
                     machines |= {machine.digest: str(machine) for machine in line.machines}
                 case Written() if line.source:
                     _keep_kernel(folder, line.source)
@@ -147,7 +147,7 @@ def _copy(
 
 def _without_paths(line: AnyLine) -> msgspec.Struct:
     """A line that names no folder of this machine."""
-    if isinstance(line, Session):
+    if isinstance(line, CampaignSession):
         players = [_player(player) for player in line.plan.players]
         plan: CampaignPlan = msgspec.structs.replace(line.plan, players=players)
         return msgspec.structs.replace(line, plan=plan)

@@ -37,7 +37,7 @@ COPIES = frozenset({"copy_", "clone", "contiguous", "to", "_to_copy", "cat", "st
 """Operations of torch that only move bytes."""
 
 
-class Piece(NamedTuple):
+class LanePiece(NamedTuple):
     """A part of a lane. Microseconds, counted from the begin of the timeline."""
 
     sort: Sort
@@ -53,9 +53,9 @@ class Timeline(NamedTuple):
     calls: int
     us: float
     """From the first rank's start to the last rank's end."""
-    lanes: list[list[Piece]]
+    lanes: list[list[LanePiece]]
     """By rank. The piece "code" is the whole call; all others lie in it: side by side, but for work on several streams."""
-    host_lanes: Sequence[list[Piece]] = ()
+    host_lanes: Sequence[list[LanePiece]] = ()
     """By rank, of ranks on GPUs; "code" is the call until it returned."""
 
     @property
@@ -80,7 +80,7 @@ def median_call(reports: Sequence[RankProfile]) -> Timeline | None:
     waits = [[span for span in spans if span.kind == "wait"] for spans in inner]
     arrived = _arrivals(waits)
     lanes = [
-        [Piece("code", call.start_us - begin, call.us), *_pieces(spans, arrived, begin)]
+        [LanePiece("code", call.start_us - begin, call.us), *_pieces(spans, arrived, begin)]
         for (call, spans) in (of_rank[number] for of_rank in calls)
     ]
     hosts = [_host_pieces(spans, begin) for spans in inner]
@@ -95,9 +95,9 @@ def _arrivals(waits: Sequence[Sequence[Span]]) -> list[float]:
     return [max(span.start_us for span in together) for together in zip(*waits, strict=True)]
 
 
-def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> list[Piece]:
+def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> list[LanePiece]:
     """What lies in a call of one rank. A collective waits until the last rank has come, then it exchanges."""
-    found: list[Piece] = []
+    found: list[LanePiece] = []
     on_gpu = any(span.kind == "host" for span in spans)
     collectives = 0
     for span in spans:
@@ -106,26 +106,26 @@ def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> li
             continue
         if span.kind != "wait":
             copies = span.kind == "copy" or span.name.removeprefix("aten::") in COPIES
-            found.append(Piece("copy" if copies else "operation", start, span.us))
+            found.append(LanePiece("copy" if copies else "operation", start, span.us))
             continue
         last = arrived[collectives] if arrived else span.start_us
         collectives += 1
         waited = min(max(last - span.start_us, 0.0), span.us)
-        found += [Piece("waiting", start, waited), Piece("exchange", start + waited, span.us - waited)]
+        found += [LanePiece("waiting", start, waited), LanePiece("exchange", start + waited, span.us - waited)]
     return found
 
 
 _OF_HOST: dict[str, Sort] = {"host": "code", "launch": "launch", "sync": "sync"}
 
 
-def _host_pieces(spans: Sequence[Span], begin: float) -> list[Piece]:
+def _host_pieces(spans: Sequence[Span], begin: float) -> list[LanePiece]:
     """What the host of a rank on a GPU does in a call; nothing for a CPU rank."""
     return [
-        Piece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST
+        LanePiece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST
     ]
 
 
-def cells(lane: Sequence[Piece], us: float, width: int) -> list[Sort | None]:
+def cells(lane: Sequence[LanePiece], us: float, width: int) -> list[Sort | None]:
     """A lane in `width` cells that stand for `us` microseconds: in each what takes most of it; None outside the call."""
     if us <= 0.0:
         return [None] * width

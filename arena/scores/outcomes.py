@@ -16,7 +16,7 @@ NOISY = "too noisy"
 KINDS = (MODELS, AGENTS, PEOPLE, HOUSES, BASELINES)
 
 
-class Place(msgspec.Struct, frozen=True):
+class ResultPlace(msgspec.Struct, frozen=True):
     """Where results can be compared with each other."""
 
     preset: str
@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     player: str
     kind: str
-    place: Place
+    place: ResultPlace
     problem_id: int
     category: str
     class_: str
@@ -79,7 +79,7 @@ def outcome_of(result: CellResult, source: str = "") -> Outcome:
     return Outcome(
         player=result.cell.player,
         kind=kind_of(result.cell.player),
-        place=Place(setting.preset, setting.device, setting.world, result.machine, source),
+        place=ResultPlace(setting.preset, setting.device, setting.world, result.machine, source),
         problem_id=result.problem_id,
         category=result.category,
         class_=result.class_,

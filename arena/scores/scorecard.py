@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from arena.scores.definitions import Score, geometric_mean, is_fast, pass_at_k
-from arena.scores.outcomes import Outcome, Place
+from arena.scores.outcomes import Outcome, ResultPlace
 
 FACTORS = (1.0, 1.5, 2.0)
 """The p of fast_p."""
@@ -17,7 +17,7 @@ class Scorecard(msgspec.Struct, frozen=True, kw_only=True):
 
     player: str
     kind: str
-    place: Place
+    place: ResultPlace
     scope: str = ALL
     """ "all", "category:expert" or "class:B"."""
     problems: int
@@ -109,7 +109,7 @@ def _mean_of_problems(values: Iterable[Sequence[float | None]]) -> Score | None:
 
 def scorecards(outcomes: Iterable[Outcome]) -> list[Scorecard]:
     """A card for every player in every place, best pass@1 first within a kind; then those of its categories and classes."""
-    groups: dict[tuple[str, Place], list[Outcome]] = {}
+    groups: dict[tuple[str, ResultPlace], list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.player, outcome.place), []).append(outcome)
     cards = []

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 
-from arena.campaign.grid import Mark, mark_words
+from arena.campaign.grid import CellMark, mark_words
 from arena.foreign_text import printable
 from arena.runs.headline import headline_so_far
 from arena.runs.journal import read_events, read_header
@@ -42,7 +42,7 @@ class CellReplay(Dialog[None]):
         Binding("home", "again", "from the start", priority=True),
     ]
 
-    def __init__(self, services: Services, problem: Problem, player: str, marks: list[Mark]) -> None:
+    def __init__(self, services: Services, problem: Problem, player: str, marks: list[CellMark]) -> None:
         """marks: one at least, in the order of the attempts."""
         super().__init__()
         self._services = services
@@ -80,7 +80,7 @@ class CellReplay(Dialog[None]):
         self._at = self._began
         self._show()
 
-    async def _read(self, mark: Mark) -> None:
+    async def _read(self, mark: CellMark) -> None:
         self._events, self._missing, source = [], "", ""
         path = self._services.paths.runs / f"{mark.run_id}.jsonl"
         if mark.run_id:
@@ -120,12 +120,12 @@ class CellReplay(Dialog[None]):
         lines += [Content(text) for text in self._told(mark, ended)]
         self.query_one("#cell-told", PlainStatic).update(Content("\n").join(lines))
 
-    def _verdict(self, mark: Mark) -> Content:
+    def _verdict(self, mark: CellMark) -> Content:
         colour = "$success" if mark.passed else "$error"
         sign = "✓" if mark.passed else "✗"
         return Content.assemble((f"{sign} {printable(mark_words(mark))}", colour))
 
-    def _told(self, mark: Mark, ended: bool) -> list[str]:
+    def _told(self, mark: CellMark, ended: bool) -> list[str]:
         phases = self._state.phases
         told = [
             f"✓{name} {phases[name].seconds:.2f} s" if phases[name].seconds is not None else f"▸{name}"

@@ -2,7 +2,7 @@
 
 from textual.content import Content
 
-from arena.demo.performance import Stage
+from arena.demo.performance import DemoStage
 from arena.duel.card import final_result
 from arena.duel.events import SIDES, SideName
 from arena.duel.ratings import Rating
@@ -25,7 +25,7 @@ LEAST_TRACK = 2.0
 """The right end of the track, at least: a speedup of 2."""
 
 
-def head(stage: Stage, scenes: int, width: int) -> Content:
+def head(stage: DemoStage, scenes: int, width: int) -> Content:
     """The line above every slide: what this is, and how to take over. The app's name gives way where it does not fit."""
     mark = ""
     if stage.slide in ("problem", "race", "verdict"):
@@ -115,7 +115,7 @@ def _interval_words(attempt: AttemptState) -> str:
     return f"{figures.interval_words(attempt.speedup)} {where} over the baseline"
 
 
-def race_line(stage: Stage, state: DuelState) -> tuple[str, str]:
+def race_line(stage: DemoStage, state: DuelState) -> tuple[str, str]:
     """(what goes on, theme colour), in big type below the lanes."""
     if state.stage == "final":
         sample = state.final_samples[-1] if state.final_samples else None
@@ -145,7 +145,7 @@ def margin(state: DuelState) -> tuple[str, str, str]:
     return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
 
 
-def small_print(stage: Stage, state: DuelState) -> Content:
+def small_print(stage: DemoStage, state: DuelState) -> Content:
     """Below a result: the interval, the rounds, the setting."""
     ended = state.ended
     assert ended is not None

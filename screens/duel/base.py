@@ -15,7 +15,7 @@ from arena.duel.state import DuelState
 from arena.errors import UsageError
 from screens.actions import Scope
 from screens.app_protocol import AppProtocol
-from screens.base import BaseScreen, Place
+from screens.base import BaseScreen, PanePlace
 from screens.duel import words as duel_words
 from screens.duel.race_chart import RaceChart
 from screens.widgets.editor import SOURCE_STYLES, Editor, Source
@@ -35,10 +35,10 @@ class DuelScreen(BaseScreen):
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("duel.tcss")]
     SCOPE: ClassVar[Scope] = "duel"
-    PLACES: ClassVar[tuple[Place, ...]] = (
-        Place("l", "#left-pane", "left"),
-        Place("a", "#race-pane", "race and attempts"),
-        Place("r", "#right-pane", "right"),
+    PLACES: ClassVar[tuple[PanePlace, ...]] = (
+        PanePlace("l", "#left-pane", "left"),
+        PanePlace("a", "#race-pane", "race and attempts"),
+        PanePlace("r", "#right-pane", "right"),
     )
 
     def __init__(self, parent_app: AppProtocol, state: DuelState, edits: SideName | None = None) -> None:

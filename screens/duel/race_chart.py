@@ -5,7 +5,7 @@ from typing import ClassVar
 from arena.duel.events import SIDES, SideName
 from arena.duel.state import DuelState
 from screens import figures
-from screens.widgets.line_chart import Line, LineChart, Point, scale_of
+from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of
 
 _LEAST_SECONDS = 30.0
 _STYLES: dict[SideName, str] = {"left": "one", "right": "two"}
@@ -32,7 +32,7 @@ class RaceChart(LineChart):
 
     def show(self, state: DuelState, now: float) -> None:
         """The duel so far; now: seconds since it began."""
-        lines = [Line(_STYLES[name], points_of(state, name), holds=True) for name in SIDES]
+        lines = [ChartLine(_STYLES[name], points_of(state, name), holds=True) for name in SIDES]
         minutes = state.header.minutes
         until = max(minutes * 60 if minutes is not None else 0.0, _LEAST_SECONDS, float(int(now)))
         scale = scale_of(point.y for line in lines for point in line.points if point.y is not None)

@@ -22,7 +22,7 @@ from sandbox.protocol.verdict import Verdict
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
 from screens.duel.base import REFRESH_S, DuelScreen
-from screens.duel.seek_bar import Mark, SeekBar
+from screens.duel.seek_bar import SeekBar, SeekMark
 
 PACES = (1, 2, 5, 10, 20)
 _STOPS = (Submitted, KernelJudged, FinalBegan, DuelEnded)
@@ -130,15 +130,15 @@ class ReplayDuelScreen(DuelScreen):
         self.dismiss()
 
 
-def _mark(event: AnyDuelEvent) -> Mark | None:
+def _mark(event: AnyDuelEvent) -> SeekMark | None:
     """What stands on the seek bar."""
     match event:
         case KernelJudged():
             good = event.verdict is Verdict.PASS
-            return Mark(event.at, "✓" if good else "✗", "success" if good else "error")
+            return SeekMark(event.at, "✓" if good else "✗", "success" if good else "error")
         case FinalBegan():
-            return Mark(event.at, "◆", "accent")
+            return SeekMark(event.at, "◆", "accent")
         case DuelEnded() if event.winner != "draw":
-            return Mark(event.at, "★", "accent")
+            return SeekMark(event.at, "★", "accent")
         case _:
             return None

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from screens import figures
 
 
-class Mark(NamedTuple):
+class SeekMark(NamedTuple):
     """Something that happened."""
 
     at: float
@@ -51,10 +51,10 @@ class SeekBar(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._length = 0.0
-        self._marks: list[Mark] = []
+        self._marks: list[SeekMark] = []
         self._shown: tuple[float, str] = (0.0, "")
 
-    def open(self, length: float, marks: list[Mark]) -> None:
+    def open(self, length: float, marks: list[SeekMark]) -> None:
         """`length` in seconds; of marks on one cell the later one is seen."""
         self._length, self._marks = length, marks
         self.refresh()

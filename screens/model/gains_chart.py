@@ -6,7 +6,7 @@ from arena.players.writing_state import KernelState, WritingState
 from arena.runs.headline import by_clock
 from sandbox.protocol.verdict import Verdict
 from screens import figures
-from screens.widgets.line_chart import Line, LineChart, Point, scale_of
+from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of
 
 
 def point_of(kernel: KernelState) -> Point:
@@ -28,4 +28,4 @@ class GainsChart(LineChart):
         points = tuple(point_of(kernel) for kernel in state.kernels if kernel.report is not None)
         scale = scale_of(point.y for point in points if point.y is not None)
         until = max((point.x for point in points), default=1.0)
-        self.plot([Line("one", points, holds=True)], until=until, scale=scale, axis=figures.clock)
+        self.plot([ChartLine("one", points, holds=True)], until=until, scale=scale, axis=figures.clock)

@@ -18,7 +18,7 @@ from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
-from screens.base import BaseScreen, Place
+from screens.base import BaseScreen, PanePlace
 from screens.model import words
 from screens.model.gains_chart import GainsChart
 from screens.model.model_session import ModelPlan, ModelSession
@@ -43,10 +43,10 @@ class ModelScreen(BaseScreen):
 
     CSS_PATH: ClassVar[Any] = [SOURCE_STYLES, Path(__file__).with_name("screen.tcss")]
     SCOPE: ClassVar[Scope] = "model"
-    PLACES: ClassVar[tuple[Place, ...]] = (
-        Place("t", "#text-pane", "text"),
-        Place("k", "#kernels", "kernels"),
-        Place("v", "#verdict-pane", "verdict"),
+    PLACES: ClassVar[tuple[PanePlace, ...]] = (
+        PanePlace("t", "#text-pane", "text"),
+        PanePlace("k", "#kernels", "kernels"),
+        PanePlace("v", "#verdict-pane", "verdict"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("model")]
 

@@ -46,7 +46,7 @@ TITLE_WIDTH = (20, 110)
 """The least and the most."""
 
 
-class Board(Dialog[Problem | None]):
+class BoardDialog(Dialog[Problem | None]):
     """Dismisses with the problem to open."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("board.tcss")]

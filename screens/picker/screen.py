@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
-from screens.base import BaseScreen, Place
+from screens.base import BaseScreen, PanePlace
 from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
@@ -36,9 +36,9 @@ class PickerScreen(BaseScreen):
     CSS_PATH: ClassVar[Any] = Path(__file__).with_name("screen.tcss")
     CONTENTS_CSS_PATH: ClassVar[Path] = Path(__file__).with_name("contents.tcss")
     SCOPE: ClassVar[Scope] = "problems"
-    PLACES: ClassVar[tuple[Place, ...]] = (
-        Place("c", "#category-pane", "categories"),
-        Place("p", "#problem-pane", "problems"),
+    PLACES: ClassVar[tuple[PanePlace, ...]] = (
+        PanePlace("c", "#category-pane", "categories"),
+        PanePlace("p", "#problem-pane", "problems"),
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings("problems"),
@@ -270,13 +270,13 @@ class PickerScreen(BaseScreen):
             self.parent_app.plan_duel(problem)
 
     def action_board(self) -> None:
-        from screens.picker.board import Board
+        from screens.picker.board import BoardDialog
 
         def chosen(problem: Problem | None) -> None:
             if problem is not None:
                 self.parent_app.open_problem(problem)
 
-        self.app.push_screen(Board(self.parent_app.services), chosen)
+        self.app.push_screen(BoardDialog(self.parent_app.services), chosen)
 
     def action_campaigns(self) -> None:
         self.parent_app.show_campaigns()

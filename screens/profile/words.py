@@ -12,7 +12,7 @@ from arena.profile import gpu_words
 from arena.profile.gpu_figures import GpuFigures
 from arena.profile.messages import Profiled
 from arena.profile.rules import RankFigures
-from arena.profile.timeline import SIGNS, WORDS, Piece, Sort, Timeline, cells
+from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
 from arena.runs.headline import headline_of
 from sandbox.protocol.events import Result
 from sandbox.protocol.profile import RankProfile
@@ -174,7 +174,7 @@ def trace_words(path: Path | None, key: str) -> Content:
     return Content.assemble(("trace  ", "$muted"), str(path), ("\nopen it with ui.perfetto.dev", "$muted"))
 
 
-def lane(pieces: Sequence[Piece], us: float, width: int) -> Content:
+def lane(pieces: Sequence[LanePiece], us: float, width: int) -> Content:
     """One rank's part of a call of `us` microseconds, `width` cells long; all lanes have the same ends."""
     drawn = cells(pieces, us, width)
     runs = ((sort, len(list(run))) for sort, run in groupby(drawn))

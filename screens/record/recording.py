@@ -9,7 +9,7 @@ Row = tuple[Segment, ...]
 
 
 @dataclass(frozen=True)
-class Frame:
+class RecordedFrame:
     """The screen from one moment on."""
 
     at: float
@@ -24,7 +24,7 @@ class Recording:
     columns: int
     lines: int
     title: str
-    frames: list[Frame] = field(default_factory=list)
+    frames: list[RecordedFrame] = field(default_factory=list)
     length: float = 0.0
     """Seconds, the last frame's stand among them."""
 
@@ -33,7 +33,7 @@ class Recording:
         rows = tuple(tuple(strip.simplify()) for strip in strips)
         self.length = max(self.length, at)
         if not self.frames or rows != self.frames[-1].rows:
-            self.frames.append(Frame(at, rows))
+            self.frames.append(RecordedFrame(at, rows))
 
     def row_spans(self, y: int) -> list[tuple[float, float, Row]]:
         """What row `y` shows: (from, until, row), one after another."""

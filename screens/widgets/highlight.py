@@ -20,7 +20,7 @@ class Lexer(Protocol):
     def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]: ...
 
 
-class Span(NamedTuple):
+class StyledSpan(NamedTuple):
     """Columns [start, end) of a line that are drawn alike."""
 
     start: int
@@ -156,29 +156,29 @@ def parts_of(lines: Sequence[str], language: Language) -> dict[int, list[Part]]:
 
 
 @lru_cache(maxsize=20_000)
-def spans_of(text: str, language: Language) -> tuple[Span, ...]:
+def spans_of(text: str, language: Language) -> tuple[StyledSpan, ...]:
     """The coloured spans of one line in one language."""
     if language == "plain" or not text.strip():
         return ()
     if language == "prose":
-        return (Span(0, len(text), "name"),) if _HEADING.match(text) else ()
+        return (StyledSpan(0, len(text), "name"),) if _HEADING.match(text) else ()
     if language == "string":
-        return (Span(0, len(text), "string"),)
-    spans: list[Span] = []
+        return (StyledSpan(0, len(text), "string"),)
+    spans: list[StyledSpan] = []
     for start, token, value in _lexer(language).get_tokens_unprocessed(
         text + "\n"
     ):  # a // comment ends in a line feed
         kind = _kind(str(token))
         if kind and start < len(text):
-            spans.append(Span(start, min(start + len(value), len(text)), kind))
+            spans.append(StyledSpan(start, min(start + len(value), len(text)), kind))
     return tuple(spans)
 
 
-def line_spans(text: str, parts: Sequence[Part], language: Language) -> list[Span]:
+def line_spans(text: str, parts: Sequence[Part], language: Language) -> list[StyledSpan]:
     """The coloured spans of a line whose `parts` are in other languages."""
     if not parts:
         return list(spans_of(text, language))
-    spans: list[Span] = []
+    spans: list[StyledSpan] = []
     cursor = 0
     for part in parts:
         end = len(text) if part.end is None else part.end
@@ -188,11 +188,11 @@ def line_spans(text: str, parts: Sequence[Part], language: Language) -> list[Spa
     return spans + _shifted(text, cursor, len(text), language)
 
 
-def _shifted(text: str, start: int, end: int, language: Language) -> list[Span]:
+def _shifted(text: str, start: int, end: int, language: Language) -> list[StyledSpan]:
     piece = text[start:end]
     if language == "python" and piece.strip("rbfuRBFU") in {'"""', "'''"}:
-        return [Span(start, end, "string")]
-    return [Span(s + start, e + start, kind) for s, e, kind in spans_of(piece, language)]
+        return [StyledSpan(start, end, "string")]
+    return [StyledSpan(s + start, e + start, kind) for s, e, kind in spans_of(piece, language)]
 
 
 @lru_cache(maxsize=2)

@@ -7,7 +7,7 @@ To use it: derive from `LineChart` (the stylesheet or DEFAULT_CSS gives the colo
 call `plot` whenever something is known: it draws again only when what it is given differs. Example, two sides of a race:
 
     chart.plot(
-        (Line("one", left_points, holds=True), Line("two", right_points, holds=True)),
+        (ChartLine("one", left_points, holds=True), ChartLine("two", right_points, holds=True)),
         until=600.0, scale=scale_of(every_speedup), axis=figures.clock,
     )
 """
@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One line."""
 
     style: str
@@ -117,14 +117,14 @@ class LineChart(DrawnRows):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._lines: tuple[Line, ...] = ()
+        self._lines: tuple[ChartLine, ...] = ()
         self._until = 1.0
         self._scale = (0.9, 1.1)
         self._axis: Callable[[float], str] = str
 
     def plot(
         self,
-        lines: Sequence[Line],
+        lines: Sequence[ChartLine],
         *,
         until: float,
         scale: tuple[float, float],
@@ -186,7 +186,7 @@ class LineChart(DrawnRows):
         """In dots: two to a cell."""
         return max(0, min(round(x / max(self._until, 1e-9) * (columns * 2 - 1)), columns * 2 - 1))
 
-    def _grid(self, line: Line, columns: int, rows: int) -> BrailleGrid:
+    def _grid(self, line: ChartLine, columns: int, rows: int) -> BrailleGrid:
         grid = BrailleGrid(columns, rows)
         last: tuple[int, int] | None = None
         for point in line.points:

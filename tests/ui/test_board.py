@@ -7,7 +7,7 @@ import pytest
 from arena.runs.store import Entry
 from sandbox.protocol.verdict import Verdict
 from screens.kernel.screen import KernelScreen
-from screens.picker.board import Board
+from screens.picker.board import BoardDialog
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ async def test_players_stand_side_by_side_in_three_views(open_app, until, screen
         ):
             services.store.record(entry)
         await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, Board) and "▲ 2.50×" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
         lines = screen_text(app).splitlines()
         head = next(line for line in lines if "problem " in line and "model:opus" in line)
         assert head.index("you") < head.index("house") < head.index("model:opus")
@@ -60,7 +60,7 @@ async def test_players_stand_side_by_side_in_three_views(open_app, until, screen
         await pilot.press("slash", *"row-par 13")
         await until(pilot, lambda: "Row-parallel" in screen_text(app) and "▲ 2.50×" not in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, Board) and "▲ 2.50×" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 2.50×" in screen_text(app))
         await pilot.press("slash", *"13", "enter", "enter")
         await until(pilot, lambda: isinstance(app.screen, KernelScreen))
         assert app.screen.problem.id == 13
@@ -81,7 +81,7 @@ async def test_titles_have_the_room_that_the_players_leave(
         title = services.catalogue.find("2").title
         assert len(title) > 40
         await pilot.press("b")
-        await until(pilot, lambda: isinstance(app.screen, Board) and "▲ 1.50×" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, BoardDialog) and "▲ 1.50×" in screen_text(app))
         assert (title in screen_text(app)) == whole
         await pilot.resize_terminal(220 - columns, 30)  # and after it has another size
         await until(pilot, lambda: (title in screen_text(app)) != whole and "▲ 1.50×" in screen_text(app))

@@ -8,7 +8,7 @@ import pytest
 
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import Cell, CellResult, Session, Written
+from arena.campaign.records import CampaignSession, Cell, CellResult, Written
 from arena.machine.fingerprint import Machine
 from arena.paths import Paths
 from arena.players.budget import Spent
@@ -36,7 +36,7 @@ def journal(paths: Paths) -> CampaignJournal:
     """A campaign that has begun."""
     journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
     plan = CampaignPlan(players=PLAYERS, problems=["allreduce", "allgather"], attempts=2)
-    journal.append(Session(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
+    journal.append(CampaignSession(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
     return journal
 
 

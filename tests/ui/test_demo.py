@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from arena.demo import performance
-from arena.demo.performance import Stage
+from arena.demo.performance import DemoStage
 from arena.demo.script import DemoScript, Scene, load_script
 from arena.paths import paths_in
 from arena.runs.engine import Engine
@@ -165,7 +165,7 @@ def test_type_is_as_large_as_its_place_and_breaks_between_words() -> None:
 
 @pytest.mark.parametrize("recorded", ["", "22 Nov 2026"])
 def test_how_to_take_over_is_said_in_every_width(recorded: str) -> None:
-    stage = Stage(slide="race", number=1, recorded=recorded)
+    stage = DemoStage(slide="race", number=1, recorded=recorded)
     for width in (60, 100):
         head = words.head(stage, 6, width)
         assert head.cell_length <= width

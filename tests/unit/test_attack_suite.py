@@ -5,7 +5,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.attacks.attack_suite import TWIN, Attack, AttackKernel, Outcome, read_catalogue, summary, table
+from arena.attacks.attack_suite import (
+    TWIN,
+    Attack,
+    AttackKernel,
+    AttackOutcome,
+    read_catalogue,
+    summary,
+    table,
+)
 from arena.errors import UsageError
 from sandbox.protocol.events import Microseconds, Result, Seconds
 from sandbox.protocol.verdict import ExitCode, Verdict
@@ -47,10 +55,10 @@ def test_the_table_counts_attacks_and_twins():
         Attack("T7", "graph", "", "a GPU"),
     ]
     outcomes = [
-        Outcome("a01", "A1", "WRONG_RESULT", "WRONG_RESULT"),
-        Outcome("a02", "A2", "WRONG_RESULT", "PASS", surprise="PASS"),
-        Outcome("t07", "T7", "WRONG_RESULT", "not applicable"),
-        Outcome("honest", TWIN, "PASS", "PASS", harm=("a datagram",)),
+        AttackOutcome("a01", "A1", "WRONG_RESULT", "WRONG_RESULT"),
+        AttackOutcome("a02", "A2", "WRONG_RESULT", "PASS", surprise="PASS"),
+        AttackOutcome("t07", "T7", "WRONG_RESULT", "not applicable"),
+        AttackOutcome("honest", TWIN, "PASS", "PASS", harm=("a datagram",)),
     ]
     assert summary(catalogue, outcomes) == (
         "2 of 3 attacks as expected (1 of them not applicable on this machine); 1 of 1 honest twins rejected"

@@ -16,7 +16,7 @@ from arena.profile.chrome_trace import chrome_trace
 from arena.profile.messages import Begins, ProfileRequest, Waits
 from arena.profile.profile_process import profile
 from arena.profile.rules import figures, first_failure
-from arena.profile.timeline import Piece, cells, median_call
+from arena.profile.timeline import LanePiece, cells, median_call
 from problems.catalogue import HOME
 from sandbox.machine.processes import children, runs, tree
 from sandbox.protocol.events import Setting
@@ -105,7 +105,7 @@ def test_the_median_call_is_drawn() -> None:
     timeline = median_call(reports)
     assert timeline is not None
     assert (timeline.call, timeline.calls, timeline.us) == (2, 3, 550.0)
-    assert timeline.lanes == [[Piece("code", 0.0, 400.0)], [Piece("code", 50.0, 500.0)]]
+    assert timeline.lanes == [[LanePiece("code", 0.0, 400.0)], [LanePiece("code", 50.0, 500.0)]]
     assert median_call([RankProfile(0), reports[1]]) is None
 
 
@@ -114,7 +114,7 @@ def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() ->
     late = rank(1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)])
     timeline = median_call([early, late])
     assert timeline is not None
-    assert timeline.lanes[0][1:] == [Piece("waiting", 100.0, 600.0), Piece("exchange", 700.0, 300.0)]
+    assert timeline.lanes[0][1:] == [LanePiece("waiting", 100.0, 600.0), LanePiece("exchange", 700.0, 300.0)]
     assert [piece.sort for piece in timeline.lanes[1]] == ["code", "copy", "operation", "waiting", "exchange"]
     assert [lane(timeline, at, 10) for at in range(2)] == ["·▒▒▒▒▒▒███", "▓▓▓░░░░███"]
     other = rank(1, [("wait", "barrier", 700.0, 300.0)])
@@ -125,22 +125,22 @@ def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() ->
 
 @pytest.mark.parametrize("width", [1, 7, 54, 154])
 def test_lanes_fill_every_width_with_what_takes_most_of_each_cell(width: int) -> None:
-    whole = [Piece("code", 0.0, 1_000.0), Piece("operation", 0.0, 333.0), Piece("exchange", 333.0, 667.0)]
+    whole = [LanePiece("code", 0.0, 1_000.0), LanePiece("operation", 0.0, 333.0), LanePiece("exchange", 333.0, 667.0)]
     drawn = cells(whole, 1_000.0, width)
     assert len(drawn) == width
     assert set(drawn) <= {"operation", "exchange"}
     assert abs(drawn.count("exchange") - 0.667 * width) <= 0.5
-    part = cells([Piece("code", 500.0, 500.0)], 1_000.0, width)
+    part = cells([LanePiece("code", 500.0, 500.0)], 1_000.0, width)
     assert part.count("code") + part.count(None) == width
     assert abs(part.count("code") - width / 2) <= 0.5
     assert cells(whole, 0.0, width) == [None] * width
 
 
 def test_many_pieces_that_are_shorter_than_a_cell_are_counted_together() -> None:
-    small = [Piece("operation", 10.0 * at, 6.0) for at in range(100)]
-    assert cells([Piece("code", 0.0, 1_000.0), *small], 1_000.0, 10) == ["operation"] * 10
-    smaller = [Piece("operation", 10.0 * at, 4.0) for at in range(100)]
-    assert cells([Piece("code", 0.0, 1_000.0), *smaller], 1_000.0, 10) == ["code"] * 10
+    small = [LanePiece("operation", 10.0 * at, 6.0) for at in range(100)]
+    assert cells([LanePiece("code", 0.0, 1_000.0), *small], 1_000.0, 10) == ["operation"] * 10
+    smaller = [LanePiece("operation", 10.0 * at, 4.0) for at in range(100)]
+    assert cells([LanePiece("code", 0.0, 1_000.0), *smaller], 1_000.0, 10) == ["code"] * 10
 
 
 def test_the_first_failure_is_the_cause() -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from arena.bench.clock_model.estimators import ESTIMATORS, USED
 from arena.bench.clock_model.noise import MODELS, QUIET_DEVICE, VIRTUAL_CORES, Noise
-from arena.bench.clock_model.trial import Case, Score, trial
+from arena.bench.clock_model.trial import Case, TrialScore, trial
 from arena.bench.tables.scope import Conclusion, Scope, Tell
 
 RUNS = 400
@@ -128,7 +128,7 @@ def _rows(
     cases = [Case(noise, spread, references, budget_s, difference) for spread in spreads]
     scores = [trial(case, runs, names, seed=seed) for seed, case in enumerate(cases)]
     for name in names:
-        found: list[Score] = [score[name] for score in scores]
+        found: list[TrialScore] = [score[name] for score in scores]
         yield ModelRow(
             table=table,
             estimator=name,

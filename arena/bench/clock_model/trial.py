@@ -26,7 +26,7 @@ class Case(msgspec.Struct, frozen=True):
     faster: float = 0.0
 
 
-class Score(msgspec.Struct, frozen=True):
+class TrialScore(msgspec.Struct, frozen=True):
     """Of one estimator over runs of one case; shares between 0 and 1."""
 
     runs: int
@@ -62,7 +62,7 @@ def pairs_at(case: Case) -> list[int]:
     return [max(int(case.noise.pairs_per_s * case.budget_s * look), FEWEST) for look in LOOKS]
 
 
-def trial(case: Case, runs: int, names: Sequence[str], seed: int = 0) -> dict[str, Score]:
+def trial(case: Case, runs: int, names: Sequence[str], seed: int = 0) -> dict[str, TrialScore]:
     """Scores of estimators by name, all on the same made measurements."""
     random = np.random.default_rng(seed)
     counts = pairs_at(case)
@@ -70,7 +70,7 @@ def trial(case: Case, runs: int, names: Sequence[str], seed: int = 0) -> dict[st
     return {name: _score(name, case, whole, counts) for name in names}
 
 
-def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> Score:
+def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> TrialScore:
     runs = len(whole.baseline)
     ends: Ends = (np.zeros(runs), np.zeros(runs), np.zeros(runs))
     seconds = np.zeros(runs)
@@ -96,7 +96,7 @@ def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> Sc
     width = (high - low) / 2
     truth = math.log1p(case.faster)
     above, below = low > 0, high < 0
-    return Score(
+    return TrialScore(
         runs=runs,
         called=float((above | below).mean()),
         wrong=float(((above & (truth <= 0)) | (below & (truth >= 0))).mean()),

@@ -13,7 +13,7 @@ from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, problem_argument, setting_options
 from arena.cli.output import print_json, print_line
 from arena.cli.players.model_options import unsafe_option
-from arena.cli.session import Session, open_session
+from arena.cli.session import CliSession, open_session
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import AnyDuelEvent, DuelHeader
 from arena.duel.journal import new_duel_id
@@ -130,7 +130,7 @@ def command(
 
 
 def _side(
-    session: Session, word: str, problem: Problem, setting: Setting, player: str, budget_usd: float | None
+    session: CliSession, word: str, problem: Problem, setting: Setting, player: str, budget_usd: float | None
 ) -> DuelSide:
     return make_side(
         word, problem, setting, session.settings, session.catalogue, session.paths, player, budget_usd
@@ -138,7 +138,7 @@ def _side(
 
 
 async def _play(
-    session: Session, problem: Problem, header: DuelHeader, sides: tuple[DuelSide, DuelSide], unsafe: bool
+    session: CliSession, problem: Problem, header: DuelHeader, sides: tuple[DuelSide, DuelSide], unsafe: bool
 ) -> DuelState:
     def tell(event: AnyDuelEvent) -> None:
         if line := duel_line(header, event):

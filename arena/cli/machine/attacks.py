@@ -10,7 +10,7 @@ from arena.attacks.attack_bait import Bait
 from arena.attacks.attack_suite import (
     TWIN,
     AttackKernel,
-    Outcome,
+    AttackOutcome,
     expected_text,
     harmful,
     read_catalogue,
@@ -127,7 +127,7 @@ def _parts(page: Path) -> tuple[str, str]:
     return before, after
 
 
-async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tuple[list[Outcome], str]:
+async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tuple[list[AttackOutcome], str]:
     baseline = load_catalogue().find("allreduce").folder / "baseline.py"
     bait = Bait(watched=(baseline,))
     said: list[AnyEvent] = []
@@ -149,7 +149,7 @@ async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tu
                 outcomes.append(await _judge(engine, kernel, needs_walls, bait, ready, said))
                 say(f"{kernel.name}: {outcomes[-1].verdict} {'' if outcomes[-1].as_expected else '✗'}")
         if not bait.all_gone():
-            outcomes.append(Outcome("the referee", TWIN, "", "ended", harm=("processes are left",)))
+            outcomes.append(AttackOutcome("the referee", TWIN, "", "ended", harm=("processes are left",)))
     finally:
         bait.close()
     return outcomes, engine.jail
@@ -162,8 +162,8 @@ async def _judge(
     bait: Bait,
     ready: list[Ready],
     said: list[AnyEvent],
-) -> Outcome:
-    outcome = Outcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
+) -> AttackOutcome:
+    outcome = AttackOutcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
     lacks_gpus = kind_of(kernel.device).on_gpus and not visible_gpus()
     if lacks_gpus or (needs_walls and not is_jail(judge.jail)):
         return outcome

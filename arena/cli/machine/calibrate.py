@@ -5,7 +5,7 @@ import click
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import json_option, setting_options
 from arena.cli.output import print_json, print_line
-from arena.cli.session import Session, open_session
+from arena.cli.session import CliSession, open_session
 from arena.machine.calibration import Calibration, in_units, keep
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -33,7 +33,7 @@ def command(choice: Choice, as_json: bool) -> None:
         print_line(f"  {name:18} {_figure(name, value)}")
 
 
-async def _calibrate(session: Session, setting: Setting) -> Calibration:
+async def _calibrate(session: CliSession, setting: Setting) -> Calibration:
     async with Engine(session.paths) as engine:
         return keep(session.paths.calibrations, await engine.calibrate(setting))
 

@@ -10,7 +10,7 @@ from arena.cli.interrupts import run_interruptibly
 from arena.cli.output import compact, print_json, print_line
 from arena.cli.players.writing_progress import WritingProgress, spent_text
 from arena.cli.runs.progress import RunProgress
-from arena.cli.session import Session
+from arena.cli.session import CliSession
 from arena.errors import UsageError
 from arena.paths import NAMED, make_folder, unwritable
 from arena.players.agent import Agent
@@ -35,7 +35,7 @@ from sandbox.protocol.events import Setting
 class Plan:
     """The work that was asked for."""
 
-    session: Session
+    session: CliSession
     problem: Problem
     setting: Setting
     model: str
@@ -91,7 +91,7 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     """The same for passing and being faster than the baseline."""
 
 
-def make_prompt(session: Session, problem: Problem, choice: Choice, shots: int) -> tuple[Setting, Prompt]:
+def make_prompt(session: CliSession, problem: Problem, choice: Choice, shots: int) -> tuple[Setting, Prompt]:
     """The setting to run in and the prompt for it.
 
     Raises:

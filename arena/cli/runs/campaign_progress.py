@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from arena.campaign.driver import Campaign
 from arena.campaign.records import Cell, CellResult
-from arena.campaign.standing import Listener, Standing
+from arena.campaign.standing import CampaignStanding, Listener
 from arena.cli.diagnostics import complain, say
 from arena.cli.runs.sweep_output import BaselineRows
 from arena.runs.headline import by_clock
@@ -52,9 +52,9 @@ class CampaignProgress:
             self._clear()
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> CampaignStanding:
         """Where the campaign is, or was when it ended."""
-        return self._campaign.standing if self._campaign is not None else Standing()
+        return self._campaign.standing if self._campaign is not None else CampaignStanding()
 
     def notice(self, notice: Notice) -> None:
         """Shows a notice of the engine on a line of its own."""

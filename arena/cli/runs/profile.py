@@ -18,7 +18,7 @@ from arena.profile.chrome_trace import write_trace
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profiling import profile_ranks
 from arena.profile.rules import RankFigures, first_failure
-from arena.profile.timeline import SIGNS, Piece, Timeline, cells, median_call
+from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call
 from arena.setting_choice import Choice
 from sandbox.protocol.profile import RankProfile
 from sandbox.protocol.verdict import ExitCode
@@ -148,6 +148,6 @@ def lane(timeline: Timeline, rank: int, width: int = _LANE) -> str:
     return _drawn(timeline.lanes[rank], timeline, width)
 
 
-def _drawn(pieces: Sequence[Piece], timeline: Timeline, width: int) -> str:
+def _drawn(pieces: Sequence[LanePiece], timeline: Timeline, width: int) -> str:
     drawn = cells(pieces, timeline.us, width)
     return "".join(SIGNS[sort] if sort else " " for sort in drawn).rstrip()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from arena.cli.session import Session
+from arena.cli.session import CliSession
 from arena.runs.run_request import RunRequest
 from arena.runs.store import BASELINE
 from arena.setting_choice import Choice, choose_setting
@@ -13,7 +13,7 @@ from arena.workspace.yardsticks import WORDS
 
 
 def make_request(
-    session: Session,
+    session: CliSession,
     problem: str,
     kernel: Path,
     choice: Choice,

@@ -17,7 +17,7 @@ from arena.cli.options import (
 from arena.cli.output import print_json, print_report
 from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
-from arena.cli.session import Session, open_session
+from arena.cli.session import CliSession, open_session
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.other_sizes import judge_other_sizes
@@ -66,7 +66,7 @@ def command(
     ctx.exit(exit_code(judged.verdict))
 
 
-async def _judge(session: Session, request: RunRequest, other_sizes: bool) -> RunReport:
+async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) -> RunReport:
     progress = RunProgress(request.most_s)
     async with Engine(session.paths) as engine:
         unsubscribe = engine.subscribe(progress.event)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import click
 
-from arena.campaign.cast import Stage, make_author
+from arena.campaign.cast import AuthorSetup, make_author
 from arena.campaign.driver import Campaign
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
 from arena.campaign.plan import ALL, CampaignPlan, choose_problems, parse_players
 from arena.campaign.purse import Purse
 from arena.campaign.seats import Seat
-from arena.campaign.standing import Standing
+from arena.campaign.standing import CampaignStanding
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole
@@ -21,7 +21,7 @@ from arena.cli.options import json_option, rounds_option, setting_options
 from arena.cli.players.model_options import shots_option, unsafe_option
 from arena.cli.runs.campaign_progress import CampaignProgress
 from arena.cli.runs.sweep_output import BaselineRows, print_campaign
-from arena.cli.session import Session, open_session
+from arena.cli.session import CliSession, open_session
 from arena.machine.facts import choose_device
 from arena.machine.fingerprint import this_machine
 from arena.runs.engine import Engine
@@ -34,7 +34,7 @@ ROUNDS = 5
 
 
 @dataclass(frozen=True)
-class Order:
+class SweepOrder:
     """What the command line asks for, beside the plan."""
 
     name: str
@@ -170,18 +170,18 @@ def command(
         )
         if resume and not name:
             name = same_plan(session.paths, plan)
-    order = Order(name or new_name(), resume, ahead, unsafe, ray, as_json)
+    order = SweepOrder(name or new_name(), resume, ahead, unsafe, ray, as_json)
     ctx.exit(_run(session, plan, order))
 
 
-def _run(session: Session, plan: CampaignPlan, order: Order) -> int:
+def _run(session: CliSession, plan: CampaignPlan, order: SweepOrder) -> int:
     """The campaign, then its results on stdout. Returns the exit code."""
     problems = [session.problem(slug) for slug in plan.problems]
     journal = open_journal(session.paths, order.name, order.resume)
     rows = BaselineRows(plan) if plan.players == [BASELINE] else None
     try:
         purse = Purse(plan.budget_usd, journal.spent)
-        stage = Stage(session.settings, session.catalogue, session.paths, purse, plan.shots, plan.steps, say)
+        stage = AuthorSetup(session.settings, session.catalogue, session.paths, purse, plan.shots, plan.steps, say)
         authors = [make_author(word, stage) for word in plan.players]
         progress = CampaignProgress(order.name, rows)
 
@@ -217,7 +217,7 @@ def _run(session: Session, plan: CampaignPlan, order: Order) -> int:
 
 @asynccontextmanager
 async def _seats(
-    session: Session, plan: CampaignPlan, order: Order, progress: CampaignProgress
+    session: CliSession, plan: CampaignPlan, order: SweepOrder, progress: CampaignProgress
 ) -> AsyncIterator[list[Seat]]:
     """This machine's engine as the only seat, or the hosts of a cluster."""
     device = choose_device(plan.device or session.settings.device)
@@ -233,7 +233,7 @@ async def _seats(
         yield [Seat("local", engine, this_machine(device))]
 
 
-def _show(journal: CampaignJournal, rows: BaselineRows | None, standing: Standing, order: Order) -> None:
+def _show(journal: CampaignJournal, rows: BaselineRows | None, standing: CampaignStanding, order: SweepOrder) -> None:
     """The results on stdout; on stderr what is missing, and how to go on."""
     if standing.stopped:
         say(f"stopped: {standing.stopped}")

@@ -9,7 +9,7 @@ from arena.board.tables import mean_words, share_words
 from arena.campaign.plan import CampaignPlan
 from arena.campaign.records import Cell, CellResult
 from arena.campaign.results import outcomes, results
-from arena.campaign.standing import Standing
+from arena.campaign.standing import CampaignStanding
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
 from arena.runs.headline import WHERE, by_clock
@@ -139,7 +139,7 @@ def _bounds(interval: Interval | None) -> list[float] | None:
     return None if interval is None else [interval.low, interval.median, interval.high]
 
 
-def print_campaign(path: Path, standing: Standing, as_json: bool) -> None:
+def print_campaign(path: Path, standing: CampaignStanding, as_json: bool) -> None:
     """The scores of every player in a campaign, with what is still missing."""
     cards = scorecards(outcomes(path))
     if as_json:

@@ -20,7 +20,7 @@ from arena.cli.options import (
 from arena.cli.output import compact, print_json, print_line
 from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
-from arena.cli.session import Session, open_session
+from arena.cli.session import CliSession, open_session
 from arena.errors import RunCancelled, UsageError
 from arena.runs.engine import Engine
 from arena.runs.judge import RunInProgress
@@ -48,7 +48,7 @@ def command(
     run_interruptibly(_watch(session, request, kernel, as_json))
 
 
-async def _watch(session: Session, request: RunRequest, kernel: Path, as_json: bool) -> None:
+async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json: bool) -> None:
     progress = RunProgress(request.most_s)
     async with Engine(session.paths) as engine:
         unsubscribe = engine.subscribe(progress.event)

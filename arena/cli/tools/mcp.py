@@ -6,7 +6,7 @@ from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import budget_option, rounds_option, setting_options
 from arena.cli.players.model_options import unsafe_option
-from arena.cli.session import Session, open_session
+from arena.cli.session import CliSession, open_session
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
 from arena.tools.arena_tools import PLAYER, ArenaTools, Terms
@@ -36,7 +36,7 @@ def command(
     run_interruptibly(_serve(session, terms))
 
 
-async def _serve(session: Session, terms: Terms) -> None:
+async def _serve(session: CliSession, terms: Terms) -> None:
     async with Engine(session.paths) as engine:
         engine.subscribe_notices(lambda notice: say(notice.message))
         await serve_stdio(ArenaTools(engine, session.catalogue, session.settings, session.paths, terms))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from sandbox.protocol.events import Interval, Timed
-from screens.widgets.line_chart import Line, LineChart, Point, scale_of
+from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of
 
 SPREAD = 1.5
 """Half-widths of the last interval, on either side of it, that the scale shows of earlier rounds."""
@@ -54,4 +54,4 @@ class SpeedupChart(LineChart):
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
         until = max(len(samples), samples[-1].rounds if running else 0) if samples else 1
         scale = bounds_of([interval for _, interval in known]) if known else (0.9, 1.1)
-        self.plot([Line("one", points)], until=until, scale=scale, axis=rounds_words)
+        self.plot([ChartLine("one", points)], until=until, scale=scale, axis=rounds_words)

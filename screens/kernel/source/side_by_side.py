@@ -15,7 +15,7 @@ _NUMBER = 5
 """Cells of a line number and the sign behind it."""
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     """One row; a side without a line has number 0."""
 
     left: int
@@ -29,17 +29,17 @@ class Row(NamedTuple):
         return bool(self.left and self.right) and self.old == self.new
 
 
-def rows_of(old: str, new: str) -> list[Row]:
+def rows_of(old: str, new: str) -> list[DiffRow]:
     """All lines of both sources, changed ones opposite each other."""
     before, after = old.splitlines(), new.splitlines()
-    rows: list[Row] = []
+    rows: list[DiffRow] = []
     for _, first, last, start, end in difflib.SequenceMatcher(
         None, before, after, autojunk=False
     ).get_opcodes():
         for at in range(max(last - first, end - start)):
             left, right = first + at, start + at
             rows.append(
-                Row(
+                DiffRow(
                     *((left + 1, before[left]) if left < last else (0, "")),
                     *((right + 1, after[right]) if right < end else (0, "")),
                 )
@@ -64,7 +64,7 @@ class SideBySide(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._rows: list[Row] = []
+        self._rows: list[DiffRow] = []
         self._names = ("", "")
 
     def show(self, old: str, new: str, old_name: str, new_name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import playing_agent
 import pytest
 
-from arena.agents.play import Place, Played, play
+from arena.agents.play import Played, ProgramSetup, play
 from arena.agents.program import AgentProgram
 from arena.paths import Paths
 from arena.players.budget import Budget
@@ -99,7 +99,7 @@ def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
         )
         judge = PlayerJudge(engine, PROBLEM, SETTING, "agent:test")
         await judge.start()
-        place = Place(CATALOGUE, paths, judge, judge.build, steps=3, budget=budget)
+        place = ProgramSetup(CATALOGUE, paths, judge, judge.build, steps=3, budget=budget)
         return await play(program, PROBLEM, SETTING, place)
 
     return start

@@ -14,7 +14,7 @@ import pytest
 
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import Cell, CellResult, Session
+from arena.campaign.records import CampaignSession, Cell, CellResult
 from arena.machine.fingerprint import Machine
 from arena.paths import Paths
 from arena.players.budget import Spent
@@ -42,7 +42,7 @@ def campaign(paths: Paths) -> Path:
     """A campaign of two players on two machines."""
     journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
     plan = CampaignPlan(players=["house", "model:<b>m</b>"], problems=["allreduce", "allgather"])
-    journal.append(Session(at=time.time(), plan=plan, machines=[HERE, ELSEWHERE], arena="0"))
+    journal.append(CampaignSession(at=time.time(), plan=plan, machines=[HERE, ELSEWHERE], arena="0"))
     for number, slug in ((1, "allreduce"), (2, "allgather")):
         journal.append(result("house", slug, number, "PASS"))
         journal.append(result("model:<b>m</b>", slug, number, "PASS" if number == 1 else "WRONG_RESULT"))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.campaign.cast import FileAuthor, Stage, make_author
+from arena.campaign.cast import AuthorSetup, FileAuthor, make_author
 from arena.campaign.driver import Campaign
 from arena.campaign.journal import CampaignBusy, CampaignJournal, read_lines
 from arena.campaign.plan import CampaignPlan, choose_problems, parse_players
@@ -299,7 +299,7 @@ def test_problem_sets_and_players() -> None:
 
 
 def test_a_player_without_a_model_or_a_folder_is_refused_before_anything_starts(paths: Paths) -> None:
-    stage = Stage(Settings(), CATALOGUE, paths, Purse(None), 1, 20, print)
+    stage = AuthorSetup(Settings(), CATALOGUE, paths, Purse(None), 1, 20, print)
     for word in ("model:nobody", "agent:nobody", "file:/no/such/folder"):
         with pytest.raises(UsageError):
             make_author(word, stage)

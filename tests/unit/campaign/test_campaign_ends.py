@@ -14,7 +14,7 @@ import pytest
 from model_server import KEY, ModelServer, status, streamed
 
 from arena.campaign.journal import CampaignJournal, JournalFull, read_lines
-from arena.campaign.records import Session
+from arena.campaign.records import CampaignSession
 from arena.paths import Paths
 from problems.catalogue import load_catalogue
 
@@ -53,7 +53,7 @@ def test_a_line_that_does_not_fit_leaves_nothing_of_itself(
         return write(file, data[:10], at)
 
     monkeypatch.setattr(os, "pwrite", half)
-    line = Session(at=1.0, plan=None, machines=[], arena="")  # type: ignore[arg-type]
+    line = CampaignSession(at=1.0, plan=None, machines=[], arena="")  # type: ignore[arg-type]
     with pytest.raises(JournalFull, match="No space left"):
         journal.append(line)
     monkeypatch.undo()

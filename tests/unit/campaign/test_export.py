@@ -13,7 +13,7 @@ import pytest
 
 from arena.campaign.journal import CampaignJournal
 from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import Cell, CellResult, Session, Written
+from arena.campaign.records import CampaignSession, Cell, CellResult, Written
 from arena.errors import UsageError
 from arena.export.bundle import export_bundle, import_bundle
 from arena.export.manifest import check_manifest
@@ -51,7 +51,7 @@ def campaign(paths: Paths) -> Paths:
     journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
     player = "file:/home/me/secret-project/mine"
     plan = CampaignPlan(players=[player], problems=["allreduce"])
-    journal.append(Session(at=time.time(), plan=plan, machines=[HERE], arena="0"))
+    journal.append(CampaignSession(at=time.time(), plan=plan, machines=[HERE], arena="0"))
     setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
     cell = Cell(slug="allreduce", setting=setting, player=player, attempt=1, catalogue="v")
     paid = Spent(10, 20, 0.5)

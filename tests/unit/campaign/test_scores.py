@@ -5,10 +5,10 @@ import math
 import pytest
 
 from arena.scores.definitions import geometric_mean, is_fast, pass_at_k, share, t_quantile
-from arena.scores.outcomes import Outcome, Place, kind_of
+from arena.scores.outcomes import Outcome, ResultPlace, kind_of
 from arena.scores.scorecard import ALL, scorecard, scorecards
 
-PLACE = Place("tiny", "cpu", 2, "m")
+PLACE = ResultPlace("tiny", "cpu", 2, "m")
 
 
 def outcome(problem: int = 1, *, player: str = "model:m", **more: object) -> Outcome:
@@ -103,7 +103,7 @@ def test_a_scorecard() -> None:
 
 
 def test_places_and_players_are_not_mixed_and_parts_are_of_their_own_problems() -> None:
-    other = Place("paper", "cpu", 2, "m")
+    other = ResultPlace("paper", "cpu", 2, "m")
     cards = scorecards(
         [
             outcome(1),
