@@ -99,8 +99,6 @@ class ResultPane(Vertical):
         if failed and log and answer < FAILURE:
             answer = min(FAILURE, answer + times)
         self.pane("answer").styles.height = None if alone else answer
-        # Room for the sentences from the start: the log would move when they come.
-        self.pane("timing").styles.min_height = times if log and not alone else None
 
     def on_resize(self) -> None:
         self.set_heights()
