@@ -20,6 +20,8 @@ from screens.actions import key_of
 HEIGHT = 3
 GAP = 2
 """Columns between what is judged and the answer."""
+LEFT_LEAST = 3
+"""One part in so many of a row stays for what is judged, where both sides are too long."""
 BIG_SIGNS = {"✓": ("    ╱", "╲  ╱ ", " ╲╱  "), "✗": ("╲ ╱", " ╳ ", "╱ ╲")}
 """Signs as tall as the figures."""
 
@@ -166,7 +168,7 @@ class KernelHeadline(Widget):
         big = self._big_cells(y)
         room = width - sum(segment.cell_length for segment in big) - GAP
         words, colour = self._rows()[y] if y < HEIGHT else ("", "muted")
-        words = shortened(words, max(room // 2, room - cell_len(left)))
+        words = shortened(words, room - min(cell_len(left), room // LEFT_LEAST))  # the answer comes first
         left = shortened(left, room - cell_len(words))
         pad = " " * (room + GAP - cell_len(left) - cell_len(words))
         style = self.get_component_rich_style("headline--title" if y == 0 else "headline--muted")

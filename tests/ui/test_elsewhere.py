@@ -69,6 +69,19 @@ async def test_enter_in_a_field_of_the_settings_goes_to_the_next(open_app, until
         assert isinstance(app.screen, SettingsScreen)
 
 
+@pytest.mark.parametrize("theme", ["dark", "light", "contrast"])
+async def test_the_field_with_the_keyboard_is_named_in_the_accent_colour(open_app, until, theme) -> None:
+    async with open_app() as (app, pilot):
+        app.theme = theme
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.focused is not None)
+        accent = Color.parse(app.theme_variables["accent"])
+        labels = [*app.screen.query(".label")]
+        await until(pilot, lambda: [label.styles.color == accent for label in labels[:2]] == [True, False])
+        await pilot.press("tab")
+        await until(pilot, lambda: [label.styles.color == accent for label in labels[:2]] == [False, True])
+
+
 async def test_the_next_theme_is_kept_and_open_settings_name_it(open_app, until, paths) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f9")

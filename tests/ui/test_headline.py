@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from arena.runs.run_state import RunState, fold
 from sandbox.protocol.events import Failure, Finished, PhaseEnded, PhaseStarted, RunStarted
-from screens.kernel.headline import shortened
+from screens.kernel.headline import KernelHeadline, outdated, shortened
 from screens.kernel.phase_line import phase_parts
 
 
@@ -57,3 +57,18 @@ async def test_a_title_has_the_columns_that_nothing_else_needs(open_app, events,
         assert "M=128 N=128 K=128 " in setting
         assert "in check · rank 2" in setting
         assert "tensor · all_reduce " in best
+
+
+@pytest.mark.slow
+async def test_whose_verdict_it_is_and_how_to_get_a_new_one_are_said_whole(
+    open_app, events, until, screen_text
+) -> None:
+    async with open_app(problem="13", size=(100, 30)) as (app, pilot):
+        for event in events("pass"):
+            app.screen.apply(event)
+        await until(pilot, lambda: "✓ PASS" in screen_text(app))
+        headline = app.screen.query_one(KernelHeadline)
+        answer = outdated(headline.answer, "revision 0123abcd", "shift+F5")
+        headline.show(answer, "Row-parallel GEMM " * 5, "setting", "your best ≈ 0.99× · tensor · all_reduce, all_gather")
+        await until(pilot, lambda: "of revision 0123abcd · shift+F5 judges this text " in screen_text(app))
+        assert "your best ≈ 0.99×" in screen_text(app)
