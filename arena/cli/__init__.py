@@ -190,7 +190,7 @@ def _run(arguments: list[str] | None, display: Display) -> int:
         error.show()
         return ExitCode.USAGE
     except click.ClickException as error:
-        complain(*_in_words(error))
+        complain(*_in_words(error, sys.argv[1:] if arguments is None else arguments))
         return ExitCode.USAGE
     except ArenaError as error:
         return _refuse(error)
@@ -212,7 +212,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _in_words(error: click.ClickException) -> tuple[str, str]:
+def _in_words(error: click.ClickException, arguments: list[str]) -> tuple[str, str]:
     """An error of click's as the message and the advice of one of ours."""
     text, _, near = error.format_message().rstrip(".").partition(" Did you mean ")
     text = re.sub(r"^Invalid value for '(.+?)': ", r"\1: ", text).rstrip(".")
@@ -220,10 +220,15 @@ def _in_words(error: click.ClickException) -> tuple[str, str]:
         text = text[0].lower() + text[1:]
     if text.endswith((" is not readable", " is not writable")):
         return text, "check its permissions"
-    see = f"see `{f'{PROGRAM} {_command_of(error)}--help'.strip()}`"
+    see = f"see `{f'{PROGRAM} {_command_of(error, arguments)}--help'.strip()}`"
     return text, f"did you mean {near.rstrip('?')}? {see}" if near else see
 
 
-def _command_of(error: click.ClickException) -> str:
+def _command_of(error: click.ClickException, arguments: list[str]) -> str:
+    """The command that the error is about, with a space behind it; empty where it is about none."""
     context = getattr(error, "ctx", None)
-    return f"{context.command_path.removeprefix(PROGRAM).strip()} " if context and context.parent else ""
+    if context and context.parent:
+        return f"{context.command_path.removeprefix(PROGRAM).strip()} "
+    # An option without its value is an error that click gives no context.
+    word = next((word for word in arguments if not word.startswith("-")), "")
+    return f"{word} " if word in COMMANDS else ""

@@ -81,6 +81,10 @@ def test_show_json_has_the_card_and_the_baseline(pkb_arena: CommandLine) -> None
     assert (shown["card"], shown["baseline"]) == (problem.card, problem.baseline_source)
 
 
+def test_show_prints_the_house_s_kernel(pkb_arena: CommandLine) -> None:
+    assert pkb_arena("show", "13", "--house").stdout == load_catalogue().find("13").house_source
+
+
 def test_new_writes_a_starter_once(pkb_arena: CommandLine, tmp_path: Path) -> None:
     done = pkb_arena("new", "13", "-o", "mine.py")
     assert (done.returncode, done.stdout) == (0, "mine.py\n")
@@ -127,6 +131,9 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["import", "."], [". is no bundle: it has no manifest.json"]),
         (["demo", "--script", "nowhere.toml"], ["nowhere.toml", "--print-script"]),
         (["completion", "tcsh"], ["SHELL: 'tcsh'", "bash"]),
+        (["list", "--category"], ["requires an argument", "`pkb-arena list --help`"]),
+        (["show", "10", "--house"], ["the house has no kernel for 10", "it has some for 1,"]),
+        (["show", "13", "--house", "--json"], ["--json has the text"]),
         (["run", "13", "kernel.py", "--world", "9"], ["9"]),
         (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),
         (["run", "13"], ["KERNEL"]),

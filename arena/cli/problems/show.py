@@ -8,6 +8,8 @@ from arena.cli.options import json_option, problem_argument
 from arena.cli.output import print_json, print_line
 from arena.cli.problems.problem_facts import problem_facts
 from arena.cli.session import open_session
+from arena.errors import UsageError
+from arena.workspace.house import house_source
 from arena.workspace.problem_page import problem_page
 from arena.workspace.templates import signature
 from problems.specification import Problem
@@ -15,11 +17,17 @@ from problems.specification import Problem
 
 @click.command()
 @problem_argument
+@click.option("--house", is_flag=True, help="Print the source of the house's kernel, and nothing else.")
 @json_option
-def command(problem: str, as_json: bool) -> None:
+def command(problem: str, house: bool, as_json: bool) -> None:
     """Show a problem's card, its sizes, the signature of solution() and the baseline's source."""
     session = open_session()
     found = session.problem(problem)
+    if house and as_json:
+        raise UsageError("--house prints a kernel's text", "without it, --json has the text in its field `house`")
+    if house:
+        print_line(house_source(found, session.catalogue).rstrip("\n"))
+        return
     if as_json:
         print_json(_object(found))
         return
