@@ -37,7 +37,7 @@ class EditingScreen(PanedScreen):
 
         def answered(restore: bool | None) -> None:
             if restore:
-                self.buffer.replace(draft)
+                self.start(self.buffer.restore_draft(draft), "draft")
             elif restore is False:
                 self.start(self.buffer.discard_draft(draft), "draft")
             else:

@@ -109,6 +109,20 @@ async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypa
         assert draft is None
 
 
+async def test_a_draft_that_is_restored_and_undone_is_not_asked_about_again(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        buffer.replace("half a thought")
+        buffer.editor.dirty = True
+    async with opened(services, problem) as (buffer, draft):
+        await buffer.restore_draft(draft)
+        assert buffer.editor.text == "half a thought"
+        buffer.editor.undo()
+        buffer.editor.dirty = False
+        assert services.workspace.revision(content_hash(draft)) == draft
+    async with opened(services, problem) as (_, draft):
+        assert draft is None
+
+
 async def test_a_save_from_outside_replaces_unsaved_text_within_undo(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("typed here")

@@ -20,7 +20,7 @@ class KernelBuffer:
         self.editor = editor
         self._draft_timer: Timer | None = None
         self._draft_kept = False
-        """There is a draft on disk that was typed here."""
+        """There is a draft on disk that was typed here, or put here: it goes when the text is as saved."""
 
     async def open(self, over: str = "") -> str | None:
         """Reads the file into the editor, and the text `over` over it, unsaved; undo brings a draft back, then the file.
@@ -36,10 +36,11 @@ class KernelBuffer:
         self.editor.open_saved(text)
         if not over:
             return draft
-        for layer in (draft, over):
-            if layer is not None:
-                self.replace(layer)
-                self.editor.history.checkpoint()
+        if draft is not None:
+            await self.restore_draft(draft)
+            self.editor.history.checkpoint()
+        self.replace(over)
+        self.editor.history.checkpoint()
         return None
 
     async def save(self) -> None:
@@ -94,6 +95,12 @@ class KernelBuffer:
 
     def _forget_draft(self) -> None:
         self.session.services.workspace.discard_draft(self.session.path)
+
+    async def restore_draft(self, draft: str) -> None:
+        """Puts the draft into the editor; its text stays among the revisions, also where undo takes it out again."""
+        self._draft_kept = True
+        self.replace(draft)
+        await self.session.keep(draft)
 
     async def discard_draft(self, draft: str) -> None:
         """Deletes the draft; its text stays among the revisions."""
