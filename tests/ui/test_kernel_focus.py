@@ -94,6 +94,9 @@ async def test_the_keys_below_are_those_of_what_has_the_focus(open_app, until, s
         await until(pilot, lambda: "enter to the line  0-7 one rank  a all ranks" in keys())
         assert keys().startswith("^s save & run  F5 run")
         assert "comment" not in keys()
+        await pilot.press("escape", "f3")
+        await until(pilot, lambda: app.screen.view == "baseline" and "F2 $EDITOR  F3 view  ^f find" in keys())
+        assert keys().index("F6 history") > keys().index("^f find")
 
 
 async def test_help_lists_the_keys_of_what_has_the_focus(open_app, until) -> None:

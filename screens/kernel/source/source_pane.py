@@ -44,6 +44,8 @@ class BaselineView(Source, SourceView):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(name=self.TITLE, id=id)
+        for key in ("f6", "f7"):  # as in the editor: the line of keys has one order in all views
+            self._bindings.key_to_bindings.pop(key, None)
 
     def bring_up(self, problem: Problem, kernel: str, file_name: str) -> None:
         if self.text != problem.baseline_source:
