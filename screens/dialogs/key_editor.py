@@ -70,6 +70,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
 
     def __init__(self, keymap: dict[str, str]) -> None:
         super().__init__()
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-wide")]
         names = {action.name for action in ACTIONS}
         self._keymap = {name: key for name, key in keymap.items() if name in names}
         self._dropped = sorted(set(keymap) - names)

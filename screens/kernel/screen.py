@@ -216,10 +216,11 @@ class KernelScreen(EditingScreen):
             return error
 
     def _note(self) -> str:
+        cancel = self.key_words("cancel")
         if self.session.busy:
-            return "esc cancels"
+            return f"{cancel} cancels"
         if time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
-            return "nothing is running · esc again for the problems"
+            return f"nothing is running · {cancel} again for the problems"
         return "" if self.session.state.run_id else worlds_words(self.session.state)
 
     # --- views ---------------------------------------------------------------------------------------------

@@ -79,6 +79,18 @@ async def test_a_letter_is_refused_where_people_type(open_app, until, screen_tex
         assert editor._keymap == {}
 
 
+async def test_at_60_columns_sentences_and_refusals_are_said_whole(open_app, until, screen_text) -> None:
+    def said(app) -> str:
+        return " ".join(screen_text(app).replace("│", " ").split())
+
+    async with open_app(size=(60, 24)) as (app, pilot):
+        await in_the_editor(app, pilot, until)
+        await give(app, pilot, until, "cancel", "r")
+        await until(pilot, lambda: "take one with ctrl, or a function key" in said(app))
+        await give(app, pilot, until, "cancel", "ctrl+r")
+        await until(pilot, lambda: "back to the editor, twice: to the problems. The usual key is esc." in said(app))
+
+
 def test_the_usual_keys_do_not_clash() -> None:
     assert [action.name for action in ACTIONS if rivals(action, {})] == []
 

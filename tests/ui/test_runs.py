@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from msgspec.structs import replace
 
 from arena.workspace.kernels import content_hash
 from screens.dialogs.questions import Question
@@ -121,6 +122,18 @@ async def test_escape_cancels_and_the_next_run_works(open_app, type_kernel, unti
         await pilot.press("f5")
         await until(pilot, lambda: result_of(screen))
         assert isinstance(app.screen, KernelScreen)
+
+
+async def test_the_key_that_cancels_is_named_as_it_is_now(
+    open_app, services, type_kernel, until, screen_text
+) -> None:
+    services.settings = replace(services.settings, keymap={"cancel": "ctrl+r"})
+    async with open_app(problem="13") as (app, pilot):
+        type_kernel(app.screen, "wait")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "ctrl+r cancels" in screen_text(app))
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: app.screen.session.state.cancelled_in is not None)
 
 
 async def test_a_newer_save_takes_over(open_app, type_kernel, until) -> None:
