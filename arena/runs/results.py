@@ -139,7 +139,9 @@ def output_of(failure: Failure) -> str:
     """The traceback or the compiler's output, without a first and a last line that the message has already."""
     message = printable(failure.message).strip()
     lines = printable(failure.text).strip("\n").rstrip().split("\n")
-    if len(lines) > 1 and lines[0].strip() and message.endswith(lines[0].strip()):
+    first, last = lines[0].strip(), lines[-1].strip()
+    # A message that was too long has lost its end: what the traceback says at its end is then said at its beginning, too.
+    if len(lines) > 1 and first and (message.endswith(first) or first == last):
         lines = lines[1:]
     if lines[-1].strip() and message.endswith(lines[-1].strip()):
         lines = lines[:-1]

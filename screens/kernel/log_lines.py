@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from arena.runs.results import output_of
 from sandbox.protocol.events import (
     AnyEvent,
     Cancelled,
@@ -67,10 +68,10 @@ def lines_of(event: AnyEvent, told: Verdict | None = None) -> list[LogLine]:
 def _failure(failure: Failure | None) -> list[LogLine]:
     if failure is None:
         return []
-    named = failure.text.rstrip().endswith(failure.message)  # a traceback ends with it
-    lines = [] if named else [LogLine(failure.message, failure.rank, "error")]
-    if failure.line is not None and f"line {failure.line}" not in failure.text:
+    text = output_of(failure)
+    lines = [LogLine(failure.message, failure.rank, "error")]
+    if failure.line is not None and f"line {failure.line}" not in text:
         lines.append(LogLine(f"line {failure.line} of the kernel", failure.rank, "error"))
-    if failure.text:
-        lines.append(LogLine(failure.text, failure.rank, "error"))
+    if text:
+        lines.append(LogLine(text, failure.rank, "error"))
     return lines

@@ -46,3 +46,12 @@ def test_another_verdict_at_the_end_is_told() -> None:
     assert isinstance(finished, Finished)
     (line,) = lines_of(finished, Verdict.WRONG_RESULT)
     assert line.text.startswith("finished: PASS")
+
+
+def test_the_message_of_an_exception_is_one_line_above_its_traceback() -> None:
+    traceback = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
+    text = f"ValueError: no\n\n{traceback}\nValueError: no\n"
+    message = "an exception ended solution(): ValueError: no"
+    failure = Failure(phase="check", message=message, advice="", rank=1, line=3, text=text)
+    checked = Checked(run_id="r", verdict=Verdict.CRASH, seconds=0.3, failure=failure)
+    assert [line.text for line in lines_of(checked)] == [message, traceback, "CRASH after 0.30 s"]

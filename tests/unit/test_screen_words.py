@@ -42,6 +42,9 @@ def test_the_message_of_a_failure_is_not_said_again_below_it() -> None:
     )
     assert output_of(failure) == TRACEBACK
     assert output_of(replace(failure, text="ValueError: no")) == ""
+    # A message that was cut: the whole of it stands at the end of the traceback, and nowhere else.
+    cut = replace(failure, message="an exception ended solution(): ValueError: n")
+    assert output_of(cut) == f"{TRACEBACK}\nValueError: no"
     assert (
         output_of(replace(failure, text="gcc: warning\nkernel.py:3: error"))
         == "gcc: warning\nkernel.py:3: error"
