@@ -76,6 +76,9 @@ _SELDOM_SENT = re.compile(r"super\+.*|ctrl\+shift\+\w|ctrl\+backspace")
 """Keys of Textual's own widgets that most terminals send as another key, or not at all: they are not promised."""
 
 
+DIALOG = "of this dialog"
+
+
 @dataclass(frozen=True)
 class FocusKeys:
     """The keys of what has the focus: keys, and what they do."""
@@ -98,7 +101,7 @@ def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
     if isinstance(screen, Dialog):
         own, _ = _keys_of(screen, screen)
         title = "".join(str(node.border_title or "") for node in screen.query(".dialog")).partition(" · ")[0]
-        found.append(FocusKeys(title, own, place="of this dialog"))
+        found.append(FocusKeys(title, own, place=DIALOG))
     return [keys for keys in found if keys.rows or keys.others]
 
 
@@ -139,7 +142,13 @@ def help_pages(
     scopes: list[Scope] = [scope, *(other for other in _ORDER if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
-    near = [_table(_titled(f"Keys {keys.place}", keys), keys.rows) for keys in focus if keys.rows]
+    known = {key_words(keymap.get(action.name, action.key)) for action in ACTIONS if action.scope == scope}
+    near = []
+    for keys in focus:
+        # what the screen's table says in a sentence is not said twice; a dialog's keys are its own
+        rows = keys.rows if keys.place == DIALOG else [row for row in keys.rows if row[0] not in known]
+        if rows:
+            near.append(_table(_titled(f"Keys {keys.place}", keys), rows))
     more = [_table(_titled(f"More keys {keys.place}", keys), keys.others) for keys in focus if keys.others]
     changing = "Every key can be another one: open the settings, then `keymap`."
     judging = f"{JUDGING.strip()}\n\n{class_lines()}"

@@ -136,6 +136,18 @@ async def test_help_over_a_dialog_begins_with_the_keys_of_the_dialog(open_app, u
         assert text.index("compare with the editor") < text.index("Keys at a kernel")
 
 
+async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("f1")
+        await until(pilot, lambda: hasattr(app.screen, "_sections"))
+        assert app.screen._sections[0].startswith("## Keys in the list of problems")
+        await pilot.press("escape", "slash")
+        await until(pilot, lambda: type(app.focused).__name__ == "FilterInput")
+        await pilot.press("f1")
+        await until(pilot, lambda: hasattr(app.screen, "_sections"))
+        assert app.screen._sections[0].startswith("## Keys of the pane with the focus: Filter")
+
+
 async def test_letters_leave_the_names_of_tabs_and_hidden_panes_have_theirs_on_a_tab(
     open_app, until, screen_text
 ) -> None:
