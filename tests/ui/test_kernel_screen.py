@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from textual.widgets import ContentSwitcher
 
 from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
+from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 
 pytestmark = pytest.mark.slow
@@ -157,6 +158,20 @@ async def test_enter_in_the_log_jumps_to_the_line(open_app, events, until) -> No
         await pilot.press("enter")
         await until(pilot, lambda: app.screen.focused is app.screen.editor)
         assert app.screen.editor.cursor_location[0] == 6
+
+
+async def test_the_jump_finds_the_line_that_other_lines_came_above(open_app, events, until) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        await play(screen, until, events("error"))
+        line = screen.editor.document.get_line(6)
+        screen.editor.insert("# one\n# two\n", (0, 0))
+        await until(pilot, lambda: [*screen.editor.marks.words] == [8])
+        screen.query_one(FailureView).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: screen.focused is screen.editor)
+        assert screen.editor.cursor_location[0] == 8
+        assert screen.editor.document.get_line(8) == line
 
 
 async def test_the_log_can_show_one_rank(open_app, events, until, screen_text) -> None:
