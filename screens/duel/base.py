@@ -145,7 +145,7 @@ class DuelScreen(BaseScreen):
                 else duel_words.status(side, state.header.budget_usd)
             )
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
-            self._draw_attempts(name, duel_words.attempts(side, name, player))
+            self._draw_attempts(name, duel_words.attempts(side, name, player, over))
             if over:
                 self._draw_final(name)
             elif name != self.edits:

@@ -33,7 +33,7 @@ class RaceChart(LineChart):
     def show(self, state: DuelState, now: float) -> None:
         """The duel so far; now: seconds since it began."""
         lines = [ChartLine(_STYLES[name], points_of(state, name), holds=True) for name in SIDES]
-        minutes = state.header.minutes
-        until = max(minutes * 60 if minutes is not None else 0.0, _LEAST_SECONDS, float(int(now)))
+        # Values hold up to now and no further: how much time is left is told by the clock.
+        until = max(_LEAST_SECONDS, float(int(now)))
         scale = scale_of(point.y for line in lines for point in line.points if point.y is not None)
         self.plot(lines, until=until, scale=scale, axis=figures.clock)

@@ -195,12 +195,12 @@ def _so_far(speed: Interval, clock: str) -> str:
     return f"{figures.speedup_words(speed)} {WHERE.get(clock, '')}".rstrip()
 
 
-def attempts(side: SideState, name: SideName, player: str) -> Content:
-    """ "house  1 ✗ · 2 ▲1.05 · 3 …": all of them."""
+def attempts(side: SideState, name: SideName, player: str, over: bool = False) -> Content:
+    """ "house  1 ✗ · 2 ▲1.05 · 3 …": all of them. over: what was not judged will not be."""
     words = []
     for attempt in side.attempts:
         if attempt.judged is None:
-            words.append(f"{attempt.number} …")
+            words.append(f"{attempt.number} {'–' if over else '…'}")
         elif attempt.passed and attempt.judged.speedup is not None:
             sign = figures.outcome_sign(attempt.judged.outcome)
             words.append(f"{attempt.number} {sign}{figures.factor(attempt.judged.speedup.median)}")

@@ -108,6 +108,9 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
         assert duel_records(paths.duels)[0].ended.winner == "right"
+        # The race is drawn as far as it went, and not up to the ten minutes that it might have taken.
+        await until(pilot, lambda: " wins" in screen_text(app) and "0:30" in screen_text(app))
+        assert "10:00" not in screen_text(app)
 
 
 async def test_leaving_a_duel_takes_two_escapes_and_counts_for_nobody(open_app, until, paths) -> None:
@@ -200,7 +203,9 @@ async def test_enter_starts_wherever_the_focus_is_and_in_an_open_list_it_chooses
             pilot, lambda: isinstance(app.screen, DuelSetup) and app.screen.query("#player-right #label")
         )
         right = app.screen.query_one("#player-right", Select)
+        await until(pilot, lambda: app.focused is app.screen.query_one("#start"))
         right.focus()
+        await until(pilot, lambda: app.focused is right)
         await pilot.press("space")
         await until(pilot, lambda: right.expanded)
         await pilot.press("down", "enter")

@@ -105,3 +105,10 @@ def test_one_number_has_one_sign_everywhere() -> None:
     for line in said:
         assert "~" in str(line)
         assert "≈" not in str(line)
+
+
+def test_a_kernel_that_was_not_judged_before_the_end_is_not_waited_for() -> None:
+    state = DuelState(read_duel_header(RECORDING))
+    state.apply(Submitted(at=1.0, side="left", attempt=1, sha256="", source="x = 1\n"))
+    assert words.attempts(state.left, "left", "you").plain == "you  1 …"
+    assert words.attempts(state.left, "left", "you", over=True).plain == "you  1 –"
