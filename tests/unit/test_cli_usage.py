@@ -85,6 +85,18 @@ def test_show_prints_the_house_s_kernel(pkb_arena: CommandLine) -> None:
     assert pkb_arena("show", "13", "--house").stdout == load_catalogue().find("13").house_source
 
 
+def test_a_duel_is_replayed_by_the_name_of_its_file(pkb_arena: CommandLine, home: Path) -> None:
+    """A journal that was renamed, or that somebody sent."""
+    duels = home / "data" / "duels"
+    duels.mkdir(parents=True)
+    recording = Path(__file__).parent.parent / "ui" / "recordings" / "duel.jsonl"
+    (duels / "from-a-friend.jsonl").write_bytes(recording.read_bytes())
+    assert "`pkb-arena replay from-a-friend`" in pkb_arena("duels").stdout
+    told = pkb_arena("replay", "from-a-friend")
+    assert told.returncode == 0
+    assert "a draw" in told.stdout
+
+
 def test_new_writes_a_starter_once(pkb_arena: CommandLine, tmp_path: Path) -> None:
     done = pkb_arena("new", "13", "-o", "mine.py")
     assert (done.returncode, done.stdout) == (0, "mine.py\n")

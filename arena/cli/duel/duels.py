@@ -57,7 +57,8 @@ def command(category: str, as_json: bool) -> None:
         print_line(
             f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {winner_words(header, record.ended)}"
         )
-        print_line(f"              `pkb-arena replay {header.duel_id}`")
+        name = record.path.stem if record.path is not None else header.duel_id
+        print_line(f"              `pkb-arena replay {name}`")
 
 
 def _duel(header: object, ended: object) -> dict[str, object]:
