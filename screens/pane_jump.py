@@ -36,7 +36,7 @@ class PaneJump(ModalScreen[str], inherit_bindings=False):
 
     # Not DEFAULT_CSS: the background that the app gives all screens outweighs that.
     CSS: ClassVar[str] = """
-    PaneJump { background: $background 0%; }
+    PaneJump, PaneJump:ansi { background: transparent; }
     PaneJump .letter { position: absolute; width: 3; height: 1; background: $accent; color: $background; text-style: bold; }
     PaneJump #letters { dock: bottom; height: auto; padding: 0 1; background: $panel; }
     """

@@ -24,6 +24,7 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.campaign.replay import CellReplay
 from screens.campaign.words import player_heading, square_words, standing_words
+from screens.widgets.cell_colours import cell_colour, redraw_with_theme
 from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
@@ -82,6 +83,7 @@ class CampaignScreen(BaseScreen):
     def on_mount(self) -> None:
         self.query_one("#campaign-filter").display = False
         self.query_one("#campaign-grid").focus()
+        redraw_with_theme(self, self.on_resize)
         self.start(self._open(), "open")
         self.set_interval(FOLLOW_S, self._follow)
 
@@ -183,7 +185,7 @@ class CampaignScreen(BaseScreen):
         return self.grid.squares.get((problem.slug, player))
 
     def _styled(self, words: str, colour: str) -> Text:
-        return Text(words, style=self.app.theme_variables.get(colour, ""), no_wrap=True)
+        return Text(words, style=cell_colour(self.app, colour), no_wrap=True)
 
     def _show_standing(self) -> None:
         name = self.paths[self.number].stem if self.paths else ""

@@ -27,6 +27,7 @@ from problems.specification import Problem
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
+from screens.widgets.cell_colours import cell_colour, redraw_with_theme
 from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
@@ -83,6 +84,7 @@ class BoardDialog(Dialog[Problem | None]):
             yield table
 
     def on_mount(self) -> None:
+        redraw_with_theme(self, self.on_resize)
         self.run_worker(self._read(), exit_on_error=False)
 
     async def _read(self) -> None:
@@ -192,7 +194,7 @@ class BoardDialog(Dialog[Problem | None]):
             table.add_row(Text(words), Text(""), *map(Text, ours), *theirs)
 
     def _styled(self, words: str, colour: str) -> Text:
-        return Text(words, style=self.app.theme_variables.get(colour, ""), no_wrap=True)
+        return Text(words, style=cell_colour(self.app, colour), no_wrap=True)
 
     # --- keys ----------------------------------------------------------------------------------------------
 

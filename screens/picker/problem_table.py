@@ -12,6 +12,7 @@ from textual.widgets import DataTable
 
 from sandbox.protocol.verdict import Verdict
 from screens import figures
+from screens.widgets.cell_colours import cell_colour
 
 if TYPE_CHECKING:
     from arena.runs.store import Entry, Standing
@@ -164,32 +165,28 @@ class ProblemTable(DataTable[Text]):
         problem = row.problem
         match column:
             case "id":
-                return Text(f"{problem.id:>3}", style=self._colour("muted"))
+                return Text(f"{problem.id:>3}", style=cell_colour(self.app, "muted"))
             case "problem":
                 return Text(figures.cut(problem.title, width), no_wrap=True)
             case "class":
                 return Text(problem.class_)
             case "collective":
                 words = figures.cut(", ".join(problem.collectives), WIDTHS["collective"]) or "–"
-                return Text(words, style=self._colour("muted"), no_wrap=True)
+                return Text(words, style=cell_colour(self.app, "muted"), no_wrap=True)
             case "ranks":
                 return Text(
-                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=self._colour("muted")
+                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=cell_colour(self.app, "muted")
                 )
             case "house":
                 if row.house is None and problem.house_source is not None:
-                    return Text("has one", style=self._colour("muted"))
+                    return Text("has one", style=cell_colour(self.app, "muted"))
                 return self._figure(*figures.standing_words(row.house), WIDTHS["house"])
             case "best":
                 return self._figure(*figures.best_words(row.best), WIDTHS["best"])
             case "device":
                 words = f"{row.best.device}×{row.best.world}" if row.best else "–"
-                return Text(words, style=self._colour("muted"))
+                return Text(words, style=cell_colour(self.app, "muted"))
         return self._figure(*figures.standing_words(row.standing))
 
     def _figure(self, words: str, colour: str, width: int = 99) -> Text:
-        return Text(figures.cut(words, width), style=self._colour(colour), no_wrap=True)
-
-    def _colour(self, name: str) -> str:
-        """A theme variable in Rich's words, which lack Textual's prefix for the terminal's own colours."""
-        return self.app.theme_variables.get(name, "").removeprefix("ansi_")
+        return Text(figures.cut(words, width), style=cell_colour(self.app, colour), no_wrap=True)

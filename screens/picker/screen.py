@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen, PanePlace
+from screens.widgets.cell_colours import redraw_with_theme
 from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
@@ -71,6 +72,7 @@ class PickerScreen(BaseScreen):
     def on_mount(self) -> None:
         self.query_one("#category-pane").border_title = "Parallelism"
         self.query_one("#problem-pane").border_title = "Problems"
+        redraw_with_theme(self, self.on_resize)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Until the problems and the engine are there, only what works everywhere works."""

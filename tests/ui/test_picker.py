@@ -198,3 +198,19 @@ async def test_a_template_is_put_into_the_editor_unsaved(open_app, until) -> Non
         await until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.dirty)
         assert "def solution(" in app.screen.editor.text
         assert app.screen.session.path.read_text() == app.screen.problem.baseline_source
+
+
+@pytest.mark.slow
+async def test_cells_have_the_colours_of_a_theme_that_is_chosen_later(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: app.screen.query("#board"))
+        await pilot.press("escape")
+        table = app.picker.table
+        for theme, muted in (("light", lambda: app.theme_variables["muted"]), ("ansi", lambda: "bright_black")):
+            app.theme = theme
+            await until(pilot, lambda: table.get_cell("1", "id").style == muted())  # noqa: B023
+        table.move_cursor(row=2)
+        app.theme = "dark"
+        await until(pilot, lambda: table.get_cell("1", "id").style == app.theme_variables["muted"])
+        assert table.cursor_row == 2

@@ -48,6 +48,16 @@ async def test_letters_and_zoom_on_the_start_screen(open_app, until, screen_text
         await until(pilot, lambda: "Parallelism" in screen_text(app))
 
 
+@pytest.mark.parametrize("theme", ["dark", "light", "contrast", "ansi"])
+async def test_letters_lie_over_the_screen_in_every_theme(open_app, until, screen_text, theme) -> None:
+    async with open_app() as (app, pilot):
+        app.theme = theme
+        await until(pilot, lambda: "Every rank holds a tensor" in screen_text(app))
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: " c Parallelism" in screen_text(app))
+        assert "Every rank holds a tensor" in screen_text(app)
+
+
 async def test_letters_and_zoom_in_a_replay(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         screen = await replayed(app, pilot, until)
