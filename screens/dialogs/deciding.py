@@ -15,7 +15,7 @@ class DecidingDialog(Dialog[ScreenResultType]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back"),
-        Binding("enter", "decide_or_choose", "decide", show=False, priority=True),
+        Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
     ]
 
     def decide(self) -> None:

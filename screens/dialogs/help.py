@@ -76,6 +76,7 @@ _SELDOM_SENT = re.compile(r"super\+.*|ctrl\+shift\+\w|ctrl\+backspace")
 """Keys of Textual's own widgets that most terminals send as another key, or not at all: they are not promised."""
 
 
+_OURS = f"{__name__.partition('.')[0]}."
 DIALOG = "of this dialog"
 
 
@@ -107,10 +108,11 @@ def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
 
 def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """What `node` adds to its kind, and what every such node has. Textual's own widgets, and ours without a name, add nothing."""
-    named = isinstance(node, Screen) or bool(node.BINDING_GROUP_TITLE)
-    ours = named and type(node).__module__.startswith(f"{__name__.partition('.')[0]}.")
-    added_here = type(node).BINDINGS if ours else []
+    kinds = type(node).__mro__ if isinstance(node, Screen) else type(node).__mro__[: bool(node.BINDING_GROUP_TITLE)]
+    ours = [kind for kind in kinds if kind.__module__.startswith(_OURS) and issubclass(kind, DOMNode)]
+    added_here = [binding for kind in ours for binding in vars(kind).get("BINDINGS", ())]
     own = {binding.action for binding in added_here if isinstance(binding, Binding)}
+    own = {action for action in own if not action.startswith("app.")}  # those are among the keys everywhere
     keys: dict[str, list[str]] = {}
     written: dict[str, str] = {}  # one of several bindings may say how all of them are written: "0-7"
     added: set[str] = set()

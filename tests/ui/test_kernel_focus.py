@@ -5,6 +5,7 @@ import pytest
 from screens.kernel.history import HistoryScreen
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
+from screens.kernel.setting_dialog import SettingDialog
 from screens.kernel.source.source_pane import VIEW_LETTERS
 from screens.pane_jump import PaneJump
 
@@ -134,6 +135,13 @@ async def test_help_over_a_dialog_begins_with_the_keys_of_the_dialog(open_app, u
         text = screen_text(app)
         assert text.index("Keys of this dialog: History") < text.index("compare with the editor")
         assert text.index("compare with the editor") < text.index("Keys at a kernel")
+        await pilot.press("escape", "escape", "f4")
+        await until(pilot, lambda: isinstance(app.screen, SettingDialog))
+        await pilot.press("f1")
+        await until(pilot, lambda: hasattr(app.screen, "_sections"))
+        first = app.screen._sections[0]
+        assert all(words in first for words in ("| F5 or ctrl+s |", "| enter | go ahead", "| esc | back |"))
+        assert "ctrl+q" not in first  # as everywhere
 
 
 async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
