@@ -226,8 +226,13 @@ class KernelScreen(EditingScreen):
     # --- views ---------------------------------------------------------------------------------------------
 
     def on_resize(self) -> None:
-        if self.has_class("-wide") and self.view not in VIEW_NAMES:
+        """What has the keyboard keeps it and stays in sight."""
+        pane = self.query_one(ResultPane).pane_of(self.focused)
+        left = self.view in VIEW_NAMES
+        if self.has_class("-wide") and not left:
             self.show_view(KERNEL)
+        if pane is not None and left != self.has_class("-wide"):
+            self.go_to(pane.NAME)
         self.session.changed = True
 
     # --- keys ----------------------------------------------------------------------------------------------

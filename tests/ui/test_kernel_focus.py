@@ -75,6 +75,22 @@ async def test_one_pane_gets_the_whole_screen_and_gives_it_back(open_app, until)
         assert screen.query_one("#correctness").region.area
 
 
+@pytest.mark.parametrize("zoomed", [False, True])
+async def test_what_has_the_keyboard_keeps_it_in_another_size_of_the_terminal(open_app, until, zoomed) -> None:
+    async with open_app(size=(120, 40), problem="13") as (app, pilot):
+        screen = app.screen
+        log = screen.query_one(LogPane)
+        await jump(app, pilot, until, "l")
+        await until(pilot, lambda: log.has_focus)
+        if zoomed:
+            await pilot.press("ctrl+t")
+        for size, view in (((60, 24), "log"), ((120, 40), "kernel")):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda: screen.view == view and log.has_focus and log.region.area > 0)  # noqa: B023
+            await pilot.pause(0.2)
+            assert log.has_focus
+
+
 async def test_tab_goes_on_from_pane_to_pane(open_app, until) -> None:
     async with open_app(problem="13") as (app, pilot):
         await pilot.press("ctrl+n")
