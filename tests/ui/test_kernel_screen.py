@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from textual.widgets import ContentSwitcher
 
 from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
+from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.log_pane import LogPane
 
@@ -172,6 +173,15 @@ async def test_the_jump_finds_the_line_that_other_lines_came_above(open_app, eve
         await until(pilot, lambda: screen.focused is screen.editor)
         assert screen.editor.cursor_location[0] == 8
         assert screen.editor.document.get_line(8) == line
+
+
+async def test_the_log_is_at_its_end_when_all_lines_come_at_once(open_app, until, screen_text) -> None:
+    """More lines than it has rows, before it has a scrollbar."""
+    async with open_app(problem="13") as (app, pilot):
+        log = app.screen.query_one(LogPane)
+        log.write([LogLine(f"line {number} of it") for number in range(40)])
+        await until(pilot, lambda: "line 39 of it" in screen_text(app))
+        assert "line 0 of it" not in screen_text(app)
 
 
 async def test_the_log_can_show_one_rank(open_app, events, until, screen_text) -> None:

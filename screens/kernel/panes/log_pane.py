@@ -87,8 +87,12 @@ class LogPane(ScrollView, RunPane, can_focus=True):
 
     def on_resize(self) -> None:
         """A view that was at the end stays there."""
+        self._to_end()
+
+    def _to_end(self) -> None:
         if self.cursor is None:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+            # By force: with the first lines that do not fit the pane has no scrollbar yet, and Textual would not scroll.
+            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     def clear_log(self) -> None:
         """Empties the pane for a new run."""
@@ -108,8 +112,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         self._visible = [line for line in self._lines if rank is None or line.rank in (None, rank)]
         widest = max((len(line.text) for line in self._visible), default=0)
         self.virtual_size = Size(widest + 4, len(self._visible))
-        if self.cursor is None:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self._to_end()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:

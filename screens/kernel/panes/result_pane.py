@@ -99,6 +99,8 @@ class ResultPane(Vertical):
         if failed and log and answer < FAILURE:
             answer = min(FAILURE, answer + times)
         self.pane("answer").styles.height = None if alone else answer
+        # Where it is wide, the sentences of the times have their two rows from the start: the log would move when they come.
+        self.pane("timing").styles.min_height = times if log and legend and not alone else None
 
     def on_resize(self) -> None:
         self.set_heights()
