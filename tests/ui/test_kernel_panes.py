@@ -126,3 +126,19 @@ async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(open_app, event
         await until(pilot, lambda: " 40 rounds ─╯" in screen_text(app))
         await pilot.resize_terminal(100, 45)
         await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))
+
+
+async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(
+    open_app, events, until, screen_text
+) -> None:
+    """The times were hidden, and had been drawn for no width: their sentences took a row for each word."""
+    async with open_app(problem="13", size=(60, 24)) as (app, pilot):
+        for event in events("told"):
+            app.screen.apply(event)
+        app.screen.show_view("log")
+        await until(pilot, lambda: "╭─ Log" in screen_text(app))
+        await until(pilot, lambda: not app.screen.session.changed)
+        await pilot.resize_terminal(100, 30)
+        await until(pilot, lambda: "╭─ Time" in screen_text(app))
+        log = app.screen.query_one("#log")
+        await until(pilot, lambda: log.region.area > 0 and log.region.bottom <= 28)

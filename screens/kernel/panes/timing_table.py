@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.content import Content
+from textual.geometry import Size
 
 from arena.runs.headline import sees_words
 from arena.runs.run_state import RunState
@@ -81,12 +82,21 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         key = (state.run_id, len(state.samples), state.result is not None, width)
         if key != self._shown:
             self._shown = key
-            above = _wrapped(sentence(update), width, "$foreground")
-            below = _wrapped(remark(update), width, "$muted")
-            table = Content("\n").join([*above, self._table(state, width), *below])
+            table = self._content(update, width)
             rows = table.plain.count("\n")
             self.update(table, layout=rows != self._rows)
             self._rows = rows
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Of what `width` will show: what was drawn last was made for another one, where a hidden pane comes back."""
+        if self._latest is None or not width:
+            return super().get_content_height(container, viewport, width)
+        return self._content(self._latest, width).plain.count("\n") + 1
+
+    def _content(self, update: RunUpdate, width: int) -> Content:
+        above = _wrapped(sentence(update), width, "$foreground")
+        below = _wrapped(remark(update), width, "$muted")
+        return Content("\n").join([*above, self._table(update.state, width), *below])
 
     def _table(self, state: RunState, width: int) -> Content:
         result = state.result
