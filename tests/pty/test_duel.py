@@ -49,7 +49,7 @@ def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server:
         app.process.send(F8)
         app.shows("Duel", "minutes", "start")
         app.process.send("\x1b[Z\x1b[Z")  # from the button back over the minutes to the right player
-        app.process.send("\r")
+        app.process.send(" ")  # enter would start the duel
         app.shows("baseline", "model:local")
         app.process.send("\x1b[B\x1b[B\r")  # under the house and the baseline
         app.shows("model:local")
