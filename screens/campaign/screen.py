@@ -36,8 +36,7 @@ EMPTY = """No campaign yet. This starts one; it is shown here while it runs:
 
     pkb-arena sweep --players baseline,house \\
         --problems category:collective"""
-TITLE_WIDTH = (14, 110)
-"""The least and the most."""
+LEAST_TITLE = 14
 _CELL = 15
 """Columns of a cell: the longest words with a count behind them."""
 _STATES = ("solved", "unsolved", "wrong", "open")
@@ -165,10 +164,10 @@ class CampaignScreen(BaseScreen):
         table.fixed_columns = 2
         table.add_column("id", width=3)
         headings = {name: max(len(name), _CELL) for name in map(player_heading, self._columns)}
-        least, most = TITLE_WIDTH
         # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
         room = table.size.width - sum(width + 2 for width in (3, *headings.values())) - 2 - 2
-        titles = max(least, min(room, most))
+        longest = max((len(problem.title) for problem in rows), default=0)
+        titles = max(LEAST_TITLE, min(room, longest))
         table.add_column("problem", width=titles)
         for name, width in headings.items():
             table.add_column(name, width=width)
