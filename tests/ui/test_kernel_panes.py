@@ -142,3 +142,18 @@ async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(
         await until(pilot, lambda: "╭─ Time" in screen_text(app))
         log = app.screen.query_one("#log")
         await until(pilot, lambda: log.region.area > 0 and log.region.bottom <= 28)
+
+
+async def test_a_pane_that_has_no_rows_left_scrolls_into_sight(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 24)) as (app, pilot):
+        for event in events("told"):
+            app.screen.apply(event)
+        await until(pilot, lambda: "╭─ Time" in screen_text(app))
+        log = app.screen.query_one("#log")
+        await until(pilot, lambda: not app.screen.session.changed)
+        await pilot.pause(0.3)
+        app.screen.go_to("log")
+        await until(pilot, lambda: log.has_focus)
+        await until(pilot, lambda: "finished: PASS" in screen_text(app))
+        app.screen.go_to("answer")
+        await until(pilot, lambda: "╭─ Speedup" in screen_text(app))
