@@ -2,12 +2,14 @@
 
 import contextlib
 import fcntl
+import math
 import mmap
 import os
 import socket
 import struct
 import sys
 import termios
+import time
 from collections import deque
 from typing import NamedTuple
 
@@ -57,7 +59,8 @@ class RankWire:
         self.pipe = pipe
         self.status: int | None = None
         """The wait status of a rank that has ended."""
-        self.closed = False
+        self.closed_at = math.inf
+        """When its line ended (time.monotonic)."""
         self.answers: deque[Received] = deque()
         self._report = report
         self._buffer = bytearray()
@@ -107,9 +110,23 @@ class RankWire:
             for fd in fds:
                 os.close(fd)
         if not data:
-            self.closed = True
+            self.close_line()
             return None
         return self.take_in(data)
+
+    def close_line(self) -> None:
+        """Notes that nothing more will come."""
+        self.closed_at = min(self.closed_at, time.monotonic())
+
+    @property
+    def closed(self) -> bool:
+        """Whether its line has ended."""
+        return self.closed_at < math.inf
+
+    @property
+    def gone(self) -> bool:
+        """Whether its line or its process has ended."""
+        return self.closed or self.status is not None
 
     def take_in(self, data: bytes) -> list[Received]:
         """As `read`, of these bytes."""

@@ -14,6 +14,9 @@ from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import RankWire, Received
 
 GO = frames.encode(Go.kind)
+STATUS_SECONDS = 2.0
+"""From the end of a rank's line to the wait status of its process, at the most: a process closes its files first, and a GPU's
+driver takes up to a second for that."""
 
 
 class Wires:
@@ -30,6 +33,9 @@ class Wires:
         self.ranks = ranks
         self.failure: WorldFailed | None = None
         """What a rank did that fails the world, whatever is awaited."""
+        self._lost: RankWire | None = None
+        """The first rank whose line or process ended, if none had reported a failure before: the cause of what follows."""
+        self._launcher_ended = False
         self._status = status
         self._selector = selector
         self._heard = heard
@@ -86,9 +92,14 @@ class Wires:
             return
         if of_compiling is None:
             self._selector.unregister(wire.sock)
+            self._note_lost(wire)
             return
         for answer in of_compiling:
             self._note_compiling(wire.rank, answer.kind is Kind.COMPILING)
+
+    def _note_lost(self, wire: RankWire) -> None:
+        if self._lost is None and not any(each.failure() for each in self.ranks):
+            self._lost = wire
 
     def _note_compiling(self, rank: int, active: bool) -> None:
         before = bool(self._compiling)
@@ -116,13 +127,16 @@ class Wires:
             return
         if not data:
             self._selector.unregister(self._status)
+            self._launcher_ended = True
             for wire in self.ranks:
-                wire.closed = True
+                wire.close_line()
         for at in range(0, len(data) - frames.SIZE + 1, frames.SIZE):
             with contextlib.suppress(frames.BadFrame):
                 frame = frames.decode(data[at : at + frames.SIZE])
                 if frame.arg < len(self.ranks):
-                    self.ranks[frame.arg].status = frame.value
+                    wire = self.ranks[frame.arg]
+                    wire.status = frame.value
+                    self._note_lost(wire)
 
     # --- what is awaited -------------------------------------------------------------------------------------
 
@@ -134,6 +148,10 @@ class Wires:
         """
         if self.failure is not None:
             raise self.failure
+        if self._lost is not None and not self._lost.answers:
+            if not self._has_status(self._lost):
+                return [self._lost.rank]
+            raise _died(self._lost, ended)
         for wire in self.ranks:
             if failure := wire.failure():
                 raise failure
@@ -144,12 +162,15 @@ class Wires:
                 if said is kind:
                     continue
                 raise WorldFailed("PROTOCOL", wire.rank, text=f"sent {said.name} where {kind.name} was due")
-            if wire.status is not None or wire.closed:
-                if why := ended():
-                    raise WorldFailed("NO_MEMORY", wire.rank, text=why)
-                raise WorldFailed("DIED", wire.rank, status=-1 if wire.status is None else wire.status)
+            if wire.gone and self._has_status(wire):
+                raise _died(wire, ended)
             waiting.append(wire.rank)
         return waiting
+
+    def _has_status(self, wire: RankWire) -> bool:
+        """Whether it is known how the process of a rank ended, or will not be known any more."""
+        late = time.monotonic() - wire.closed_at > STATUS_SECONDS
+        return wire.status is not None or self._launcher_ended or late
 
     def take(self) -> list[Received]:
         """The awaited answer of every rank."""
@@ -188,3 +209,10 @@ class Wires:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(self._status)
         self._status.close()
+
+
+def _died(wire: RankWire, ended: Callable[[], str]) -> WorldFailed:
+    """The failure of a rank that is gone. ended(): see `Wires.missing`."""
+    if why := ended():
+        return WorldFailed("NO_MEMORY", wire.rank, text=why)
+    return WorldFailed("DIED", wire.rank, status=-1 if wire.status is None else wire.status)

@@ -2,16 +2,15 @@
 
 import contextlib
 import os
-import selectors
 import socket
 import struct
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from socket_wires import wires_of
 
 from arena.attacks.attack_suite import read_kernels
 from arena.errors import SettingsError, UsageError
@@ -28,25 +27,6 @@ from screens.themes import ThemeError, load_theme
 
 ALLREDUCE = Path(load_problem.__code__.co_filename).parent / "collective" / "allreduce"
 SMALL = settings(max_examples=60, deadline=None)
-
-
-@contextlib.contextmanager
-def wires_of(ranks: int = 2) -> Iterator[tuple[Wires, list[socket.socket]]]:
-    """The wires of an untrusted world without processes, and the ranks' ends of their sockets."""
-    with contextlib.ExitStack() as stack:
-        wires, theirs = [], []
-        for rank in range(ranks):
-            wire, ends = RankWire.connect(rank, trusted=False)
-            os.close(ends.report)
-            stack.callback(os.close, ends.pipe)
-            theirs.append(stack.enter_context(socket.socket(fileno=ends.sock)))
-            wires.append(wire)
-        status, launcher = socket.socketpair()
-        stack.enter_context(launcher)
-        selector = stack.enter_context(selectors.DefaultSelector())
-        made = Wires(wires, status, selector, lambda rank, text: None)
-        stack.callback(made.close)
-        yield made, theirs
 
 
 def hear(wires: Wires, chunks: list[bytes]) -> None:
@@ -100,7 +80,7 @@ def test_what_was_said_unasked_is_seen_before_go():
     with wires_of() as (wires, theirs):
         wires.require_silence()
         assert wires.failure is None
-        theirs[1].sendall(frames.encode(Kind.DONE))
+        theirs.ranks[1].sendall(frames.encode(Kind.DONE))
         wires.require_silence()
         assert wires.failure is not None
         assert (wires.failure.kind, wires.failure.rank) == ("PROTOCOL", 1)
@@ -186,5 +166,5 @@ def test_a_rank_has_begun_when_it_has_read_go():
         wires.release([0])
         assert not wires.has_begun(0)
         assert wires.has_begun(1)
-        theirs[0].recv(64)
+        theirs.ranks[0].recv(64)
         assert wires.has_begun(0)

@@ -31,6 +31,7 @@ def solution(x, y):
         ("def f(a, b):\n    return a\n\n\nsolution = f\n", 5),
         ("from operator import add as solution\n", 1),
         ("def f(a, b): ...\nglobals()['solution'] = f\n", 0),
+        ("def f(a, b): ...\n\nsolution = f\nlaunch = solution\n", 3),
         ("solution = None\nclass solution:\n    def __init__(self, a, b): ...\n", 2),
     ],
 )
@@ -48,6 +49,8 @@ def test_a_signature_that_does_not_fit_is_named_with_its_line(tmp_path: Path, so
         ("\n", "the file is empty"),
         ("x = 1\n", "the function to call is missing"),
         ("def solve(x):\n    return x\n", "the function to call is missing; the file defines solve"),
+        ("solution = 5\n", "solution is of type int, which cannot be called"),
+        ("solution: int | None = None\n", "solution is of type NoneType, which cannot be called"),
     ],
 )
 def test_a_file_without_a_solution_says_what_it_has(tmp_path: Path, source: str, words: str) -> None:

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,15 @@ def test_no_starter_imports_a_module_twice(template: str) -> None:
         body = ast.parse(starter(problem, template)).body
         imports = [ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
         assert len(imports) == len(set(imports)), (problem.slug, imports)
+
+
+@pytest.mark.parametrize("template", [name for name in template_names() if name != "baseline"])
+def test_a_starters_imports_stand_together_in_the_order_of_a_formatter(template: str, tmp_path: Path) -> None:
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "I,E402", "--line-length", "200"]
+    ruff += ["--config", 'lint.isort.known-first-party = ["problems", "sandbox"]']
+    for problem in ("13", "32", "61", "85"):
+        (tmp_path / f"kernel_{problem}.py").write_text(starter(load_catalogue().find(problem), template))
+    subprocess.run([*ruff, str(tmp_path)], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_a_signature_shows_defaults() -> None:

@@ -6,10 +6,12 @@ baseline's code replaces.
 """
 
 import ast
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent
-_IMPORTS = (ast.Import, ast.ImportFrom)
+_OWN = {"problems", "sandbox"}
 
 
 def names() -> list[str]:
@@ -29,22 +31,46 @@ def fill(name: str, problem: str, signature: str, baseline: str) -> str:
 
 
 def with_baseline(text: str, baseline: str) -> str:
-    """A text with the baseline's code in the place of its line `# __BASELINE__`."""
+    """A text with the baseline's code in the place of its line `# __BASELINE__`, and the imports of both in one block."""
     if "# __BASELINE__\n" not in text:
         return text
-    imported = {ast.unparse(node) for node in ast.parse(text).body if isinstance(node, _IMPORTS)}
-    return text.replace("# __BASELINE__\n", _code(baseline, imported))
+    own, theirs = _imports(text), _imports(baseline)
+    block = _import_block({ast.unparse(node) for node in own + theirs})
+    code = _without(baseline, [*theirs, *_opening(baseline)])
+    code = f"\n{code}" if code.startswith(("def ", "class ", "@", "#")) else code
+    if not own:
+        return text.replace("# __BASELINE__\n", f"{block}\n{code}")
+    lines = text.splitlines(keepends=True)
+    first, last = own[0].lineno, own[-1].end_lineno or own[-1].lineno
+    return "".join([*lines[: first - 1], block, *lines[last:]]).replace("# __BASELINE__\n", code)
 
 
-def _code(baseline: str, imported: set[str]) -> str:
-    """The baseline without its docstring, without its `from __future__` lines, which may only stand at the top of
-    a file, and without what is imported already."""
-    lines = baseline.splitlines(keepends=True)
-    dropped: set[int] = set()
-    for index, node in enumerate(ast.parse(baseline).body):
-        docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        again = isinstance(node, _IMPORTS) and ast.unparse(node) in imported
-        if docstring or future or again:
-            dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return "".join(line for number, line in enumerate(lines, 1) if number not in dropped).strip("\n") + "\n"
+def _imports(text: str) -> list[ast.Import | ast.ImportFrom]:
+    """The imports at the top of a text, but those of `__future__`, which may only stand at the top of a file."""
+    found = (node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom))
+    return [node for node in found if getattr(node, "module", "") != "__future__"]
+
+
+def _import_block(statements: set[str]) -> str:
+    """Imports as a formatter orders them: the standard library's, other packages', the arena's own."""
+    groups: dict[int, list[str]] = {}
+    for statement in sorted(statements, key=lambda each: (each.startswith("from"), each)):
+        package = statement.split()[1].partition(".")[0]
+        group = 0 if package in sys.stdlib_module_names else 2 if package in _OWN else 1
+        groups.setdefault(group, []).append(statement)
+    return "\n\n".join("\n".join(groups[group]) for group in sorted(groups)) + "\n"
+
+
+def _opening(text: str) -> list[ast.stmt]:
+    """A text's docstring and its imports of `__future__`."""
+    body = ast.parse(text).body
+    docstring = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+    future = [node for node in body if isinstance(node, ast.ImportFrom) and node.module == "__future__"]
+    return [*body[:docstring], *future]
+
+
+def _without(text: str, nodes: Sequence[ast.stmt]) -> str:
+    """A text without these statements."""
+    dropped = {n for node in nodes for n in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    lines = enumerate(text.splitlines(keepends=True), 1)
+    return "".join(line for number, line in lines if number not in dropped).strip("\n") + "\n"

@@ -44,6 +44,9 @@ def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]])
     exec(binary, module.__dict__)
     solution: Callable[..., Any] | None = getattr(module, "solution", None)
     if not callable(solution):
+        if "solution" in vars(module):
+            text = f"solution is of type {type(solution).__name__}, which cannot be called"
+            raise KernelRefused(Kind.LOAD_FAILED, text, _line_of_solution(source))
         names = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "kernel"]
         hint = f"; the file defines {', '.join(names[:5])}" if names else ""
         text = f"the function to call is missing{hint}" if source.strip() else "the file is empty"
@@ -61,9 +64,10 @@ def _line_of_solution(source: str) -> int:
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found = node.lineno if node.name == "solution" else found
-        elif isinstance(node, ast.Assign | ast.ImportFrom | ast.Import):
-            names = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
-            names |= {part.asname or part.name for part in ast.walk(node) if isinstance(part, ast.alias)}
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.ImportFrom | ast.Import):
+            parts = list(ast.walk(node))
+            names = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            names |= {part.asname or part.name for part in parts if isinstance(part, ast.alias)}
             found = node.lineno if "solution" in names else found
     return found
 

@@ -1,0 +1,45 @@
+"""The wires of an untrusted world without processes: real sockets, whose other ends belong to the test."""
+
+import contextlib
+import os
+import selectors
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sandbox.worlds.rank_wire import RankWire
+from sandbox.worlds.wires import Wires
+
+
+@dataclass
+class OtherEnds:
+    """What ranks and their launcher would hold."""
+
+    ranks: list[socket.socket]
+    launcher: socket.socket
+    selector: selectors.BaseSelector
+
+    def serve(self) -> None:
+        """Has the wires read what has arrived."""
+        while ready := self.selector.select(0):
+            for key, _ in ready:
+                key.data()
+
+
+@contextlib.contextmanager
+def wires_of(ranks: int = 2) -> Iterator[tuple[Wires, OtherEnds]]:
+    """The wires, and the other ends of them."""
+    with contextlib.ExitStack() as stack:
+        wires, theirs = [], []
+        for rank in range(ranks):
+            wire, ends = RankWire.connect(rank, trusted=False)
+            os.close(ends.report)
+            stack.callback(os.close, ends.pipe)
+            theirs.append(stack.enter_context(socket.socket(fileno=ends.sock)))
+            wires.append(wire)
+        status, launcher = socket.socketpair()
+        stack.enter_context(launcher)
+        selector = stack.enter_context(selectors.DefaultSelector())
+        made = Wires(wires, status, selector, lambda rank, text: None)
+        stack.callback(made.close)
+        yield made, OtherEnds(theirs, launcher, selector)

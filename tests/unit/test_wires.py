@@ -1,0 +1,102 @@
+"""What the referee hears of a world's ranks: the earliest failure is the cause, and a process that ended says how."""
+
+import signal
+
+import pytest
+from socket_wires import OtherEnds, wires_of
+
+from sandbox.protocol import frames
+from sandbox.protocol.frames import Kind
+from sandbox.worlds import wires as wires_module
+from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.wires import Wires
+
+
+def alive() -> str:
+    return ""
+
+
+def ends(ends: OtherEnds, rank: int, status: int) -> None:
+    """The launcher says how a rank's process has ended."""
+    ends.launcher.sendall(frames.encode(Kind.DONE, rank, status))
+    ends.serve()
+
+
+def failure_of(wires: Wires) -> tuple[str, int, int]:
+    """What fails the world: (kind, rank, wait status)."""
+    with pytest.raises(WorldFailed) as failed:
+        wires.missing(Kind.DONE, alive)
+    return failed.value.kind, failed.value.rank, failed.value.status
+
+
+def test_a_process_whose_line_ends_is_waited_for_until_it_is_known_how_it_ended() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[1].close()
+        theirs.serve()
+        assert wires.missing(Kind.DONE, alive) == [1]
+        ends(theirs, 1, signal.SIGSEGV)
+        assert failure_of(wires) == ("DIED", 1, signal.SIGSEGV)
+
+
+def test_what_other_ranks_report_afterwards_is_not_the_cause() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[1].close()
+        theirs.serve()
+        theirs.ranks[0].sendall(frames.encode(Kind.RAISED))
+        theirs.serve()
+        assert wires.missing(Kind.DONE, alive) == [1]
+        ends(theirs, 1, signal.SIGABRT)
+        assert failure_of(wires) == ("DIED", 1, signal.SIGABRT)
+
+
+def test_what_another_rank_reported_before_is_the_cause() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[0].sendall(frames.encode(Kind.RAISED))
+        theirs.serve()
+        theirs.ranks[1].close()
+        ends(theirs, 1, signal.SIGABRT)
+        assert failure_of(wires)[:2] == ("RAISED", 0)
+
+
+def test_an_answer_that_was_given_before_the_end_counts() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[1].sendall(frames.encode(Kind.DONE))
+        theirs.serve()
+        theirs.ranks[1].close()
+        ends(theirs, 1, 0)
+        assert wires.missing(Kind.DONE, alive) == [0]
+        theirs.ranks[0].sendall(frames.encode(Kind.DONE))
+        theirs.serve()
+        assert wires.missing(Kind.DONE, alive) == []
+        wires.take()
+        assert failure_of(wires) == ("DIED", 1, 0)
+
+
+def test_a_line_that_a_living_process_has_closed_is_not_waited_for_long(monkeypatch) -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[1].close()
+        theirs.serve()
+        assert wires.missing(Kind.DONE, alive) == [1]
+        monkeypatch.setattr(wires_module, "STATUS_SECONDS", 0.0)
+        assert failure_of(wires) == ("DIED", 1, -1)
+
+
+def test_without_its_launcher_nobody_says_how_a_rank_ended() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[1].close()
+        theirs.launcher.close()
+        theirs.serve()
+        assert failure_of(wires) == ("DIED", 1, -1)
+
+
+def test_memory_that_was_used_up_is_the_cause_of_an_end() -> None:
+    with wires_of() as (wires, theirs):
+        theirs.ranks[0].close()
+        ends(theirs, 0, signal.SIGKILL)
+        with pytest.raises(WorldFailed) as failed:
+            wires.missing(Kind.DONE, lambda: "the memory is used up")
+        assert (failed.value.kind, failed.value.rank, failed.value.text) == (
+            "NO_MEMORY",
+            0,
+            "the memory is used up",
+        )
