@@ -1,5 +1,7 @@
 """The report of a run, the JSON object of `run --json`. Fields are added, never renamed."""
 
+import re
+
 import msgspec
 
 from arena.foreign_text import printable
@@ -118,6 +120,11 @@ def report(header: RunHeader, result: Result) -> RunReport:
     )
 
 
+def names_line(text: str, line: int) -> bool:
+    """Whether a text says the line already, in words or as a compiler does ("kernel.py:6: ...")."""
+    return re.search(rf"\bline {line}\b|[A-Za-z_]:{line}:", text) is not None
+
+
 def detail(result: Result) -> str:
     """The failure, its place and the advice, in one sentence or two."""
     failure = result.failure
@@ -125,7 +132,7 @@ def detail(result: Result) -> str:
         return result.detail
     where = failure.phase if failure.rank is None else f"{failure.phase}, rank {failure.rank}"
     parts = [f"{where}: {failure.message.rstrip('.')}"]
-    if failure.line is not None and f"line {failure.line}" not in failure.message:
+    if failure.line is not None and not names_line(failure.message, failure.line):
         parts.append(f"line {failure.line}")
     if failure.index is not None:
         index = ", ".join(map(str, failure.index))

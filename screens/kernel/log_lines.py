@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from arena.runs.results import output_of
+from arena.runs.results import names_line, output_of
 from sandbox.protocol.events import (
     AnyEvent,
     Cancelled,
@@ -70,7 +70,7 @@ def _failure(failure: Failure | None) -> list[LogLine]:
         return []
     text = output_of(failure)
     lines = [LogLine(failure.message, failure.rank, "error")]
-    if failure.line is not None and f"line {failure.line}" not in text:
+    if failure.line is not None and not names_line(text or failure.message, failure.line):
         lines.append(LogLine(f"line {failure.line} of the kernel", failure.rank, "error"))
     if text:
         lines.append(LogLine(text, failure.rank, "error"))

@@ -203,6 +203,7 @@ def test_a_call_that_fails_is_told_with_its_line(pkb_arena: CommandLine, tmp_pat
     assert done.stdout.startswith("rank 1 failed")
     assert "no such thing" in done.stdout
     assert "line 5" in done.stdout
+    assert "sandbox" not in done.stdout  # the kernel's own frames alone
 
 
 def request(source: str, device: str = "cpu") -> ProfileRequest:

@@ -73,6 +73,13 @@ def test_a_line_that_is_known_is_named_once() -> None:
     assert detail(msgspec.structs.replace(RESULT, failure=failure)) == "compile: SyntaxError at line 4"
 
 
+def test_a_line_that_a_compiler_named_is_not_named_again() -> None:
+    for line, more in ((6, ""), (12, "; line 12"), (2, "; line 2")):
+        failure = Failure(phase="compile", message="kernel.py:6:12: no such name", advice="", line=line)
+        said = detail(msgspec.structs.replace(RESULT, failure=failure))
+        assert said == "compile: kernel.py:6:12: no such name" + more
+
+
 def test_one_line_has_no_control_characters() -> None:
     assert one_line("a\x1b[2J\r\nb\t c\x00") == "a b c"
 

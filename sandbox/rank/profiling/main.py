@@ -26,7 +26,8 @@ from sandbox.kit import cuda
 from sandbox.kit.compilers import stamps
 from sandbox.machine.processes import die_with_parent
 from sandbox.protocol.profile import SAID, TOLD, WORK, ProfilePlan, RankProfile, Span, decode_plan, encode
-from sandbox.rank.kernel.module import load_solution
+from sandbox.rank.kernel.module import KernelRefused, load_solution
+from sandbox.rank.kernel.traceback import describe, kernel_line
 from sandbox.rank.problem_code import ProblemCode
 from sandbox.rank.profiling.calls import ProfiledCalls
 from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
@@ -76,10 +77,25 @@ def _rank(plan: ProfilePlan, rank: int, device: Any) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(plan.setting.world)}
     try:
         found = _profile(plan, rank, device)
-    except BaseException:
-        found = RankProfile(rank, failed=traceback.format_exc()[-4000:], failed_at=time.monotonic())
+    except BaseException as error:
+        found = RankProfile(rank, failed=_failure(error, plan, rank)[-4000:], failed_at=time.monotonic())
     with os.fdopen(report, "wb") as stream:
         stream.write(encode(found))
+
+
+def _kernel_path(plan: ProfilePlan, rank: int) -> str:
+    return str(Path(plan.folder) / f"rank{rank}" / plan.kernel_name)
+
+
+def _failure(error: BaseException, plan: ProfilePlan, rank: int) -> str:
+    """An exception of the kernel's with its own lines alone; any other one whole."""
+    path = _kernel_path(plan, rank)
+    if isinstance(error, KernelRefused):
+        return str(error)
+    if kernel_line(error, path):
+        head, _, text = describe(error, path).partition("\n\n")  # a traceback ends with its head
+        return text or head
+    return traceback.format_exc()
 
 
 def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
@@ -96,7 +112,7 @@ def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     if plan.controls and stamps.CALL in plan.source:
         stamps.begin(device.torch_device)
     solution = (
-        load_solution(plan.source, str(folder / plan.kernel_name), code.problem.parameters)
+        load_solution(plan.source, _kernel_path(plan, rank), code.problem.parameters)
         if plan.source
         else code.baseline
     )
