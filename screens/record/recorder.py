@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -172,6 +173,10 @@ def _timed(events: list[AnyEvent]) -> list[tuple[float, AnyEvent]]:
 
 async def _picture(app: ArenaApp, pilot: Pilot[Any], recording: Recording, at: float) -> None:
     await pilot.pause()
+    for _ in range(2):  # what a widget shows may change the layout, which is worked out once the widget is drawn
+        drawn = asyncio.Event()
+        app.screen.call_after_refresh(drawn.set)
+        await drawn.wait()
     recording.add(at, app.screen._compositor.render_strips())
 
 

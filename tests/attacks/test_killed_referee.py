@@ -18,7 +18,7 @@ MARK = f"NCCL_PKB_KILLED_REFEREE=referee-{os.getpid()}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_a_killed_referee_takes_everything_along(walls, another_referee, bait, seed):
     name, _, value = MARK.partition("=")
     referee = another_referee(**{name: value})

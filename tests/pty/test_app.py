@@ -130,7 +130,7 @@ def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
         app.close()
 
 
-@pytest.mark.parametrize("seconds", [6, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
