@@ -228,7 +228,7 @@ class Referee:
                 result = msgspec.structs.replace(result, labels=labels(run.source) + result.labels)
             if result.verdict is Verdict.PASS and result.seconds.compile > 0:
                 contender.keep_compiled(digest)
-            if own and result.verdict is Verdict.PASS:
+            if own and result.verdict is Verdict.PASS and not stage.varies:
                 self.worlds.keep_contender()
             self.listen_on(0.3 if judging.proof.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
@@ -256,6 +256,7 @@ class Referee:
             self.worlds.end_contender()
             if not self.hung_up and judging is not None:
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and says why it cannot
+                    self.worlds.renew_references(run.setting)
                     self.worlds.prepare_spare(run.setting)
 
     def judges(

@@ -19,8 +19,9 @@ HOST_BOUND = 0.8
 """Where the device works for a smaller share of a call, the host sets the pace."""
 WARM_PAIRS = 2
 """Batches on either side that do not count, once their length is known."""
-MEETING_SECONDS = 0.1
-"""How long a batch of calls lasts that only meet new shapes: far from its deadline."""
+MEETING_SECONDS, BATCH_SECONDS = 4.0, 0.1
+"""How long a kernel's calls last that only meet new shapes, at the most, and a batch of them, which is far from its deadline. A
+first batch tells how long a call is; the later ones are shorter."""
 SHOWN_EVERY = 0.1
 """Seconds between two events."""
 
@@ -136,8 +137,8 @@ class Rounds:
         """
         started = self.timer.monotonic()
         for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
-            left = self.stage.distinct_calls(seconds) if side.account is not None else 0
-            longest = max(1, int(MEETING_SECONDS / max(seconds, 1e-7)))
+            most, longest = (max(1, int(limit / max(seconds, 1e-7))) for limit in (MEETING_SECONDS, BATCH_SECONDS))
+            left = min(most, self.stage.distinct_calls) if side.account is not None else 0
             while left > 0:
                 batch = Batch(0, min(left, longest, self.stage.layout.slots))
                 self.turns.draw(batch.calls)
@@ -184,6 +185,10 @@ class Rounds:
         us = {}
         for side, world in order if first else order[::-1]:
             us[side is mine] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
+        if self.stage.varies:
+            for world in base.worlds:
+                if world is not base.worlds[reference]:  # all worlds meet the same shapes; nobody looks at the time
+                    self.turns.timed(base, world, batch, self._turn)
         return Pair(reference, us[False], us[True], first, batch.calls, self.done)
 
     def kept_batches(self) -> None:

@@ -99,12 +99,10 @@ class Stage:
         self.varies = varies
         self.used = False
 
-    def distinct_calls(self, call_seconds: float = 0.0) -> int:
-        """Calls on as many inputs that a world makes before anything is timed, so that its libraries have met most shapes.
-
-        call_seconds: of a kernel's calls, where they take longer than the baseline's.
-        """
-        return distinct_calls(max(call_seconds, self.call_seconds)) if self.varies else 0
+    @property
+    def distinct_calls(self) -> int:
+        """Calls on as many inputs that a world makes before anything is timed, so that its libraries have met most shapes."""
+        return distinct_calls(self.call_seconds) if self.varies else 0
 
 
 def hand_over_arenas(

@@ -36,7 +36,7 @@ class FirstCalls:
         for world in self.worlds:
             world.tell(ChooseBatch(0, 1, warm_calls(self.stage.call_seconds)))
         self._await(Kind.CHOSEN)
-        left = self.stage.distinct_calls()
+        left = self.stage.distinct_calls
         while left > 0:
             count = min(left, self.stage.layout.slots)
             self._run(count)

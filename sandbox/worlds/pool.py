@@ -345,6 +345,13 @@ class Worlds:
         for world in list(self.references):
             self._drop_reference(world)
 
+    def renew_references(self, setting: events.Setting) -> None:
+        """Starts new ones after a run whose calls had ever new shapes: all worlds of the next run are then equally old."""
+        if self.stage is not None and self.stage.varies:
+            count = len(self.references)
+            self.drop_references()
+            self.start_references(setting, count)
+
     def _drop_reference(self, world: World) -> None:
         self.references.remove(world)
         self._loaded = None

@@ -97,7 +97,7 @@ def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> Non
     machine.baseline.in_bytes = machine.baseline.out_bytes = MadeGpu.unsealed_arena_bytes // 300
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare_stage(setting, 2)
-    assert stage.distinct_calls() == MOST_DISTINCT
+    assert stage.distinct_calls == MOST_DISTINCT
     slots = stage.layout.slots
     for world in pool.take_references(stage, setting, 2):
         assert world.state is State.ARMED
@@ -113,9 +113,19 @@ def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> Non
 def test_slow_calls_on_many_inputs_are_fewer() -> None:
     machine = MadeMachine()
     machine.baseline.varies, machine.baseline.seconds = True, 0.1
-    stage = machine.pool().prepare_stage(machine.setting())
-    assert stage.distinct_calls() == int(DISTINCT_SECONDS / 0.1)
-    assert stage.distinct_calls(call_seconds=0.4) == 2
+    assert machine.pool().prepare_stage(machine.setting()).distinct_calls == int(DISTINCT_SECONDS / 0.1)
+
+
+@pytest.mark.parametrize("varies", [False, True])
+def test_after_a_run_whose_shapes_differed_references_are_as_new_as_the_next_kernel(varies: bool) -> None:
+    machine = MadeMachine()
+    machine.baseline.varies = varies
+    pool, setting = machine.pool(), machine.setting()
+    before = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
+    pool.renew_references(setting)
+    assert [world.state is State.DEAD for world in before] == [varies] * 2
+    assert len(pool.references) == 2
+    assert pool.has_references(2) != varies
 
 
 def test_references_are_loaded_again_for_another_stage() -> None:

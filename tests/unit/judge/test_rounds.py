@@ -1,6 +1,7 @@
 """The rounds of a run on made worlds: what counts, who runs when, and what ends them."""
 
 import itertools
+from functools import partial
 
 import pytest
 from made_kernels import Fault, MadeKernel, noisy, right, wrong
@@ -16,6 +17,7 @@ from sandbox.timing.rounds import KEPT_EVERY, KEPT_FIRST, Rounds
 from sandbox.timing.settling import Settling
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
+from sandbox.worlds.world import World
 
 PAIRS = MadeCpu.pace.pairs
 
@@ -78,9 +80,27 @@ def test_kernels_call_on_as_many_inputs_as_references_have_where_shapes_differ(r
         chosen = [order for order in machine.ranks(world).orders[start:] if isinstance(order, ChooseBatch)]
         kernel = world in [side.worlds[0] for side in rounds.turns.kernels]
         slow = world is rounds.turns.mine.worlds[0]
-        assert sum(order.count for order in chosen) == kernel * (8 if slow else MOST_DISTINCT)
+        assert sum(order.count for order in chosen) == kernel * (40 if slow else MOST_DISTINCT)
         assert world.paused
     assert rounds.met_seconds > 0
+
+
+def test_every_reference_runs_every_batch_where_shapes_differ() -> None:
+    machine = MadeMachine()
+    machine.baseline.varies = True
+    rounds = machine.rounds(machine.run(rounds=6), references=3)
+    calls = dict.fromkeys(rounds.turns.worlds, 0)
+
+    def count(world: World) -> None:
+        batch = machine.ranks(world).batch
+        calls[world] += 0 if batch.kept else batch.count
+
+    for world in calls:
+        machine.ranks(world).on_go = partial(count, world)
+    rounds.measure()
+    *references, kernel = calls.values()
+    assert references == [kernel - MOST_DISTINCT] * 3  # so many have references made before
+    assert {pair.reference for pair in rounds.call.raw} == {0, 1, 2}
 
 
 def test_calls_with_new_shapes_are_no_part_of_the_budget() -> None:
