@@ -134,7 +134,7 @@ def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
 def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
     kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
 ) -> None:
-    """The phase clock of a kernel that sleeps changes ten times a second: sixty times or more that nothing may be drawn."""
+    """The phase clock of a kernel that sleeps changes ten times a second: thirty times or more that nothing may be drawn."""
     editor = tmp_path / "my-editor"
     editor.write_text(
         "#!/bin/sh\n"
