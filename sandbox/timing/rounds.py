@@ -131,7 +131,7 @@ class Rounds:
         return base, mine
 
     def meet_shapes(self, base_s: float, mine_s: float) -> None:
-        """Kernels make as many calls on fresh inputs as references have made, where shapes differ from call to call.
+        """Has kernels make as many calls on fresh inputs as references have made, where shapes differ from call to call.
 
         base_s, mine_s: seconds a call on either side.
         """

@@ -19,7 +19,7 @@ from sandbox.worlds.world import World
 
 
 class FirstCalls:
-    """Of references that have just loaded the baseline, in all of them at the same time."""
+    """Of references that have just loaded the baseline."""
 
     def __init__(self, await_all: AwaitAll, stage: Stage, worlds: Sequence[World]) -> None:
         self.await_all = await_all
@@ -35,7 +35,7 @@ class FirstCalls:
         self._assemble(1)
         for world in self.worlds:
             world.tell(ChooseBatch(0, 1, warm_calls(self.stage.call_seconds)))
-        self._await(Kind.CHOSEN)
+        self._await(Kind.CHOSEN, *self.worlds)
         left = self.stage.distinct_calls
         while left > 0:
             count = min(left, self.stage.layout.slots)
@@ -48,25 +48,24 @@ class FirstCalls:
         drawn = ask(self.await_all, self.stage.world, draw, Drawn, self.stage.limits.own)
         for world in self.worlds:
             world.tell_each([Arm(reply.tables) for reply in drawn])
-        self._await(Kind.ARMED)
+        self._await(Kind.ARMED, *self.worlds)
 
     def _run(self, count: int) -> None:
-        """A batch of so many fresh iterations, whose outputs nobody looks at."""
+        """A batch of so many fresh iterations, in one world after another: several worlds on the same GPUs would take turns
+        by time slices. Nobody looks at the outputs."""
         trusted, own = self.stage.world, self.stage.limits.own
         self._assemble(count)
         ask(self.await_all, trusted, Reveal(REFERENCE, 0, count), Revealed, own)
         for world in self.worlds:
             world.tell(ChooseBatch(0, count))
-        self._await(Kind.CHOSEN)
-        for world in self.worlds:
+            self._await(Kind.CHOSEN, world)
             world.go()
-        self._await(Kind.DONE)
-        if not self.stage.layout.sealed:
-            self._await(Kind.DELIVERED)
-        ask(
-            self.await_all, trusted, CompareOutputs([], REFERENCE), Compared, own
-        )  # poisons the outputs again
+            self._await(Kind.DONE, world)
+            if not self.stage.layout.sealed:
+                self._await(Kind.DELIVERED, world)
+        poison = CompareOutputs([], REFERENCE)
+        ask(self.await_all, trusted, poison, Compared, own)
 
-    def _await(self, kind: Kind) -> None:
-        for world in self.worlds:
+    def _await(self, kind: Kind, *worlds: World) -> None:
+        for world in worlds:
             self.await_all(world, kind, self.stage.limits.first_call)
