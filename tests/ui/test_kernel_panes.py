@@ -69,9 +69,8 @@ async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, e
             screen.draw(force=True)
             await pilot.pause()
             await pilot.pause()
-            # Where it is low, the log gives its rows to the sentences of the times; a failed run has no times.
-            wide = size[0] > 100 and screen.session.state.failure is None
-            names = ("#answer", "#correctness", *(("#timing", "#log") if wide else ()))
+            timed = screen.session.state.failure is None  # a failed run has no times
+            names = ("#answer", "#correctness", *(("#timing", "#log") if timed else ()))
             return [screen.query_one(name).region for name in names]
 
         before = await places()

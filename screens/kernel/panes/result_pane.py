@@ -85,7 +85,7 @@ class ResultPane(Vertical):
         self._arranged = key
         legend = 1 if self.size.width >= LEGEND_FROM else 0
         rows = min(ranks + legend + FRAME, 12)
-        if times and not legend:
+        if times and not legend and not log:
             times += 2  # the sentences take two rows each
         others = sum(
             pane.outer_size.height
@@ -99,8 +99,12 @@ class ResultPane(Vertical):
         if failed and log and answer < FAILURE:
             answer = min(FAILURE, answer + times)
         self.pane("answer").styles.height = None if alone else answer
-        # Where it is wide, the sentences of the times have their two rows from the start: the log would move when they come.
-        self.pane("timing").styles.min_height = times if log and legend and not alone else None
+        # The sentences of the times have their rows from the start, and no more: the log would move when they come.
+        timing = self.pane("timing")
+        assert isinstance(timing, TimingTable)
+        held = log > 0 and not alone
+        timing.styles.min_height = times if held else None
+        timing.most_rows = TIMES - FRAME if held else None
 
     def on_resize(self) -> None:
         self.set_heights()

@@ -54,6 +54,11 @@ def _wrapped(text: str, width: int, colour: str) -> list[Content]:
     return [Content.styled(line, colour) for line in textwrap.wrap(text, max(width, 20))]
 
 
+def _with_ellipsis(line: str, width: int) -> str:
+    """A line whose text goes on below, where it is not shown."""
+    return line[: max(0, width - 2)].rstrip(" ,;·") + " …"
+
+
 class TimingTable(PlainStatic, RunPane, can_focus=True):
     """Call time with its spread, device time where it is defined, percent of the roofline; yardsticks below."""
 
@@ -71,6 +76,8 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__("", id=id)
+        self.most_rows: int | None = None
+        """Rows that there are for all of it; None: as many as it takes."""
         self._shown: tuple[object, ...] = ()
         self._rows = 0
 
@@ -79,7 +86,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         state = update.state
         width = self.content_size.width
         entitle(self, subtitle=f"{update.profile_key} profiles it" if update.profile_key else "")
-        key = (state.run_id, len(state.samples), state.result is not None, width)
+        key = (state.run_id, len(state.samples), state.result is not None, width, self.most_rows)
         if key != self._shown:
             self._shown = key
             table = self._content(update, width)
@@ -94,9 +101,15 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         return self._content(self._latest, width).plain.count("\n") + 1
 
     def _content(self, update: RunUpdate, width: int) -> Content:
+        table = self._table(update.state, width)
         above = _wrapped(sentence(update), width, "$foreground")
         below = _wrapped(remark(update), width, "$muted")
-        return Content("\n").join([*above, self._table(update.state, width), *below])
+        if self.most_rows is not None:
+            room = max(0, self.most_rows - len(above) - table.plain.count("\n") - 1)
+            cut, below = len(below) > room, below[:room]
+            if cut and below:
+                below[-1] = Content.styled(_with_ellipsis(below[-1].plain, width), "$muted")
+        return Content("\n").join([*above, table, *below])
 
     def _table(self, state: RunState, width: int) -> Content:
         result = state.result
