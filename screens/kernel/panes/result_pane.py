@@ -85,8 +85,8 @@ class ResultPane(Vertical):
         self._arranged = key
         legend = 1 if self.size.width >= LEGEND_FROM else 0
         rows = min(ranks + legend + FRAME, 12)
-        if times and not legend and not log:
-            times += 2  # the sentences take two rows each
+        if times and not legend:
+            times += 1 if log else 2  # the sentences take up to two rows each
         others = sum(
             pane.outer_size.height
             for pane in self.panes
@@ -104,7 +104,7 @@ class ResultPane(Vertical):
         assert isinstance(timing, TimingTable)
         held = log > 0 and not alone
         timing.styles.min_height = times if held else None
-        timing.most_rows = TIMES - FRAME if held else None
+        timing.most_rows = times - FRAME if held else None
 
     def on_resize(self) -> None:
         self.set_heights()
