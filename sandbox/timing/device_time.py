@@ -122,7 +122,7 @@ class DeviceTime:
         calls = min(count, self._most_calls[0])
         wanted = max(1, min(wanted, self.exchange.stage.layout.slots // calls))
         self.turns.draw(calls * wanted)
-        self.turns.wake(Batch(0, calls), number)
+        self.turns.wake(Batch(0, calls), [number % len(self.turns.base.worlds)])
         found = []
         try:
             for place in range(wanted):

@@ -16,7 +16,7 @@ from sandbox.protocol.events import Interval
 TAIL = 0.005
 """Probability beyond either end of the interval: identical code is called faster or slower in at most 1 % of runs."""
 FEWEST = 6
-"""Fewer pairs than this claim nothing."""
+"""Pairs with fewer batches of the contender than this claim nothing."""
 SEEN = 1.64
 """A difference of so many half widths is called in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
 NOISY_SEES = 50.0
@@ -38,6 +38,8 @@ class Pair(msgspec.Struct, frozen=True):
     calls: int = 1
     round: int = 0
     """Pairs of one round have their inputs in common."""
+    turn: int | None = None
+    """Pairs of one turn have the contender's batch in common; None: with no other pair."""
 
     @property
     def log_ratio(self) -> float:
@@ -59,13 +61,13 @@ def speedup(
             then the interval allows for offsets of up to 10 %, so that no difference below a fifth is called.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
-    if len(sound) < FEWEST:
+    if turns_of(sound) < FEWEST:
         return _no_claim([pair.log_ratio for pair in sound])
     # importing numpy takes a tenth of a second, which readers of intervals do not need
     from sandbox.timing import random_effects
 
     known = [pair for pair in beside if is_sound(pair)]
-    others = random_effects.of_pairs(known) if len(known) >= FEWEST else None
+    others = random_effects.of_pairs(known) if turns_of(known) >= FEWEST else None
     references = len({pair.reference for pair in sound})
     prior = random_effects.prior_for(clock, references, others is not None)
     ends = random_effects.predict(random_effects.of_pairs(sound), others, prior, harness, TAIL)
@@ -75,6 +77,11 @@ def speedup(
 def is_sound(pair: Pair) -> bool:
     """Both times are positive and finite."""
     return all(math.isfinite(us) and us > 0 for us in (pair.baseline_us, pair.contender_us))
+
+
+def turns_of(pairs: Sequence[Pair]) -> int:
+    """Batches of the contender that pairs were made with."""
+    return sum(pair.turn is None for pair in pairs) + len({pair.turn for pair in pairs} - {None})
 
 
 def _no_claim(ratios: list[float]) -> Interval:

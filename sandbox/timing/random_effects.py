@@ -70,6 +70,8 @@ class Fit:
     """[runs, references] of the locations, by noise alone."""
     freedom: float
     """Degrees of freedom of the noise variance."""
+    common: Floats
+    """[runs] variance that all locations have in common: of the contender's batches, where several pairs share each."""
 
 
 def prior_for(clock: str, references: int, known: bool) -> Prior:
@@ -79,20 +81,29 @@ def prior_for(clock: str, references: int, known: bool) -> Prior:
 
 def of_pairs(pairs: Sequence[Pair]) -> Fit:
     """The fit of one run's pairs, whose times are positive and finite."""
+    keys = [(place, None) if pair.turn is None else (None, pair.turn) for place, pair in enumerate(pairs)]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     return fit(
         np.array([[pair.log_ratio for pair in pairs]]),
         np.array([pair.reference for pair in pairs], np.int64),
         np.array([[pair.baseline_first for pair in pairs]], np.bool_),
+        np.array([numbers[key] for key in keys], np.int64),
     )
 
 
-def fit(ratios: Floats, references: NDArray[np.int64], first: NDArray[np.bool_]) -> Fit:
+def fit(
+    ratios: Floats,
+    references: NDArray[np.int64],
+    first: NDArray[np.bool_],
+    turns: NDArray[np.int64] | None = None,
+) -> Fit:
     """Fits log ratios in the order they were measured.
 
     Args:
         ratios: [runs, pairs] log(baseline time / contender time), finite.
         references: [pairs] index of the reference world, the same for all runs.
         first: [runs, pairs] whether the reference world ran first.
+        turns: [pairs] index of the contender's batch, which pairs may share; None: each pair has its own.
     """
     worlds, column = np.unique(references, return_inverse=True)
     is_of = (column[:, None] == np.arange(len(worlds))).astype(float)  # [pairs, references]
@@ -118,8 +129,30 @@ def fit(ratios: Floats, references: NDArray[np.int64], first: NDArray[np.bool_])
         power = (pull * order).sum(axis=1, keepdims=True)
         effect = (pull * (ratios - locations[:, column])).sum(axis=1, keepdims=True) / np.maximum(power, TINY)
     residuals = ratios - locations[:, column] - effect * order
-    per_pair = _variance(residuals, scale, parameters) * _inflation(residuals, scale)
-    return Fit(locations, per_pair[:, None] / is_of.sum(axis=0), float(freedom))
+    if turns is None or len(set(turns.tolist())) == count:
+        per_pair = _variance(residuals, scale, parameters) * _inflation(residuals, scale)
+        return Fit(locations, per_pair[:, None] / is_of.sum(axis=0), float(freedom), np.zeros(len(ratios)))
+    return _with_turns(residuals, turns, locations, is_of.sum(axis=0), parameters - len(worlds))
+
+
+def _with_turns(
+    residuals: Floats, turns: NDArray[np.int64], locations: Floats, pairs: Floats, effects: int
+) -> Fit:
+    """The fit where pairs of one turn have the noise of one batch of the contender in common.
+
+    turns: [pairs] index of the turn.  pairs: [references] pairs of each.  effects: of the order, that were fitted: 0 or 1.
+    """
+    is_in = (turns[:, None] == np.arange(turns.max() + 1)).astype(float)  # [pairs, turns]
+    count, number = is_in.shape
+    means: Floats = residuals @ is_in / is_in.sum(axis=0)
+    own = residuals - means[:, turns]
+    parameters = min(len(pairs) + effects + number - 1, count - 1)
+    per_pair = _variance(own, _scale(own) * math.sqrt(count / (count - parameters)), parameters)
+    freedom = max(number - 1 - effects, 1)
+    scale = _scale(means) * math.sqrt(number / freedom)
+    of_mean = _variance(means, scale, 1 + effects) * _inflation(means, scale) / number
+    common: Floats = np.maximum(of_mean - per_pair / count, 0.0)
+    return Fit(locations, per_pair[:, None] / pairs, float(freedom), common)
 
 
 def _scale(residuals: Floats) -> Floats:
@@ -168,7 +201,7 @@ def predict(
     share = precision / precision.sum(axis=2, keepdims=True)
     middle = (share * found.locations[:, None]).sum(axis=2)
     stretch = (student(tail, found.freedom) / student(tail, math.inf)) ** 2
-    noise = stretch * (share**2 * found.variances[:, None]).sum(axis=2)
+    noise = stretch * ((share**2 * found.variances[:, None]).sum(axis=2) + found.common[:, None])
     deviation = np.sqrt(noise + grid**2 * (1 + (share**2).sum(axis=2)) + harness**2)
     return (
         (weight * middle).sum(axis=1),

@@ -1,5 +1,7 @@
 """Timing: rounds of pairs of batches, one of the baseline's and one of the contender's, until the speedup is settled."""
 
+from collections.abc import Sequence
+
 from sandbox.machine.devices import kind_of
 from sandbox.machine.devices.pace import calls_for, pairs_for, warm_calls
 from sandbox.protocol.events import Interval, Run, Timed
@@ -7,7 +9,7 @@ from sandbox.protocol.samples import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
 from sandbox.timing.clocks import CONTENDER, Clock
 from sandbox.timing.device_time import DeviceTime
-from sandbox.timing.interval import Pair
+from sandbox.timing.interval import Pair, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.settling import Decision, Settling
@@ -102,14 +104,17 @@ class Rounds:
 
     @property
     def fewest_pairs(self) -> int:
-        """Pairs so far, of the clock that has the fewest."""
-        counts = [len(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs
+        """Batches of the contender that pairs were made with so far, of the clock that has the fewest."""
+        counts = [turns_of(self.call.raw)] + [len(self.device.raw)] * self.behind_gate.runs
         return min(counts)
 
     @property
-    def reference(self) -> int:
-        """The world that stands for the baseline in this round: so both sides of its pairs rest equally long."""
-        return self.done % len(self.turns.base.worlds)
+    def references(self) -> Sequence[int]:
+        """The worlds that stand for the baseline in this round. One, so that both sides of its pairs rest equally long; where
+        shapes differ from call to call all of them, as all worlds must meet the same shapes.
+        """
+        number = len(self.turns.base.worlds)
+        return range(number) if self.stage.varies else [self.done % number]
 
     def warm_up(self) -> tuple[float, float]:
         """Makes the contender's world as warm as the references, which have made their first calls before; pairs that do not
@@ -158,7 +163,7 @@ class Rounds:
         self.turns.draw(batch.calls)
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
-        pair = self.pair(batch)
+        pair, *_ = self.pairs(batch)
         self.turns.compare([self.turns.random.randrange(batch.calls)], batch.calls)
         return pair
 
@@ -169,27 +174,29 @@ class Rounds:
         self.turns.draw(self.calls * pairs)
         if self.done % KEPT_EVERY == KEPT_EVERY - 1:
             self.kept_batches()  # into slots that the pairs write to afterwards
-        self.turns.wake(Batch(0, self.calls), self.reference)
+        self.turns.wake(Batch(0, self.calls), self.references)
         for place in range(pairs):
-            self.call.note(self.pair(Batch(place * self.calls, self.calls)))
+            for pair in self.pairs(Batch(place * self.calls, self.calls)):
+                self.call.note(pair)
         chosen = [self.turns.random.randrange(self.calls) + n * self.calls for n in range(pairs)]
         self.turns.compare(chosen, self.calls * pairs)
 
-    def pair(self, batch: Batch) -> Pair:
-        """The same iterations in a reference world and in the contender's, in random order."""
+    def pairs(self, batch: Batch) -> list[Pair]:
+        """The same iterations in the contender's world and in each of the round's references, in random order."""
         self._turn += 1
         base, mine = self.turns.sides
-        reference = self.reference
-        first = self.turns.random.random() < 0.5
-        order = [(base, base.worlds[reference]), (mine, mine.worlds[0])]
+        order: list[int | None] = [*self.references, None]  # None: the contender
+        self.turns.random.shuffle(order)
         us = {}
-        for side, world in order if first else order[::-1]:
-            us[side is mine] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
-        if self.stage.varies:
-            for world in base.worlds:
-                if world is not base.worlds[reference]:  # all worlds meet the same shapes; nobody looks at the time
-                    self.turns.timed(base, world, batch, self._turn)
-        return Pair(reference, us[False], us[True], first, batch.calls, self.done)
+        for number in order:
+            side, world = (mine, mine.worlds[0]) if number is None else (base, base.worlds[number])
+            us[number] = self.turns.timed(side, world, batch, self._turn) / batch.calls * 1e6
+        before = order[: order.index(None)]
+        return [
+            Pair(number, us[number], us[None], number in before, batch.calls, self.done, self._turn)
+            for number in order
+            if number is not None
+        ]
 
     def kept_batches(self) -> None:
         """A batch of kept results where no kernel runs, or on both sides of a duel: what the harness itself takes."""

@@ -215,11 +215,11 @@ class Turns:
         chosen = ChooseBatch(batch.first, batch.calls, warm, batch.kept, epoch)
         self.exchange.choose(world, chosen)
 
-    def wake(self, batch: Batch, reference: int) -> None:
-        """Has both sides make untimed calls: one that was stopped for a round starts colder than one that just ran."""
-        for side in self.sides:
-            world = side.worlds[reference % len(side.worlds)]
-            self.get_ready(side, world, batch, 0)
+    def wake(self, batch: Batch, references: Sequence[int]) -> None:
+        """Has both sides make untimed calls: a world that was stopped for a round starts colder than one that just ran."""
+        for world in (self.base.worlds[number] for number in references):
+            self.get_ready(self.base, world, batch, 0)
+        self.get_ready(self.mine, self.mine.worlds[0], batch, 0)
 
     def timed(self, side: TimedSide, world: World, batch: Batch, turn: int) -> float:
         """Seconds of a batch from GO until the last rank is done, on the referee's clock, with all other worlds stopped."""

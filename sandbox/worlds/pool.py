@@ -16,7 +16,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Probe, Probed, SlotLayout, Sync, Wake
 from sandbox.worlds import deadlines
 from sandbox.worlds.deadlines import TimeLimits
-from sandbox.worlds.exchange import REFERENCE, AwaitAll, Stage, ask, fresh_seeds, hand_over_arenas
+from sandbox.worlds.exchange import REFERENCE, AwaitAll, Exchange, Stage, ask, fresh_seeds, hand_over_arenas
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 from sandbox.worlds.first_calls import FirstCalls
 from sandbox.worlds.opening import has_open, opening, readable, stamps_of
@@ -332,7 +332,8 @@ class Worlds:
             world.tell(LoadKernel("baseline.py", source))
         for world in worlds:
             self.await_all(world, Kind.LOADED, stage.limits.load)
-        FirstCalls(self.await_all, stage, worlds).make()
+        exchange = Exchange("", stage, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
+        FirstCalls(exchange, worlds).make()
 
     def settle_references(self) -> None:
         """After a run that ended early: a world that was running, or has queued a batch, is in the middle of something."""

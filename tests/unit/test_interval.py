@@ -5,9 +5,12 @@ import random
 import subprocess
 import sys
 
+import msgspec
+import numpy as np
 import pytest
 
-from sandbox.timing.interval import FEWEST, Pair, outcome, sees, speedup
+from sandbox.timing import random_effects
+from sandbox.timing.interval import FEWEST, TAIL, Pair, outcome, sees, speedup, turns_of
 
 
 def pairs(count, spread=0.02, factor=1.0, worlds=3, offset=0.0, seed=0):
@@ -117,3 +120,52 @@ def test_the_harness_uncertainty_is_part_of_the_interval():
 def test_one_reference_allows_for_offsets_that_it_cannot_see():
     alone, known = pairs(40, spread=0.001, worlds=1), pairs(160, spread=0.001, worlds=4, seed=9)
     assert sees(speedup(alone, beside=known)) < sees(speedup(alone))
+
+
+RUNS = 3000
+ALLOWED = 0.01 + 3 * math.sqrt(0.01 / RUNS)
+"""Three standard errors of chance on top of what is promised."""
+
+
+def made_turns(references, turns, jitter, offset, seed=0):
+    """Log ratios [RUNS, pairs] of identical code, where all references run beside each batch of the contender."""
+    chance = np.random.default_rng(seed)
+    batches = chance.normal(0, jitter, (RUNS, turns, references + 1))
+    batches += chance.normal(0, offset, (RUNS, 1, references + 1))
+    ratios = batches[:, :, :references] - batches[:, :, references:]
+    first = chance.random((RUNS, turns * references)) < 0.5
+    which = np.tile(np.arange(references), turns)
+    return ratios.reshape(RUNS, -1), which, first, np.repeat(np.arange(turns), references)
+
+
+def called_and_width(found):
+    """The share of runs of identical code that are called faster or slower, and the median width."""
+    _, low, high = random_effects.predict(found, None, random_effects.PRIORS["call"], 0.0, TAIL)
+    return ((low > 0) | (high < 0)).mean(), np.median(high - low)
+
+
+@pytest.mark.parametrize("references", [2, 4])
+@pytest.mark.parametrize(("turns", "jitter", "offset"), [(6, 0.3, 0.0), (12, 0.15, 0.01), (30, 0.15, 0.01)])
+def test_pairs_that_share_the_contenders_batch_say_more_than_one_pair_of_it(references, turns, jitter, offset):
+    shared, width = called_and_width(random_effects.fit(*made_turns(references, turns, jitter, offset)))
+    ratios, _, first, turn = made_turns(1, turns, jitter, offset, seed=1)
+    alone = random_effects.fit(ratios, np.arange(turns) % references, first, turn)
+    assert shared <= ALLOWED
+    assert width < 0.9 * called_and_width(alone)[1]
+
+
+def test_pairs_that_share_the_contenders_batch_are_not_independent():
+    ratios, which, first, _ = made_turns(4, 6, 0.3, 0.0)
+    assert called_and_width(random_effects.fit(ratios, which, first))[0] > ALLOWED
+
+
+def test_a_batch_of_the_contender_that_all_pairs_share_is_one_and_claims_nothing():
+    chance = random.Random(1)
+    found = [
+        Pair(k % 4, 200 * math.exp(chance.gauss(0, 0.01)), 100.0, True, turn=k // 4)
+        for k in range(4 * FEWEST - 4)
+    ]
+    assert turns_of(found) == FEWEST - 1
+    assert outcome(speedup(found)) == "too noisy"
+    more = [msgspec.structs.replace(found[0], turn=FEWEST), *found]
+    assert outcome(speedup(more)) == "faster"
