@@ -39,6 +39,7 @@ test-gpu: environment
 
 lint: environment $(COMPILERS)
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

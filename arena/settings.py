@@ -202,9 +202,13 @@ def load_settings(paths: Paths) -> Settings:
     except (FileNotFoundError, NotADirectoryError):
         return Settings()
     except OSError as error:
-        raise SettingsUnreadable(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
+        raise SettingsUnreadable(
+            f"{path} cannot be read: {why(error)}", "make it readable, or move it away"
+        ) from None
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
+        raise SettingsError(
+            f"{path} cannot be read: {why(error)}", "make it readable, or move it away"
+        ) from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -69,7 +69,9 @@ def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:
     folders = sorted(path.parent for path in HOME.glob("*/*/problem.toml"))
     for root in extra:
         if not root.is_dir():
-            broken.append(ProblemError(f"{root}: there is no such folder; problem_dirs in the settings names it"))
+            broken.append(
+                ProblemError(f"{root}: there is no such folder; problem_dirs in the settings names it")
+            )
         elif (root / "problem.toml").exists():
             folders.append(root)
         else:

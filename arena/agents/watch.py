@@ -83,7 +83,9 @@ class Watch:
             ending.cancel()
         if not stopped and (passed := await asyncio.to_thread(usage.left_behind)):
             stopped = LIMIT + passed
-        return ProgramEnd(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
+        return ProgramEnd(
+            None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped
+        )
 
     async def _until_stopped(self, pid: int, usage: GuestUsage) -> str:
         """The reason to end it, as soon as there is one."""

@@ -36,7 +36,9 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, CampaignPlan]:
         if (session := last_plan(candidate)) is not None:
             return candidate.stem, session.plan
     if found and name:
-        raise UsageError(f"{found[0]} is no campaign's journal, or no session of it began", "choose another --name")
+        raise UsageError(
+            f"{found[0]} is no campaign's journal, or no session of it began", "choose another --name"
+        )
     raise UsageError(
         f"there is no campaign {name!r}" if name else "there is no campaign to go on with",
         "`pkb-arena sweep --players baseline,house --problems all` begins one",

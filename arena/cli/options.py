@@ -53,9 +53,7 @@ def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]"
     )
-    @click.option(
-        "--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]"
-    )
+    @click.option("--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]")
     @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
     @click.option("--dtype", metavar="T", help="Run dtype, such as float32. [default: the problem's first]")
     @click.option(

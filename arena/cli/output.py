@@ -34,7 +34,8 @@ def _writing() -> Iterator[None]:
         raise OutputClosed("stdout is closed") from None
     except OSError as error:
         raise OutputFailed(
-            f"cannot write to stdout: {error.strerror}", "what was printed is incomplete; make room, and try again"
+            f"cannot write to stdout: {error.strerror}",
+            "what was printed is incomplete; make room, and try again",
         ) from None
 
 

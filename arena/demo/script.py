@@ -51,7 +51,8 @@ def load_script(path: Path = DEFAULT) -> DemoScript:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {why(error)}", f"`pkb-arena demo --print-script > {path}` writes one to start from"
+            f"{path} cannot be read: {why(error)}",
+            f"`pkb-arena demo --print-script > {path}` writes one to start from",
         ) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: {why(error)}", advice) from None

@@ -123,7 +123,9 @@ def _newest(path: Path) -> dict[str, float]:
     try:
         return {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
     except OSError as error:
-        raise JournalDamaged(f"{path}: {why(error)}", "make it readable, or choose others by --campaign") from None
+        raise JournalDamaged(
+            f"{path}: {why(error)}", "make it readable, or choose others by --campaign"
+        ) from None
 
 
 def _copy(

@@ -61,7 +61,11 @@ def check_manifest(folder: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, msgspec.MsgspecError) as error:
-        fault = "it has no manifest.json" if isinstance(error, FileNotFoundError) else "its manifest.json is damaged"
+        fault = (
+            "it has no manifest.json"
+            if isinstance(error, FileNotFoundError)
+            else "its manifest.json is damaged"
+        )
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             fault = why(error)
         raise BundleDamaged(f"{folder} is no bundle: {fault}", "`pkb-arena export DIR` makes one") from None
@@ -78,10 +82,13 @@ def check_manifest(folder: Path) -> Manifest:
         except OSError as error:
             raise BundleDamaged(f"{path}: {why(error)}", "make it readable") from None
         if not there:
-            raise BundleDamaged(f"{folder}: {printable(name)} is missing", "ask its maker for the whole bundle")
+            raise BundleDamaged(
+                f"{folder}: {printable(name)} is missing", "ask its maker for the whole bundle"
+            )
         if found != digest:
             raise BundleDamaged(
-                f"{folder}: {printable(name)} is not what the manifest says", "ask its maker for the bundle again"
+                f"{folder}: {printable(name)} is not what the manifest says",
+                "ask its maker for the bundle again",
             )
     return manifest
 
@@ -114,7 +121,8 @@ def sign(folder: Path, key: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SIGN_S, check=False)
     except subprocess.TimeoutExpired:
         raise UsageError(
-            f"{key} did not sign within {SIGN_S:.0f} s", "type its passphrase sooner, or load it into ssh-agent"
+            f"{key} did not sign within {SIGN_S:.0f} s",
+            "type its passphrase sooner, or load it into ssh-agent",
         ) from None
     if done.returncode:
         raise UsageError(

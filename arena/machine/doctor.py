@@ -97,7 +97,10 @@ def _hardware() -> Iterator[MachineFinding]:
         yield MachineFinding("cores", "ok", str(cores))
     else:
         yield MachineFinding(
-            "cores", "limited", str(cores), "two ranks share one core and take turns: do not rely on speedups measured here"
+            "cores",
+            "limited",
+            str(cores),
+            "two ranks share one core and take turns: do not rely on speedups measured here",
         )
     memory = _available_memory_gib()
     if memory is None or memory >= FREE_MEMORY_GIB:

@@ -183,7 +183,9 @@ def _others(gpus: Sequence[Gpu]) -> MachineFinding:
         if pids:
             words.append(f"GPU {gpu.index}: {_some([_process(pid) for pid in sorted(pids)])}")
         elif not there and used > UNSEEN_MIB:
-            words.append(f"GPU {gpu.index}: {used} MiB are taken by hidden processes (other containers or users)")
+            words.append(
+                f"GPU {gpu.index}: {used} MiB are taken by hidden processes (other containers or users)"
+            )
     if not words:
         return MachineFinding("GPU processes", "ok", "none but our own: the GPUs are free")
     return MachineFinding(

@@ -171,7 +171,9 @@ class ArenaTools:
                 return await page(TEMPLATES, arguments_of(arguments, _Page).page)
             case "house" if self._terms.house:
                 return result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
-        raise Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
+        raise Misused(
+            f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
+        )
 
     def _problem(self, arguments: Mapping[str, Any]) -> Problem:
         return find_problem(self._catalogue, str(arguments_of(arguments, _Problem).problem))

@@ -123,7 +123,9 @@ class TaskTools:
                 return result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
             case "kit_docs":
                 return await page(TEMPLATES, arguments_of(arguments, _Page).page)
-        raise Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
+        raise Misused(
+            f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
+        )
 
     async def _run(self, source: str) -> str:
         step = len(self.attempts) + 1

@@ -139,7 +139,6 @@ def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
     return process.returncode, said, complaints
 
 
-
 def _accepted(profile: Profile) -> tuple[str, ...]:
     # Without a PID namespace the referee can be seen; it still cannot be read or signalled by another uid.
     return ("is_root",) if profile.name == "nested" and os.geteuid() != 0 else ()

@@ -94,7 +94,8 @@ def header_bytes(leaves: int) -> int:
 
 def is_poisoned(memory: torch.Tensor) -> bool:
     """Whether every byte is poison. memory: flat uint8, at least one word of 8 bytes and nothing but whole words."""
-    low, high = memory.view(torch.int64).aminmax()  # one pass over words: nothing of the arena's size is allocated
+    # One pass over words: nothing of the arena's size is allocated.
+    low, high = memory.view(torch.int64).aminmax()
     return int(low) == int(high) == _POISON_WORD
 
 

@@ -40,7 +40,9 @@ class Probes:
         self.chance = turns.random
         able = turns.kind.stops_batches and turns.exchange.sealed
         self.apart_due = WANTED_APART if able and turns.setting.world > 1 else 0
-        self.replaced_due = WANTED_REPLACED if able and turns.exchange.stage.layout.slots >= LEAST_CALLS else 0
+        self.replaced_due = (
+            WANTED_REPLACED if able and turns.exchange.stage.layout.slots >= LEAST_CALLS else 0
+        )
         self.tries = 0
         """To stop a batch."""
 

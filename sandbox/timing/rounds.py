@@ -142,7 +142,9 @@ class Rounds:
         """
         started = self.timer.monotonic()
         for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
-            most, longest = (max(1, int(limit / max(seconds, 1e-7))) for limit in (MEETING_SECONDS, BATCH_SECONDS))
+            most, longest = (
+                max(1, int(limit / max(seconds, 1e-7))) for limit in (MEETING_SECONDS, BATCH_SECONDS)
+            )
             left = min(most, self.stage.distinct_calls) if side.account is not None else 0
             while left > 0:
                 batch = Batch(0, min(left, longest, self.stage.layout.slots))

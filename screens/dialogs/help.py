@@ -108,7 +108,11 @@ def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
 
 def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """What `node` adds to its kind, and what every such node has. Textual's own widgets, and ours without a name, add nothing."""
-    kinds = type(node).__mro__ if isinstance(node, Screen) else type(node).__mro__[: bool(node.BINDING_GROUP_TITLE)]
+    kinds = (
+        type(node).__mro__
+        if isinstance(node, Screen)
+        else type(node).__mro__[: bool(node.BINDING_GROUP_TITLE)]
+    )
     ours = [kind for kind in kinds if kind.__module__.startswith(_OURS) and issubclass(kind, DOMNode)]
     added_here = [binding for kind in ours for binding in vars(kind).get("BINDINGS", ())]
     own = {binding.action for binding in added_here if isinstance(binding, Binding)}

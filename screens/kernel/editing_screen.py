@@ -81,7 +81,8 @@ class EditingScreen(PanedScreen):
     @on(FailureView.Jump)
     def _jump(self, event: LogPane.Jump | FailureView.Jump) -> None:
         self.show_view(KERNEL)
-        self.editor.jump_to(self.editor.marks.now_at(event.line - 1) + 1)  # lines above may have come since the run
+        # Lines above may have come since the run.
+        self.editor.jump_to(self.editor.marks.now_at(event.line - 1) + 1)
 
     @on(TextArea.SelectionChanged, f"#{KERNEL}")
     def _cursor_moved(self) -> None:

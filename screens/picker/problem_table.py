@@ -175,7 +175,8 @@ class ProblemTable(DataTable[Text]):
                 return Text(words, style=cell_colour(self.app, "muted"), no_wrap=True)
             case "ranks":
                 return Text(
-                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=cell_colour(self.app, "muted")
+                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]),
+                    style=cell_colour(self.app, "muted"),
                 )
             case "house":
                 if row.house is None and problem.house_source is not None:

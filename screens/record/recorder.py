@@ -173,7 +173,8 @@ def _timed(events: list[AnyEvent]) -> list[tuple[float, AnyEvent]]:
 
 async def _picture(app: ArenaApp, pilot: Pilot[Any], recording: Recording, at: float) -> None:
     await pilot.pause()
-    for _ in range(2):  # what a widget shows may change the layout, which is worked out once the widget is drawn
+    # What a widget shows may change the layout, which is worked out once the widget is drawn.
+    for _ in range(2):
         drawn = asyncio.Event()
         app.screen.call_after_refresh(drawn.set)
         await drawn.wait()

@@ -57,8 +57,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
                 wanted = real_leaves(code.canonical(code.oracle(tensors, setting), setting))
                 untouched = all(same(before[name], tensor) for name, tensor in tensors.items())
                 found += [
-                    (off(problem, dtype, g, w), untouched)
-                    for (_, g), (_, w) in zip(got, wanted, strict=True)
+                    (off(problem, dtype, g, w), untouched) for (_, g), (_, w) in zip(got, wanted, strict=True)
                 ]
         return found
 
@@ -69,7 +68,9 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
 
 
 @pytest.fixture(scope="module")
-def judge(tmp_path_factory: pytest.TempPathFactory, shared_referee: Any) -> Iterator[Callable[[Problem, int], Judgement]]:
+def judge(
+    tmp_path_factory: pytest.TempPathFactory, shared_referee: Any
+) -> Iterator[Callable[[Problem, int], Judgement]]:
     """judge(problem, rounds): its house kernel, judged on two CPU ranks. One engine: worlds open problem after problem."""
     folder = tmp_path_factory.mktemp("arena")
     engine = Engine(paths_in(folder), command=shared_referee.command)

@@ -83,7 +83,7 @@ def test_prose_is_text_and_only_its_fences_are_code() -> None:
         "<<< user >>>",
         "Write the code in a class for all ranks, and import 3 modules.",
         "```python",
-        'def solution(a):',
+        "def solution(a):",
         '    """Words; not code."""',
         "```",
         "for is a word again",

@@ -69,6 +69,8 @@ async def test_whose_verdict_it_is_and_how_to_get_a_new_one_are_said_whole(
         await until(pilot, lambda: "✓ PASS" in screen_text(app))
         headline = app.screen.query_one(KernelHeadline)
         answer = outdated(headline.answer, "revision 0123abcd", "shift+F5")
-        headline.show(answer, "Row-parallel GEMM " * 5, "setting", "your best ≈ 0.99× · tensor · all_reduce, all_gather")
+        headline.show(
+            answer, "Row-parallel GEMM " * 5, "setting", "your best ≈ 0.99× · tensor · all_reduce, all_gather"
+        )
         await until(pilot, lambda: "of revision 0123abcd · shift+F5 judges this text " in screen_text(app))
         assert "your best ≈ 0.99×" in screen_text(app)

@@ -76,7 +76,9 @@ async def test_one_pane_gets_the_whole_screen_and_gives_it_back(open_app, until)
 
 
 @pytest.mark.parametrize("zoomed", [False, True])
-async def test_what_has_the_keyboard_keeps_it_in_another_size_of_the_terminal(open_app, until, zoomed) -> None:
+async def test_what_has_the_keyboard_keeps_it_in_another_size_of_the_terminal(
+    open_app, until, zoomed
+) -> None:
     async with open_app(size=(120, 40), problem="13") as (app, pilot):
         screen = app.screen
         log = screen.query_one(LogPane)

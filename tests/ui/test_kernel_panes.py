@@ -75,7 +75,8 @@ async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, e
 
         before = await places()
         assert all(region.area for region in before)
-        runs = ("told", "wrong", "pass") if size[0] > 100 else ("told", "pass")  # where it is low, a failure gets rows
+        # Where it is low, a failure gets rows.
+        runs = ("told", "wrong", "pass") if size[0] > 100 else ("told", "pass")
         for run in runs:
             for event in events(run):
                 screen.apply(event)
@@ -118,13 +119,17 @@ async def test_what_is_wrong_has_room_at_100_columns(open_app, events, until, sc
         await until(pilot, lambda: answer.outer_size.height < 12)
 
 
-async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(open_app, events, until, screen_text) -> None:
+async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(
+    open_app, events, until, screen_text
+) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         for event in events("pass"):
             app.screen.apply(event)
         await until(pilot, lambda: " 40 rounds ─╯" in screen_text(app))
         await pilot.resize_terminal(100, 45)
-        await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))
+        await until(
+            pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app)
+        )
 
 
 async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(

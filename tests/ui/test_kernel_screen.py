@@ -118,13 +118,9 @@ async def test_message_and_place_of_a_failure_are_each_shown_once(
         await play(app.screen, until, events("wrong"))
         headline = app.screen.query_one("#headline")
         if size[0] < 100:
-            await until(
-                pilot, lambda: screen_text(app).count(message) == 1 and place not in screen_text(app)
-            )
+            await until(pilot, lambda: screen_text(app).count(message) == 1 and place not in screen_text(app))
             app.screen.show_view("result")
-        await until(
-            pilot, lambda: screen_text(app).count(message) == screen_text(app).count(place) == 1
-        )
+        await until(pilot, lambda: screen_text(app).count(message) == screen_text(app).count(place) == 1)
         app.screen.show_view("kernel")
         await until(pilot, lambda: app.focused is app.screen.editor)
         app.screen.zoom_focused()

@@ -88,7 +88,9 @@ async def test_at_60_columns_sentences_and_refusals_are_said_whole(open_app, unt
         await give(app, pilot, until, "cancel", "r")
         await until(pilot, lambda: "take one with ctrl, or a function key" in said(app))
         await give(app, pilot, until, "cancel", "ctrl+r")
-        await until(pilot, lambda: "back to the editor, twice: to the problems. The usual key is esc." in said(app))
+        await until(
+            pilot, lambda: "back to the editor, twice: to the problems. The usual key is esc." in said(app)
+        )
 
 
 def test_the_usual_keys_do_not_clash() -> None:

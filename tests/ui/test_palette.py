@@ -101,7 +101,11 @@ async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open
 
         for typed, first, far in (
             ("he", ["help"], "ask model"),
-            ("theme", ["theme", "theme: ansi", "theme: contrast", "theme: dark", "theme: light"], "copy path"),
+            (
+                "theme",
+                ["theme", "theme: ansi", "theme: contrast", "theme: dark", "theme: light"],
+                "copy path",
+            ),
             ("run", ["run", "save & run", "run baseline"], "help"),
             ("dark", ["theme: dark"], "theme: light"),
             ("gar", ["13 gemm_allreduce"], "ask model"),

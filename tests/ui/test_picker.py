@@ -73,7 +73,8 @@ async def test_a_category_counts_the_problems_that_it_lists_as_the_command_line_
             assert int(str(option.prompt).split()[1]) == len(ids(app)), option.id
             assert len(str(option.prompt)) <= categories.content_size.width  # on one line
             if shown:
-                listed = app.services.catalogue.categories[shown]  # what `pkb-arena list` prints below its name
+                # What `pkb-arena list` prints below its name.
+                listed = app.services.catalogue.categories[shown]
                 assert ids(app) == [problem.id for problem in listed]
         app.picker.problems[0].also.remove("tensor")
 
@@ -207,7 +208,10 @@ async def test_cells_have_the_colours_of_a_theme_that_is_chosen_later(open_app, 
         await until(pilot, lambda: app.screen.query("#board"))
         await pilot.press("escape")
         table = app.picker.table
-        for theme, muted in (("light", lambda: app.theme_variables["muted"]), ("ansi", lambda: "bright_black")):
+        for theme, muted in (
+            ("light", lambda: app.theme_variables["muted"]),
+            ("ansi", lambda: "bright_black"),
+        ):
             app.theme = theme
             await until(pilot, lambda: table.get_cell("1", "id").style == muted())  # noqa: B023
         table.move_cursor(row=2)

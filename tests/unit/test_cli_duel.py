@@ -126,7 +126,9 @@ def test_a_model_stops_at_its_dollars(
     monkeypatch.setenv("MY_SECRET", KEY)
     model_server.replies = [streamed(WRONG, usage=(600_000, 600_000))]
     sides = ("--left", "model:m", "--right", "baseline")
-    done = pkb_arena_warm("duel", "1", *sides, "--budget", "2", "--rounds", "9", "--unsafe", "--json", *SETTING)
+    done = pkb_arena_warm(
+        "duel", "1", *sides, "--budget", "2", "--rounds", "9", "--unsafe", "--json", *SETTING
+    )
     assert done.returncode == 0, done.stderr
     assert "model:m (left) leaves: the budget of $2 is spent" in done.stderr
     duel = json.loads(done.stdout)

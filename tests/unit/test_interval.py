@@ -146,7 +146,9 @@ def called_and_width(found):
 
 @pytest.mark.parametrize("references", [2, 4])
 @pytest.mark.parametrize(("turns", "jitter", "offset"), [(6, 0.3, 0.0), (12, 0.15, 0.01), (30, 0.15, 0.01)])
-def test_pairs_that_share_the_contenders_batch_say_more_than_one_pair_of_it(references, turns, jitter, offset):
+def test_pairs_that_share_the_contenders_batch_say_more_than_one_pair_of_it(
+    references, turns, jitter, offset
+):
     shared, width = called_and_width(random_effects.fit(*made_turns(references, turns, jitter, offset)))
     ratios, _, first, turn = made_turns(1, turns, jitter, offset, seed=1)
     alone = random_effects.fit(ratios, np.arange(turns) % references, first, turn)

@@ -111,7 +111,14 @@ def test_the_median_call_is_drawn() -> None:
 
 def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() -> None:
     early = rank(0, [("wait", "all_reduce", 100.0, 900.0)])
-    late = rank(1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)])
+    late = rank(
+        1,
+        [
+            ("op", "aten::copy_", 0.0, 300.0),
+            ("op", "aten::mm", 300.0, 400.0),
+            ("wait", "all_reduce", 700.0, 300.0),
+        ],
+    )
     timeline = median_call([early, late])
     assert timeline is not None
     assert timeline.lanes[0][1:] == [LanePiece("waiting", 100.0, 600.0), LanePiece("exchange", 700.0, 300.0)]
@@ -125,7 +132,11 @@ def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() ->
 
 @pytest.mark.parametrize("width", [1, 7, 54, 154])
 def test_lanes_fill_every_width_with_what_takes_most_of_each_cell(width: int) -> None:
-    whole = [LanePiece("code", 0.0, 1_000.0), LanePiece("operation", 0.0, 333.0), LanePiece("exchange", 333.0, 667.0)]
+    whole = [
+        LanePiece("code", 0.0, 1_000.0),
+        LanePiece("operation", 0.0, 333.0),
+        LanePiece("exchange", 333.0, 667.0),
+    ]
     drawn = cells(whole, 1_000.0, width)
     assert len(drawn) == width
     assert set(drawn) <= {"operation", "exchange"}

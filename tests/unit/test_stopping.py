@@ -47,7 +47,9 @@ class Started:
         self.process.stdout.readline()
         pid = self.process.pid
         self.stopping: Stopping = (
-            ByGroup(self.group) if self.group else BySignals(lambda: processes.tree(pid), lambda: [pid], kernel=True)
+            ByGroup(self.group)
+            if self.group
+            else BySignals(lambda: processes.tree(pid), lambda: [pid], kernel=True)
         )
 
     def end(self) -> None:

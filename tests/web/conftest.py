@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 PATIENCE_S = 90.0
 LINES, COLUMNS = 40, 120
 
+
 @dataclass
 class Served:
     """A running server."""

@@ -62,7 +62,12 @@ NOT_APPLICABLE = "not applicable"
     help="Judge kernels that combine the suite's tricks at random, for this long.",
 )
 @click.option(
-    "--seed", type=Whole(), metavar="N", default=0, show_default=True, help="With --fuzz: the same seed makes the same kernels."
+    "--seed",
+    type=Whole(),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="With --fuzz: the same seed makes the same kernels.",
 )
 @click.option("--world", type=Whole(1), metavar="N", default=2, show_default=True, help="With --fuzz: ranks.")
 @json_option

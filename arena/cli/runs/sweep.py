@@ -181,7 +181,9 @@ def _run(session: CliSession, plan: CampaignPlan, order: SweepOrder) -> int:
     rows = BaselineRows(plan) if plan.players == [BASELINE] else None
     try:
         purse = Purse(plan.budget_usd, journal.spent)
-        stage = AuthorSetup(session.settings, session.catalogue, session.paths, purse, plan.shots, plan.steps, say)
+        stage = AuthorSetup(
+            session.settings, session.catalogue, session.paths, purse, plan.shots, plan.steps, say
+        )
         authors = [make_author(word, stage) for word in plan.players]
         progress = CampaignProgress(order.name, rows)
 
@@ -233,7 +235,9 @@ async def _seats(
         yield [Seat("local", engine, this_machine(device))]
 
 
-def _show(journal: CampaignJournal, rows: BaselineRows | None, standing: CampaignStanding, order: SweepOrder) -> None:
+def _show(
+    journal: CampaignJournal, rows: BaselineRows | None, standing: CampaignStanding, order: SweepOrder
+) -> None:
     """The results on stdout; on stderr what is missing, and how to go on."""
     if standing.stopped:
         say(f"stopped: {standing.stopped}")

@@ -115,7 +115,8 @@ def profile_world(
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     kill_tree(process.pid)
-    with contextlib.suppress(subprocess.TimeoutExpired):  # a GPU's memory takes its time, and what was found is found
+    # A GPU's memory takes its time, and what was found is found.
+    with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
 
 

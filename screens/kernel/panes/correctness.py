@@ -104,7 +104,14 @@ class Correctness(PlainStatic, RunPane, can_focus=True):
         width = self.content_size.width
         world = state.setting.world if state.setting else 0
         paper = state.checked.paper_rule if state.checked else ""
-        key = (state.run_id, width, paper, state.running, state.verdict, *(state.ranks.get(rank) for rank in range(world)))
+        key = (
+            state.run_id,
+            width,
+            paper,
+            state.running,
+            state.verdict,
+            *(state.ranks.get(rank) for rank in range(world)),
+        )
         if key == self._shown:
             return
         self._shown = key

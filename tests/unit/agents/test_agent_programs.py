@@ -159,9 +159,7 @@ async def test_a_program_that_does_not_end_is_ended_with_all_it_started(
 
 
 @pytest.mark.usefixtures("guests")
-async def test_a_harness_that_fails_ends_the_program(
-    playing: Playing, script: Path, until_gone: UntilGone
-):
+async def test_a_harness_that_fails_ends_the_program(playing: Playing, script: Path, until_gone: UntilGone):
     with pytest.raises(RunRefused, match="sizes do not fit"):
         await playing(KERNELS=json.dumps(["refuse", "pass"]), STAY="yes")
     await until_gone(script)

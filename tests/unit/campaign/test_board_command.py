@@ -155,7 +155,8 @@ def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
     assert as_json.returncode == 3
     assert len(json.loads(as_json.stdout)["left_out"]) == 3
     damaged.unlink()
-    assert pkb_arena("board", "--campaign", "spring", "--json").returncode == 3  # the duel's file is still there
+    # The duel's file is still there.
+    assert pkb_arena("board", "--campaign", "spring", "--json").returncode == 3
 
 
 def test_a_campaign_that_nobody_may_read_is_named(

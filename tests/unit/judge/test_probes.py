@@ -82,7 +82,9 @@ def test_the_inputs_of_a_rank_come_right_before_its_own_start() -> None:
     assert all(ranks == [revealed] for revealed, ranks in seen)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("waits_s", "at_least_s", "at_most_s"), [(0.02, 0.02, 0.05), (10.0, BEGIN_SECONDS, 1.0)])
+@pytest.mark.parametrize(
+    ("waits_s", "at_least_s", "at_most_s"), [(0.02, 0.02, 0.05), (10.0, BEGIN_SECONDS, 1.0)]
+)
 def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(waits_s, at_least_s, at_most_s):
     machine = stoppable()
     rounds = machine.rounds()
