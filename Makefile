@@ -9,9 +9,10 @@ READY := .venv/ready
 COMPILERS := .venv/compilers
 # The last section of requirements.lock, which only the checks need, starts with this line.
 SECTION := ^\# compilers for GPUs
-# Processes that run tests side by side, each with worlds of its own: make test WORKERS=3, which is a little quicker on two
-# cores. A file of tests stays in one. Files with slow tests go out first (tests/conftest.py).
-WORKERS ?= 2
+# Processes that run tests side by side, each with worlds of its own: make test WORKERS=2. Three are quicker than two on two
+# cores, as timed runs wait for each other. A file of tests stays in one process. Files with slow tests go out first
+# (tests/conftest.py).
+WORKERS ?= 3
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Tests are compiled once and not by every process, whatever the environment says.

@@ -22,6 +22,7 @@ from arena.settings import Settings
 from problems.catalogue import load_catalogue
 from sandbox.machine.processes import tree
 from sandbox.protocol.events import AnyEvent, Finished, Ready, WorldChanged
+from sandbox.worlds.pool import SPARES
 
 REPETITIONS = 500
 ROUNDS = 2
@@ -68,7 +69,9 @@ class _Soak:
         self.temporary.mkdir()
         self.environment = {"TMPDIR": str(self.temporary), "PKB_DEADLINE_SCALE": PATIENCE}
         self.referee = 0
-        self.spare_ready = asyncio.Event()
+        self.spares = 0
+        """Worlds that are ready for the next runs."""
+        self.spares_ready = asyncio.Event()
         self.samples: list[Sample] = []
         self.good_seconds: list[float] = []
         self.unexpected: Counter[str] = Counter()
@@ -79,9 +82,10 @@ class _Soak:
                 self.unexpected["another referee"] += 1
             self.referee = event.pid
         elif isinstance(event, Finished):
-            self.spare_ready.clear()  # the one that was ready has just been used
+            self.spares -= 1
         elif isinstance(event, WorldChanged) and event.role == "spare" and event.state == "ready":
-            self.spare_ready.set()
+            self.spares += 1
+        (self.spares_ready.set if self.spares >= SPARES else self.spares_ready.clear)()
 
     async def run(self, count: int) -> None:
         order = [SOAK_KERNELS[number % len(SOAK_KERNELS)] for number in range(count)]
@@ -103,7 +107,7 @@ class _Soak:
                 self.samples.append(self.sample())
 
     async def judge(self, engine: Engine, kernel: SoakKernel) -> float:
-        """One run, and then until the next spare is ready: every sample is taken in the same state. Seconds to the verdict."""
+        """One run, and then until all spares are ready: every sample is taken in the same state. Seconds to the verdict."""
         problem = load_catalogue().find("1")
         setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
         request = RunRequest(
@@ -123,7 +127,7 @@ class _Soak:
                 seconds = time.monotonic() - started
                 if got != kernel.verdict:
                     self.unexpected[f"{kernel.name}: {got}"] += 1
-                await self.spare_ready.wait()
+                await self.spares_ready.wait()
         except TimeoutError:
             raise MachineError(f"nothing happened for {GIVE_UP_S:.0f} s", "run `pkb-arena doctor`") from None
         return seconds

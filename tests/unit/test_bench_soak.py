@@ -51,7 +51,6 @@ def test_a_few_real_runs_of_every_kind_leave_nothing(pkb_arena) -> None:
     done = pkb_arena("doctor", "--bench", "soak", "--repetitions", "6", "--json", timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {figure["name"]: figure for figure in json.loads(done.stdout)}
-    assert not found["more processes below the engine"]["detail"].startswith(
-        "0 before"
-    )  # worlds were there to be counted
+    worlds = found["more processes below the engine"]["detail"]
+    assert not worlds.startswith("0 before")  # they were there to be counted
     assert found["runs not as expected"]["value"] == 0
