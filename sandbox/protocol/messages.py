@@ -152,6 +152,8 @@ class Probed(Reply, frozen=True):
     sealed: bool
     varies: bool = False
     """Whether matrix products or convolutions had other shapes in another iteration."""
+    references: int | None = None
+    """Worlds that run the baseline which a device's memory has room for; None: there is no limit."""
 
 
 class MakeArenas(Order, frozen=True):

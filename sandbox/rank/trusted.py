@@ -41,6 +41,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
+from sandbox.rank.memory_room import most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.rank import Rank
 from sandbox.rank.shapes import Shapes, shapes_of
@@ -51,11 +52,6 @@ MOST_FAR = 8
 
 LOOKED_AT = 3
 """Iterations whose shapes are compared."""
-HELD = 4
-"""Times that an iteration lies in a device's memory: as drawn, in this rank's arena, in a kernel's, and in the private copies
-that a kernel's first calls work on."""
-CONTEXTS_BYTES = 12 << 30
-"""Of the processes that share a GPU: their contexts, and what libraries allocate."""
 
 
 class TrustedRank(Rank):
@@ -98,6 +94,9 @@ class TrustedRank(Rank):
         assert self.setting is not None
         self.solution = self.code.baseline
         in_sizes, out_sizes, seconds, leaves = [], [], [], 0
+        of_call: list[int] = []
+        of_oracle: list[int] = []
+        self.device.peak_bytes()  # what was there before does not count
         shapes: list[Shapes] = []
         self.comparison = comparison = Comparison(self.code, self.setting)
 
@@ -108,10 +107,12 @@ class TrustedRank(Rank):
             tensors = self.code.draw(self.setting, seed)
             in_sizes.append(slots.lay_out(tensors)[1])
             dist.barrier()
+            of_oracle.append(self.device.peak_bytes())
             started = time.perf_counter()
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
             self.device.synchronize()
             seconds.append(time.perf_counter() - started)
+            of_call.append(self.device.peak_bytes())
             if len(shapes) < LOOKED_AT:
                 shapes.append(shapes_of(self.code, tensors, self.setting))
             leaves = max(leaves, len(plain[1]))
@@ -129,7 +130,10 @@ class TrustedRank(Rank):
         out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
         # Room beyond the baseline's own size, so that a result of the wrong shape is seen and not merely refused.
         out_bytes += slots.header_bytes(room) + max(memory.PAGE, min(out_bytes, 1 << 20))
-        self.require_room(in_bytes + out_bytes)
+        of_oracle.append(self.device.peak_bytes())
+        references = None
+        if there := self.device.memory_bytes():
+            references = most_references(there, in_bytes + out_bytes, max(of_call), max(of_oracle))
         self.reply(
             Probed(
                 in_bytes=memory.up(in_bytes),
@@ -138,24 +142,9 @@ class TrustedRank(Rank):
                 seconds=min(seconds),
                 sealed=self.device.can_seal(),
                 varies=any(each != shapes[0] for each in shapes),
+                references=references,
             )
         )
-
-    def require_room(self, size: int) -> None:
-        """Refuses a setting of which one iteration does not fit the device as often as it is held.
-
-        size: of a slot of both arenas, in bytes.
-
-        Raises:
-            SizesRefused: it says how much there is and how much is needed.
-        """
-        there = self.device.memory_bytes()
-        needed = HELD * size + CONTEXTS_BYTES
-        if there and needed > there:
-            raise SizesRefused(
-                f"one iteration takes {size / 2**30:.1f} GiB a rank and is held {HELD} times, which is {needed / 2**30:.0f} GiB "
-                f"with the processes' own memory; this rank's device has {there / 2**30:.0f} GiB"
-            )
 
     def make_arenas(self, order: MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side, and hands their descriptors out."""

@@ -316,11 +316,15 @@ class Referee:
         timed = run.rounds != 0 and run.versus is None
         count = kind_of(run.setting.device).pace.references_for(run.rounds) if timed else 0
         if self.worlds.has_stage(run.setting) and self.worlds.has_references(count):
-            return self.worlds.prepare_stage(run.setting), self.worlds.references[:count]
+            stage = self.worlds.prepare_stage(run.setting)
+            return stage, self.worlds.references[: stage.references_of(count)]
         started = self.timer.monotonic()
         self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
         stage = self.worlds.prepare_stage(run.setting, count)
         references = self.worlds.take_references(stage, run.setting, count) if count else []
+        if len(references) < count:
+            text = f"the devices' memory has room for {len(references)} of {count} worlds that run the baseline\n"
+            self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
         self.emit(PhaseEnded(run_id=run.run_id, phase="prepare", seconds=self.timer.monotonic() - started))
         return stage, references
 

@@ -87,8 +87,11 @@ class Stage:
         calls: int,
         call_seconds: float,
         varies: bool = False,
+        most_references: int | None = None,
     ) -> None:
-        """varies: whether calls compute with other shapes on other inputs (sandbox/rank/shapes.py)."""
+        """varies: whether calls compute with other shapes on other inputs (sandbox/rank/shapes.py).
+        most_references: worlds that run the baseline which the devices' memory has room for; None: no limit.
+        """
         self.world = world
         self.limits = limits
         self.layout = layout
@@ -97,7 +100,12 @@ class Stage:
         self.call_seconds = call_seconds
         """How long one takes, as far as a few calls tell."""
         self.varies = varies
+        self.most_references = most_references
         self.used = False
+
+    def references_of(self, count: int) -> int:
+        """As many worlds that run the baseline as there is room for, and `count` at the most."""
+        return count if self.most_references is None else min(count, self.most_references)
 
     @property
     def distinct_calls(self) -> int:

@@ -263,7 +263,9 @@ class Worlds:
         calls = calls_for(kind.pace, kind.pace.batch_s, seconds, seconds, count)
         layout = SlotLayout(in_bytes, out_bytes, max(r.room for r in probed), count, sealed)
         varies = any(reply.varies for reply in probed)
-        self.stage = Stage(world, TimeLimits.for_baseline(seconds, calls), layout, calls, seconds, varies)
+        room = [reply.references for reply in probed if reply.references is not None]
+        limits = TimeLimits.for_baseline(seconds, calls)
+        self.stage = Stage(world, limits, layout, calls, seconds, varies, min(room, default=None))
         self._stage_key = (setting, stamps_of(setting))
         return self.stage
 
@@ -302,13 +304,18 @@ class Worlds:
             self.references.append(self.start("reference", setting))
 
     def has_references(self, count: int) -> bool:
-        """Whether so many worlds have the baseline of the present stage loaded."""
+        """Whether so many worlds, or as many as there is room for, have the baseline of the present stage loaded."""
         return count == 0 or (
-            self._loaded is not None and self._loaded[0] is self.stage and len(self._loaded[1]) >= count
+            self._loaded is not None
+            and self._loaded[0] is self.stage
+            and len(self._loaded[1]) >= self._loaded[0].references_of(count)
         )
 
     def take_references(self, stage: Stage, setting: events.Setting, count: int) -> list[World]:
-        """Worlds with the problem open and the baseline loaded, `count` of them."""
+        """Worlds with the problem open and the baseline loaded: `count` of them, or as many as there is room for."""
+        count = stage.references_of(count)
+        for world in self.references[stage.references_of(len(self.references)) :]:
+            self._drop_reference(world)
         self.start_references(setting, count)
         chosen = self.references[:count]
         if not self.has_references(count):

@@ -76,6 +76,10 @@ class CpuDevice:
         """Of all ranks together: the worlds' own bounds hold."""
         return 0
 
+    def peak_bytes(self) -> int:
+        """Not counted: as `memory_bytes`."""
+        return 0
+
     def free_cache(self) -> None:
         """The allocator of CPU ranks keeps nothing."""
 

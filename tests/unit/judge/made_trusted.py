@@ -58,7 +58,8 @@ class TrustedRanks(MadeRanks):
         made = self.baseline
         match order:
             case Probe():
-                return Probed(made.in_bytes, made.out_bytes, 4, made.seconds, made.sealed, made.varies)
+                sizes = (made.in_bytes, made.out_bytes, 4)
+                return Probed(*sizes, made.seconds, made.sealed, made.varies, made.references)
             case MakeArenas():
                 return ArenasMade()
             case Draw():

@@ -90,6 +90,19 @@ def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_cl
         assert [order.warm for order in orders if isinstance(order, ChooseBatch)] == [50]
 
 
+def test_where_memory_is_short_fewer_references_run_and_others_end() -> None:
+    machine = MadeMachine()
+    machine.baseline.references = 2
+    pool, setting = machine.pool(), machine.setting()
+    stage = pool.prepare_stage(setting, 4)
+    started = list(pool.references)
+    assert len(started) == 4
+    assert len(pool.take_references(stage, setting, 1)) == 1
+    assert pool.take_references(stage, setting, 4) == pool.references == started[:2]
+    assert [world.state is State.DEAD for world in started] == [False, False, True, True]
+    assert pool.has_references(4)
+
+
 @pytest.mark.parametrize("sealed", [True, False])
 def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> None:
     machine = MadeMachine("made-gpu")

@@ -80,6 +80,19 @@ def test_fewer_worlds_run_the_baseline_for_few_rounds(rounds: int | None, refere
     assert len(machine.started["reference"]) == references
 
 
+def test_a_run_says_that_memory_has_room_for_fewer_worlds_and_goes_on(told: Callable[[], list[Any]]) -> None:
+    machine = MadeMachine()
+    machine.baseline.references = 1
+    referee = machine.referee()
+    for _ in range(2):
+        referee.judge(machine.run(budget_s=0.1))
+    found = told()
+    words = [event.text for event in found if isinstance(event, Log)]
+    assert words == ["the devices' memory has room for 1 of 2 worlds that run the baseline\n"]
+    assert [event.result.verdict for event in found if isinstance(event, Finished)] == [Verdict.PASS] * 2
+    assert len(machine.started["reference"]) == 2  # one of them has ended
+
+
 def test_the_baseline_against_itself_keeps_its_world_for_the_next_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()

@@ -148,6 +148,12 @@ class CudaDevice:
         total: int = torch.cuda.mem_get_info(self.index)[1]
         return total
 
+    def peak_bytes(self) -> int:
+        """As torch's allocator counts."""
+        peak: int = torch.cuda.max_memory_allocated(self.index)
+        torch.cuda.reset_peak_memory_stats(self.index)
+        return peak
+
     def free_cache(self) -> None:
         """torch's cached blocks go back to the driver, so that the other world can have them."""
         gc.collect()
