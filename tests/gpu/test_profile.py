@@ -14,9 +14,11 @@ from arena.profile.messages import Profiled, ProfileRequest
 from arena.profile.profiling import profile_ranks
 from arena.profile.rules import first_failure
 from arena.profile.timeline import median_call
+from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
+from sandbox.protocol.events import Setting
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(240)]
 
@@ -99,17 +101,21 @@ LARGE = {"M": 8192, "N": 8192}
 """128 MiB in bfloat16: more than a GPU's cache."""
 
 
+def setting_of(sizes: dict[str, int]) -> Setting:
+    """Problem 1 on two GPUs, or on the only one."""
+    choice = Choice(preset="tiny", world=min(2, visible_gpus()), device="cuda", sizes=sizes)
+    return choose_setting(load_catalogue().find("1"), choice, Settings())
+
+
 @pytest.fixture(scope="module")
 def profiled() -> Callable[..., Profiled]:
-    """profiled(source, sizes): a profile in which no rank has failed."""
-    catalogue = load_catalogue()
+    """profiled(source, sizes): a profile in which no rank has failed. peaks: the machine's, as a calibration has found them."""
 
-    def make(source: str, **sizes: int) -> Profiled:
-        choice = Choice(preset="tiny", world=min(2, visible_gpus()), device="cuda", sizes=sizes)
-        setting = choose_setting(catalogue.find("1"), choice, Settings())
-        found = profile_ranks(
-            ProfileRequest(setting=setting, kernel_name="kernel.py", source=source), lambda _: None
+    def make(source: str, peaks: dict[str, float] | None = None, **sizes: int) -> Profiled:
+        request = ProfileRequest(
+            setting=setting_of(sizes), kernel_name="kernel.py", source=source, peaks=peaks or {}
         )
+        found = profile_ranks(request, lambda _: None)
         failed = first_failure(found.reports)
         assert failed is None, failed.failed
         return found
@@ -225,10 +231,13 @@ def test_a_rank_that_sleeps_is_waited_for(profiled):
 
 
 @pytest.mark.peers
-def test_copies_from_a_peer_are_at_the_link(profiled):
-    found = profiled(AT_THE_LINK, **LARGE)
+async def test_copies_from_a_peer_are_at_the_link(profiled, paths):
+    async with Engine(paths) as engine:
+        peaks = (await engine.calibrate(setting_of({}))).peaks
+    found = profiled(AT_THE_LINK, peaks, **LARGE)
     for rank in found.gpu_figures:
-        if rank.counted.received is None or rank.link_peak is None:
-            pytest.skip(f"the driver does not say: {rank.counted.missing}, peak {rank.link_peak}")
+        if rank.counted.received is None:
+            pytest.skip(f"the driver does not say: {rank.counted.missing}")
+        assert rank.link_peak is not None, peaks
         assert rank.counted.received == pytest.approx(10 * 2 * 8192 * 8192, rel=0.1), told(found)
         assert rank.diagnosis.startswith("at the link"), told(found)
