@@ -38,13 +38,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def search_path() -> str:
+    """For subprocesses of tests that start in other folders: this checkout first; where packages were found, they are still."""
+    before = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join([str(ROOT), *(folder for folder in before if folder not in ("", str(ROOT)))])
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of this test's own for settings, data and state; the environment's say on colours is gone."""
     folder = tmp_path / "home"
     monkeypatch.setenv("PKB_ARENA_HOME", str(folder))
-    # For the subprocesses of tests that start in other folders; where packages were found, they are still.
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
+    monkeypatch.setenv("PYTHONPATH", search_path())
     for name in list(os.environ):
         kept = name == "PKB_ARENA_HOME" or name.startswith("TEXTUAL_SNAPSHOT")  # the plugin's own
         ours = name.startswith(("TEXTUAL_", "PKB_")) and not kept
@@ -81,7 +86,8 @@ CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="session")
 def command_lines() -> Iterator[Any]:
     """A process that has imported all commands."""
-    forked = Forked(["screens.main", *(module for module, _ in COMMANDS.values())], os.environ)
+    modules = ["screens.main", *(module for module, _ in COMMANDS.values())]
+    forked = Forked(modules, os.environ | {"PYTHONPATH": search_path()})
     yield forked
     forked.close()
 

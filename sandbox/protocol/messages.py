@@ -139,6 +139,8 @@ class Probe(Order, frozen=True):
 
     kind = Kind.PROBE
     seeds: list[int]
+    arena_bytes: int
+    """What the arenas of one side may take."""
 
 
 class Probed(Reply, frozen=True):

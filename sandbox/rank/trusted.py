@@ -41,7 +41,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
-from sandbox.rank.memory_room import most_references
+from sandbox.rank.memory_room import HELD, arenas_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.rank import Rank
 from sandbox.rank.shapes import Shapes, shapes_of
@@ -96,7 +96,6 @@ class TrustedRank(Rank):
         in_sizes, out_sizes, seconds, leaves = [], [], [], 0
         of_call: list[int] = []
         of_oracle: list[int] = []
-        self.device.peak_bytes()  # what was there before does not count
         shapes: list[Shapes] = []
         self.comparison = comparison = Comparison(self.code, self.setting)
 
@@ -107,7 +106,7 @@ class TrustedRank(Rank):
             tensors = self.code.draw(self.setting, seed)
             in_sizes.append(slots.lay_out(tensors)[1])
             dist.barrier()
-            of_oracle.append(self.device.peak_bytes())
+            self.device.peak_bytes()
             started = time.perf_counter()
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
             self.device.synchronize()
@@ -117,7 +116,9 @@ class TrustedRank(Rank):
                 shapes.append(shapes_of(self.code, tensors, self.setting))
             leaves = max(leaves, len(plain[1]))
             out_sizes.append(sum(memory.up(t.numel() * t.element_size()) for _, t in plain[1]))
-            return comparison.reference(tensors, plain)
+            found = comparison.reference(tensors, plain)
+            of_oracle.append(self.device.peak_bytes())
+            return found
 
         try:
             comparison.calibrate(iteration(seed) for seed in order.seeds)
@@ -130,10 +131,10 @@ class TrustedRank(Rank):
         out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
         # Room beyond the baseline's own size, so that a result of the wrong shape is seen and not merely refused.
         out_bytes += slots.header_bytes(room) + max(memory.PAGE, min(out_bytes, 1 << 20))
-        of_oracle.append(self.device.peak_bytes())
         references = None
         if there := self.device.memory_bytes():
-            references = most_references(there, in_bytes + out_bytes, max(of_call), max(of_oracle))
+            taken = arenas_bytes(order.arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
+            references = most_references(there, taken, max(of_call), max(of_oracle))
         self.reply(
             Probed(
                 in_bytes=memory.up(in_bytes),

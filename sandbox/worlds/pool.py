@@ -249,15 +249,16 @@ class Worlds:
         if self.stage is not None and self.has_stage(setting):
             return self.stage
         world = self.open_baseline(setting, spare_too=True, references=references)
+        kind = kind_of(setting.device)
+        order = Probe(fresh_seeds(PROBED), kind.arena_bytes)
         try:
-            probed = ask(self.await_all, world, Probe(fresh_seeds(PROBED)), Probed, deadlines.PREPARE)
+            probed = ask(self.await_all, world, order, Probed, deadlines.PREPARE)
         except BaseException:
             self.drop_baseline()  # its late answer would be taken for the next one
             raise
         seconds = max(reply.seconds for reply in probed)
         in_bytes, out_bytes = max(r.in_bytes for r in probed), max(r.out_bytes for r in probed)
         sealed = all(reply.sealed for reply in probed)
-        kind = kind_of(setting.device)
         arena_bytes = kind.arena_bytes if sealed else kind.unsealed_arena_bytes
         count = min(kind.pace.slots, max(1, arena_bytes // (in_bytes + out_bytes)))
         calls = calls_for(kind.pace, kind.pace.batch_s, seconds, seconds, count)

@@ -77,7 +77,8 @@ class Device(Protocol):
         """Memory of the device in all; 0 where ranks share the machine's."""
 
     def peak_bytes(self) -> int:
-        """The most that tensors have taken on the device since this was last asked; 0 where ranks share the machine's memory."""
+        """The most that tensors have taken on the device since this was last asked, beyond what they took then; 0 where ranks
+        share the machine's memory."""
 
     def free_cache(self) -> None:
         """Gives memory back that the framework only keeps for itself."""

@@ -34,6 +34,8 @@ class CudaDevice:
         self.torch_device = torch.device("cuda", index)
         self._copier: InputCopier | None = None
         self.sealed = True
+        self._asked_at = 0
+        """Bytes of tensors when `peak_bytes` was last asked."""
         self.host_in = self.host_out = torch.empty(0, dtype=torch.uint8)
         self.mapped_in = self.mapped_out = torch.empty(0, dtype=torch.uint8)
 
@@ -150,9 +152,10 @@ class CudaDevice:
 
     def peak_bytes(self) -> int:
         """As torch's allocator counts."""
-        peak: int = torch.cuda.max_memory_allocated(self.index)
+        peak = torch.cuda.max_memory_allocated(self.index) - self._asked_at
         torch.cuda.reset_peak_memory_stats(self.index)
-        return peak
+        self._asked_at = torch.cuda.memory_allocated(self.index)
+        return max(peak, 0)
 
     def free_cache(self) -> None:
         """torch's cached blocks go back to the driver, so that the other world can have them."""
