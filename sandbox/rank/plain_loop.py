@@ -40,7 +40,7 @@ from sandbox.protocol.plain_loop import (
     encode,
 )
 from sandbox.rank.devices.device import Device
-from sandbox.rank.problem_code import Leaves, ProblemCode
+from sandbox.rank.problem_code import Leaves, ProblemCode, leave_groups
 
 _cuda: Any = torch.cuda  # events and _sleep carry no types
 CYCLES = 20_000_000
@@ -97,10 +97,7 @@ class PlainLoop:
     def close(self) -> None:
         """Gives up the problem: its inputs, and its process groups but the world."""
         self.arguments, self.written, self.solution = [], [], None
-        groups = self.setting.groups if self.setting is not None else {}
-        for name, group in groups.items():
-            if name != "world" and group is not None:
-                dist.destroy_process_group(group)
+        leave_groups(self.setting)
         self.setting = None
         self.device.free_cache()
 

@@ -35,6 +35,13 @@ def load_file(path: Path, name: str) -> ModuleType:
     return module
 
 
+def leave_groups(setting: RankSetting | None) -> None:
+    """Ends a setting's process groups but the world, on all ranks: each has connections, and memory of the GPU, until then."""
+    for name, group in (setting.groups if setting is not None else {}).items():
+        if name != "world" and group is not None:
+            dist.destroy_process_group(group)
+
+
 class ProblemCode:
     """inputs.py of a problem and, on trusted ranks, its baseline.
 

@@ -14,7 +14,7 @@ from problems.specification import load_problem
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import OpenProblem, Wake
 from sandbox.rank.devices.device import Device
-from sandbox.rank.problem_code import ProblemCode
+from sandbox.rank.problem_code import ProblemCode, leave_groups
 from sandbox.rank.serving import Serving
 
 
@@ -37,7 +37,8 @@ class Rank(Serving):
         self.handlers |= {OpenProblem: self.open, Wake: self.wake}
 
     def open(self, order: OpenProblem, fds: list[int]) -> None:
-        """Opens a problem with a setting (collective)."""
+        """Opens a problem with a setting in place of the one before (collective)."""
+        leave_groups(self.setting)
         self.code = self.setting = self.solution = None
         self.device.free_cache()
         self.code = ProblemCode(load_problem(Path(order.folder)))

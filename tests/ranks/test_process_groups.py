@@ -1,0 +1,32 @@
+"""A world that opens problem after problem keeps none of their process groups."""
+
+import os
+
+import torch
+import torch.distributed as dist
+
+from problems.catalogue import load_catalogue
+from sandbox.rank.problem_code import ProblemCode, leave_groups
+
+
+def test_ending_a_problems_groups_gives_their_descriptors_back(in_ranks):
+    def work(rank: int, world: int) -> list[int]:
+        problem = load_catalogue().find("ring_attention_pp")
+        found = []
+        for _ in range(4):
+            setting = ProblemCode(problem).setting(
+                problem.sizes("tiny"), "tiny", torch.float32, torch.device("cpu")
+            )
+            assert set(setting.groups) > {"world"}
+            for group in setting.groups.values():
+                dist.all_reduce(torch.zeros(1), group=group)  # connects its ranks
+            opened = len(os.listdir("/proc/self/fd"))
+            leave_groups(setting)
+            del setting, group  # what still names a group keeps its connections
+            found.append(opened - len(os.listdir("/proc/self/fd")))
+            found.append(len(os.listdir("/proc/self/fd")))
+        return found
+
+    for descriptors in in_ranks(4, work):
+        assert all(given_back > 0 for given_back in descriptors[::2])
+        assert len(set(descriptors[3::2])) == 1
