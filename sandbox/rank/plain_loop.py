@@ -39,12 +39,8 @@ from sandbox.protocol.plain_loop import (
     decode_order,
     encode,
 )
-from sandbox.rank.devices.device import Device
+from sandbox.rank.devices.device import Device, EventTimer
 from sandbox.rank.problem_code import Leaves, ProblemCode, leave_groups
-
-_cuda: Any = torch.cuda  # events and _sleep carry no types
-CYCLES = 20_000_000
-"""Of torch.cuda._sleep, to find out how long a cycle is: about 10 ms."""
 
 
 class PlainLoop:
@@ -52,14 +48,14 @@ class PlainLoop:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self.cuda = device.torch_device.type == "cuda"
         self.token = torch.zeros(1, device=device.torch_device)
         self.solution: Callable[..., Any] | None = None
         self.arguments: list[tuple[Any, ...]] = []
         self.written: list[tuple[torch.Tensor, torch.Tensor]] = []
         """(tensor that a call may write to, its values as drawn)."""
         self.setting: RankSetting | None = None
-        self.cycles_per_us = _cycles_per_us() if self.cuda else 0.0
+        self.timer: EventTimer | None = None
+        """Of what is queued, once it was asked for."""
         self.handlers: dict[type[LoopOrder], Callable[[Any], LoopReply]] = {
             DrawInputs: self.open,
             TimeCalls: self.time_calls,
@@ -135,20 +131,17 @@ class PlainLoop:
 
     def time_queued(self, order: TimeQueued) -> Times:
         """Device time. A collective right before the first event lets all ranks begin together."""
-        if not self.cuda:
-            raise ValueError("CPU ranks queue nothing")
+        self.timer = timer = self.timer or self.device.event_timer()
         times, queued = [], True
         for _ in range(order.repetitions):
             self.get_ready(0)
-            first, last = (_cuda.Event(enable_timing=True) for _ in range(2))
-            _cuda._sleep(int(order.wait_us * self.cycles_per_us))
+            timer.hold(order.wait_us)
             dist.all_reduce(self.token)
-            first.record()
+            timer.start()
             self.call(order.calls)
-            last.record()
-            queued &= not first.query()
+            queued &= timer.stop()
             self.device.synchronize()
-            times.append(first.elapsed_time(last) * 1e3 / order.calls)
+            times.append(timer.us() / order.calls)
         return Times(us=times, queued=queued)
 
 
@@ -160,18 +153,6 @@ def soak_block(order: SoakBlock) -> Soaked:
 
     block = (BLOCKS | DEVICE_BLOCKS)[order.block]
     return Soaked(*soak(block, order.first, order.calls, order.seed))
-
-
-def _cycles_per_us() -> float:
-    """Of torch.cuda._sleep, at the speed of a GPU that is busy."""
-    first, last = (_cuda.Event(enable_timing=True) for _ in range(2))
-    _cuda._sleep(CYCLES)  # the clocks go up
-    first.record()
-    _cuda._sleep(CYCLES)
-    last.record()
-    last.synchronize()
-    microseconds: float = first.elapsed_time(last) * 1e3
-    return CYCLES / microseconds
 
 
 def main() -> None:

@@ -20,6 +20,22 @@ class RankGate(Protocol):
         """Says that everything queued so far on this stream is done."""
 
 
+class EventTimer(Protocol):
+    """Times of what is queued on a device, by its own events."""
+
+    def hold(self, us: float) -> None:
+        """What is queued from here on waits so long on the device."""
+
+    def start(self) -> None:
+        """Right before what is timed is queued."""
+
+    def stop(self) -> bool:
+        """Right after it. Whether all of it was queued before the first of it began."""
+
+    def us(self) -> float:
+        """Microseconds from start to stop, once the device has done everything."""
+
+
 class Device(Protocol):
     """One rank's device."""
 
@@ -93,6 +109,9 @@ class Device(Protocol):
 
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
         """This rank's side of the gate whose page this is."""
+
+    def event_timer(self) -> EventTimer:
+        """For measurements that the gate's times are held against."""
 
     # --- calibration -----------------------------------------------------------------------------------------
 
