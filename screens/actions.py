@@ -193,7 +193,7 @@ ACTIONS = (
         "give_up",
         "shift+f7,f19",
         "give up",
-        "Leave without a kernel: the other side wins if it has a right one.",
+        "Leave without a kernel, pressed twice: the other side wins if it has a right one.",
         "duel",
     ),
     Action("share", "f8", "share", "Put the result into the clipboard, and write its picture.", "duel"),

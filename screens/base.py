@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 PANE_ACTIONS = frozenset({"jump", "zoom"})
 """Actions of the app that are about the panes of the screen."""
+
+
+AGAIN_WITHIN_S = 1.5
+"""So soon after a first press a second one means it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class BaseScreen(Screen[None]):
         self.parent_app = parent_app
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
         self._idle_shown: frozenset[str] = frozenset()
+        self._pressed: dict[str, float] = {}
+        """When actions that ask for a second press were asked for last."""
 
     def on_compose(self) -> None:
         """Takes the classes of this size before there are contents: given later, all their styles are worked out again."""
@@ -66,6 +73,18 @@ class BaseScreen(Screen[None]):
     def key_words(self, action: str) -> str:
         """The key of an action, as it is shown."""
         return key_of(action, self.parent_app.services.settings.keymap)
+
+    def is_sure(self, action: str, consequence: str) -> bool:
+        """Whether an action's key was pressed just before, too. If not, it says what the same key does now.
+
+        consequence: what follows "esc again".
+        """
+        now = time.monotonic()
+        if now - self._pressed.get(action, -AGAIN_WITHIN_S) < AGAIN_WITHIN_S:
+            return True
+        self._pressed[action] = now
+        self.say(f"{self.key_words(action)} again {consequence}")
+        return False
 
     # --- panes -----------------------------------------------------------------------------------------------
 

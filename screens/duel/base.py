@@ -1,6 +1,5 @@
 """The duel: two panes, the race between them, the clock below. The same screen plays a duel and replays one."""
 
-import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +24,6 @@ from screens.widgets.pane_title import entitle
 from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
-LEAVE_WITHIN_S = 1.5
 NARROW = 100
 """Columns from which the score also names the clocks."""
 
@@ -57,7 +55,6 @@ class DuelScreen(BaseScreen):
         self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
         """Number of the kernel in a pane."""
         self._attempts: dict[SideName, Content] = {}
-        self._escaped_at = -LEAVE_WITHIN_S
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="duel-head"):
@@ -217,8 +214,5 @@ class DuelScreen(BaseScreen):
     def action_leave_duel(self) -> None:
         """Leaves; a duel that is not over asks for a second escape."""
         over = self.state.stage in ("ended", "abandoned")
-        if over or time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
+        if over or self.is_sure("leave_duel", "leaves: the duel then counts for nobody"):
             self.dismiss()
-        else:
-            self._escaped_at = time.monotonic()
-            self.say("esc again leaves: the duel then counts for nobody")

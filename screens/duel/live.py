@@ -167,7 +167,9 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is None:
             self.say("nobody plays from this keyboard")
             return
-        self.match.give_up(self.edits)
+        over = self.state.stage in ("ended", "abandoned")
+        if over or self.is_sure("give_up", "gives up: the other side wins if it has a right kernel"):
+            self.match.give_up(self.edits)
 
     def action_rematch(self) -> None:
         if self.state.stage not in ("ended", "abandoned"):

@@ -1,6 +1,5 @@
 """A model at work: what it writes, its kernels with their verdicts, what it costs; stop it, or take a kernel over."""
 
-import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,8 +30,6 @@ from screens.widgets.source_bars import FindBar
 from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
-AGAIN_WITHIN_S = 1.5
-"""A second press within this time ends a model that is at work."""
 WORK = "model"
 VIEWS = ("kernel", "answer", "asked")
 """What the large pane shows of a kernel: its text, all that the model wrote, what it was given."""
@@ -64,7 +61,6 @@ class ModelScreen(BaseScreen):
         """The row that the cursor was put on for that."""
         self._shown: tuple[str, int, int] | None = None
         """(view, number, length) of the text in the large pane."""
-        self._pressed: dict[str, float] = {}
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="model-head"):
@@ -236,7 +232,7 @@ class ModelScreen(BaseScreen):
         kernel = self._chosen or self.session.state.best
         if kernel is None or not kernel.source:
             self.say("there is no kernel to take over yet" if kernel is None else "this answer has no kernel")
-        elif self._sure("take", "it again stops the model and takes the kernel over"):
+        elif self.session.over or self.is_sure("take_over", "stops the model and takes the kernel over"):
             self.parent_app.take_over(self.session.problem, kernel.source)
 
     def action_ask_again(self) -> None:
@@ -252,13 +248,7 @@ class ModelScreen(BaseScreen):
             if bar.has_pseudo_class("focus-within"):
                 bar.close()
                 return
-        if self._sure("leave", "esc again stops the model and leaves; its kernels are kept"):
+        if self.session.over or self.is_sure(
+            "leave_model", "stops the model and leaves; its kernels are kept"
+        ):
             self.dismiss()
-
-    def _sure(self, what: str, warning: str) -> bool:
-        """Whether it is over, or the same was asked just before."""
-        if self.session.over or time.monotonic() - self._pressed.get(what, -AGAIN_WITHIN_S) < AGAIN_WITHIN_S:
-            return True
-        self._pressed[what] = time.monotonic()
-        self.say(warning)
-        return False

@@ -105,6 +105,9 @@ async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen
         await pilot.press("f6")
         assert screen.state.stage == "playing"
         await pilot.press("shift+f7")
+        assert not screen.state.left.left  # beside F7: one slip of a finger loses no duel
+        assert any("shift+F7 again gives up" in told.message for told in app._notifications)
+        await pilot.press("shift+f7")
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
         assert duel_records(paths.duels)[0].ended.winner == "right"

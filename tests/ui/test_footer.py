@@ -40,7 +40,7 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
             pilot,
             lambda: all(side.last and side.last.judged for side in (screen.state.left, screen.state.right)),
         )
-        await pilot.press("shift+f7")
+        await pilot.press("shift+f7", "shift+f7")
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
         await until(pilot, lambda: "rematch" in keys(screen_text(app)) and "share" in keys(screen_text(app)))
