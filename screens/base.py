@@ -74,15 +74,22 @@ class BaseScreen(Screen[None]):
         """The key of an action, as it is shown."""
         return key_of(action, self.parent_app.services.settings.keymap)
 
+    def was_pressed(self, action: str) -> bool:
+        """Whether an action that asks for a second press was asked for just before."""
+        return time.monotonic() - self._pressed.get(action, -AGAIN_WITHIN_S) < AGAIN_WITHIN_S
+
+    def note_press(self, action: str) -> None:
+        """The first press of an action that asks for a second one."""
+        self._pressed[action] = time.monotonic()
+
     def is_sure(self, action: str, consequence: str) -> bool:
         """Whether an action's key was pressed just before, too. If not, it says what the same key does now.
 
         consequence: what follows "esc again".
         """
-        now = time.monotonic()
-        if now - self._pressed.get(action, -AGAIN_WITHIN_S) < AGAIN_WITHIN_S:
+        if self.was_pressed(action):
             return True
-        self._pressed[action] = now
+        self.note_press(action)
         self.say(f"{self.key_words(action)} again {consequence}")
         return False
 

@@ -129,7 +129,7 @@ class Match:
 
     def tell(self, event: AnyDuelEvent) -> None:
         """Folds an event in, writes it down and hands it on; nothing happens any more once a duel has ended."""
-        if self.state.stage in ("ended", "abandoned"):
+        if self.state.over:
             return
         self.state.apply(event)
         self._journal.append(event)

@@ -134,6 +134,11 @@ class DuelState:
             return "final"
         return "paused" if self.pauses and self.pauses[-1][1] is None else "playing"
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing happens in it any more."""
+        return self.stage in ("ended", "abandoned")
+
     def clock(self, at: float) -> float:
         """Seconds played by then, pauses left out; stands still once the playing is over."""
         stopped = sum(

@@ -316,8 +316,7 @@ class Referee:
         timed = run.rounds != 0 and run.versus is None
         count = kind_of(run.setting.device).pace.references_for(run.rounds) if timed else 0
         if self.worlds.has_stage(run.setting) and self.worlds.has_references(count):
-            stage = self.worlds.prepare_stage(run.setting)
-            return stage, self.worlds.references[: stage.references_of(count)]
+            return self.worlds.prepare_stage(run.setting), self.worlds.references[:count]
         started = self.timer.monotonic()
         self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
         stage = self.worlds.prepare_stage(run.setting, count)

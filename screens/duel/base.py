@@ -213,6 +213,5 @@ class DuelScreen(BaseScreen):
 
     def action_leave_duel(self) -> None:
         """Leaves; a duel that is not over asks for a second escape."""
-        over = self.state.stage in ("ended", "abandoned")
-        if over or self.is_sure("leave_duel", "leaves: the duel then counts for nobody"):
+        if self.state.over or self.is_sure("leave_duel", "leaves: the duel then counts for nobody"):
             self.dismiss()

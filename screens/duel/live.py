@@ -95,7 +95,7 @@ class LiveDuelScreen(DuelScreen):
 
     @property
     def now(self) -> float:
-        return self.match.now if self.state.stage not in ("ended", "abandoned") else self.state.at
+        return self.match.now if not self.state.over else self.state.at
 
     @property
     def _editor(self) -> Editor:
@@ -167,12 +167,13 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is None:
             self.say("nobody plays from this keyboard")
             return
-        over = self.state.stage in ("ended", "abandoned")
-        if over or self.is_sure("give_up", "gives up: the other side wins if it has a right kernel"):
+        if self.state.over or self.is_sure(
+            "give_up", "gives up: the other side wins if it has a right kernel"
+        ):
             self.match.give_up(self.edits)
 
     def action_rematch(self) -> None:
-        if self.state.stage not in ("ended", "abandoned"):
+        if not self.state.over:
             self.say("a rematch comes after the duel")
             return
         self.dismiss()

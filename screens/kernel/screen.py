@@ -4,7 +4,6 @@ Keys and messages arrive here and are handed on: the text to `EditingScreen` and
 and panes to `PanedScreen`, `SourcePane` and `ResultPane`, whose tables name what they are made of.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -23,6 +22,7 @@ from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import AnyEvent, Checked, Finished, RunStarted, Setting
 from screens.actions import Scope, bindings
 from screens.app_protocol import AppProtocol
+from screens.base import AGAIN_WITHIN_S
 from screens.complaints import explain
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
@@ -38,8 +38,6 @@ from screens.widgets.key_line import KeyLine
 from screens.widgets.source_bars import SourceBar
 
 REFRESH_S = 0.1
-LEAVE_WITHIN_S = 1.5
-"""A second escape within this time leaves the screen."""
 
 
 def _nothing() -> None:
@@ -71,7 +69,6 @@ class KernelScreen(EditingScreen):
         """Another player has the judge."""
         self._others: set[str] = set()
         """Runs of other players: one may end when this screen is in front again."""
-        self._escaped_at = -LEAVE_WITHIN_S
         self._unsubscribe: Callable[[], None] = _nothing
 
     def compose(self) -> ComposeResult:
@@ -219,7 +216,7 @@ class KernelScreen(EditingScreen):
         cancel = self.key_words("cancel")
         if self.session.busy:
             return f"{cancel} cancels"
-        if time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
+        if self.was_pressed("cancel"):
             return f"nothing is running · {cancel} again for the problems"
         return "" if self.session.state.run_id else worlds_words(self.session.state)
 
@@ -269,12 +266,12 @@ class KernelScreen(EditingScreen):
             self.zoom_focused()
         elif self.focused is not self.editor:
             self.show_view(KERNEL)
-        elif time.monotonic() - self._escaped_at < LEAVE_WITHIN_S:
+        elif self.was_pressed("cancel"):
             self.action_problems()
         else:
-            self._escaped_at = time.monotonic()
+            self.note_press("cancel")
             self.draw(force=True)
-            self.set_timer(LEAVE_WITHIN_S, lambda: self.draw(force=True))
+            self.set_timer(AGAIN_WITHIN_S, lambda: self.draw(force=True))
 
     def action_setting(self) -> None:
         from screens.kernel.setting_dialog import SettingDialog
