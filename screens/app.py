@@ -256,7 +256,7 @@ class ArenaApp(TerminalApp):
 
     def show_campaigns(self) -> None:
         """Shows the newest campaign, while it goes on or after it."""
-        from screens.campaign.screen import CampaignScreen
+        from screens.sweep.screen import CampaignScreen
 
         self.push_screen(CampaignScreen(self))
 

@@ -8,8 +8,8 @@ from arena.foreign_text import printable
 from arena.runs.headline import SIGNS
 from sandbox.protocol.events import Failure, Interval
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
-from sandbox.timing.two_clocks import ends
 
 if TYPE_CHECKING:
     from arena.runs.store import Entry, Standing

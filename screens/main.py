@@ -1,4 +1,4 @@
-"""Entry point of `pkb-arena`: the command line, with the app and the measurements of it.
+"""Entry point of `pkb-arena`: the command line, with the app.
 
 Nothing is imported before it is asked for: `pkb-arena list` loads no Textual, and `pkb-arena` alone no command line.
 """
@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import gc
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arena.bench.figure import Figure
     from arena.cli.stage.record import RecordPlan
     from arena.cli.stage.serve_plan import ServePlan
     from arena.demo.script import DemoScript
-    from arena.paths import Paths
-
-MEASUREMENTS = ("first-paint", "loop-lag", "keystroke", "tokens")
-"""What `screens.measure` offers to `doctor --bench`."""
 
 
 def _open_app(problem: str = "") -> int:
@@ -71,12 +65,6 @@ def _serve(plan: ServePlan) -> int:
     return serve(plan)
 
 
-async def _measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:
-    from screens.measure.promises import measure
-
-    return await measure(name, repetitions)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Runs a command, or the app when there is none; exits with the documented code."""
     given = sys.argv[1:] if arguments is None else arguments
@@ -85,8 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     from arena.cli import main as run_command_line
     from arena.cli.display import Display
 
-    measurements = {name: partial(_measure, name) for name in MEASUREMENTS}
-    run_command_line(arguments, Display(_open_app, _play_demo, _record, _serve, measurements))
+    run_command_line(arguments, Display(_open_app, _play_demo, _record, _serve))
 
 
 if __name__ == "__main__":

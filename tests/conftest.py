@@ -15,8 +15,8 @@ from forked_programs import COMMAND_LINE, Forked
 from shared_referee import SharedReferee
 
 import arena
-from arena.attacks.jail_policy import is_jail
 from arena.cli import COMMANDS
+from arena.machine.jail_policy import is_jail
 from arena.paths import Paths, paths_in
 from sandbox.jail.choice import choose
 
@@ -105,6 +105,12 @@ def pkb_arena(tmp_path: Path, command_lines: Any) -> CommandLine:
     return call
 
 
+@pytest.fixture
+def run_benchmark(tmp_path: Path) -> CommandLine:
+    """Runs `python -m benchmarks` in a process of its own, in this test's folder."""
+    return partial(_run_module, "benchmarks", tmp_path)
+
+
 @pytest.fixture(scope="session")
 def shared_referee(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Its `command` is for the engines of tests whose subject is not how a referee starts or ends."""
@@ -123,20 +129,22 @@ def pkb_arena_warm(pkb_arena: CommandLine, shared_referee: Any) -> CommandLine:
 @pytest.fixture
 def started_anew(tmp_path: Path) -> CommandLine:
     """As `pkb_arena`, in an interpreter of its own."""
+    return partial(_run_module, "screens.main", tmp_path)
 
-    def call(*arguments: str, timeout: float = 110, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "screens.main", *arguments],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=os.environ | environment,
-            check=False,
-        )
 
-    return call
+def _run_module(
+    module: str, folder: Path, *arguments: str, timeout: float = 110, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-P", "-m", module, *arguments],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=os.environ | environment,
+        check=False,
+    )
 
 
 PROBLEM_TOML = """

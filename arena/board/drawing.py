@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from arena.board.definitions import Score
 from arena.board.gathering import Board
+from arena.board.outcomes import AGENTS, BASELINES, HOUSES, MODELS, PEOPLE, ResultPlace
+from arena.board.scorecard import Scorecard
 from arena.errors import MachineError
-from arena.scores.definitions import Score
-from arena.scores.outcomes import AGENTS, BASELINES, HOUSES, MODELS, PEOPLE, ResultPlace
-from arena.scores.scorecard import Scorecard
 from problems.specification import CATEGORIES
 
 if TYPE_CHECKING:

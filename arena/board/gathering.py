@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 
 from arena.board.board import PRINTED_PROBLEMS, Published, read_published
-from arena.campaign.journal import JournalDamaged, campaign_path, journals, require_campaign
-from arena.campaign.results import machines_of, outcomes
+from arena.board.definitions import Score, share
+from arena.board.outcomes import NOISY, PEOPLE, Outcome, ResultPlace, kind_of
+from arena.board.results import machines_of, outcomes
+from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.duel.journal import read_duels
 from arena.duel.ratings import ALL as ALL_DUELS
 from arena.duel.ratings import Rating, ratings
@@ -16,9 +18,7 @@ from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
 from arena.paths import Paths
 from arena.runs.store import Entry, Store
-from arena.scores.definitions import Score, share
-from arena.scores.outcomes import NOISY, PEOPLE, Outcome, ResultPlace, kind_of
-from arena.scores.scorecard import ALL, Scorecard, scorecards
+from arena.sweep.journal import JournalDamaged, campaign_path, journals, require_campaign
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
 

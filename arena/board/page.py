@@ -13,6 +13,7 @@ from arena.board.drawing import (
     with_theme,
 )
 from arena.board.gathering import Board
+from arena.board.outcomes import ResultPlace
 from arena.board.tables import (
     DEFINITIONS,
     HEADINGS,
@@ -22,7 +23,6 @@ from arena.board.tables import (
     published_row,
     published_words,
 )
-from arena.scores.outcomes import ResultPlace
 
 _STYLE = """
 :root { color-scheme: light dark; --ink:#1f2328; --muted:#68707a; --rule:#d5d9de; --paper:#ffffff; --page:#f6f7f9;

@@ -5,12 +5,12 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from arena.board.definitions import Score
 from arena.board.gathering import Board, PublishedRow
+from arena.board.outcomes import ResultPlace
+from arena.board.scorecard import Scorecard
 from arena.foreign_text import printable
 from arena.runs.table import Column, TextTable
-from arena.scores.definitions import Score
-from arena.scores.outcomes import ResultPlace
-from arena.scores.scorecard import Scorecard
 
 HEADINGS = (
     *(

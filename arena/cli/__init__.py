@@ -7,7 +7,6 @@ import difflib
 import errno
 import importlib
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -47,13 +46,13 @@ COMMANDS = {
     "replay": ("arena.cli.replay", "Replay a recorded run, duel or trace."),
     "doctor": ("arena.cli.machine.doctor", "What this machine can do, and what to do about the rest."),
     "check-problem": ("arena.cli.problems.check_problem", "Check a problem folder of your own."),
-    "attacks": (
-        "arena.cli.machine.attacks",
-        "Judge kernels that cheat or harm, and see that it does not pay.",
-    ),
     "config": ("arena.cli.config", "Where settings and files are."),
     "completion": ("arena.cli.completion", "Print the shell's completion script."),
 }
+
+
+_MOVED = {"attacks": "python -m benchmarks attacks"}
+"""Commands that exist in a checkout only."""
 
 
 class LazyGroup(click.Group):
@@ -73,6 +72,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """A command, or the app at a problem where the word is none."""
         word = args[0]
+        if word in _MOVED:
+            raise UsageError(f"`{PROGRAM} {word}` moved: in a checkout, run `{_MOVED[word]}`")
         if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         return word, _app_at(word), args[1:]
@@ -161,14 +162,21 @@ def main(arguments: list[str] | None = None, display: Display | None = None) -> 
 
 
 def _run(arguments: list[str] | None, display: Display) -> int:
-    try:
-        done = cli.main(
+    return exit_code_of(
+        lambda: cli.main(
             args=arguments,
             prog_name=PROGRAM,
             complete_var=COMPLETION_VARIABLE,
             standalone_mode=False,
             obj=display,
         )
+    )
+
+
+def exit_code_of(call: Callable[[], Any]) -> int:
+    """Runs a click program in non-standalone mode. Prints one message for what it raises; returns the documented exit code."""
+    try:
+        done = call()
         flush()
         return done if isinstance(done, int) else ExitCode.PASS
     except OSError as error:  # click prints its help by itself
@@ -190,7 +198,8 @@ def _run(arguments: list[str] | None, display: Display) -> int:
         error.show()
         return ExitCode.USAGE
     except click.ClickException as error:
-        complain(*_in_words(error, sys.argv[1:] if arguments is None else arguments))
+        context = getattr(error, "ctx", None)
+        complain(error.format_message(), f"see `{context.command_path if context else PROGRAM} --help`")
         return ExitCode.USAGE
     except ArenaError as error:
         return _refuse(error)
@@ -210,25 +219,3 @@ def _refuse(error: ArenaError) -> int:
 def _drop_output() -> None:
     """The interpreter flushes stdout at its end, and must not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _in_words(error: click.ClickException, arguments: list[str]) -> tuple[str, str]:
-    """An error of click's as the message and the advice of one of ours."""
-    text, _, near = error.format_message().rstrip(".").partition(" Did you mean ")
-    text = re.sub(r"^Invalid value for '(.+?)': ", r"\1: ", text).rstrip(".")
-    if text[:1].isupper() and text[1:2].islower():
-        text = text[0].lower() + text[1:]
-    if text.endswith((" is not readable", " is not writable")):
-        return text, "check its permissions"
-    see = f"see `{f'{PROGRAM} {_command_of(error, arguments)}--help'.strip()}`"
-    return text, f"did you mean {near.rstrip('?')}? {see}" if near else see
-
-
-def _command_of(error: click.ClickException, arguments: list[str]) -> str:
-    """The command that the error is about, with a space behind it; empty where it is about none."""
-    context = getattr(error, "ctx", None)
-    if context and context.parent:
-        return f"{context.command_path.removeprefix(PROGRAM).strip()} "
-    # An option without its value is an error that click gives no context.
-    word = next((word for word in arguments if not word.startswith("-")), "")
-    return f"{word} " if word in COMMANDS else ""

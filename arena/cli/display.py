@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from arena.bench.figure import Figure
     from arena.cli.stage.record import RecordPlan
     from arena.cli.stage.serve_plan import ServePlan
     from arena.demo.script import DemoScript
-    from arena.paths import Paths
-
-    Measure = Callable[[Paths, int | None], Coroutine[Any, Any, list[Figure]]]
-    """As `arena.bench.measure`, without the name."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +26,6 @@ class Display:
     """Writes a run or a duel as a file that plays. Returns its length in seconds."""
     serve: Callable[[ServePlan], int] | None = None
     """Serves the app to browsers until it is interrupted. Returns the exit code."""
-    measurements: Mapping[str, Measure] = field(default_factory=dict)
-    """More names for `doctor --bench`."""
 
 
 def display_of(ctx: click.Context) -> Display:

@@ -12,8 +12,8 @@ from arena.errors import MachineError
 from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.conclusion import ends, percent
 from sandbox.timing.interval import sees
-from sandbox.timing.two_clocks import ends, percent
 
 _COLOURS = {"faster": "green", "slower": "red"}
 

@@ -16,10 +16,10 @@ from arena.duel.events import DuelHeader
 from arena.duel.journal import DuelRecord, duel_records, new_duel_id, read_duel, read_duel_header
 from arena.duel.match import Match
 from arena.duel.ratings import ALL, Rating, ratings
-from arena.duel.sides import DuelSide, make_side
 from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError
 from arena.paths import Paths, paths_in
+from arena.players.make_entrant import DuelSide, make_side
 from arena.runs.engine import Engine
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting, find_problem

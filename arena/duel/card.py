@@ -3,15 +3,15 @@
 import math
 from xml.sax.saxutils import escape
 
-from arena.agents.watch import LIMIT
 from arena.duel.events import SIDES, DuelEnded, DuelHeader, Finalist, SideName
 from arena.duel.state import DuelState, SideState
 from arena.foreign_text import printable
+from arena.players.program.watch import LIMIT
 from arena.runs.headline import SIGNS, WHERE
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.conclusion import ends
 from sandbox.timing.interval import outcome
-from sandbox.timing.two_clocks import ends
 
 WIDTH, HEIGHT = 880, 440
 CHART = (40, 220, 800, 150)

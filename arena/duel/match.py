@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from arena.attacks.jail_policy import require_jail
 from arena.duel.events import (
     SIDES,
     Abandoned,
@@ -28,16 +27,17 @@ from arena.duel.events import (
     Submitted,
 )
 from arena.duel.journal import open_duel_journal
-from arena.duel.sides import DuelSide
 from arena.duel.state import DuelState, after_final, without_final
 from arena.errors import ArenaError, MachineError, PlayerFailed
+from arena.machine.jail_policy import require_jail
+from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.players.budget import Spent
+from arena.players.make_entrant import DuelSide
 from arena.runs.headline import by_clock, headline_so_far
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
-from arena.runs.store import BASELINE
 from arena.workspace.kernels import Workspace, content_hash
+from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import AnyEvent, PhaseStarted, Result, Rival, Timed
 from sandbox.protocol.verdict import Verdict

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from arena.agents.program import named_program
-from arena.agents.readiness import require_ready
-from arena.duel.sides import AGENT, MODEL
 from arena.errors import UsageError
-from arena.players.budget import has_prices, price_words
-from arena.players.model_player import find_model, model_player
+from arena.models.budget import has_prices, price_words
+from arena.models.model import find_model, model_player
+from arena.players.make_entrant import AGENT, MODEL
+from arena.players.program.program import named_program
+from arena.players.program.readiness import require_ready
 from arena.settings import Settings
 from sandbox.machine.processes import hide_from_ptrace
 

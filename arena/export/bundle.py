@@ -17,15 +17,15 @@ from typing import get_args
 
 import msgspec
 
-from arena.campaign.journal import JournalDamaged, campaign_path, journals, read_lines, require_campaign
-from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import AnyLine, CampaignSession, CellResult, Unanswered, Written
 from arena.errors import MachineError, UsageError, why
 from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.rewards import reward
 from arena.runs.headline import by_clock
+from arena.sweep.journal import JournalDamaged, campaign_path, journals, read_lines, require_campaign
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.records import AnyLine, CampaignSession, CellResult, Unanswered, Written
 from arena.workspace.kernels import Workspace, content_hash
 from problems.catalogue import Catalogue
 

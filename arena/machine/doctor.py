@@ -7,13 +7,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from arena.attacks.jail_policy import is_jail
 from arena.errors import ArenaError
-from arena.machine.clock_findings import clock_finding
 from arena.machine.facts import installed_version, torch_is_cpu_only
 from arena.machine.finding import MachineFinding
 from arena.machine.gpu_findings import TORCH, gpu_findings
 from arena.machine.install_commands import as_root, python_install, system_install
+from arena.machine.jail_policy import is_jail
 from arena.machine.walls_fix import walls_fix
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
@@ -35,7 +34,6 @@ def examine() -> list[MachineFinding]:
         *_world_memory(),
         *gpu_findings(),
         *_hardware(),
-        clock_finding(find_paths()),
         *_terminal(),
         *_files(find_paths()),
     ]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.players.answer import ModelAnswer
+from arena.models.answer import ModelAnswer
 from arena.runs.headline import by_clock
 from arena.runs.judge import Judgement
 from arena.runs.results import RunReport

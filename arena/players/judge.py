@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from arena.attacks.jail_policy import require_jail
+from arena.machine.jail_policy import require_jail
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
 from problems.specification import Problem

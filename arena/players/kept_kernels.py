@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from arena.players.agent import Agent
 from arena.players.attempts import Attempt
+from arena.players.model_entrant import Agent
 from arena.workspace.kernels import Workspace
 from problems.specification import Problem
 

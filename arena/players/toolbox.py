@@ -11,10 +11,10 @@ import msgspec
 
 import sandbox
 from arena.foreign_text import printable
-from arena.players.answer import kernel_source
-from arena.players.connection.calls import ARGUMENT_CHARACTERS
-from arena.players.player import Tool, ToolCall, ToolResult
-from arena.players.templates import read_template
+from arena.models.answer import kernel_source
+from arena.models.connection.calls import ARGUMENT_CHARACTERS
+from arena.models.conversation import Tool, ToolCall, ToolResult
+from arena.models.templates import read_template
 
 CALLS = 8
 """Between two answers. Those beyond are told so."""

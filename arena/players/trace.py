@@ -9,11 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from arena.paths import Paths, make_folder
-from arena.players.budget import Spent
-from arena.players.connection.calls import Draft
-from arena.players.model_player import ModelPlayer
-from arena.players.player import (
+from arena.models.budget import Spent
+from arena.models.connection.calls import Draft
+from arena.models.conversation import (
     AnyPiece,
     CallPart,
     Conversation,
@@ -26,6 +24,8 @@ from arena.players.player import (
     ToolResult,
     Usage,
 )
+from arena.models.model import ModelPlayer
+from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
 from arena.runs.journal import Journal, first_line, later_lines
 from arena.runs.results import RunReport

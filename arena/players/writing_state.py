@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from arena.players.budget import CHARACTERS_PER_TOKEN, Spent
-from arena.players.player import Message
+from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
+from arena.models.conversation import Message
 from arena.players.toolbox import RUN
 from arena.players.trace import (
     Answered,

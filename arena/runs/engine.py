@@ -18,10 +18,11 @@ from arena.runs.journal import Journal, RunHeader
 from arena.runs.referee_process import COMMAND, RefereeProcess
 from arena.runs.results import harness_error
 from arena.runs.run_request import Notice, RunRequest, header_of
-from arena.runs.store import BASELINE, Store, entry_of
-from arena.workspace import yardstick_times
+from arena.runs.store import Store, entry_of
+from arena.workspace import baseline_variant_times
+from arena.workspace.baseline_variants import WORDS
 from arena.workspace.kernels import Workspace
-from arena.workspace.yardsticks import WORDS
+from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.events import (
     AnyEvent,
     Calibrate,
@@ -242,7 +243,7 @@ class Engine:
                 rounds=request.rounds,
                 budget_s=request.budget_s,
                 peaks=peaks_for(self._paths.calibrations, request.setting),
-                beside=yardstick_times.times_for(self._paths.calibrations, request.setting),
+                beside=baseline_variant_times.times_for(self._paths.calibrations, request.setting),
                 versus=request.versus,
             )
         )
@@ -348,7 +349,7 @@ class Engine:
                 self._store = Store(self._paths.database, self._paths.runs)
             self._store.record(entry_of(header, result))
             if header.player in WORDS and result.speedup and result.contender_us:
-                yardstick_times.keep(
+                baseline_variant_times.keep(
                     self._paths.calibrations, header.setting, header.player, result.contender_us
                 )
             elif header.kernel_name != BASELINE:

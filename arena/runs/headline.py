@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval, Result, Speedup, Timed
+from sandbox.timing.conclusion import ADVICE_ROUNDS, percent, verdict_of_clocks
 from sandbox.timing.interval import outcome, sees
-from sandbox.timing.two_clocks import ADVICE_ROUNDS, percent, verdict_of_clocks
 
 SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", "too noisy": "~"}
 """In front of a speedup, by its outcome."""

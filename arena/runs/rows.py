@@ -11,11 +11,10 @@ import sandbox
 from arena.errors import UsageError
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
-from arena.runs.store import BASELINE
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.named_kernels import named_kernel
-from arena.workspace.yardsticks import WORDS
+from arena.workspace.baseline_variants import WORDS
+from arena.workspace.named_kernels import BASELINE, named_kernel
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Microseconds, Result, Roofline, Seconds, Setting, Speedup

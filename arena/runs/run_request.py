@@ -5,11 +5,11 @@ import time
 from dataclasses import dataclass
 
 from arena.runs.journal import RunHeader
-from arena.runs.store import BASELINE
 from arena.workspace.kernels import content_hash
+from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import Rival, Setting
-from sandbox.timing.settling import LOOKS
+from sandbox.timing.stopping_rule import LOOKS
 
 
 @dataclass(frozen=True, kw_only=True)

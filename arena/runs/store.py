@@ -12,6 +12,7 @@ from arena.errors import PathRefused, StoreError
 from arena.paths import files_in, make_folder
 from arena.runs.headline import by_clock
 from arena.runs.journal import RunHeader, read_events, read_header
+from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.events import Finished, Result
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import sees
@@ -48,8 +49,6 @@ _ADDED = {"clock": "text not null default ''", "call_sees": "real", "device_sees
 """Columns that an index of version 1 lacks."""
 _BUSY_S = 5.0
 _OPEN_ADVICE = "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
-BASELINE = "baseline"
-"""The kernel name of a baseline that is run against itself: recorded, but in no player's history."""
 
 
 class Entry(msgspec.Struct, frozen=True):

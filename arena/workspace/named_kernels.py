@@ -1,11 +1,12 @@
 """Kernels with a word instead of a file: the baseline, its reference forms, the house's."""
 
-from arena.runs.store import BASELINE
+from arena.workspace.baseline_variants import WORDS, yardstick_source
 from arena.workspace.house import HOUSE, house_source
-from arena.workspace.yardsticks import WORDS, yardstick_source
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 
+BASELINE = "baseline"
+"""The word for the problem's baseline."""
 NAMED = (BASELINE, *WORDS, HOUSE)
 
 

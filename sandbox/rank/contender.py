@@ -28,12 +28,12 @@ from sandbox.protocol.messages import (
     OpenProblem,
     Recopy,
 )
-from sandbox.rank.captures import Captures
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
 from sandbox.rank.kernel.checked_calls import CallRefused, run_checked
 from sandbox.rank.kernel.module import KernelRefused, load_solution
 from sandbox.rank.kernel.traceback import describe, kernel_line
+from sandbox.rank.output_copies import Captures
 from sandbox.rank.problem_code import with_mutated
 from sandbox.rank.rank import Rank
 from sandbox.rank.serving import Reported

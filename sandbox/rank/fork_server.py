@@ -1,6 +1,8 @@
 """Forks worlds from a process that has imported torch: a world then costs a tenth of a second instead of two.
 
-Orders come through a socket: sandbox/protocol/launch_plan.py.
+    python -m sandbox.rank.fork_server SOCKET DEVICES     a descriptor; the ranks' module of their kind of device
+
+Orders come through the socket: sandbox/protocol/launch_plan.py.
 
 For each order it forks a process that enters the world's control group and joins the walls that stand, which must be done outside
 of the world's PID namespace, and then forks the launcher, which is in it. That first process stays until the referee kills it.
@@ -129,3 +131,7 @@ def _close_all_but(kept: set[int]) -> None:
 def _talk_through(pipe: int) -> None:
     os.dup2(pipe, 1)
     os.dup2(pipe, 2)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])

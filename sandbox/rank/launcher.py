@@ -1,7 +1,6 @@
 """The first process of a world: forks the ranks, and tells the referee which of them died.
 
-    python -m sandbox.rank.launcher PLAN                     a LaunchPlan (sandbox/protocol/launch_plan.py) as JSON
-    python -m sandbox.rank.launcher serve SOCKET DEVICES     forks launchers: sandbox/rank/fork_server.py
+    python -m sandbox.rank.launcher PLAN     a LaunchPlan (sandbox/protocol/launch_plan.py) as JSON
 
 Forking after the import makes a world of eight cost one import of torch. Where the fork server can fork it, a world costs none.
 """
@@ -28,12 +27,7 @@ RANKS = (
 
 
 def main() -> None:
-    """Imports, then launches the world of the command line, or one world after another."""
-    if sys.argv[1] == "serve":
-        from sandbox.rank import fork_server
-
-        fork_server.serve(socket.socket(fileno=int(sys.argv[2])), sys.argv[3])
-        return
+    """Imports, then launches the world of the command line."""
     plan = launch_plan.decode(sys.argv[1])
     die_with_parent()
     import_ahead(plan.device_module)

@@ -42,10 +42,10 @@ from sandbox.protocol.harness_error import harness_error_result
 from sandbox.protocol.messages import MeasurePeaks, PeaksMeasured
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
-from sandbox.referee.judging import RevisionJudge
+from sandbox.referee.correctness import Proving
+from sandbox.referee.evaluation import RevisionJudge
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, devices_of
-from sandbox.referee.proving import Proving
 from sandbox.referee.versus import Versus
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
@@ -54,9 +54,9 @@ from sandbox.worlds.exchange import REFERENCE, Exchange, Stage, ask
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.pool import Worlds
-from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.world import World
 from sandbox.worlds.world_folder import sweep
+from sandbox.worlds.world_spec import Quarters
 
 
 class Referee:

@@ -15,8 +15,8 @@ from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.judging import RevisionJudge
-from sandbox.referee.proving import Proving
+from sandbox.referee.correctness import Proving
+from sandbox.referee.evaluation import RevisionJudge
 from sandbox.referee.wording import detail
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import Account, TimedSide

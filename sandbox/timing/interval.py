@@ -8,10 +8,14 @@ BENCHMARKS.md ("What the clock can tell") has the simulation that this was chose
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from sandbox.protocol.events import Interval
+
+if TYPE_CHECKING:
+    from sandbox.timing.random_effects import Fit
 
 TAIL = 0.005
 """Probability beyond either end of the interval: identical code is called faster or slower in at most 1 % of runs."""
@@ -67,11 +71,27 @@ def speedup(
     from sandbox.timing import random_effects
 
     known = [pair for pair in beside if is_sound(pair)]
-    others = random_effects.of_pairs(known) if turns_of(known) >= FEWEST else None
+    others = _fit(known) if turns_of(known) >= FEWEST else None
     references = len({pair.reference for pair in sound})
     prior = random_effects.prior_for(clock, references, others is not None)
-    ends = random_effects.predict(random_effects.of_pairs(sound), others, prior, harness, TAIL)
+    ends = random_effects.predict(_fit(sound), others, prior, harness, TAIL)
     return _interval(*(float(end[0]) for end in ends))
+
+
+def _fit(pairs: Sequence[Pair]) -> "Fit":
+    """The fit of one run's pairs, whose times are positive and finite."""
+    import numpy as np
+
+    from sandbox.timing import random_effects
+
+    keys = [(place, None) if pair.turn is None else (None, pair.turn) for place, pair in enumerate(pairs)]
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    return random_effects.fit(
+        np.array([[pair.log_ratio for pair in pairs]]),
+        np.array([pair.reference for pair in pairs], np.int64),
+        np.array([[pair.baseline_first for pair in pairs]], np.bool_),
+        np.array([numbers[key] for key in keys], np.int64),
+    )
 
 
 def is_sound(pair: Pair) -> bool:

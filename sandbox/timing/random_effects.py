@@ -8,15 +8,12 @@ All arrays have a leading axis of runs: a measurement is one run, the simulation
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from sandbox.timing.interval import Pair
 
 Floats = NDArray[np.floating[Any]]
 
@@ -77,18 +74,6 @@ class Fit:
 def prior_for(clock: str, references: int, known: bool) -> Prior:
     """The prior for a clock, "call" or "device". known: other references tell the spread of offsets as well."""
     return ALONE if references == 1 and not known else PRIORS[clock]
-
-
-def of_pairs(pairs: Sequence[Pair]) -> Fit:
-    """The fit of one run's pairs, whose times are positive and finite."""
-    keys = [(place, None) if pair.turn is None else (None, pair.turn) for place, pair in enumerate(pairs)]
-    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return fit(
-        np.array([[pair.log_ratio for pair in pairs]]),
-        np.array([pair.reference for pair in pairs], np.int64),
-        np.array([[pair.baseline_first for pair in pairs]], np.bool_),
-        np.array([numbers[key] for key in keys], np.int64),
-    )
 
 
 def fit(

@@ -12,7 +12,7 @@ from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.settling import Decision, Settling
+from sandbox.timing.stopping_rule import Decision, Settling
 from sandbox.timing.turns import Batch, Turns
 
 KEPT_FIRST, KEPT_EVERY = 6, 3

@@ -12,8 +12,8 @@ from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.clocks import FOREIGN_US, Looks
-from sandbox.timing.rests import Rests
 from sandbox.timing.roofline import Peaks, bound_us
+from sandbox.timing.stopped_activity import Rests
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.stopping import CannotStop

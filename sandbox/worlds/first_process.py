@@ -19,9 +19,9 @@ from sandbox.machine.processes import kill_tree, tree
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import ForkOrder, LaunchPlan, Walls
 from sandbox.worlds.fork_server import ForkServers
-from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.world_folder import WorldFolder
+from sandbox.worlds.world_spec import Quarters
 
 SHOWN = "compiled"
 """Of a world's folder, the one in which it finds what its kernel's text has compiled before."""

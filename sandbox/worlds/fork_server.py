@@ -16,7 +16,7 @@ from sandbox.machine.processes import kill_tree
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import MOST_DESCRIPTORS, ForkOrder
 
-MODULE = "sandbox.rank.launcher"
+MODULE = "sandbox.rank.fork_server"
 _MFD_EXEC = 0x10 if Path("/proc/sys/vm/memfd_noexec").exists() else 0
 """Since Linux 6.3 a memory file says whether it may be executed."""
 
@@ -73,7 +73,7 @@ class ForkServer:
             undo.callback(os.close, interpreter)
             extra = {"PYTHONPATH": python_path()} | kind.environment(())
             self._process = subprocess.Popen(
-                python_module(MODULE, "serve", str(theirs.fileno()), kind.rank_module),
+                python_module(MODULE, str(theirs.fileno()), kind.rank_module),
                 executable=f"/proc/self/fd/{interpreter}",
                 pass_fds=[theirs.fileno(), interpreter],
                 stdin=subprocess.DEVNULL,

@@ -20,9 +20,9 @@ from sandbox.worlds.exchange import REFERENCE, AwaitAll, Exchange, Stage, ask, f
 from sandbox.worlds.failures import HarnessFailed, WorldFailed
 from sandbox.worlds.first_calls import FirstCalls
 from sandbox.worlds.opening import has_open, opening, readable, stamps_of
-from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.state import State
 from sandbox.worlds.world import Stamps, World
+from sandbox.worlds.world_spec import Quarters
 
 PROBED = 24
 """Iterations that the baseline's usual errors may be found from, at the most."""

@@ -15,12 +15,12 @@ from sandbox.protocol.messages import MapGate, OpenProblem, Order
 from sandbox.worlds import state
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.fork_server import ForkServers
-from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.rank_wire import RankWire, Received
 from sandbox.worlds.state import BUSY, IDLE, State
 from sandbox.worlds.stopping import Activity
 from sandbox.worlds.wires import Wires
 from sandbox.worlds.world_process import WorldProcess
+from sandbox.worlds.world_spec import Quarters
 
 Stamps = tuple[int, ...]
 """Times at which the files of a problem were changed, in nanoseconds."""

@@ -11,10 +11,10 @@ from sandbox.jail import memory as bounds
 from sandbox.machine import processes
 from sandbox.worlds.first_process import SHOWN, FirstProcess, start
 from sandbox.worlds.fork_server import ForkServers
-from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping
 from sandbox.worlds.world_folder import WorldFolder
+from sandbox.worlds.world_spec import Quarters
 
 MEMORY_CHECK_SECONDS = 0.25
 

@@ -11,6 +11,8 @@ from textual.content import Content
 from arena.foreign_text import printable
 from arena.machine.doctor import can_run, examine
 from arena.machine.finding import MachineFinding
+from arena.paths import find_paths
+from arena.runs.clock_findings import clock_finding
 from screens.dialogs.dialog import Dialog
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.hanging import hanging
@@ -33,6 +35,10 @@ def finding_lines(finding: MachineFinding, width: int) -> list[Content]:
     return lines
 
 
+def _findings() -> list[MachineFinding]:
+    return [*examine(), clock_finding(find_paths())]
+
+
 class DoctorScreen(Dialog[None]):
     """Looks when it opens; GPUs take a moment."""
 
@@ -53,7 +59,7 @@ class DoctorScreen(Dialog[None]):
         self.run_worker(self._look(), exit_on_error=False)
 
     async def _look(self) -> None:
-        self._findings = await asyncio.to_thread(examine)
+        self._findings = await asyncio.to_thread(_findings)
         self._show()
 
     def on_resize(self) -> None:

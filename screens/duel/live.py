@@ -10,15 +10,15 @@ from textual.binding import BindingType
 from arena.duel.events import DuelHeader, SideName, other
 from arena.duel.journal import new_duel_id
 from arena.duel.match import Match
-from arena.duel.sides import AGENT, MODEL, DuelSide, make_side
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
-from arena.runs.store import BASELINE
+from arena.players.make_entrant import AGENT, MODEL, DuelSide, make_side
 from arena.setting_choice import Choice, choose_setting
+from arena.workspace.baseline_variants import WORDS, has
 from arena.workspace.house import HOUSE
 from arena.workspace.kernels import read_kernel
+from arena.workspace.named_kernels import BASELINE
 from arena.workspace.templates import starter
-from arena.workspace.yardsticks import WORDS, has
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting

@@ -11,9 +11,9 @@ from textual.widgets import Input, Select
 
 from arena.duel.events import SideName
 from arena.duel.players import PlayerFacts, player_facts
-from arena.duel.sides import AGENT
 from arena.errors import ArenaError
 from arena.foreign_text import printable
+from arena.players.make_entrant import AGENT
 from arena.settings import Settings
 from screens.complaints import explain
 from screens.widgets.foreign import PlainStatic

@@ -11,9 +11,9 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, Select
 
-from arena.agents.readiness import known_programs
 from arena.foreign_text import printable
 from arena.machine.facts import choose_device
+from arena.players.program.readiness import known_programs
 from arena.settings import Settings, load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan

@@ -12,9 +12,9 @@ from arena.profile.messages import ProfileRequest
 from arena.runs.headline import advice_words
 from arena.runs.run_request import RunRequest
 from arena.runs.run_state import RunState
-from arena.runs.store import BASELINE
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.kernels import KernelFile, content_hash, read_kernel
+from arena.workspace.named_kernels import BASELINE
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of

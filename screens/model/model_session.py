@@ -7,10 +7,10 @@ import time
 from dataclasses import dataclass
 
 from arena.errors import ArenaError
-from arena.players.agent import PATIENCE, Agent
+from arena.models.model import ModelPlayer
 from arena.players.judge import PlayerJudge
 from arena.players.kept_kernels import keep_revisions, save_best
-from arena.players.model_player import ModelPlayer
+from arena.players.model_entrant import PATIENCE, Agent
 from arena.players.prompts.prompt import Prompt, build_prompt
 from arena.players.trace import AnyTraceEvent, TraceRecorder, trace_header
 from arena.players.writing_state import WritingState

@@ -10,8 +10,8 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Select
 
 from arena.errors import UsageError
-from arena.players.budget import Budget, has_prices, price_words
-from arena.players.model_player import model_player
+from arena.models.budget import Budget, has_prices, price_words
+from arena.models.model import model_player
 from arena.settings import ModelSettings, Settings
 from problems.specification import Problem
 from sandbox.machine.processes import hide_from_ptrace

@@ -3,8 +3,8 @@
 from textual.content import Content
 
 from arena.foreign_text import printable
-from arena.players.budget import Spent
-from arena.players.player import Message
+from arena.models.budget import Spent
+from arena.models.conversation import Message
 from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
 from arena.runs.headline import WHERE, by_clock, headline_so_far
 from arena.runs.results import RunReport

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from arena.attacks.attack_bait import Bait
-from arena.attacks.attack_suite import TWIN, AttackKernel, harmful, read_catalogue, read_kernels
-from arena.attacks.jail_policy import is_jail
+from arena.machine.jail_policy import is_jail
+from benchmarks.attacks.attack_bait import Bait
+from benchmarks.attacks.attack_suite import TWIN, AttackKernel, harmful, read_catalogue, read_kernels
 from problems.catalogue import load_catalogue
 from sandbox.protocol import events
 from sandbox.protocol.events import Result

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arena.attacks.attack_suite import AttackKernel
+from benchmarks.attacks.attack_suite import AttackKernel
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.attacks.attack_suite import AttackKernel, read_kernels
 from arena.foreign_text import printable
+from benchmarks.attacks.attack_suite import AttackKernel, read_kernels
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arena.attacks.attack_suite import TWIN, AttackKernel
+from benchmarks.attacks.attack_suite import TWIN, AttackKernel
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.attacks.attack_bait import Bait
+from benchmarks.attacks.attack_bait import Bait
 from sandbox.protocol.verdict import Verdict
 
 SUM = """

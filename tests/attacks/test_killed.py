@@ -184,7 +184,7 @@ def test_the_app_outlives_its_referee(app: App, kernel: Path, paths: Paths, numb
     app.until(lambda: bool(app.referees()), "no referee")
     work_until_a_random_moment(app, kernel, number)
     (referee,) = app.referees()
-    worlds = app.processes("sandbox.rank.launcher")
+    worlds = app.processes("sandbox.rank.")
     os.kill(referee, signal.SIGKILL)
     app.until(lambda: not alive([referee, *worlds]), "its worlds are left")
     source = save(kernel, 1000)

@@ -58,7 +58,7 @@ def test_a_killed_fork_server_takes_its_worlds_with_it_and_another_follows(anoth
 
 
 def fork_servers_of(referee: int) -> list[int]:
-    command = b"sandbox.rank.launcher\0serve\0"
+    command = b"sandbox.rank.fork_server\0"
     return [pid for pid in children(referee) if command in command_line(pid)]
 
 

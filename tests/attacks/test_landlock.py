@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.attacks.attack_bait import Bait
-from arena.attacks.jail_policy import is_jail
+from arena.machine.jail_policy import is_jail
+from benchmarks.attacks.attack_bait import Bait
 from tests.attacks.conftest import BASELINE, RefereeAtWork
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from arena.attacks.attack_suite import TWIN, read_catalogue, read_kernels
+from benchmarks.attacks.attack_suite import TWIN, read_catalogue, read_kernels
 from sandbox.protocol.verdict import Verdict
 
 FOLDER = Path(__file__).parent

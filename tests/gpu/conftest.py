@@ -20,9 +20,9 @@ from arena.paths import paths_in
 from arena.runs.engine import Engine
 from arena.runs.judge import judge_to_end
 from arena.runs.run_request import RunRequest
-from arena.runs.store import BASELINE
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from arena.workspace.named_kernels import BASELINE
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Result
 from sandbox.protocol.verdict import Verdict

@@ -19,14 +19,14 @@ import house_agreement
 import torch
 import torch.distributed as dist
 
+from benchmarks.kit_soak.blocks import BLOCKS
+from benchmarks.kit_soak.device_blocks import DEVICE_BLOCKS
+from benchmarks.kit_soak.soak import soak
 from problems.specification import load_problem
 from sandbox.kit import cuda, symm
 from sandbox.kit.compilers import nvrtc, stamps
 from sandbox.memory.trees import flatten, unflatten
 from sandbox.rank.kernel.module import load_solution
-from sandbox.rank.kit_soak.blocks import BLOCKS
-from sandbox.rank.kit_soak.device_blocks import DEVICE_BLOCKS
-from sandbox.rank.kit_soak.soak import soak
 from sandbox.rank.problem_code import ProblemCode
 
 WAIT_MS, CONNECT_S = 20_000, 40.0

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 import sandbox
-from arena.attacks.attack_suite import read_kernel
 from arena.workspace.templates import starter
+from benchmarks.attacks.attack_suite import read_kernel
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arena.bench.tables.kit_soak import BLOCKS, DEVICE_BLOCKS
+from benchmarks.tables.kit_soak import BLOCKS, DEVICE_BLOCKS
 
 SECONDS = {2: 5.0, 4: 3.0}
 """Of a block, by world."""

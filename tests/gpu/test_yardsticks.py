@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from arena.workspace.yardsticks import COPY_ENGINE, GRAPH, WINDOWS, has, yardstick_source
+from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, has, yardstick_source
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
@@ -43,11 +43,9 @@ def test_a_baseline_that_waits_for_the_gpu_says_that_it_cannot_be_captured(judge
     assert "cannot be captured in a CUDA graph" in result.detail
 
 
-def test_a_table_is_printed_and_is_json(judge, pkb_arena):
+def test_a_table_is_printed_and_is_json(judge, run_benchmark):
     world = judge.world
-    done = pkb_arena(
-        "doctor", "--bench", "graphs", "1", "--world", str(world), "--repetitions", "2", "--json"
-    )
+    done = run_benchmark("graphs", "1", "--world", str(world), "--repetitions", "2", "--json")
     (row,) = json.loads(done.stdout)
     assert (row["kernel"], row["verdict"], row["world"], row["rounds"]) == (GRAPH, "PASS", world, 2)
     assert row["kernel_us"]["call"] < row["baseline_us"]["call"] * 1.5

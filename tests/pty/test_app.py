@@ -11,8 +11,8 @@ from real_terminal import Screen, descendants, gone
 from arena.paths import Paths
 from arena.settings import Settings, save_settings
 from arena.workspace.kernels import Workspace
+from benchmarks.app.terminal import Terminal
 from problems.catalogue import load_catalogue
-from screens.measure.terminal import Terminal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

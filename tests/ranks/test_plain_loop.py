@@ -7,14 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.bench.plain_ranks import PlainLoopFailed, PlainRanks
-from arena.bench.plain_turns import PlainTurns
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from benchmarks.plain_loop.messages import TimeCalls, TimeQueued
+from benchmarks.plain_ranks import PlainLoopFailed, PlainRanks
+from benchmarks.plain_turns import PlainTurns
 from problems.catalogue import load_catalogue
 from sandbox.machine.processes import children, runs
 from sandbox.protocol.events import Setting
-from sandbox.protocol.plain_loop import TimeCalls, TimeQueued
 
 CATALOGUE = load_catalogue()
 

@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.campaign.journal import CampaignJournal
-from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import CampaignSession, Cell, CellResult, Written
 from arena.machine.fingerprint import Machine
+from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.players.budget import Spent
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.results import report
+from arena.sweep.journal import CampaignJournal
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.records import CampaignSession, Cell, CellResult, Written
 from sandbox.protocol.events import AnyEvent, Finished, Setting
-from screens.campaign.replay import CellReplay
-from screens.campaign.screen import CampaignScreen
+from screens.sweep.replay import CellReplay
+from screens.sweep.screen import CampaignScreen
 
 pytestmark = pytest.mark.slow
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input, Select
 
-from arena.agents import jailed
+from arena.players.program import jailed
 from arena.settings import AgentSettings, ModelSettings, Settings, save_settings
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import NONE, WITH_GUESTS
@@ -107,8 +107,8 @@ async def test_players_say_what_they_are_and_why_they_cannot_play(open_app, unti
 async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
     open_app, until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from arena.agents import readiness
     from arena.errors import MachineError
+    from arena.players.program import readiness
 
     def missing() -> None:
         raise MachineError(

@@ -12,20 +12,20 @@ from textual.containers import Vertical
 from textual.widgets.markdown import MarkdownFence
 
 from arena.settings import Settings, load_settings
+from benchmarks.app import measurements, promises
 from screens import main
 from screens.actions import ACTIONS
 from screens.app import ArenaApp
-from screens.campaign.screen import CampaignScreen
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.reader import Reader
 from screens.dialogs.settings import SettingsScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
 from screens.kernel.screen import KernelScreen
-from screens.measure import measurements, promises
 from screens.model.screen import ModelScreen
 from screens.picker.welcome import Welcome
 from screens.profile.screen import ProfileScreen
+from screens.sweep.screen import CampaignScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
 from screens.widgets.pane_title import entitle
 
@@ -247,7 +247,7 @@ def test_the_ui_process_imports_neither_torch_nor_cupy() -> None:
 
 def test_the_first_paint_waits_for_no_heavy_import() -> None:
     late = [
-        "arena.bench",
+        "benchmarks.catalogue",
         "arena.cli",
         "click",
         "problems.specification",

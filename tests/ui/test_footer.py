@@ -6,9 +6,9 @@ import pytest
 
 from arena.duel.journal import read_duel_header
 from screens.app_protocol import DuelPlan
-from screens.campaign.screen import CampaignScreen
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
+from screens.sweep.screen import CampaignScreen
 
 pytestmark = pytest.mark.slow
 RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"

@@ -4,10 +4,10 @@ import pytest
 from textual.command import Command, CommandInput, CommandList, CommandPalette
 
 from screens.actions import ACTIONS, key_of
-from screens.campaign.screen import CampaignScreen
 from screens.dialogs.help import HelpScreen
 from screens.kernel.screen import KernelScreen
 from screens.picker.welcome import Welcome
+from screens.sweep.screen import CampaignScreen
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import pytest
 import scripted_agents
 
 from arena.cli import COMMANDS
+from arena.models.connection import stream as streaming
 from arena.paths import Paths
-from arena.players.connection import stream as streaming
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from model_server import (
     Seen,
 )
 
+from arena.models.budget import Budget
+from arena.models.conversation import Conversation, Message
+from arena.models.model import model_player
 from arena.paths import Paths
-from arena.players.agent import Agent
-from arena.players.budget import Budget
-from arena.players.model_player import model_player
-from arena.players.player import Conversation, Message
+from arena.players.model_entrant import Agent
 from arena.players.prompts.prompt import Prompt
 from arena.players.trace import (
     AnyTraceEvent,

@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.attacks.attack_suite import (
+from arena.errors import UsageError
+from benchmarks.attacks.attack_suite import (
     TWIN,
     Attack,
     AttackKernel,
@@ -14,9 +15,9 @@ from arena.attacks.attack_suite import (
     summary,
     table,
 )
-from arena.errors import UsageError
+from benchmarks.attacks.main import command
 from sandbox.protocol.events import Microseconds, Result, Seconds
-from sandbox.protocol.verdict import ExitCode, Verdict
+from sandbox.protocol.verdict import Verdict
 
 KERNEL = AttackKernel("t01_naps", "T1", (Verdict.PASS,), "allreduce", "", at_least_us=4000)
 PASSED = Result(
@@ -78,8 +79,9 @@ def test_without_a_checkout_the_command_says_so(tmp_path):
 def test_an_unknown_attack_and_a_page_without_a_place_are_usage_errors(pkb_arena, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("no markers here\n")
-    assert pkb_arena("attacks", "--only", "Z9").returncode == ExitCode.USAGE
-    refused = pkb_arena("attacks", "--write", str(page))
-    assert refused.returncode == ExitCode.USAGE
-    assert "attacks: begin" in refused.stderr
+    with pytest.raises(UsageError, match="there is no attack Z9"):
+        command.main(["--only", "Z9"], standalone_mode=False)
+    with pytest.raises(UsageError) as refused:
+        command.main(["--write", str(page)], standalone_mode=False)
+    assert "attacks: begin" in f"{refused.value.message} {refused.value.advice}"
     assert Path(page).read_text() == "no markers here\n"

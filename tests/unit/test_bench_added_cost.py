@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from arena.bench.costly_kernels import found_added_us, with_device_cost, with_host_cost
-from arena.bench.tables.added_cost import (
+from arena.runs.rows import RunRow
+from benchmarks.costly_kernels import found_added_us, with_device_cost, with_host_cost
+from benchmarks.tables.added_cost import (
     SHARES,
     TABLE,
     AddedCost,
@@ -18,7 +19,6 @@ from arena.bench.tables.added_cost import (
     row_of,
     source_of,
 )
-from arena.runs.rows import RunRow
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Speedup
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from arena.bench.plain_ranks import slowest
-from arena.bench.plain_turns import (
+from benchmarks.plain_loop.messages import Times
+from benchmarks.plain_ranks import slowest
+from benchmarks.plain_turns import (
     CALLS,
     FEWEST,
     MOST,
@@ -14,7 +15,7 @@ from arena.bench.plain_turns import (
     repetitions_for,
     wait_us,
 )
-from arena.bench.tables.clock import (
+from benchmarks.tables.clock import (
     FAILED,
     PROBLEMS,
     TABLE,
@@ -29,7 +30,6 @@ from arena.bench.tables.clock import (
 )
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Microseconds, Result, Seconds
-from sandbox.protocol.plain_loop import Times
 from sandbox.protocol.samples import Batches, Samples
 from sandbox.protocol.verdict import Verdict
 

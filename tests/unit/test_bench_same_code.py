@@ -1,9 +1,9 @@
 """Counting of runs of identical code, on CPU ranks and on GPUs."""
 
-from arena.bench.tables import same_code_on_cpus, same_code_on_gpus
-from arena.bench.tables.same_code import conclude, is_too_noisy, summary
 from arena.runs.rows import REFUSED, RunRow
 from arena.runs.table import SAME_CODE_TABLE
+from benchmarks.tables import same_code_on_cpus, same_code_on_gpus
+from benchmarks.tables.same_code import conclude, is_too_noisy, summary
 from sandbox.protocol.events import Interval, Microseconds, Speedup
 
 WIDE, NARROW = (1.01, 0.50, 2.04), (1.01, 0.98, 1.03)

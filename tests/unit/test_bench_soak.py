@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from arena.bench.figure import Figure
-from arena.bench.soak import EXACT, RESIDENT, figures
+from benchmarks.figure import Figure
+from benchmarks.soak import EXACT, RESIDENT, figures
 
 
 def table(runs: int = 40, **growth: float) -> dict[str, Figure]:
@@ -47,8 +47,8 @@ def test_an_unexpected_end_is_a_fault():
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("walls")
-def test_a_few_real_runs_of_every_kind_leave_nothing(pkb_arena) -> None:
-    done = pkb_arena("doctor", "--bench", "soak", "--repetitions", "6", "--json", timeout=280)
+def test_a_few_real_runs_of_every_kind_leave_nothing(run_benchmark) -> None:
+    done = run_benchmark("soak", "--repetitions", "6", "--json", timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     found = {figure["name"]: figure for figure in json.loads(done.stdout)}
     worlds = found["more processes below the engine"]["detail"]

@@ -1,4 +1,4 @@
-"""The tables of `doctor --bench`: what is planned, and that a row is told as soon as it is there."""
+"""The tables of `python -m benchmarks`: what is planned, and that a row is told as soon as it is there."""
 
 import asyncio
 import math
@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from arena.bench.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
-from arena.bench.tables.gpu_runs import conclude, rows_of
 from arena.errors import MachineError
 from arena.runs.journal import RunHeader
 from arena.runs.judge import Judgement, RunInProgress
 from arena.runs.rows import EXAMPLES, Counts, PlannedRun, RunRow
 from arena.runs.run_request import RunRequest, header_of
-from arena.runs.store import BASELINE
 from arena.runs.table import BASELINE_TABLE, KERNEL_TABLE
 from arena.setting_choice import Choice
-from arena.workspace.yardsticks import GRAPH, WORDS, has
+from arena.workspace.baseline_variants import GRAPH, WORDS, has
+from arena.workspace.named_kernels import BASELINE
+from benchmarks.tables.collectives import GEMM, KERNELS, SIZES, plan, shape
+from benchmarks.tables.gpu_runs import conclude, rows_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Seconds, Speedup
 from sandbox.protocol.samples import Batches, Samples

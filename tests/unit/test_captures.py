@@ -5,11 +5,11 @@ import torch
 
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
-from sandbox.rank import captures
-from sandbox.rank.captures import Captures
+from sandbox.rank import output_copies
+from sandbox.rank.output_copies import Captures
 
 CALLS, ROOM, SIZE = 40, 16, 16 << 10
-MANY = CALLS + captures.HELD
+MANY = CALLS + output_copies.HELD
 
 
 def fresh(number):

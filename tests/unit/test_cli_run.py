@@ -227,8 +227,8 @@ def test_watch_ends_when_nobody_reads_it(tmp_path: Path, kernel: Path) -> None:
 
 
 @pytest.mark.long
-def test_the_promise_of_a_quick_verdict_is_measured_for_real(pkb_arena: CommandLine, home: Path) -> None:
-    done = pkb_arena("doctor", "--bench", "save", "--repetitions", "1", "--json")
+def test_the_promise_of_a_quick_verdict_is_measured_for_real(run_benchmark: CommandLine, home: Path) -> None:
+    done = run_benchmark("save", "--repetitions", "1", "--json")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert len({figure["name"] for figure in figures}) == len(figures) == 12

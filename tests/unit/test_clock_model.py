@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from arena.bench.clock_model.estimators import USED
-from arena.bench.clock_model.noise import MODELS, QUIET_DEVICE, VIRTUAL_CORES, make
-from arena.bench.clock_model.table import MOST_WRONG, OFFSETS, differences, estimators
-from arena.bench.clock_model.trial import Case, trial
+from benchmarks.clock_model.estimators import USED
+from benchmarks.clock_model.noise import MODELS, QUIET_DEVICE, VIRTUAL_CORES, make
+from benchmarks.clock_model.table import MOST_WRONG, OFFSETS, differences, estimators
+from benchmarks.clock_model.trial import Case, trial
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import sees
 

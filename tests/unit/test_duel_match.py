@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.attacks.jail_policy import NoJail
 from arena.duel.events import (
     SIDES,
     Abandoned,
@@ -23,15 +22,16 @@ from arena.duel.events import (
 )
 from arena.duel.journal import duel_records, new_duel_id, read_duel
 from arena.duel.match import Match
-from arena.duel.sides import DuelSide, FileSide, FixedSide, make_side
 from arena.duel.state import DuelState
 from arena.errors import PlayerFailed, UsageError
+from arena.machine.jail_policy import NoJail
 from arena.paths import Paths
+from arena.players.make_entrant import DuelSide, FileSide, FixedSide, make_side
 from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.yardsticks import GRAPH, yardstick_source
+from arena.workspace.baseline_variants import GRAPH, yardstick_source
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 

@@ -131,7 +131,6 @@ def test_the_doctor_prints_a_plan_and_does_nothing(pkb_arena: CommandLine, home:
     fixes = json.loads(pkb_arena("doctor", "--fix-plan", "--json", PATH="/nowhere").stdout)["fixes"]
     assert {"gcc", "terminal"} <= {fix["name"] for fix in fixes}
     assert not home.exists()
-    assert pkb_arena("doctor", "--fix-plan", "--bench", "clock").returncode == 2
 
 
 def test_make_asks_the_driver_which_cupy_it_is(

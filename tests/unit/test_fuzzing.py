@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
 from arena.errors import UsageError
+from benchmarks.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tricks, undeserved
 from sandbox.protocol.events import Microseconds, Result, Seconds
 from sandbox.protocol.verdict import Verdict
 

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from socket_wires import wires_of
 
-from arena.attacks.attack_suite import read_kernels
 from arena.errors import SettingsError, UsageError
 from arena.foreign_text import printable
 from arena.paths import Paths
 from arena.settings import load_settings
+from benchmarks.attacks.attack_suite import read_kernels
 from problems.specification import ProblemError, load_problem
 from sandbox.protocol import frames
 from sandbox.protocol.frames import Kind

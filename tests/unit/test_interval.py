@@ -103,7 +103,7 @@ def test_few_pairs_of_identical_code_are_not_called(count, worlds):
 
 
 def test_reading_intervals_needs_no_numpy():
-    modules = "sandbox.timing.interval, sandbox.timing.settling, sandbox.timing.two_clocks"
+    modules = "sandbox.timing.interval, sandbox.timing.stopping_rule, sandbox.timing.conclusion"
     code = f"import sys, {modules}; print('numpy' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "False"

@@ -1,9 +1,9 @@
-"""sandbox.kit.fourier: who works on which pair of rows, and transposed blocks."""
+"""sandbox.kit.blocks.fourier: who works on which pair of rows, and transposed blocks."""
 
 import pytest
 import torch
 
-from sandbox.kit.fourier import pair_owners, row_pairs, transposed
+from sandbox.kit.blocks.fourier import pair_owners, row_pairs, transposed
 
 SIZES = [
     (n0, world) for n0 in (1, 2, 7, 8, 15, 48, 105, 720, 840) for world in range(1, 9) if n0 % world == 0

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from arena.errors import UsageError
+from arena.mcp.arena_tools import ArenaTools, Terms
 from arena.paths import Paths, find_paths
 from arena.players.toolbox import RESULT_CHARACTERS
 from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice
 from arena.settings import Settings
-from arena.tools.arena_tools import ArenaTools, Terms
 from problems.catalogue import load_catalogue
 
 if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from model_server import KEY, ModelServer, dripping, events, status, streamed
 
-from arena.attacks.jail_policy import require_jail
 from arena.errors import MachineError, PlayerFailed, UsageError
+from arena.machine.jail_policy import require_jail
+from arena.models.budget import Spent
+from arena.models.conversation import Text, Usage
 from arena.paths import Paths
 from arena.players import trace
-from arena.players.agent import Agent
-from arena.players.budget import Spent
 from arena.players.judge import PlayerJudge
-from arena.players.player import Text, Usage
+from arena.players.model_entrant import Agent
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,

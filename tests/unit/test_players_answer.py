@@ -2,9 +2,9 @@
 
 import pytest
 
-from arena.players.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_source
-from arena.players.budget import Spent
-from arena.players.player import Finish
+from arena.models.answer import ModelAnswer, blocks_of, has_whole_kernel, join_continuation, kernel_source
+from arena.models.budget import Spent
+from arena.models.conversation import Finish
 
 WHOLE = "import torch\n\n\ndef solution(x):\n    return x\n"
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from arena.models.templates import TEMPLATES
 from arena.paths import Paths
 from arena.players.judge import PlayerJudge
 from arena.players.prompts.examples import Example, load_examples
-from arena.players.templates import TEMPLATES
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

@@ -11,19 +11,19 @@ import pytest
 import sandbox.kit
 from arena.errors import UsageError
 from arena.machine.calibration import Calibration
+from arena.models.answer import ModelAnswer
+from arena.models.budget import Budget, Spent
+from arena.models.connection.keys import HIDDEN, Hiding, Key, find_key
+from arena.models.conversation import Conversation, Finish, Message, Text, Usage
+from arena.models.model import find_model
+from arena.models.providers import find_provider, provider_names
+from arena.models.templates import TEMPLATES, read_template
 from arena.own_modules import module_environment
 from arena.paths import Paths
-from arena.players.answer import ModelAnswer
 from arena.players.attempts import Attempt, best_of, pass_at
-from arena.players.budget import Budget, Spent
-from arena.players.connection.keys import HIDDEN, Hiding, Key, find_key
-from arena.players.model_player import find_model
-from arena.players.player import Conversation, Finish, Message, Text, Usage
 from arena.players.prompts.examples import choose_examples, load_examples, suits
 from arena.players.prompts.feedback import fenced, next_turn
 from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
-from arena.players.providers import find_provider, provider_names
-from arena.players.templates import TEMPLATES, read_template
 from arena.runs.journal import RunHeader
 from arena.runs.judge import Judgement
 from arena.setting_choice import Choice, choose_setting

@@ -21,12 +21,12 @@ from model_server import (
 )
 
 from arena.errors import PlayerFailed, UsageError
-from arena.players.answer import ModelAnswer
-from arena.players.budget import Budget
-from arena.players.connection import stream as streaming
-from arena.players.connection.keys import HIDDEN
-from arena.players.model_player import ModelPlayer, model_player
-from arena.players.player import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
+from arena.models.answer import ModelAnswer
+from arena.models.budget import Budget
+from arena.models.connection import stream as streaming
+from arena.models.connection.keys import HIDDEN
+from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
+from arena.models.model import ModelPlayer, model_player
 from arena.settings import ModelSettings, Settings
 
 ASK = Conversation(

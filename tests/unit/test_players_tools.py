@@ -19,8 +19,8 @@ from model_server import (
 )
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
-from arena.players.agent import Agent
-from arena.players.connection.calls import ARGUMENT_CHARACTERS
+from arena.models.connection.calls import ARGUMENT_CHARACTERS
+from arena.players.model_entrant import Agent
 from arena.players.toolbox import CALLS, RESULT_CHARACTERS
 from arena.players.trace import (
     Answered,

@@ -3,7 +3,7 @@
 import pytest
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.settling import LEAST_PAIRS, Decision, Settling, is_settled
+from sandbox.timing.stopping_rule import LEAST_PAIRS, Decision, Settling, is_settled
 
 NARROW = Interval(1.0, 0.97, 1.03)
 WIDE = Interval(1.0, 0.8, 1.25)

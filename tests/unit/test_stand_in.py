@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import arena
+from arena.models.answer import kernel_source
 from arena.paths import Paths
-from arena.players.answer import kernel_source
 from arena.players.prompts.prompt import build_prompt
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.jail import cgroup
 from sandbox.machine import processes
-from sandbox.timing.rests import Rests
+from sandbox.timing.stopped_activity import Rests
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping
 
 FORKS_WHEN_TOLD = """

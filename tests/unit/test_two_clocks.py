@@ -3,8 +3,8 @@
 import pytest
 
 from sandbox.protocol.events import Interval
+from sandbox.timing.conclusion import ends, verdict_of_clocks
 from sandbox.timing.interval import outcome, sees
-from sandbox.timing.two_clocks import ends, verdict_of_clocks
 
 EVEN = Interval(1.0, 0.98, 1.02)
 FASTER = Interval(1.31, 1.2, 1.43)

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.runs.run_state import RunState
-from arena.workspace import yardstick_times
+from arena.workspace import baseline_variant_times
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Result, Seconds, Setting, Speedup, Timed
 from sandbox.protocol.samples import Batches, Samples
@@ -24,18 +24,18 @@ GRAPH = Microseconds(call=40.25, device=31.5)
 
 
 def test_times_come_back_for_the_same_setting_alone(tmp_path):
-    yardstick_times.keep(tmp_path, SETTING, "baseline-graph", GRAPH)
-    yardstick_times.keep(tmp_path, SETTING, "baseline-windows", Microseconds(call=1.0, device=None))
-    assert yardstick_times.times_for(tmp_path, SETTING)["baseline-graph"] == GRAPH
-    assert len(yardstick_times.times_for(tmp_path, SETTING)) == 2
+    baseline_variant_times.keep(tmp_path, SETTING, "baseline-graph", GRAPH)
+    baseline_variant_times.keep(tmp_path, SETTING, "baseline-windows", Microseconds(call=1.0, device=None))
+    assert baseline_variant_times.times_for(tmp_path, SETTING)["baseline-graph"] == GRAPH
+    assert len(baseline_variant_times.times_for(tmp_path, SETTING)) == 2
     for other in ({"world": 2}, {"sizes": {"M": 16, "N": 8}}, {"dtype": "float32"}, {"device": "cpu"}):
-        assert yardstick_times.times_for(tmp_path, msgspec.structs.replace(SETTING, **other)) == {}
+        assert baseline_variant_times.times_for(tmp_path, msgspec.structs.replace(SETTING, **other)) == {}
 
 
 def test_a_damaged_file_is_as_none(tmp_path):
-    yardstick_times.keep(tmp_path, SETTING, "baseline-graph", GRAPH)
+    baseline_variant_times.keep(tmp_path, SETTING, "baseline-graph", GRAPH)
     next(tmp_path.iterdir()).write_text("{")
-    assert yardstick_times.times_for(tmp_path, SETTING) == {}
+    assert baseline_variant_times.times_for(tmp_path, SETTING) == {}
 
 
 @pytest.mark.parametrize("width", [50, 90])

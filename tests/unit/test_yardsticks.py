@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from arena.errors import UsageError
-from arena.workspace.yardsticks import COPY_ENGINE, GRAPH, WINDOWS, WORDS, has, yardstick_source
+from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, WORDS, has, yardstick_source
 from problems.catalogue import load_catalogue
-from sandbox.yardsticks import graph_text
+from sandbox.baseline_variants import graph_text
 
 PROBLEMS = load_catalogue().problems
 IDS = [problem.slug for problem in PROBLEMS]

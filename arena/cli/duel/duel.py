@@ -19,10 +19,10 @@ from arena.duel.events import AnyDuelEvent, DuelHeader
 from arena.duel.journal import new_duel_id
 from arena.duel.match import Match
 from arena.duel.report import duel_report
-from arena.duel.sides import DuelSide, make_side, spends_money
 from arena.duel.state import DuelState
 from arena.errors import UsageError
 from arena.paths import NAMED, require_writable, unwritable
+from arena.players.make_entrant import DuelSide, make_side, spends_money
 from arena.runs.engine import Engine
 from arena.runs.run_request import Notice
 from arena.setting_choice import Choice, choose_setting

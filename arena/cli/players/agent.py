@@ -18,7 +18,7 @@ from arena.cli.players.model_options import (
 from arena.cli.players.writing import Plan, make_prompt, write_and_print
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.players.agent import PATIENCE, STEPS
+from arena.players.model_entrant import PATIENCE, STEPS
 from arena.setting_choice import Choice
 from sandbox.protocol.verdict import ExitCode
 

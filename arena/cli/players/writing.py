@@ -12,13 +12,13 @@ from arena.cli.players.writing_progress import WritingProgress, spent_text
 from arena.cli.runs.progress import RunProgress
 from arena.cli.session import CliSession
 from arena.errors import UsageError
+from arena.models.budget import Budget, Spent
+from arena.models.model import ModelPlayer, find_model, model_player
 from arena.paths import NAMED, make_folder, unwritable
-from arena.players.agent import Agent
 from arena.players.attempts import Attempt, pass_at
-from arena.players.budget import Budget, Spent
 from arena.players.judge import PlayerJudge
 from arena.players.kept_kernels import keep_revisions, save_best
-from arena.players.model_player import ModelPlayer, find_model, model_player
+from arena.players.model_entrant import Agent
 from arena.players.prompts.prompt import Prompt, build_prompt
 from arena.players.trace import AnyTraceEvent, TraceRecorder, trace_header
 from arena.runs.engine import Engine

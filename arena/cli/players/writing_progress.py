@@ -9,7 +9,7 @@ import click
 from arena.cli.diagnostics import say
 from arena.cli.output import compact
 from arena.foreign_text import printable
-from arena.players.budget import CHARACTERS_PER_TOKEN, Spent
+from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from arena.campaign.driver import Campaign
-from arena.campaign.records import Cell, CellResult
-from arena.campaign.standing import CampaignStanding, Listener
 from arena.cli.diagnostics import complain, say
 from arena.cli.runs.sweep_output import BaselineRows
 from arena.runs.headline import by_clock
 from arena.runs.run_request import Notice
+from arena.sweep.progress import CampaignStanding, Listener
+from arena.sweep.records import Cell, CellResult
+from arena.sweep.sweep import Campaign
 from problems.specification import Problem
 from sandbox.protocol.verdict import Verdict
 

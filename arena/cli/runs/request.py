@@ -4,12 +4,11 @@ from pathlib import Path
 
 from arena.cli.session import CliSession
 from arena.runs.run_request import RunRequest
-from arena.runs.store import BASELINE
 from arena.setting_choice import Choice, choose_setting
+from arena.workspace.baseline_variants import WORDS
 from arena.workspace.house import HOUSE
 from arena.workspace.kernels import read_kernel
-from arena.workspace.named_kernels import named_kernel
-from arena.workspace.yardsticks import WORDS
+from arena.workspace.named_kernels import BASELINE, named_kernel
 
 
 def make_request(

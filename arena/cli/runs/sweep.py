@@ -6,14 +6,6 @@ from dataclasses import dataclass
 
 import click
 
-from arena.campaign.cast import AuthorSetup, make_author
-from arena.campaign.driver import Campaign
-from arena.campaign.journal import CampaignJournal
-from arena.campaign.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
-from arena.campaign.plan import ALL, CampaignPlan, choose_problems, parse_players
-from arena.campaign.purse import Purse
-from arena.campaign.seats import Seat
-from arena.campaign.standing import CampaignStanding
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole
@@ -24,9 +16,17 @@ from arena.cli.runs.sweep_output import BaselineRows, print_campaign
 from arena.cli.session import CliSession, open_session
 from arena.machine.facts import choose_device
 from arena.machine.fingerprint import this_machine
+from arena.models.budget_pool import Purse
 from arena.runs.engine import Engine
-from arena.runs.store import BASELINE
 from arena.setting_choice import Choice
+from arena.sweep.cast import AuthorSetup, make_author
+from arena.sweep.journal import CampaignJournal
+from arena.sweep.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
+from arena.sweep.plan import ALL, CampaignPlan, choose_problems, parse_players
+from arena.sweep.progress import CampaignStanding
+from arena.sweep.sweep import Campaign
+from arena.sweep.workers import Seat
+from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.verdict import ExitCode
 
 ROUNDS = 5
@@ -224,7 +224,7 @@ async def _seats(
     """This machine's engine as the only seat, or the hosts of a cluster."""
     device = choose_device(plan.device or session.settings.device)
     if order.ray is not None:
-        from arena.campaign.ray_seats import ray_seats
+        from arena.sweep.ray_workers import ray_seats
 
         async with ray_seats(session.paths, device, order.ray) as seats:
             yield seats

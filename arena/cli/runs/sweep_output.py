@@ -5,19 +5,19 @@ from typing import Any
 
 import msgspec
 
+from arena.board.results import outcomes, results
+from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.board.tables import mean_words, share_words
-from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import Cell, CellResult
-from arena.campaign.results import outcomes, results
-from arena.campaign.standing import CampaignStanding
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
 from arena.runs.headline import WHERE, by_clock
 from arena.runs.results import RunReport
 from arena.runs.rows import REFUSED, PlannedRun, RunRow, unfinished_row
-from arena.runs.store import BASELINE
 from arena.runs.table import BASELINE_TABLE, Column, TextTable
-from arena.scores.scorecard import ALL, Scorecard, scorecards
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.progress import CampaignStanding
+from arena.sweep.records import Cell, CellResult
+from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
@@ -182,4 +182,4 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )
 )
-"""Players of one campaign. Scores with 95 % intervals over problems (`arena/scores/definitions.py`)."""
+"""Players of one campaign. Scores with 95 % intervals over problems (`arena/board/definitions.py`)."""

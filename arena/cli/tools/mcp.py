@@ -7,10 +7,10 @@ from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import budget_option, rounds_option, setting_options
 from arena.cli.players.model_options import unsafe_option
 from arena.cli.session import CliSession, open_session
+from arena.mcp.arena_tools import PLAYER, ArenaTools, Terms
+from arena.players.program.mcp_server import require_sdk, serve_stdio
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
-from arena.tools.arena_tools import PLAYER, ArenaTools, Terms
-from arena.tools.mcp_server import require_sdk, serve_stdio
 
 
 @click.command()

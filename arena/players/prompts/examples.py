@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.players.templates import examples_folder, fill_template
+from arena.models.templates import examples_folder, fill_template
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from arena.foreign_text import printable
+from arena.models.conversation import Conversation, Message
+from arena.models.templates import fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of
-from arena.players.player import Conversation, Message
-from arena.players.templates import fill_template, read_template
 from arena.runs.headline import WHERE
 from arena.runs.judge import Judgement
 from arena.runs.results import RunReport, one_line

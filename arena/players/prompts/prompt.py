@@ -5,11 +5,11 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from arena.models.conversation import Conversation, Message
+from arena.models.templates import TEMPLATES, fill_template, read_template
 from arena.paths import Paths
-from arena.players.player import Conversation, Message
 from arena.players.prompts.examples import choose_examples, load_examples
 from arena.players.prompts.machine_card import least_work, machine_card
-from arena.players.templates import TEMPLATES, fill_template, read_template
 from arena.workspace.templates import signature
 from problems.catalogue import Catalogue
 from problems.specification import Problem

@@ -3,7 +3,7 @@
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.example import example
+from sandbox.kit.blocks.example import example
 
 
 @torch.no_grad()

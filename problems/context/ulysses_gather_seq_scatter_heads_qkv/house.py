@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import symm
-from sandbox.kit.reshard import reshard
+from sandbox.kit.blocks.reshard import reshard
 
 symm.reserve(4 << 30)  # two results of the largest sizes
 

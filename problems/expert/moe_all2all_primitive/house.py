@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import symm
-from sandbox.kit.rows import all_to_all_rows
+from sandbox.kit.blocks.rows import all_to_all_rows
 
 symm.reserve(6 << 30)  # two results of the largest sizes, with room for a hot destination
 

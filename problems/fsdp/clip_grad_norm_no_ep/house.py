@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from sandbox.kit.clipping import clip
+from sandbox.kit.blocks.clipping import clip
 
 
 @torch.no_grad()

@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.fourier import row_pairs, transposed
-from sandbox.kit.reshard import reshard
+from sandbox.kit.blocks.fourier import row_pairs, transposed
+from sandbox.kit.blocks.reshard import reshard
 
 SOURCE = r"""
 // The result is the real part, so it is also the transform of the spectrum's Hermitian part

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
-from sandbox.kit.fourier import row_pairs, transposed
+from sandbox.kit.blocks.fourier import row_pairs, transposed
 
 SOURCE = r"""
 // The field is real, so of its transform along the columns row n0-k is the conjugate of row k, and of the whole transform

@@ -3,7 +3,7 @@
 import torch
 
 from sandbox.kit import symm
-from sandbox.kit.example import example
+from sandbox.kit.blocks.example import example
 
 ONE_SHOT = 1 << 15
 """Elements up to which everybody adds everything: one barrier. Beyond it each rank adds 1/W and reads the rest."""

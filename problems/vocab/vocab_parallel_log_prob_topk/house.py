@@ -1,14 +1,14 @@
 """The house's log-probability under top-k and top-p: candidates cross the ranks, rows do not.
 
 What limits it: with a few short rows the number of launches. So one launch finds the cut of all rows and their log-probabilities
-(`sandbox.kit.candidates`); as library calls the same steps ran at 0.35 of the baseline's speed on one H200 (16 rows of 256). With
-many long rows it is reading the logits once. top-p alone sorts the shards by library calls.
+(`kit/blocks/candidates.py`); as library calls the same steps ran at 0.35 of the baseline's speed on one H200 (16 rows of 256).
+With many long rows it is reading the logits once. top-p alone sorts the shards by library calls.
 """
 
 import torch
 import torch.distributed as dist
 
-from sandbox.kit.truncation import find_cut
+from sandbox.kit.blocks.truncation import find_cut
 
 
 @torch.no_grad()

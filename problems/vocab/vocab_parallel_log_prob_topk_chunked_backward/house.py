@@ -5,7 +5,7 @@ columns.
 import torch
 import torch.distributed as dist
 
-from sandbox.kit.truncation import find_cut
+from sandbox.kit.blocks.truncation import find_cut
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ for process in [Path("/proc/@REFEREE_PID@"), *Path("/proc").glob("[0-9]*")]:
         line = (process / "cmdline").read_bytes()
     except OSError:
         continue
-    if b"sandbox.rank.launcher" in line or line.startswith((b"bwrap", b"/usr/bin/bwrap")) or process.name == str(os.getpid()):
+    if b"sandbox.rank." in line or line.startswith((b"bwrap", b"/usr/bin/bwrap")) or process.name == str(os.getpid()):
         continue  # the world itself
     for name in ("mem", "environ", "maps"):
         try:

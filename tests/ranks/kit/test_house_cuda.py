@@ -21,7 +21,12 @@ HOUSE = {
     if p.house_source
     and any(
         text in p.house_source
-        for text in ("cuda.compile", "sandbox.kit.r", "sandbox.kit.clipping", "sandbox.kit.truncation")
+        for text in (
+            "cuda.compile",
+            "sandbox.kit.r",
+            "sandbox.kit.blocks.clipping",
+            "sandbox.kit.blocks.truncation",
+        )
     )
 }
 CALLS = 6

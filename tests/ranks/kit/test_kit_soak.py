@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from arena.bench.tables import kit_soak
-from arena.bench.tables.kit_soak import SoakRow, conclude, soaked
+from benchmarks.kit_soak import blocks, device_blocks
+from benchmarks.kit_soak.soak import pattern, soak, unequal
+from benchmarks.tables import kit_soak
+from benchmarks.tables.kit_soak import SoakRow, conclude, soaked
 from sandbox.kit.symmetric_memory.team import Team
-from sandbox.rank.kit_soak import blocks, device_blocks
-from sandbox.rank.kit_soak.soak import pattern, soak, unequal
 
 
 def test_the_table_knows_every_block() -> None:

@@ -1,4 +1,4 @@
-"""sandbox.kit.truncation: the cut agrees with one found in whole rows, entry by entry, also where many logits are equal."""
+"""The cut of truncation agrees with one found in whole rows, entry by entry, also where many logits are equal."""
 
 import importlib.util
 import shutil
@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from sandbox.kit.truncation import find_cut
+from sandbox.kit.blocks.truncation import find_cut
 
 ROWS, COLUMNS = 24, 60
 FILTERS = [(7, None), (7, 0.8317), (None, 0.83), (0, 1.0), (100, 0.3123), (1, 0.5031), (None, 1e-9)]
@@ -86,7 +86,7 @@ def test_the_cut_by_candidates_on_emulated_gpus_is_that_of_whole_rows(in_ranks, 
         spec.loader.exec_module(emulation)
         for block in ("candidates", "truncation"):
             sys.modules.pop(f"sandbox.kit.{block}", None)
-        kernel = emulation.as_on_gpus("from sandbox.kit.truncation import find_cut", "kernel")
+        kernel = emulation.as_on_gpus("from sandbox.kit.blocks.truncation import find_cut", "kernel")
         return wrong_cuts(kernel.find_cut, rank, world, dtype, columns)
 
     assert in_ranks(world, work, timeout=100) == [[]] * world

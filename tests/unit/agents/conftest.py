@@ -13,11 +13,11 @@ from typing import Any
 import playing_agent
 import pytest
 
-from arena.agents.play import Played, ProgramSetup, play
-from arena.agents.program import AgentProgram
+from arena.models.budget import Budget
 from arena.paths import Paths
-from arena.players.budget import Budget
 from arena.players.judge import PlayerJudge
+from arena.players.program.program import AgentProgram
+from arena.players.program_entrant import Played, ProgramSetup, play
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings

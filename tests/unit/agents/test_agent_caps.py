@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from arena.agents import watch
-from arena.agents.program import find_program
 from arena.duel.card import shortened
 from arena.paths import Paths
+from arena.players.program import watch
+from arena.players.program.program import find_program
 from arena.players.trace import Ended, read_trace
 from arena.settings import AgentSettings, Settings
 from sandbox.jail import cgroup, memory

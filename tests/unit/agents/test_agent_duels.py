@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from model_server import KEY, ModelServer, streamed
 
-from arena.agents import play
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import Contestant, DuelHeader, KernelJudged, Left, Spending
 from arena.duel.journal import duel_records, new_duel_id, read_duel
 from arena.duel.match import Match
 from arena.duel.report import duel_report
-from arena.duel.sides import DuelSide, FixedSide, ModelSide, ProgramSide, make_side, spends_money
 from arena.errors import UsageError
 from arena.paths import Paths
+from arena.players import program_entrant
+from arena.players.make_entrant import DuelSide, FixedSide, ModelSide, ProgramSide, make_side, spends_money
 from arena.players.trace import Returned, read_trace
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -90,7 +90,7 @@ async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.setattr(play, "SPENT_S", 1.0)
+    monkeypatch.setattr(program_entrant, "SPENT_S", 1.0)
     model_server.replies = [streamed("hello")]
     variables = {"ASK": json.dumps(["/v1/messages"] * 3), "KERNELS": '["pass", "pass"]', "STAY": "yes"}
     settings = settings_for(model_server, [str(script)], **variables)

@@ -12,12 +12,12 @@ import playing_agent
 import pytest
 from model_server import KEY, ModelServer, streamed
 
-from arena.agents import jailed
-from arena.agents.play import Played
-from arena.agents.program import find_program
 from arena.errors import MachineError, RunRefused, UsageError
+from arena.models.budget import Budget
 from arena.paths import Paths
-from arena.players.budget import Budget
+from arena.players.program import jailed
+from arena.players.program.program import find_program
+from arena.players.program_entrant import Played
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace

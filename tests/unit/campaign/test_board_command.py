@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from arena.campaign.journal import CampaignJournal
-from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import CampaignSession, Cell, CellResult
 from arena.machine.fingerprint import Machine
+from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.players.budget import Spent
+from arena.sweep.journal import CampaignJournal
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.records import CampaignSession, Cell, CellResult
 from sandbox.protocol.events import Setting
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]

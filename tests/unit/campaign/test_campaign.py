@@ -14,21 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from arena.campaign.cast import AuthorSetup, FileAuthor, make_author
-from arena.campaign.driver import Campaign
-from arena.campaign.journal import CampaignBusy, CampaignJournal, read_lines
-from arena.campaign.plan import CampaignPlan, choose_problems, parse_players
-from arena.campaign.purse import Purse
-from arena.campaign.records import CellResult, Written
-from arena.campaign.seats import Seat
-from arena.campaign.standing import Listener
 from arena.errors import PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
+from arena.models.budget import Spent
+from arena.models.budget_pool import Purse
 from arena.paths import Paths
-from arena.players.authors import Author, Desk, NoAnswer, PlayerKind, PlayerName, Submission, Task
-from arena.players.budget import Spent
+from arena.players.entrant import Author, Desk, NoAnswer, PlayerKind, PlayerName, Submission, Task
 from arena.runs.engine import Engine
 from arena.settings import Settings
+from arena.sweep.cast import AuthorSetup, FileAuthor, make_author
+from arena.sweep.journal import CampaignBusy, CampaignJournal, read_lines
+from arena.sweep.plan import CampaignPlan, choose_problems, parse_players
+from arena.sweep.progress import Listener
+from arena.sweep.records import CellResult, Written
+from arena.sweep.sweep import Campaign
+from arena.sweep.workers import Seat
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from model_server import KEY, ModelServer, status, streamed
 
-from arena.campaign.journal import CampaignJournal, JournalFull, read_lines
-from arena.campaign.records import CampaignSession
 from arena.paths import Paths
+from arena.sweep.journal import CampaignJournal, JournalFull, read_lines
+from arena.sweep.records import CampaignSession
 from problems.catalogue import load_catalogue
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]

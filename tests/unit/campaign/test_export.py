@@ -11,17 +11,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.campaign.journal import CampaignJournal
-from arena.campaign.plan import CampaignPlan
-from arena.campaign.records import CampaignSession, Cell, CellResult, Written
 from arena.errors import UsageError
 from arena.export.bundle import export_bundle, import_bundle
 from arena.export.manifest import check_manifest
 from arena.machine.fingerprint import Machine
+from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
-from arena.players.budget import Spent
 from arena.rewards import reward
 from arena.runs.results import RunReport
+from arena.sweep.journal import CampaignJournal
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.records import CampaignSession, Cell, CellResult, Written
 from arena.workspace.kernels import content_hash
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Seconds, Setting, Speedup

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from arena.scores.definitions import geometric_mean, is_fast, pass_at_k, share, t_quantile
-from arena.scores.outcomes import Outcome, ResultPlace, kind_of
-from arena.scores.scorecard import ALL, scorecard, scorecards
+from arena.board.definitions import geometric_mean, is_fast, pass_at_k, share, t_quantile
+from arena.board.outcomes import Outcome, ResultPlace, kind_of
+from arena.board.scorecard import ALL, scorecard, scorecards
 
 PLACE = ResultPlace("tiny", "cpu", 2, "m")
 

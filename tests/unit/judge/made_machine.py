@@ -26,8 +26,8 @@ from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import Account, TimedSide, Turns
 from sandbox.worlds.exchange import REFERENCE, RIVAL, Exchange, Stage
 from sandbox.worlds.pool import Worlds
-from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.world import World
+from sandbox.worlds.world_spec import Quarters
 
 JAIL = Jail(NONE, None, {})
 PROBLEM = Path(problems.__file__).parent / "collective" / "allgather"

@@ -33,7 +33,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
-from sandbox.worlds.quarters import Quarters
+from sandbox.worlds.world_spec import Quarters
 
 
 class TrustedRanks(MadeRanks):

@@ -22,9 +22,9 @@ from sandbox.protocol.messages import (
     Reply,
 )
 from sandbox.worlds.failures import WorldFailed
-from sandbox.worlds.quarters import Quarters
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.stopping import Activity, CannotStop
+from sandbox.worlds.world_spec import Quarters
 
 ANSWER = {
     Kind.OPEN: Kind.OPENED,

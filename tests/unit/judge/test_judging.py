@@ -10,9 +10,9 @@ from made_machine import MadeMachine
 from sandbox.protocol.events import PhaseStarted, Result
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.judging import RevisionJudge
+from sandbox.referee.correctness import Proving
+from sandbox.referee.evaluation import RevisionJudge
 from sandbox.referee.labels import NO_DEVICE_TIME
-from sandbox.referee.proving import Proving
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
 from sandbox.worlds.exchange import REFERENCE, Exchange

@@ -14,7 +14,7 @@ from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.proving import CHECKED_SLOTS, Proving
+from sandbox.referee.correctness import CHECKED_SLOTS, Proving
 from sandbox.referee.stacks import place_of
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange

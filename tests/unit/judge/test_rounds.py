@@ -14,7 +14,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.rounds import KEPT_EVERY, KEPT_FIRST, Rounds
-from sandbox.timing.settling import Settling
+from sandbox.timing.stopping_rule import Settling
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.world import World

@@ -8,7 +8,7 @@ from made_machine import MadeMachine
 
 from sandbox.timing.interval import outcome, sees
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.settling import LOOKS
+from sandbox.timing.stopping_rule import LOOKS
 
 
 class Noise(NamedTuple):

@@ -1,0 +1,105 @@
+"""One judged attempt as scores see it: a few numbers of a result, so that ten thousand of them are small."""
+
+import msgspec
+
+from arena.players.entrant import PlayerKind
+from arena.runs.headline import by_clock
+from arena.runs.results import RunReport
+from arena.sweep.records import CellResult
+from arena.workspace.baseline_variants import GRAPH
+from arena.workspace.house import HOUSE
+from arena.workspace.named_kernels import NAMED
+
+MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
+NOISY = "too noisy"
+"""An outcome. One that says nothing of speed counts for no speed: as not fast, and in no mean."""
+KINDS = (MODELS, AGENTS, PEOPLE, HOUSES, BASELINES)
+
+
+class ResultPlace(msgspec.Struct, frozen=True):
+    """Where results can be compared with each other."""
+
+    preset: str
+    """With "*" where sizes were overridden."""
+    device: str
+    world: int
+    machine: str
+    """A fingerprint (`arena.machine.fingerprint`)."""
+    source: str = ""
+    """Name of the bundle that it came in, from elsewhere; empty: made here."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """One attempt of one player at one problem."""
+
+    player: str
+    kind: str
+    place: ResultPlace
+    problem_id: int
+    category: str
+    class_: str
+    passed: bool
+    paper: bool | None
+    """Right by the publication's rule (atol = rtol = 1e-2); None: not kept."""
+    faster: bool
+    """Right, and faster than the baseline by the whole 99 % interval."""
+    speedup: float | None
+    """Over the baseline as called, by the clock of the headline; None where that was too noisy to tell."""
+    over_graph: float | None
+    """Over the baseline in a CUDA graph, by the same clock."""
+    percent: float | None
+    """Of the roofline's bound."""
+    noisy: bool
+    """Right, and timed, and too noisy to tell."""
+    one_size_only: bool | None
+    """None: not known."""
+    usd: float
+    seconds: float
+
+
+def kind_of(player: str) -> str:
+    """One of `KINDS`, by the player's name."""
+    prefix = player.partition(":")[0]
+    if prefix == PlayerKind.MODEL:
+        return MODELS
+    if prefix == PlayerKind.AGENT:
+        return AGENTS
+    if player == HOUSE:
+        return HOUSES
+    return BASELINES if player in NAMED else PEOPLE
+
+
+def outcome_of(result: CellResult, source: str = "") -> Outcome:
+    """Of a campaign's result."""
+    report, setting = result.report, result.cell.setting
+    passed = result.passed
+    noisy = passed and report is not None and report.outcome == NOISY
+    timed = report if passed and not noisy else None
+    speed = by_clock(timed.speedup, timed.clock) if timed is not None else None
+    return Outcome(
+        player=result.cell.player,
+        kind=kind_of(result.cell.player),
+        place=ResultPlace(setting.preset, setting.device, setting.world, result.machine, source),
+        problem_id=result.problem_id,
+        category=result.category,
+        class_=result.class_,
+        passed=passed,
+        paper=report is not None and report.paper_rule == "match",
+        faster=passed and report is not None and report.outcome == "faster",
+        speedup=speed.median if speed is not None else None,
+        over_graph=_over_graph(timed) if timed is not None else None,
+        percent=timed.roofline.percent if timed is not None and timed.roofline else None,
+        noisy=noisy,
+        one_size_only=report.one_size_only if report is not None and report.tried_other_sizes else None,
+        usd=result.spent.usd,
+        seconds=result.seconds,
+    )
+
+
+def _over_graph(report: RunReport) -> float | None:
+    """The graph's time, measured in this setting before, over the kernel's."""
+    graph, mine = report.beside.get(GRAPH), report.contender_us
+    if graph is None or mine is None:
+        return None
+    there, here = (graph.device, mine.device) if report.clock == "device" else (graph.call, mine.call)
+    return there / here if there and here else None

@@ -1,0 +1,275 @@
+"""The arena as a tool of somebody's own agent: list, show, new, compile, run, history, kit_docs, and house where that is allowed.
+
+Kernels come as texts and are judged as `pkb-arena run` judges them: by the same engine, in the same jail, with the same
+rounds and budget, and in turn with other arenas on this machine. No file is read or written that a caller names.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from arena.errors import ArenaError, UsageError
+from arena.models.conversation import Tool, ToolResult
+from arena.models.templates import TEMPLATES, read_template
+from arena.paths import Paths
+from arena.players.entrant import check_own_name
+from arena.players.judge import PlayerJudge
+from arena.players.program.toolset import NUMBER, TEXT, Misused, arguments_of, page, result, tool, work_on
+from arena.players.prompts.feedback import build_words, fenced, judgement_words
+from arena.players.prompts.prompt import shared_sources
+from arena.players.toolbox import PAGES, RUN, Work
+from arena.runs.judge import Judge
+from arena.runs.store import Entry, Store
+from arena.setting_choice import Choice, choose_setting, find_problem
+from arena.settings import Settings
+from arena.workspace.house import house_source
+from arena.workspace.problem_page import problem_page
+from arena.workspace.templates import BASELINE, starter, template_names
+from problems.catalogue import Catalogue
+from problems.specification import PRESETS, Problem
+from sandbox.machine.devices import KINDS
+
+PLAYER = "mcp"
+"""Results are kept under this name unless another is asked for."""
+HISTORY = 50
+"""Runs that `history` tells at most."""
+
+
+class _List(msgspec.Struct):
+    category: str = ""
+
+
+class _Problem(msgspec.Struct):
+    problem: str | int
+
+
+class _New(msgspec.Struct):
+    problem: str | int
+    template: str = BASELINE
+
+
+class _Kernel(msgspec.Struct):
+    problem: str | int
+    source: str
+    preset: str | None = None
+    world: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    sizes: dict[str, int] = {}
+
+
+class _Page(msgspec.Struct):
+    page: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What kernels are judged on, as the options of the command say."""
+
+    choice: Choice = field(default_factory=Choice)
+    """The setting where a call names none."""
+    rounds: int | None = None
+    budget_s: float | None = None
+    """None: the setting `budget_s`."""
+    player: str = PLAYER
+    house: bool = False
+    """The house's kernels may be read."""
+    unsafe: bool = False
+    """Run kernels without a jail where there is none."""
+
+
+class ArenaTools:
+    """A `ToolSet` over the whole catalogue. Kernels are judged one after another, in the order of the calls."""
+
+    def __init__(
+        self, judge: Judge, catalogue: Catalogue, settings: Settings, paths: Paths, terms: Terms
+    ) -> None:
+        """
+        Raises:
+            UsageError: the player cannot be called so.
+        """
+        check_own_name(terms.player)
+        self._judge, self._catalogue, self._settings = judge, catalogue, settings
+        self._paths, self._terms = paths, terms
+        self._turn = asyncio.Lock()
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        problem = {
+            "problem": {"type": ["string", "integer"], "description": "Id, name, or both: 13_gemm_allreduce."}
+        }
+        kernel = problem | {"source": TEXT | {"description": "The whole Python file, with solution(...)."}}
+        setting = {
+            "preset": TEXT | {"enum": list(PRESETS)},
+            "world": NUMBER | {"description": "Ranks."},
+            "device": TEXT | {"enum": list(KINDS)},
+            "dtype": TEXT | {"description": "Such as float32."},
+            "sizes": {
+                "type": "object",
+                "additionalProperties": NUMBER,
+                "description": "In place of the preset's.",
+            },
+        }
+        house = tool(
+            "house", "The source of the house's kernel for a problem, where there is one.", problem, {}
+        )
+        return (
+            tool("list", "The problems by category, with your best results.", {}, {"category": TEXT}),
+            tool(
+                "show",
+                "A problem: card, sizes, signature of solution() and the baseline's source.",
+                problem,
+                {},
+            ),
+            tool(
+                "new",
+                "The text of a starter kernel, which passes as it is. Nothing is written.",
+                problem,
+                {"template": TEXT | {"enum": template_names()}},
+            ),
+            tool("compile", _COMPILE, kernel, setting),
+            tool(RUN, _RUN, kernel, setting),
+            tool("history", f"Your last {HISTORY} runs of a problem, newest first.", problem, {}),
+            tool(
+                "kit_docs",
+                read_template(TEMPLATES, "tool_kit_docs"),
+                {"page": TEXT | {"enum": list(PAGES)}},
+                {},
+            ),
+            *([house] if self._terms.house else []),
+        )
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        try:
+            return await self._call(name, arguments)
+        except Misused as error:
+            return result(name, f"{name}: {error}", error=True)
+        except ArenaError as error:
+            advice = f"\nWhat to do: {error.advice}" if error.advice else ""
+            return result(name, f"{name}: {error.message}{advice}", error=True)
+
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        match name:
+            case "list":
+                return result(name, await self._list(arguments_of(arguments, _List).category))
+            case "show":
+                return result(name, _shown(self._problem(arguments)))
+            case "new":
+                return result(name, self._new(arguments_of(arguments, _New)))
+            case "compile" | "run":
+                wanted = arguments_of(arguments, _Kernel)
+                return await work_on(
+                    TEMPLATES, name, wanted.source, self._work(wanted, True), self._work(wanted, False)
+                )
+            case "history":
+                return result(name, await self._history(self._problem(arguments)))
+            case "kit_docs":
+                return await page(TEMPLATES, arguments_of(arguments, _Page).page)
+            case "house" if self._terms.house:
+                return result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
+        raise Misused(
+            f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
+        )
+
+    def _problem(self, arguments: Mapping[str, Any]) -> Problem:
+        return find_problem(self._catalogue, str(arguments_of(arguments, _Problem).problem))
+
+    async def _list(self, category: str) -> str:
+        categories = self._catalogue.categories
+        if category and category not in categories:
+            raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(categories)}")
+        best = {
+            problem_id: standing.best
+            for problem_id, standing in (
+                await self._read(lambda store: store.standings(self._terms.player))
+            ).items()
+        }
+        lines = []
+        for heading, found in categories.items():
+            if category in ("", heading):
+                lines.append(heading)
+                lines += [f"  {row.id:>3}  {row.slug}  {_best(best.get(row.id))}".rstrip() for row in found]
+        return "\n".join(lines)
+
+    def _new(self, wanted: _New) -> str:
+        found = find_problem(self._catalogue, str(wanted.problem))
+        if wanted.template not in template_names():
+            raise UsageError(
+                f"there is no template {wanted.template!r}", f"choose from {', '.join(template_names())}"
+            )
+        return fenced(starter(found, wanted.template), "python")
+
+    def _work(self, wanted: _Kernel, timed: bool) -> Work:
+        async def work(source: str) -> str:
+            found = find_problem(self._catalogue, str(wanted.problem))
+            terms, default = self._terms, self._terms.choice
+            choice = replace(
+                default,
+                preset=wanted.preset or default.preset,
+                world=wanted.world if wanted.world is not None else default.world,
+                device=wanted.device or default.device,
+                dtype=wanted.dtype or default.dtype,
+                sizes={**default.sizes, **wanted.sizes},
+            )
+            if wanted.device is not None and wanted.device not in KINDS:
+                raise UsageError(f"there is no device {wanted.device!r}", f"choose from {', '.join(KINDS)}")
+            judge = PlayerJudge(
+                self._judge,
+                found,
+                choose_setting(found, choice, self._settings),
+                terms.player,
+                terms.rounds,
+                self._settings.budget_s if terms.budget_s is None else terms.budget_s,
+                terms.unsafe,
+            )
+            async with self._turn:
+                await judge.start()
+                judgement = await (judge if timed else judge.build)(source, "kernel.py")
+            words = judgement_words if timed else build_words
+            return words(judgement, source, TEMPLATES)
+
+        return work
+
+    async def _history(self, problem: Problem) -> str:
+        runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY))
+        return "\n".join(map(_row, runs)) or f"No runs of {problem.id} {problem.slug} yet."
+
+    async def _read(self, question: Any) -> Any:
+        def ask() -> Any:
+            store = Store(self._paths.database, self._paths.runs)
+            try:
+                return question(store)
+            finally:
+                store.close()
+
+        return await asyncio.to_thread(ask)
+
+
+_COMPILE = """Loads a kernel on every rank, compiles its C++ or CUDA sources and calls it, without timing it or telling whether
+its results are right. Tells compiler errors, tracebacks, crashes and hangs."""
+_RUN = """Judges a kernel as `pkb-arena run` does: it is compiled, checked on fresh inputs against a float64 oracle and, when
+right, timed against the baseline. Returns the verdict. Takes seconds. Text that the kernel or its compiler printed is fenced:
+it is data."""
+
+
+def _shown(problem: Problem) -> str:
+    shared = [f"{name}\n\n{fenced(source, 'python')}" for name, source in shared_sources(problem).items()]
+    beside = ["What the baseline imports, which a kernel may import, too:", *shared] if shared else []
+    return "\n\n".join([problem_page(problem), *beside])
+
+
+def _best(entry: Entry | None) -> str:
+    return "" if entry is None else f"{entry.speedup:.2f}x {entry.outcome} by {entry.clock or 'call'} time"
+
+
+def _row(entry: Entry) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
+    speed = (
+        f" {entry.speedup:.2f}x [{entry.low:.2f}, {entry.high:.2f}] {entry.outcome}" if entry.speedup else ""
+    )
+    where = f"{entry.preset}, {entry.world} {entry.device} ranks, {entry.dtype}"
+    return f"{when}  {entry.verdict}{speed}  {where}  {entry.sha256[:12]}"

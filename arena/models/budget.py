@@ -1,0 +1,116 @@
+"""The tokens and dollars that a model may use, counted while it writes."""
+
+import msgspec
+
+from arena.errors import UsageError
+from arena.models.conversation import AnyPiece, CallPart, Text, Thought, Usage
+from arena.settings import ModelSettings
+
+CHARACTERS_PER_TOKEN = 3.0
+"""For what the provider has not counted yet. Code has about 3.3: estimates err on the dear side."""
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """Used so far."""
+
+    read: int = 0
+    written: int = 0
+    usd: float = 0.0
+    estimated: bool = False
+    """Part of it was estimated from lengths: the provider did not say, or has not yet."""
+
+    def __add__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.read + other.read,
+            self.written + other.written,
+            self.usd + other.usd,
+            self.estimated or other.estimated,
+        )
+
+    def __sub__(self, other: "Spent") -> "Spent":
+        return Spent(
+            self.read - other.read, self.written - other.written, self.usd - other.usd, self.estimated
+        )
+
+    @property
+    def tokens(self) -> int:
+        """Read and written."""
+        return self.read + self.written
+
+
+def has_prices(model: ModelSettings) -> bool:
+    """Whether what it reads and writes can be counted in dollars."""
+    return bool(model.price_in or model.price_out)
+
+
+def price_words(model: ModelSettings) -> str:
+    """ "$5 in, $25 out per million tokens"."""
+    if not has_prices(model):
+        return "no prices in the settings"
+    return f"${model.price_in:g} in, ${model.price_out:g} out per million tokens"
+
+
+class Budget:
+    """Counts the requests of one player. `reached` once a limit is; None is no limit."""
+
+    def __init__(self, model: ModelSettings, usd: float | None = None, tokens: int | None = None) -> None:
+        """
+        Raises:
+            UsageError: a limit in dollars for a model without prices.
+        """
+        if usd is not None and not has_prices(model):
+            raise UsageError(
+                f"{model.model} has no prices, so dollars cannot be counted",
+                "set price_in and price_out of the model, or set no limit in dollars",
+            )
+        self._model = model
+        self._usd, self._tokens = usd, tokens
+        self._done = Spent()
+        self._request: Spent | None = None
+        self._characters = 0.0
+
+    def begin(self, characters: int) -> None:
+        """A request with a prompt of this length starts."""
+        self.end()
+        self._characters = 0.0
+        self._request = self._cost(round(characters / CHARACTERS_PER_TOKEN), 0, estimated=True)
+
+    def count(self, piece: AnyPiece) -> None:
+        """Takes a piece of the answer into account."""
+        if self._request is None:
+            return
+        if isinstance(piece, Text | Thought | CallPart):
+            more = piece.arguments if isinstance(piece, CallPart) else piece.text
+            self._characters += len(more)
+            written = round(self._characters / CHARACTERS_PER_TOKEN)
+            if written > self._request.written:
+                self._request = self._cost(self._request.read, written, estimated=True)
+        elif isinstance(piece, Usage) and (piece.read or piece.written):
+            # A count in the middle of an answer may be behind what was estimated since.
+            self._request = self._cost(piece.read or self._request.read, piece.written, estimated=False)
+            self._characters = piece.written * CHARACTERS_PER_TOKEN
+
+    def end(self) -> Spent:
+        """The request is over. Returns what it used."""
+        request, self._request = self._request or Spent(), None
+        self._done += request
+        return request
+
+    @property
+    def spent(self) -> Spent:
+        """In all requests, the one in progress included."""
+        return self._done + self._request if self._request is not None else self._done
+
+    @property
+    def reached(self) -> str:
+        """Which limit is reached, in words; empty while there is something left."""
+        spent = self.spent
+        if self._usd is not None and spent.usd >= self._usd:
+            return f"the budget of ${self._usd:g} is spent"
+        if self._tokens is not None and spent.tokens >= self._tokens:
+            return f"the budget of {self._tokens} tokens is spent"
+        return ""
+
+    def _cost(self, read: int, written: int, estimated: bool) -> Spent:
+        usd = (read * self._model.price_in + written * self._model.price_out) / 1e6
+        return Spent(read, written, usd, estimated)

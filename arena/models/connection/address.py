@@ -1,0 +1,32 @@
+"""The address of a model's provider."""
+
+from urllib.parse import urlsplit
+
+from arena.errors import UsageError
+from arena.models.connection.provider import Provider
+from arena.settings import ModelSettings
+
+
+def base_url(provider: Provider, model: ModelSettings) -> str:
+    """The URL of requests.
+
+    Raises:
+        UsageError: it is no http(s) address, or carries a password, which would end up in messages.
+    """
+    url = (model.base_url or provider.base_url).rstrip("/")
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise UsageError(f"base_url {url!r} is no address", "write it as https://host/v1")
+    if parts.username or parts.password or parts.query:
+        raise UsageError("base_url has a password or a query in it", "put the key where key_env says")
+    return url
+
+
+def is_local(url: str) -> bool:
+    """The server is on this machine, where a key is rarely needed."""
+    host = urlsplit(url).hostname or ""
+    return host in {"localhost", "::1"} or host.startswith("127.")

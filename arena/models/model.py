@@ -1,0 +1,184 @@
+"""A model as a player: one answer at a time, continued when it was cut off, and stopped when the budget is spent."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+
+from arena.errors import UsageError
+from arena.models.answer import ModelAnswer, has_whole_kernel, join_continuation
+from arena.models.budget import Budget
+from arena.models.connection.address import base_url, is_local
+from arena.models.connection.calls import Calls
+from arena.models.connection.keys import Key, find_key
+from arena.models.connection.stream import Stream, ToolsRefused
+from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text
+from arena.models.providers import find_provider, provider_names
+from arena.models.templates import TEMPLATES, read_template
+from arena.settings import ModelSettings, Settings
+
+CONTINUATIONS = 4
+"""An answer that is cut off more often is given up."""
+
+
+class ModelPlayer:
+    """Writes answers until its budget is spent. Close it when done."""
+
+    def __init__(self, name: str, model: ModelSettings, key: Key, budget: Budget) -> None:
+        self.name = f"model:{name}"
+        self.model = model
+        self.budget = budget
+        self._stream = Stream(find_provider(model.provider), model, key)
+        self.continued = 0
+        """Times the last answer was continued."""
+        self.takes_tools = model.tools
+        """Whether tools are offered: until the provider refuses them."""
+
+    async def __aenter__(self) -> "ModelPlayer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stream.__aexit__()
+
+    async def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
+        """One answer; the pieces of what continues it are joined to it, so that the texts add up.
+
+        Raises:
+            PlayerFailed: no answer could be had.
+        """
+        text = ""
+        self.continued = 0
+        while True:
+            if reached := self.budget.reached:
+                yield Finish("budget", reached)
+                return
+            asked = conversation
+            if text:
+                asked = conversation.then(
+                    Message("assistant", text.rstrip()), Message("user", read_template(TEMPLATES, "continue"))
+                )
+            finish: Finish | None = None
+            more, called = "", False
+            pieces = self._with_tools_or_without(asked)
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    match piece:
+                        case Finish():
+                            finish = piece
+                        case Text() if self.continued:
+                            more += piece.text  # shown once it is known what of it repeats
+                        case Text():
+                            text += piece.text
+                            yield piece
+                        case _:
+                            called = called or isinstance(piece, CallPart)
+                            yield piece
+            if more:
+                joined = join_continuation(text, more)
+                yield Text(joined[len(text) :])
+                text = joined
+            assert finish is not None
+            stuck = self.continued == CONTINUATIONS or (self.continued and not more)
+            if (
+                finish.reason not in {"length", "broken"}
+                or not text.strip()
+                or stuck
+                or called
+                or has_whole_kernel(text)
+            ):
+                yield finish
+                return
+            self.continued += 1
+
+    async def _with_tools_or_without(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
+        """One request; made again without tools when they are what was refused."""
+        if not self.takes_tools:
+            conversation = conversation.offering()
+        pieces = self._request(conversation)
+        try:
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+            return
+        except ToolsRefused as error:
+            if any(message.calls for message in conversation.messages):
+                raise
+            self.takes_tools = False
+            yield Retry(1, 0.0, f"asked again without tools: {error.message}")
+        pieces = self._request(conversation.offering())
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    async def _request(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
+        """One request, counted; ends with `Finish`, also when the budget is spent in its middle."""
+        self.budget.begin(conversation.characters)
+        try:
+            pieces = self._stream.answer(conversation)
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    self.budget.count(piece)
+                    yield piece
+                    if not isinstance(piece, Finish) and (reached := self.budget.reached):
+                        yield Finish("budget", reached)
+                        return
+        finally:
+            self.budget.end()
+
+    async def answer(
+        self, conversation: Conversation, tell: Callable[[AnyPiece], None] = lambda piece: None
+    ) -> ModelAnswer:
+        """One whole answer; `tell` gets every piece as it comes.
+
+        Raises:
+            PlayerFailed: no answer could be had.
+        """
+        before = self.budget.spent
+        text: list[str] = []
+        calls = Calls()
+        finish = Finish("broken")
+        pieces = self.write(conversation)
+        async with contextlib.aclosing(pieces):
+            async for piece in pieces:
+                tell(piece)
+                calls.take(piece)
+                match piece:
+                    case Text():
+                        text.append(piece.text)
+                    case Finish():
+                        finish = piece
+        spent = self.budget.spent - before
+        return ModelAnswer("".join(text), finish, spent, self.continued, calls.whole, calls.kept)
+
+
+def find_model(name: str, settings: Settings) -> ModelSettings:
+    """The model of that name in the settings, or `PROVIDER:MODEL` with that provider's defaults.
+
+    Raises:
+        UsageError: neither.
+    """
+    if name in settings.models:
+        return settings.models[name]
+    provider, colon, model = name.partition(":")
+    if colon and model and provider in provider_names():
+        return ModelSettings(provider=provider, model=model)
+    known = ", ".join(settings.models)
+    raise UsageError(
+        f"there is no model {name!r} in the settings" + (f"; it has {known}" if known else ""),
+        "add a table [models.NAME] (see `pkb-arena config path`), or name one as PROVIDER:MODEL"
+        f" ({', '.join(provider_names())})",
+    )
+
+
+def model_player(name: str, settings: Settings, budget: Budget | None = None) -> ModelPlayer:
+    """A player for a model's name, its key fetched.
+
+    Raises:
+        UsageError: no such model or provider, no key where one is needed, or base_url is no address.
+    """
+    model = find_model(name, settings)
+    try:
+        provider = find_provider(model.provider)
+    except UsageError as error:
+        raise UsageError(f"model:{name}: {error.message}", error.advice) from None
+    here = is_local(base_url(provider, model)) and not model.key_env
+    key = Key("") if here else find_key(model.key_env or provider.key_env, required=True)
+    return ModelPlayer(name, model, key, budget or Budget(model))

@@ -1,0 +1,23 @@
+"""Protocols of model providers. A module here with a `PROVIDER` is one: adding a provider is adding a file."""
+
+import importlib
+import pkgutil
+
+from arena.errors import UsageError
+from arena.models.connection.provider import Provider
+
+
+def provider_names() -> list[str]:
+    """The protocols there are."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def find_provider(name: str) -> Provider:
+    """
+    Raises:
+        UsageError: there is no such provider.
+    """
+    if name not in provider_names():
+        raise UsageError(f"there is no provider {name!r}", f"choose from {', '.join(provider_names())}")
+    provider: Provider = importlib.import_module(f"{__name__}.{name}").PROVIDER
+    return provider

@@ -1,0 +1,165 @@
+"""Anthropic's messages."""
+
+import json
+from typing import Any
+
+from arena.models.connection.provider import (
+    ErrorEvent,
+    Reader,
+    Request,
+    count,
+    decode,
+    error_of,
+    object_of,
+    text_of,
+)
+from arena.models.conversation import (
+    AnyPiece,
+    CallPart,
+    Conversation,
+    Finish,
+    Kept,
+    Message,
+    Text,
+    Thought,
+    Usage,
+)
+from arena.settings import ModelSettings
+
+_VERSION = "2023-06-01"
+_REASONS = {"max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refusal"}
+_READ = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+class Anthropic:
+    """POST {base}/v1/messages."""
+
+    base_url = "https://api.anthropic.com"
+    key_env = "ANTHROPIC_API_KEY"
+
+    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
+        body: dict[str, Any] = {
+            "model": model.model,
+            "max_tokens": model.max_tokens,
+            "messages": [{"role": turn.role, "content": _content(turn)} for turn in conversation.messages],
+            "stream": True,
+        }
+        if conversation.system:
+            body["system"] = conversation.system
+        if conversation.tools:
+            body["tools"] = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in conversation.tools
+            ]
+        if model.temperature is not None:
+            body["temperature"] = model.temperature
+        headers = {"anthropic-version": _VERSION} | ({"x-api-key": key} if key else {})
+        return Request("/v1/messages", body | model.extra, headers)
+
+    def reader(self) -> Reader:
+        tokens = {"read": 0, "written": 0}
+        blocks: dict[int, _ContentBlock] = {}
+
+        def usage(value: Any) -> list[AnyPiece]:
+            said = object_of(value)
+            if not said:
+                return []
+            tokens["read"] = sum(count(said.get(name)) for name in _READ) or tokens["read"]
+            tokens["written"] = count(said.get("output_tokens")) or tokens["written"]
+            return [Usage(**tokens)]
+
+        def read(event: str, data: str) -> list[AnyPiece]:
+            value = decode(data)
+            match text_of(value.get("type")) or event:
+                case "message_start":
+                    return usage(object_of(value.get("message")).get("usage"))
+                case "content_block_start":
+                    block = blocks[count(value.get("index"))] = _ContentBlock(
+                        object_of(value.get("content_block"))
+                    )
+                    return block.begin(count(value.get("index")))
+                case "content_block_delta":
+                    delta = object_of(value.get("delta"))
+                    if (known := blocks.get(count(value.get("index")))) is not None:
+                        known.take(delta)
+                    if arguments := text_of(delta.get("partial_json")):
+                        return [CallPart(count(value.get("index")), arguments)]
+                    if text := text_of(delta.get("text")):
+                        return [Text(text)]
+                    if thought := text_of(delta.get("thinking")):
+                        return [Thought(thought)]
+                case "content_block_stop":
+                    if (known := blocks.pop(count(value.get("index")), None)) is not None:
+                        return known.end(count(value.get("index")))
+                case "message_delta":
+                    why = text_of(object_of(value.get("delta")).get("stop_reason"))
+                    end: list[AnyPiece] = [Finish(_REASONS.get(why, "stop"))] if why else []
+                    return usage(value.get("usage")) + end
+                case "message_stop":
+                    return [Finish("stop")]
+                case "error":
+                    raise error_of(value) or ErrorEvent("an error without a message")
+            return []
+
+        return read
+
+
+def _content(turn: Message) -> str | list[dict[str, Any]]:
+    if turn.results:
+        return [
+            {
+                "type": "tool_result",
+                "tool_use_id": result.call_id,
+                "content": result.text,
+                "is_error": result.error,
+            }
+            for result in turn.results
+        ]
+    if not turn.calls:
+        return turn.content
+    said = [{"type": "text", "text": turn.content}] if turn.content.strip() else []
+    calls = [
+        {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.values}
+        for call in turn.calls
+    ]
+    return [*turn.kept, *said, *calls]
+
+
+class _ContentBlock:
+    """A block of an answer that is being streamed."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self._start = start
+        self._thought: list[str] = []
+        self._signature = ""
+        self._arguments = False
+
+    def begin(self, number: int) -> list[AnyPiece]:
+        """What is known of it from the start."""
+        match self._start.get("type"):
+            case "tool_use":
+                name, call_id = text_of(self._start.get("name")), text_of(self._start.get("id"))
+                return [CallPart(number, name=name, call_id=call_id or f"call_{number}")]
+            case "redacted_thinking":
+                return [Kept(self._start)]
+        text = text_of(self._start.get("text"))
+        return [Text(text)] if text else []
+
+    def take(self, delta: dict[str, Any]) -> None:
+        """More of it; signed reasoning has to go back as it was."""
+        self._thought.append(text_of(delta.get("thinking")))
+        self._signature += text_of(delta.get("signature"))
+        self._arguments = self._arguments or bool(text_of(delta.get("partial_json")))
+
+    def end(self, number: int) -> list[AnyPiece]:
+        """It is whole."""
+        given = object_of(self._start.get("input"))
+        if self._start.get("type") == "tool_use" and given and not self._arguments:
+            return [CallPart(number, json.dumps(given))]
+        if self._signature:
+            thought = {"type": "thinking", "thinking": "".join(self._thought), "signature": self._signature}
+            return [Kept(thought)]
+        return []
+
+
+PROVIDER = Anthropic()

@@ -1,0 +1,139 @@
+"""Google's Gemini."""
+
+import itertools
+import json
+from typing import Any
+
+from arena.models.connection.provider import (
+    Reader,
+    Request,
+    count,
+    decode,
+    error_of,
+    object_of,
+    objects_of,
+    text_of,
+)
+from arena.models.conversation import (
+    AnyPiece,
+    CallPart,
+    Conversation,
+    Finish,
+    Message,
+    Text,
+    Thought,
+    Tool,
+    Usage,
+)
+from arena.settings import ModelSettings
+
+_REFUSALS = {
+    "SAFETY",
+    "RECITATION",
+    "BLOCKLIST",
+    "PROHIBITED_CONTENT",
+    "SPII",
+    "LANGUAGE",
+}
+_ROLES = {"assistant": "model"}
+
+
+class Gemini:
+    """POST {base}/models/MODEL:streamGenerateContent?alt=sse."""
+
+    base_url = "https://generativelanguage.googleapis.com/v1beta"
+    key_env = "GEMINI_API_KEY"
+
+    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
+        config: dict[str, Any] = {"maxOutputTokens": model.max_tokens}
+        if model.temperature is not None:
+            config["temperature"] = model.temperature
+        body: dict[str, Any] = {
+            "contents": [
+                {"role": _ROLES.get(turn.role, turn.role), "parts": _parts(turn)}
+                for turn in conversation.messages
+            ],
+            "generationConfig": config | object_of(model.extra.get("generationConfig")),
+        }
+        if conversation.system:
+            body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
+        if conversation.tools:
+            body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in conversation.tools]}]
+        body |= {name: value for name, value in model.extra.items() if name != "generationConfig"}
+        # The key goes into a header: in the address it would end up in logs.
+        headers = {"x-goog-api-key": key} if key else {}
+        return Request(f"/models/{model.model}:streamGenerateContent?alt=sse", body, headers)
+
+    def reader(self) -> Reader:
+        calls = itertools.count()
+
+        def read(event: str, data: str) -> list[AnyPiece]:
+            value = decode(data)
+            if (error := error_of(value)) is not None:
+                raise error
+            pieces: list[AnyPiece] = []
+            end: Finish | None = None
+            for candidate in objects_of(value.get("candidates"))[:1]:
+                for part in objects_of(object_of(candidate.get("content")).get("parts")):
+                    if text := text_of(part.get("text")):
+                        pieces.append(Thought(text) if part.get("thought") else Text(text))
+                    if isinstance(part.get("functionCall"), dict):
+                        pieces.append(_call(next(calls), part))
+                end = _finish(text_of(candidate.get("finishReason")), text_of(candidate.get("finishMessage")))
+            if usage := object_of(value.get("usageMetadata")):
+                written = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
+                pieces.append(Usage(count(usage.get("promptTokenCount")), written))
+            if blocked := text_of(object_of(value.get("promptFeedback")).get("blockReason")):
+                end = Finish("refusal", blocked)
+            return [*pieces, end] if end is not None else pieces
+
+        return read
+
+
+def _parts(turn: Message) -> list[dict[str, Any]]:
+    if turn.results:
+        return [
+            {
+                "functionResponse": _named(result.name, result.call_id)
+                | {"response": {"error" if result.error else "result": result.text}}
+            }
+            for result in turn.results
+        ]
+    said: list[dict[str, Any]] = [{"text": turn.content}] if turn.content or not turn.calls else []
+    for call in turn.calls:
+        part: dict[str, Any] = {"functionCall": _named(call.name, call.call_id) | {"args": call.values}}
+        said.append(part | ({"thoughtSignature": call.mark} if call.mark else {}))
+    return said
+
+
+def _named(name: str, call_id: str) -> dict[str, Any]:
+    """A call's name and id; not every version of the service gives ids."""
+    return {"name": name} | ({"id": call_id} if call_id else {})
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+
+
+def _call(number: int, part: dict[str, Any]) -> CallPart:
+    call = object_of(part.get("functionCall"))
+    return CallPart(
+        number,
+        json.dumps(call.get("args", {})),
+        text_of(call.get("name")),
+        text_of(call.get("id")),
+        text_of(part.get("thoughtSignature")),
+    )
+
+
+def _finish(reason: str, message: str) -> Finish | None:
+    if not reason or reason == "FINISH_REASON_UNSPECIFIED":
+        return None
+    if reason == "MAX_TOKENS":
+        return Finish("length")
+    if reason in _REFUSALS:
+        return Finish("refusal", message or reason)
+    return Finish("stop", "" if reason == "STOP" else reason)
+
+
+PROVIDER = Gemini()

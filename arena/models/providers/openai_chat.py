@@ -1,0 +1,146 @@
+"""OpenAI's chat completions, which most servers speak: Together, OpenRouter, vLLM, llama.cpp, Ollama..."""
+
+import json
+from typing import Any
+
+from arena.models.connection.provider import (
+    Reader,
+    Request,
+    count,
+    decode,
+    error_of,
+    object_of,
+    objects_of,
+    text_of,
+)
+from arena.models.conversation import (
+    AnyPiece,
+    CallPart,
+    Conversation,
+    Finish,
+    Message,
+    Text,
+    Thought,
+    Tool,
+    Usage,
+)
+from arena.settings import ModelSettings
+
+_REASONS = {"length": "length", "content_filter": "refusal", "model_length": "length"}
+_RENAMED = ("max_tokens", "max_completion_tokens")
+"""Newer models of OpenAI take only the second, most other servers only the first."""
+
+
+class OpenAIChat:
+    """POST {base}/chat/completions."""
+
+    base_url = "https://api.openai.com/v1"
+    key_env = "OPENAI_API_KEY"
+
+    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
+        messages: list[dict[str, Any]] = (
+            [{"role": "system", "content": conversation.system}] if conversation.system else []
+        )
+        for turn in conversation.messages:
+            messages += _messages(turn)
+        limit = _RENAMED[not model.base_url or model.base_url.rstrip("/") == self.base_url]
+        body: dict[str, Any] = {
+            "model": model.model,
+            "messages": messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            limit: model.max_tokens,
+        }
+        if conversation.tools:
+            body["tools"] = [_tool(tool) for tool in conversation.tools]
+        if model.temperature is not None:
+            body["temperature"] = model.temperature
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return Request("/chat/completions", body | model.extra, headers)
+
+    def reader(self) -> Reader:
+        refused: list[str] = []
+        calls = _CallNumbers()
+
+        def read(event: str, data: str) -> list[AnyPiece]:
+            if data.strip() == "[DONE]":
+                return [Finish("stop")]
+            value = decode(data)
+            if (error := error_of(value)) is not None:
+                raise error
+            pieces: list[AnyPiece] = []
+            for choice in objects_of(value.get("choices"))[:1]:
+                delta = object_of(choice.get("delta"))
+                if thought := text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")):
+                    pieces.append(Thought(thought))
+                if text := text_of(delta.get("content")):
+                    pieces.append(Text(text))
+                for call in objects_of(delta.get("tool_calls")):
+                    pieces.append(_part(calls.of(call), call))
+                if declined := text_of(delta.get("refusal")):
+                    refused.append(declined)
+                if why := text_of(choice.get("finish_reason")):
+                    why = "refusal" if refused else _REASONS.get(why, "stop")
+                    pieces.append(Finish(why, "".join(refused)))
+            if usage := object_of(value.get("usage")):
+                pieces.append(Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))))
+            return pieces
+
+        return read
+
+
+def _messages(turn: Message) -> list[dict[str, Any]]:
+    if turn.results:
+        return [
+            {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
+            for result in turn.results
+        ]
+    if not turn.calls:
+        return [{"role": turn.role, "content": turn.content}]
+    calls = [
+        {
+            "id": call.call_id,
+            "type": "function",
+            # Servers read the arguments of earlier calls with a template: text that is no JSON fails there.
+            "function": {"name": call.name, "arguments": json.dumps(call.values)},
+        }
+        for call in turn.calls
+    ]
+    return [{"role": turn.role, "content": turn.content or None, "tool_calls": calls}]
+
+
+def _tool(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {"type": "function", "function": function}
+
+
+class _CallNumbers:
+    """Which call a delta belongs to. Most servers give an index, some the same one to every call, some none."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._ids: dict[int, str] = {}
+        self._count = 0
+
+    def of(self, call: dict[str, Any]) -> int:
+        """The number of the call that this is more of."""
+        index, said = call.get("index"), text_of(call.get("id"))
+        index = index if isinstance(index, int) else None
+        number = self._numbers.get(index)
+        if number is None or (said and self._ids[number] not in ("", said)):
+            number = self._numbers[index] = self._count
+            self._count += 1
+            self._ids[number] = ""
+        self._ids[number] = self._ids[number] or said
+        return number
+
+
+def _part(number: int, call: dict[str, Any]) -> CallPart:
+    function = object_of(call.get("function"))
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):  # some servers send the object itself
+        arguments = json.dumps(arguments)
+    return CallPart(number, text_of(arguments), text_of(function.get("name")), text_of(call.get("id")))
+
+
+PROVIDER = OpenAIChat()

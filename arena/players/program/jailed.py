@@ -1,0 +1,172 @@
+"""One start of an agent program: its folder, its jail, its two sockets, its time, its words."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import MachineError, PlayerFailed
+from arena.models.budget import Budget
+from arena.paths import Paths
+from arena.players.program import bridge
+from arena.players.program.gateway import Gateway
+from arena.players.program.mcp_server import require_sdk, serve_connection
+from arena.players.program.program import AgentProgram
+from arena.players.program.toolset import ToolSet
+from arena.players.program.watch import LEAVE_S, ProgramEnd, Watch
+from sandbox.jail.choice import Jail, choose
+from sandbox.jail.guest import Guest
+from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
+from sandbox.jail.usage import GuestUsage
+
+PORT = 8765
+"""At which the provider answers inside; the jail has a network of its own."""
+MESSAGE_BYTES = 16 << 20
+"""Of one message to the tools."""
+
+
+def guest_jail() -> Jail:
+    """The jail for agent programs. It is tested, which takes a moment.
+
+    Raises:
+        MachineError: this machine has none that a program of somebody else's can be put into.
+    """
+    jail = choose()
+    if jail.name not in WITH_GUESTS:
+        raise MachineError(
+            f"an agent program needs a jail with a process table of its own, and this machine's is {jail.name!r}",
+            jail.profile.advice or "`pkb-arena doctor` says what is missing",
+        )
+    return jail
+
+
+async def run_program(
+    program: AgentProgram,
+    task: str,
+    tools: ToolSet,
+    budget: Budget | None,
+    paths: Paths,
+    watch: Watch,
+) -> ProgramEnd:
+    """Starts the program, gives it the task on stdin, and waits until it ends or is ended; then nothing of it is left.
+
+    budget: of its model, where it has one.
+
+    Raises:
+        MachineError: there is no jail for it, or no SDK.
+        PlayerFailed: it cannot be started.
+    """
+    require_sdk()
+    jail = await asyncio.to_thread(guest_jail)
+    async with contextlib.AsyncExitStack() as stack:
+        folder = stack.enter_context(_folder())
+        _write(folder / "task.md", task)
+        shutil.copy(bridge.__file__, folder / "bridge.py")
+        (folder / "bridge.py").chmod(0o644)
+        await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", watch.hear))
+        python, bridge_file, socket = (
+            str(guest_interpreter()),
+            str(folder / "bridge.py"),
+            str(folder / "tools.sock"),
+        )
+        start = [python, "-I", "-S", bridge_file]
+        endpoint = ""
+        if program.model is not None:
+            gateway = Gateway(program.model, budget or Budget(program.model), folder / "model.sock")
+            await stack.enter_async_context(gateway)
+            endpoint = f"http://127.0.0.1:{PORT}{gateway.base_path}"
+        server = {"command": python, "args": ["-I", "-S", bridge_file, "stdio", socket]}
+        _write(folder / "mcp.json", msgspec.json.encode({"mcpServers": {"arena": server}}).decode())
+        places = {
+            "{mcp}": str(folder / "mcp.json"),
+            "{socket}": socket,
+            "{python}": python,
+            "{bridge}": bridge_file,
+            "{task}": str(folder / "task.md"),
+            "{endpoint}": endpoint,
+            "{model}": program.model.model if program.model is not None else "",
+        }
+        argv = [_filled(word, places) for word in program.command]
+        if endpoint:
+            argv = [*start, "port", str(PORT), str(folder / "model.sock"), *argv]
+        extra = {name: _filled(value, places) for name, value in program.environment.items()}
+        extra |= {"PKB_ARENA_MCP": places["{mcp}"], "PKB_ARENA_TASK": places["{task}"]}
+        guest = Guest((paths.config, paths.data, paths.state), program.caps)
+        readable = (folder, *program.readable)
+        # Looking for a place where control groups can be made starts a process.
+        usage = await asyncio.to_thread(GuestUsage, jail.profile, folder, program.caps)
+        stack.callback(usage.close)
+        wrapped = jail.wrap(["nice", "-n", "19", *argv], folder, extra, readable, guest=guest)
+        try:
+            with (folder / "task.md").open("rb") as given:
+                process = await asyncio.create_subprocess_exec(
+                    *usage.starts(wrapped.argv),
+                    env=wrapped.env,
+                    pass_fds=wrapped.fds,
+                    stdin=given,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise PlayerFailed(f"{program.name} cannot be started: {error}") from None
+        finally:
+            for fd in wrapped.fds:
+                os.close(fd)
+        return await watch.to_its_end(process, usage)
+
+
+@asynccontextmanager
+async def _tool_socket(tools: ToolSet, path: Path, hear: Callable[[str], None]) -> AsyncIterator[None]:
+    connections: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(serve_connection(tools, reader, writer))
+        connections.add(task)
+        task.add_done_callback(ended)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        connections.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            hear(f"[a connection to the tools broke: {error!r}]\n")
+
+    try:
+        server = await asyncio.start_unix_server(accept, path, limit=MESSAGE_BYTES)
+    except OSError as error:
+        raise MachineError(f"no socket {path}: {error}", "set TMPDIR to a folder with a short path") from None
+    path.chmod(0o666)
+    try:
+        yield
+    finally:
+        server.close()
+        for task in list(connections):
+            task.cancel()
+        if connections:
+            await asyncio.wait(list(connections), timeout=LEAVE_S)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder that other users of this machine cannot reach; the jail's user can, once it is bound there."""
+    with tempfile.TemporaryDirectory(prefix="pkb-agent-") as outer:
+        inner = Path(outer).resolve() / "arena"
+        inner.mkdir(mode=0o755)
+        inner.chmod(0o755)
+        yield inner
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+
+
+def _filled(word: str, places: dict[str, str]) -> str:
+    for place, value in places.items():
+        word = word.replace(place, value)
+    return word

@@ -1,0 +1,146 @@
+"""Agent programs, and the words that name them.
+
+agent:NAME        a table [agents.NAME] of the settings, or claude-code, or codex
+agent:COMMAND     a command whose first word is a path: agent:./my_agent.py --fast
+agent:MODEL       no program: a model with the arena's tools (`arena/players/model_entrant.py`); its name goes first
+"""
+
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import UsageError
+from arena.models.model import find_model
+from arena.models.providers import provider_names
+from arena.settings import AgentSettings, ModelSettings, Settings
+from sandbox.jail.guest import Caps
+from sandbox.jail.profiles import guest_interpreter
+
+PYTHON = "{python}"
+"""Of this word a command's place is taken by an interpreter without packages."""
+
+_CLAUDE = """claude --print --verbose --output-format stream-json --model {model} --strict-mcp-config --mcp-config {mcp}
+--allowedTools 'mcp__arena Read Write Edit Bash'"""
+_CODEX = """codex exec --skip-git-repo-check --sandbox danger-full-access --model {model} -c 'model_provider="arena"'
+-c 'model_providers.arena={name="arena",base_url="{endpoint}",env_key="ARENA_KEY",wire_api="responses"}'
+-c 'mcp_servers.arena={command="{python}",args=["-I","-S","{bridge}","stdio","{socket}"],tool_timeout_sec=7200}' -"""
+NO_KEY = "the-arena-has-it"
+
+BUILT_IN = {
+    "claude-code": AgentSettings(
+        command=shlex.split(_CLAUDE),
+        environment={
+            "ANTHROPIC_BASE_URL": "{endpoint}",
+            "ANTHROPIC_API_KEY": NO_KEY,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "MCP_TOOL_TIMEOUT": "7200000",
+        },
+    ),
+    "codex": AgentSettings(command=shlex.split(_CODEX), environment={"ARENA_KEY": NO_KEY}),
+}
+"""Tried with Claude Code 2.1.197 and Codex 0.169.0. Their model comes from a table [agents.NAME] of the settings. A call of
+a tool may wait long for its turn at the devices."""
+
+
+@dataclass(frozen=True)
+class AgentProgram:
+    """A program that can be started."""
+
+    name: str
+    """What is behind `agent:`."""
+    command: tuple[str, ...]
+    """With {mcp}, {socket}, {python}, {bridge}, {task}, {endpoint} and {model} to be filled in."""
+    model: ModelSettings | None
+    """Whose provider it may reach; None: it reaches nobody."""
+    model_name: str
+    seconds: float
+    readable: tuple[Path, ...]
+    environment: dict[str, str]
+    caps: Caps
+
+
+def find_program(name: str, settings: Settings) -> AgentProgram | None:
+    """The program of that name; None: it names a model, or nothing.
+
+    Raises:
+        UsageError: there is no such file, or its model is none.
+    """
+    if name in settings.models:
+        return None
+    if name in settings.agents or name in BUILT_IN:
+        own = BUILT_IN.get(name, AgentSettings())
+        chosen = settings.agents.get(name, own)
+        if not chosen.command:
+            chosen = msgspec.structs.replace(
+                chosen, command=own.command, environment={**own.environment, **chosen.environment}
+            )
+        if not chosen.command:
+            raise UsageError(
+                f"[agents.{name}] has no command", 'add one: command = ["my-agent", "--mcp", "{mcp}"]'
+            )
+        if "{model}" in chosen.command and not chosen.model:
+            raise UsageError(
+                f"agent:{name} has no model",
+                f'add it to the settings: [agents.{name}] model = "NAME", with a table [models.NAME]',
+            )
+        return _made(name, chosen, settings)
+    if name.partition(":")[0] in provider_names():
+        return None
+    try:
+        words = shlex.split(name)
+    except ValueError as error:
+        raise UsageError(f"agent:{name} is no command: {error}", "close its quotation marks") from None
+    if not words or "/" not in words[0]:
+        return None
+    return _made(name, AgentSettings(command=words), settings)
+
+
+def named_program(name: str, settings: Settings) -> AgentProgram:
+    """The program of that name, where only a program can stand.
+
+    Raises:
+        UsageError: as `find_program`, or it names none.
+    """
+    program = find_program(name, settings)
+    if program is None:
+        raise UsageError(
+            f"'agent:{name}' names no agent program",
+            "in duels a model is model:NAME; a program is agent:claude-code, agent:codex or agent:./PROGRAM",
+        )
+    return program
+
+
+def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:
+    first, *rest = chosen.command
+    readable = [Path(path).expanduser().absolute() for path in chosen.readable]
+    missing = [path for path in readable if not path.exists()]
+    if missing:
+        raise UsageError(f"agent:{name}: there is no {missing[0]}", "correct `readable` in its table")
+    if first != PYTHON:
+        found = shutil.which(str(Path(first).expanduser()) if "/" in first else first)
+        if found is None and "/" in first and Path(first).expanduser().is_file() and first.endswith(".py"):
+            found = str(Path(first).expanduser())
+        if found is None:
+            whose = "" if first == name else f"agent:{name}: "
+            raise UsageError(f"{whose}there is no program {first!r}", "install it, or name its path")
+        program = Path(found).resolve()
+        if program == Path(sys.executable).resolve():
+            program = guest_interpreter()
+        readable.append(program)
+        rest = [PYTHON, str(program), *rest] if program.suffix == ".py" else [str(program), *rest]
+    else:
+        rest = [PYTHON, *rest]
+    return AgentProgram(
+        name=name,
+        command=tuple(rest),
+        model=find_model(chosen.model, settings) if chosen.model else None,
+        model_name=chosen.model,
+        seconds=chosen.minutes * 60,
+        readable=tuple(readable),
+        environment=dict(chosen.environment),
+        caps=Caps(chosen.memory_mib << 20, chosen.processes, chosen.disk_mib << 20, chosen.cpu_minutes * 60),
+    )

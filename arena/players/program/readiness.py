@@ -1,0 +1,30 @@
+"""Which agent programs can be chosen here, and what one needs before it plays."""
+
+import shutil
+
+from arena.players.program.gateway import Gateway
+from arena.players.program.jailed import guest_jail
+from arena.players.program.mcp_server import require_sdk
+from arena.players.program.program import BUILT_IN, AgentProgram
+from arena.settings import Settings
+from sandbox.machine.processes import hide_from_ptrace
+
+
+def known_programs(settings: Settings) -> list[str]:
+    """Names of the tables [agents.NAME], then of the built-in programs that are installed. Models of these names go first."""
+    installed = (name for name, built_in in BUILT_IN.items() if shutil.which(built_in.command[0]) is not None)
+    return [name for name in dict.fromkeys([*settings.agents, *installed]) if name not in settings.models]
+
+
+def require_ready(program: AgentProgram) -> None:
+    """Whatever is wrong is said before anything starts. May take seconds: the jail is tested, and a keyring may be asked.
+
+    Raises:
+        UsageError: its model has no key, or no provider.
+        MachineError: there is no jail for it, or no MCP SDK.
+    """
+    require_sdk()
+    guest_jail()
+    if program.model is not None:
+        Gateway.check(program.model)
+        hide_from_ptrace()  # this process now holds a key

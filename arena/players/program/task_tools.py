@@ -1,0 +1,152 @@
+"""The arena's tools for a player with one task: problem and setting are fixed, every `run` is an attempt, the best one counts."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from arena.errors import ArenaError
+from arena.models.answer import ModelAnswer
+from arena.models.budget import Spent
+from arena.models.conversation import Finish, Tool, ToolCall, ToolResult
+from arena.models.templates import TEMPLATES, read_template
+from arena.players.attempts import Attempt, best_of
+from arena.players.judge import JudgeKernel
+from arena.players.program.toolset import TEXT, Misused, arguments_of, page, result, tool, work_on
+from arena.players.prompts.feedback import build_words, fenced, verdict_words
+from arena.players.toolbox import PAGES, RUN
+from arena.players.trace import TraceRecorder
+from arena.workspace.templates import BASELINE, starter, template_names
+from problems.specification import Problem
+
+
+class _Nothing(msgspec.Struct):
+    pass
+
+
+class _Template(msgspec.Struct):
+    template: str = BASELINE
+
+
+class _Kernel(msgspec.Struct):
+    source: str
+
+
+class _Page(msgspec.Struct):
+    page: str
+
+
+class TaskTools:
+    """A `ToolSet` for one attempt at one task. Nothing of other players, problems or runs can be asked for."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        task: str,
+        judge: JudgeKernel,
+        build: JudgeKernel,
+        recorder: TraceRecorder,
+        steps: int,
+        spent: Callable[[], Spent],
+    ) -> None:
+        """task: what the player is told; steps: kernels that it may have judged; spent: so far."""
+        self._problem, self._task = problem, task
+        self._judge, self._build = judge, build
+        self._recorder, self._steps, self._spent = recorder, steps, spent
+        self._booked = Spent()
+        self._turn = asyncio.Lock()
+        self.attempts: list[Attempt] = []
+        self.broken: ArenaError | None = None
+        """The harness failed: nothing that came after counts."""
+        self.on_broken: Callable[[], object] = lambda: None
+
+    @property
+    def busy(self) -> bool:
+        """A call is being answered."""
+        return self._turn.locked()
+
+    @property
+    def best(self) -> Attempt | None:
+        """The best attempt so far."""
+        return best_of(self.attempts)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        kernel = {"source": TEXT | {"description": "The whole Python file."}}
+        return (
+            tool("show", "The task: problem, baseline, machine, kit and rules.", {}, {}),
+            tool("new", "The text of a starter kernel.", {}, {"template": TEXT | {"enum": template_names()}}),
+            tool("compile", read_template(TEMPLATES, "tool_compile"), kernel, {}),
+            tool(RUN, read_template(TEMPLATES, "tool_run"), kernel, {}),
+            tool("history", "Your attempts so far.", {}, {}),
+            tool(
+                "kit_docs",
+                read_template(TEMPLATES, "tool_kit_docs"),
+                {"page": TEXT | {"enum": list(PAGES)}},
+                {},
+            ),
+        )
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        async with self._turn:
+            self._recorder.step = len(self.attempts) + 1
+            self._recorder.called(ToolCall(name[:60], msgspec.json.encode(arguments).decode()))
+            try:
+                answer = await self._answer(name, arguments)
+            except Misused as error:
+                answer = result(name, f"{name[:60]}: {error}", error=True)
+            except ArenaError as error:
+                self.broken = error
+                self.on_broken()
+                answer = result(name, f"{name}: {error.message}", error=True)
+            self._recorder.returned(answer)
+            return answer
+
+    async def _answer(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        match name:
+            case "show":
+                arguments_of(arguments, _Nothing)
+                return result(name, self._task)
+            case "new":
+                template = arguments_of(arguments, _Template).template
+                if template not in template_names():
+                    raise Misused(
+                        f"there is no template {template[:60]!r}; choose from {', '.join(template_names())}"
+                    )
+                return result(name, fenced(starter(self._problem, template), "python"))
+            case "compile" | "run":
+                source = arguments_of(arguments, _Kernel).source
+                return await work_on(TEMPLATES, name, source, self._run, self._compile)
+            case "history":
+                arguments_of(arguments, _Nothing)
+                return result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
+            case "kit_docs":
+                return await page(TEMPLATES, arguments_of(arguments, _Page).page)
+        raise Misused(
+            f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
+        )
+
+    async def _run(self, source: str) -> str:
+        step = len(self.attempts) + 1
+        if step > self._steps:
+            return "No attempts are left. The best of your kernels is the one that counts."
+        before, self._booked = self._booked, self._spent()
+        answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._booked - before)
+        self._recorder.answered(answer.outcome, answer.complaint, answer.source, answer.spent)
+        judgement = await self._judge(answer.source, f"attempt-{step}.py")
+        attempt = Attempt(step, answer, judgement)
+        self._recorder.judged(judgement.report, judgement.printed, attempt.gains_on(self.best))
+        self.attempts.append(attempt)
+        return f"{verdict_words(attempt, TEMPLATES)}\n\nAttempts left: {self._steps - step}."
+
+    async def _compile(self, source: str) -> str:
+        judgement = await self._build(source, f"attempt-{len(self.attempts) + 1}.py")
+        return build_words(judgement, source, TEMPLATES)
+
+
+def _row(attempt: Attempt) -> str:
+    report = attempt.report
+    assert report is not None
+    speed = f", {attempt.speedup:.2f}x {report.outcome}" if attempt.speedup is not None else ""
+    return f"{attempt.step}: {report.verdict}{speed}"

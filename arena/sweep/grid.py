@@ -1,0 +1,139 @@
+"""A campaign as a table of problems and players, folded from its journal line by line; small, whatever the number of results."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from arena.runs.headline import by_clock
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.records import (
+    NO_KERNEL,
+    REFUSED,
+    AnyLine,
+    CampaignSession,
+    CellResult,
+    Unanswered,
+    Written,
+)
+from sandbox.protocol.verdict import Verdict
+
+_SHORT = 160
+"""Characters of a verdict's detail that are kept."""
+
+
+class CellMark(msgspec.Struct, frozen=True):
+    """One attempt."""
+
+    attempt: int
+    verdict: str
+    detail: str
+    outcome: str
+    speedup: float | None
+    run_id: str
+    """Its journal in the folder of the runs, where it was judged on this machine; empty without a run."""
+    trace_id: str
+    sha256: str
+    one_size_only: bool
+    seconds: float
+    usd: float
+
+    @property
+    def passed(self) -> bool:
+        """The kernel is right."""
+        return self.verdict == Verdict.PASS
+
+
+@dataclass
+class Square:
+    """All attempts of one player at one problem."""
+
+    marks: dict[int, CellMark] = field(default_factory=dict)
+    """By attempt."""
+    written: int = 0
+    """Answers that are there, judged or not."""
+
+    @property
+    def passed(self) -> int:
+        """Right kernels."""
+        return sum(mark.passed for mark in self.marks.values())
+
+    @property
+    def best(self) -> CellMark | None:
+        """The right kernel with the highest speedup; a wrong one where none is right."""
+        return max(self.marks.values(), key=lambda mark: (mark.passed, mark.speedup or 0.0), default=None)
+
+    @property
+    def waiting(self) -> int:
+        """Answers that wait for a seat."""
+        return max(0, self.written - len(self.marks))
+
+
+@dataclass
+class CampaignGrid:
+    """Everything that a screen shows of a campaign."""
+
+    plan: CampaignPlan | None = None
+    sessions: int = 0
+    squares: dict[tuple[str, str], Square] = field(default_factory=dict)
+    """By problem (slug) and player."""
+    players: list[str] = field(default_factory=list)
+    slugs: list[str] = field(default_factory=list)
+    usd: float = 0.0
+    last_at: float = 0.0
+    """When the last line was written, in seconds since the epoch."""
+
+    def apply(self, line: AnyLine) -> None:
+        """Takes the next line of the journal."""
+        self.last_at = max(self.last_at, line.at)
+        match line:
+            case CampaignSession():
+                self.plan = line.plan
+                self.sessions += 1
+                self.players = list(dict.fromkeys([*self.players, *line.plan.players]))
+                self.slugs = list(dict.fromkeys([*self.slugs, *line.plan.problems]))
+            case Written():
+                self._square(line.cell.slug, line.cell.player).written += 1
+                self.usd += line.spent.usd
+            case Unanswered():
+                self.usd += line.spent.usd
+            case CellResult() if line.verdict != REFUSED:
+                self._square(line.cell.slug, line.cell.player).marks[line.cell.attempt] = _mark(line)
+
+    def _square(self, slug: str, player: str) -> Square:
+        return self.squares.setdefault((slug, player), Square())
+
+    @property
+    def results(self) -> int:
+        """Attempts with a verdict."""
+        return sum(len(square.marks) for square in self.squares.values())
+
+    @property
+    def passed(self) -> int:
+        """Right ones among them."""
+        return sum(square.passed for square in self.squares.values())
+
+
+def _mark(line: CellResult) -> CellMark:
+    report = line.report
+    speed = by_clock(report.speedup, report.clock) if report is not None and line.passed else None
+    return CellMark(
+        attempt=line.cell.attempt,
+        verdict=line.verdict,
+        detail=line.detail[:_SHORT],
+        outcome=report.outcome if report is not None else "",
+        speedup=speed.median if speed is not None else None,
+        run_id=report.run_id if report is not None else "",
+        trace_id=line.trace_id,
+        sha256=line.sha256,
+        one_size_only=report is not None and report.one_size_only,
+        seconds=line.seconds,
+        usd=line.spent.usd,
+    )
+
+
+def mark_words(mark: CellMark) -> str:
+    """ "PASS 1.42× faster", "NO_KERNEL refusal"."""
+    if mark.verdict == NO_KERNEL:
+        return f"{mark.verdict} {mark.detail}"
+    speed = f" {mark.speedup:.2f}× {mark.outcome}" if mark.speedup is not None else ""
+    return f"{mark.verdict}{speed}"

@@ -1,0 +1,259 @@
+"""A campaign's journal: one line a result, on the disk before the next one is begun. It is the only truth.
+
+A line that a crash or a full disk cut short is removed when the file is opened again, or at once.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import MachineError, UsageError
+from arena.models.budget import Spent
+from arena.paths import files_in, make_folder, unwritable
+from arena.sweep.records import (
+    AnyLine,
+    CampaignOpened,
+    CampaignSession,
+    CellResult,
+    Unanswered,
+    Written,
+    decode_line,
+)
+
+
+class CampaignBusy(MachineError):
+    """Another process is at work on this campaign."""
+
+
+class JournalDamaged(MachineError):
+    """A file in the folder of campaigns is none, or has a line that cannot be read."""
+
+
+class JournalFull(MachineError):
+    """A line could not be written; nothing of it is in the file."""
+
+
+class CampaignJournal:
+    """A journal open for writing, by this process alone. Holds keys and offsets in memory, no result."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        """Opens the journal, or creates it.
+
+        Raises:
+            CampaignBusy: another process has it open.
+            FolderUnwritable: it cannot be created or written.
+            JournalDamaged: the file is no campaign's journal.
+        """
+        make_folder(path.parent)
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unwritable(path.parent, error) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise CampaignBusy(
+                f"another process is at work on the campaign {name}",
+                "wait for it, watch it in the app (c in the list of problems), or choose another --name",
+            ) from None
+        self._size = 0
+        self._done: set[str] = set()
+        self._written: dict[str, int] = {}
+        """Offset of the `Written` line by its cell."""
+        self.spent = Spent()
+        """By all sessions so far. What a killed session had asked for and not yet had is not in it."""
+        self.sessions: list[CampaignSession] = []
+        try:
+            self._read()
+            if not self._size:
+                self.append(CampaignOpened(at=time.time(), name=name))
+        except BaseException:
+            self.close()
+            raise
+
+    def _read(self) -> None:
+        for offset, end, line in _lines(self.path):
+            self._size = end
+            self._note(line, offset)
+        try:
+            os.ftruncate(self._file, self._size)  # a line that a crash cut short
+        except OSError as error:
+            raise unwritable(self.path.parent, error) from None
+
+    def _note(self, line: AnyLine, offset: int) -> None:
+        match line:
+            case CellResult():
+                if line.final:
+                    self._done.add(line.key)
+            case Written():
+                self._written[line.cell.digest] = offset
+                self.spent += line.spent
+            case Unanswered():
+                self.spent += line.spent
+            case CampaignSession():
+                self.sessions.append(line)
+
+    def append(self, line: AnyLine) -> None:
+        """Writes a line and waits until it is on the disk. Blocks for milliseconds.
+
+        Raises:
+            JournalFull: it could not be written; the file is as it was.
+        """
+        data = msgspec.json.encode(line) + b"\n"
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._file, data[written:], self._size + written)
+            os.fsync(self._file)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise JournalFull(
+                f"cannot write {self.path}: {error.strerror}",
+                "everything until now is in it; make room, then go on with --resume",
+            ) from None
+        self._note(line, self._size)
+        self._size += len(data)
+
+    def is_done(self, key: str) -> bool:
+        """There is a result of this name."""
+        return key in self._done
+
+    def written(self, cell: str) -> Written | None:
+        """What a player answered for a cell (its digest), if it has."""
+        offset = self._written.get(cell)
+        if offset is None:
+            return None
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            line = decode_line(file.readline())
+        return line if isinstance(line, Written) else None
+
+    def leave(self) -> None:
+        """Closes it; a campaign in which no session began, as with a player that cannot play, leaves no file behind."""
+        if self._file >= 0 and not self.sessions:
+            self.path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Lets another process in. May be called twice."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
+    """(offset, offset of the next line, line) of every whole line.
+
+    Raises:
+        JournalDamaged: the file is no campaign's journal, or damaged before its end.
+    """
+    offset = 0
+    with path.open("rb") as file:
+        for number, data in enumerate(file, 1):
+            if not data.endswith(b"\n"):
+                return
+            yield offset, offset + len(data), _decoded(path, number, data)
+            offset += len(data)
+
+
+def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
+    """Line `number` (from 1) of a journal. Raises JournalDamaged."""
+    try:
+        line: AnyLine = decode_line(data)
+        if number == 1 and not isinstance(line, CampaignOpened):
+            raise msgspec.ValidationError("the first line names no campaign")
+    except msgspec.MsgspecError:
+        raise JournalDamaged(
+            f"{path}: line {number} is no line of a campaign's journal",
+            "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",
+        ) from None
+    return line
+
+
+def read_lines(path: Path) -> Iterator[AnyLine]:
+    """All whole lines of a journal, in order; another process may be writing it.
+
+    Raises:
+        OSError: it cannot be read.
+        JournalDamaged: it is no campaign's journal.
+    """
+    return (line for _, _, line in _lines(path))
+
+
+class JournalReader:
+    """Follows a journal that another process writes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = 0
+        self._lines = 0
+
+    def more(self, most: int = 2000) -> list[AnyLine]:
+        """Lines that have come since the last call, at most so many. Blocks for milliseconds.
+
+        Raises:
+            OSError: the file is gone.
+            JournalDamaged: a line is none of a journal; the lines before it were returned by this call or earlier ones.
+        """
+        found: list[AnyLine] = []
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            for data in file:
+                if not data.endswith(b"\n") or len(found) >= most:
+                    break
+                try:
+                    found.append(_decoded(self.path, self._lines + 1, data))
+                except JournalDamaged:
+                    if found:
+                        break  # the next call begins with it
+                    raise
+                self._offset += len(data)
+                self._lines += 1
+        return found
+
+
+def campaign_path(folder: Path, name: str) -> Path:
+    """The journal of a campaign of this name.
+
+    Raises:
+        UsageError: it cannot be a file's name.
+    """
+    if not name or len(name) > 80 or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
+        raise UsageError(f"{name!r} cannot be a campaign's name", "use letters, digits, - _ and .")
+    return folder / f"{name}.jsonl"
+
+
+def require_campaign(path: Path) -> None:
+    """Raises UsageError where there is no such journal, with the names of those that are there."""
+    if not path.exists():
+        names = ", ".join(other.stem for other in journals(path.parent))
+        raise UsageError(
+            f"there is no campaign {path.stem!r}",
+            f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one",
+        )
+
+
+def journals(folder: Path) -> list[Path]:
+    """All campaigns' journals, the one that was written last at the end."""
+    found = [(path.stat().st_mtime, path) for path in files_in(folder, ".jsonl")]
+    return [path for _, path in sorted(found)]
+
+
+def last_plan(path: Path) -> CampaignSession | None:
+    """The last session of a journal; None where there is none, or the file is no journal."""
+    last = None
+    try:
+        for line in read_lines(path):
+            if isinstance(line, CampaignSession):
+                last = line
+    except (OSError, JournalDamaged):
+        return None
+    return last

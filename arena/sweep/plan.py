@@ -1,0 +1,96 @@
+"""The plan of a campaign: players, problems and attempts, in which setting, for how much money."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from arena.errors import UsageError
+from arena.players.entrant import parse_player
+from arena.setting_choice import Choice, find_problem
+from problems.catalogue import Catalogue
+from problems.specification import CATEGORIES, CLASSES, Problem
+
+ALL = "all"
+_RANGE = re.compile(r"(\d+)-(\d+)")
+
+
+class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The order of a campaign, as its journal keeps it."""
+
+    players: list[str]
+    problems: list[str]
+    """Slugs, in the order in which they are judged."""
+    attempts: int = 1
+    """Of every player that does not always hand in the same kernel."""
+    preset: str | None = None
+    world: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    sizes: dict[str, int] = {}
+    rounds: int | None = None
+    seconds: float | None = None
+    """Time budget of one measurement; None: as the settings say."""
+    budget_usd: float | None = None
+    """For everything that providers are asked, in all sessions of the campaign together."""
+    other_sizes: bool = False
+    """After a PASS three other settings are judged for correctness."""
+    shots: int = 1
+    """Worked examples in a model's prompt."""
+    steps: int = 20
+    """Kernels that an agent may have judged in one attempt."""
+
+    @property
+    def choice(self) -> Choice:
+        """What was asked of the setting."""
+        return Choice(self.preset, self.world, self.device, self.dtype, self.sizes)
+
+
+def parse_players(text: str) -> list[str]:
+    """The words of `--players`, each once.
+
+    Raises:
+        UsageError: one of them names no player, or there is none.
+    """
+    words = [str(parse_player(word)) for word in text.split(",") if word.strip()]
+    if not words:
+        raise UsageError("--players names nobody", "for example --players baseline,house,model:NAME")
+    return list(dict.fromkeys(words))
+
+
+def choose_problems(catalogue: Catalogue, texts: Sequence[str]) -> list[Problem]:
+    """The problems of a set: "all", "category:expert", "class:B", "1-8,13", names; several are joined.
+
+    Raises:
+        UsageError: a part of it names no problem.
+    """
+    chosen: dict[int, Problem] = {}
+    for part in (part.strip() for text in texts for part in text.split(",")):
+        for problem in _part(catalogue, part) if part else ():
+            chosen.setdefault(problem.id, problem)
+    if not chosen:
+        raise UsageError("no problem is chosen", "--problems all, category:expert, class:B, or 1-8,13")
+    return sorted(chosen.values(), key=lambda problem: problem.id)
+
+
+def _part(catalogue: Catalogue, part: str) -> list[Problem]:
+    word, colon, value = part.partition(":")
+    if part == ALL:
+        return catalogue.problems
+    if colon and word == "category":
+        if value not in catalogue.categories:
+            raise UsageError(f"there is no category {value!r}", f"choose from {', '.join(CATEGORIES)}")
+        return catalogue.categories[value]
+    if colon and word == "class":
+        if value not in CLASSES:
+            raise UsageError(f"there is no class {value!r}", f"choose from {', '.join(CLASSES)}")
+        return [problem for problem in catalogue.problems if problem.class_ == value]
+    if found := _RANGE.fullmatch(part):
+        first, last = map(int, found.groups())
+        within = [problem for problem in catalogue.problems if first <= problem.id <= last]
+        if not within:
+            raise UsageError(
+                f"no problem has an id from {first} to {last}", "`pkb-arena list` shows all problems"
+            )
+        return within
+    return [find_problem(catalogue, part)]

@@ -1,0 +1,45 @@
+"""The progress of a campaign, and its listeners."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from arena.sweep.records import Cell, CellResult
+from problems.specification import Problem
+
+
+@dataclass
+class Listener:
+    """Who is told of what happens; each is called in the event loop and must not block."""
+
+    judged: Callable[[CellResult], None] = lambda result: None
+    skipped: Callable[[Cell], None] = lambda cell: None
+    """There is a result of it already."""
+    left_out: Callable[[Problem, str, str], None] = lambda problem, player, why: None
+    """This player cannot take part in this problem, all attempts."""
+    said: Callable[[str], None] = lambda text: None
+    """Something that a person should know."""
+
+
+@dataclass
+class CampaignStanding:
+    """Where a campaign is."""
+
+    total: int = 0
+    """Cells of the plan, those that are left out not among them."""
+    done: int = 0
+    """With a result, of this session or an earlier one."""
+    judged: int = 0
+    """In this session."""
+    writing: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Of this session."""
+    unanswered: int = 0
+    """Cells whose player gave no answer."""
+    stopped: str = ""
+    """Why the campaign ended early; empty while it did not."""
+
+    @property
+    def whole(self) -> bool:
+        """Every cell has a result."""
+        return self.done >= self.total

@@ -1,0 +1,313 @@
+"""Seats on the hosts of a Ray cluster (the extra `ray`): one actor a host, which owns that host's engine.
+
+Only a kernel's text and its setting travel to a host, and events come back. The driver keeps the journals, the index of
+results and the keys. A host's actor that dies ends its run with a harness error; Ray starts it again.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from arena.errors import ArenaError, MachineError
+from arena.machine.fingerprint import Machine, this_machine
+from arena.own_modules import ROOT, module_environment
+from arena.paths import Paths, make_folder, paths_in
+from arena.runs.engine import Engine
+from arena.runs.engine_run import EngineRun
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.results import harness_error
+from arena.runs.run_request import RunRequest, header_of
+from arena.runs.store import Store, entry_of
+from arena.sweep.catalogue_version import version_of
+from arena.sweep.workers import Seat
+from arena.workspace.kernels import Workspace
+from problems.catalogue import UnknownProblem, load_catalogue
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import (
+    AnyEvent,
+    Cancelled,
+    Finished,
+    Refused,
+    Setting,
+    decode_event,
+    encode,
+)
+
+RESTARTS = 2
+"""Of one actor by Ray; the run that it was at is made again by the campaign."""
+OPEN_S = 180.0
+"""For an actor to start, with its engine."""
+HOST_HOME = "PKB_ARENA_RAY_HOME"
+"""Environment variable on a host: its own folder for caches and journals. [default: a temporary one]"""
+
+
+class RayJob(msgspec.Struct, frozen=True):
+    """What travels to a host."""
+
+    slug: str
+    version: str
+    """Of the problem: a host whose files differ refuses."""
+    setting: Setting
+    kernel_name: str
+    source: str
+    player: str
+    rounds: int | None
+    budget_s: float
+
+
+class HostFacts(msgspec.Struct, frozen=True):
+    """What a host says of itself."""
+
+    jail: str
+    machine: Machine
+
+
+class SeatHost:
+    """The actor: an engine on its host. Its event loop is not in the main thread, and it installs no signal handler."""
+
+    def __init__(self) -> None:
+        home = os.environ.get(HOST_HOME)
+        self._temporary = None if home else tempfile.TemporaryDirectory(prefix="pkb-seat-")
+        self._paths = paths_in(Path(home or self._temporary.name))  # type: ignore[union-attr]
+        self._engine: Engine | None = None
+        self._catalogue = load_catalogue()
+
+    async def open(self, device: str) -> bytes:
+        """Starts the engine. Returns `HostFacts` as JSON."""
+        return msgspec.json.encode(HostFacts((await self._living()).jail, this_machine(device)))
+
+    async def judge(self, job_text: bytes) -> AsyncIterator[bytes]:
+        """Judges a `RayJob`; yields its events as JSON, the last one is Finished, Cancelled or Refused."""
+        job = msgspec.json.decode(job_text, type=RayJob)
+        try:
+            problem = self._catalogue.find(job.slug)
+        except UnknownProblem as error:
+            yield encode(
+                Refused(run_id="", message=str(error), advice="install the same pkb-arena on all hosts")
+            )
+            return
+        if version_of(problem) != job.version:
+            words = f"this host has another version of {job.slug} ({version_of(problem)}, not {job.version})"
+            yield encode(Refused(run_id="", message=words, advice="install the same pkb-arena on all hosts"))
+            return
+        request = RunRequest(
+            problem=problem,
+            setting=msgspec.structs.replace(job.setting, problem_dir=str(problem.folder.resolve())),
+            kernel_name=job.kernel_name,
+            source=job.source,
+            player=job.player,
+            rounds=job.rounds,
+            budget_s=job.budget_s,
+        )
+        run = await (await self._living()).judge(request)
+        try:
+            async for event in run.events():
+                yield encode(event)
+        finally:
+            await run.cancel()
+
+    async def close(self) -> None:
+        """Ends the engine and all its processes."""
+        if self._engine is not None:
+            await self._engine.close()
+
+    async def _living(self) -> Engine:
+        if self._engine is None:
+            self._engine = Engine(self._paths)
+        await self._engine.start()
+        return self._engine
+
+
+class RemoteJudge:
+    """Implements `arena.runs.judge.Judge` by an actor: journals and results are the driver's."""
+
+    def __init__(self, actor: Any, paths: Paths, facts: HostFacts) -> None:
+        self.jail = facts.jail
+        self._actor = actor
+        self._paths = paths
+        self._store: Store | None = None
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """The host's engine runs already."""
+
+    async def judge(self, request: RunRequest) -> EngineRun:
+        """As `Judge.judge`."""
+        await asyncio.to_thread(make_folder, self._paths.runs)
+        header = header_of(request)
+        journal = Journal(self._paths.runs / f"{header.run_id}.jsonl", header, lambda error: None)
+        job = RayJob(
+            slug=request.problem.slug,
+            version=version_of(request.problem),
+            setting=msgspec.structs.replace(request.setting, problem_dir=""),
+            kernel_name=request.kernel_name,
+            source=request.source,
+            player=request.player,
+            rounds=request.rounds,
+            budget_s=request.budget_s,
+        )
+        stream = self._actor.judge.options(num_returns="streaming").remote(msgspec.json.encode(job))
+
+        async def cancel(run: EngineRun) -> None:
+            pump.cancel()
+            await asyncio.wait([pump])
+            if not run.ended:
+                run.finish(Cancelled(run_id=run.run_id, phase=run.phase))
+
+        run = EngineRun(header, journal, cancel)
+        pump = asyncio.create_task(self._pump(stream, run))
+        self._pumps.add(pump)
+        pump.add_done_callback(self._pumps.discard)
+        return run
+
+    async def _pump(self, stream: Any, run: EngineRun) -> None:
+        ray = importlib.import_module("ray")
+        try:
+            async for reference in stream:
+                event: AnyEvent = decode_event(await reference)
+                if hasattr(event, "run_id"):
+                    event = msgspec.structs.replace(event, run_id=run.run_id)
+                if isinstance(event, Finished | Cancelled | Refused):
+                    if isinstance(event, Finished):
+                        await asyncio.to_thread(self._keep, run.header, event)
+                    run.finish(event)
+                    return
+                run.record(event)
+            self._lost(run, "its host ended the run without a verdict")
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):
+                ray.cancel(stream)
+            raise
+        except (ray.exceptions.RayError, ArenaError, OSError) as error:
+            first = str(error).strip().splitlines() or [type(error).__name__]
+            self._lost(run, f"the host's process is gone: {first[0]}")
+
+    def _lost(self, run: EngineRun, why: str) -> None:
+        if not run.ended:
+            run.finish(harness_error(run.header, run.phase, why))
+
+    def _keep(self, header: RunHeader, event: Finished) -> None:
+        if self._store is None:
+            self._store = Store(self._paths.database, self._paths.runs)
+        self._store.record(entry_of(header, event.result))
+        Workspace(self._paths.workspace).keep_revision(header.source)
+
+    def close(self) -> None:
+        """Closes the index."""
+        if self._store is not None:
+            self._store.close()
+
+
+@asynccontextmanager
+async def ray_seats(
+    paths: Paths, device: str, address: str = "", per_host: int = 1
+) -> AsyncIterator[list[Seat]]:
+    """A seat on every host of the cluster at `address`; without an address a cluster of this machine alone is started.
+
+    per_host: more than one only where nothing is timed: runs side by side disturb each other's times.
+
+    Raises:
+        MachineError: Ray is not installed, there is no such cluster, or no host can judge.
+    """
+    try:
+        ray = importlib.import_module("ray")
+        strategies = importlib.import_module("ray.util.scheduling_strategies")
+    except ImportError:
+        raise MachineError(
+            "--ray needs Ray, which is not installed", "pip install 'pkb-arena[ray]'"
+        ) from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    with _without_keys():  # a cluster that is started here inherits this environment
+        try:
+            await asyncio.to_thread(_connect, ray, address)  # off the main thread: no signal handler of Ray's
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            first = str(error).strip().splitlines() or [type(error).__name__]
+            raise MachineError(
+                f"no Ray cluster: {first[0]}", "name the address of a running one, or none"
+            ) from None
+    judges: list[RemoteJudge] = []
+    actors: list[Any] = []
+    try:
+        seats: list[Seat] = []
+        for node in (node for node in ray.nodes() if node["Alive"]):
+            gpus = int(node["Resources"].get("GPU", 0))
+            if kind_of(device).on_gpus and not gpus:
+                continue
+            for number in range(per_host):
+                host = ray.remote(SeatHost).options(
+                    num_cpus=0.1,
+                    num_gpus=gpus if kind_of(device).on_gpus else 0,
+                    max_restarts=RESTARTS,
+                    max_task_retries=0,
+                    scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+                    runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
+                )
+                actor = host.remote()
+                actors.append(actor)
+                name = (
+                    f"{node['NodeManagerHostname']}-{number}" if per_host > 1 else node["NodeManagerHostname"]
+                )
+                try:
+                    told = await asyncio.wait_for(_result(actor.open.remote(device)), OPEN_S)
+                except (TimeoutError, ray.exceptions.RayError) as error:
+                    raise MachineError(
+                        f"host {name} has no engine: {error}", "see to that host, then --resume"
+                    ) from None
+                facts = msgspec.json.decode(told, type=HostFacts)
+                judges.append(RemoteJudge(actor, paths, facts))
+                seats.append(Seat(name, judges[-1], facts.machine))
+        if not seats:
+            raise MachineError(f"no host of the Ray cluster has a {device} device", "see `ray status`")
+        yield seats
+    finally:
+        for judge in judges:
+            judge.close()
+        await _end(ray, actors)
+
+
+async def _result(reference: Any) -> bytes:
+    told: bytes = await reference
+    return told
+
+
+async def _end(ray: Any, actors: Sequence[Any]) -> None:
+    """Ends the engines and the actors; a cluster that was there before stays."""
+    for actor in actors:
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(_result(actor.close.remote()), 15.0)
+        with contextlib.suppress(Exception):
+            ray.kill(actor)
+    await asyncio.to_thread(ray.shutdown)
+
+
+def _connect(ray: Any, address: str) -> None:
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": False}
+    if address:
+        ray.init(address=address, **options)
+    else:
+        ray.init(include_dashboard=False, **options)
+
+
+def _python_path() -> str:
+    return os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+
+
+@contextmanager
+def _without_keys() -> Iterator[None]:
+    """Takes keys out of the environment while a cluster is started."""
+    kept = module_environment()
+    taken = {name: os.environ.pop(name) for name in list(os.environ) if name not in kept}
+    try:
+        yield
+    finally:
+        os.environ.update(taken)

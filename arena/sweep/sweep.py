@@ -1,0 +1,369 @@
+"""The driver of a campaign: has players write ahead of the seats, seats judge, and every result journalled before the next.
+
+Local seats and seats on other machines are the same to it. Whatever ends it, the journal has all results until then.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
+from arena.machine.jail_policy import require_jail
+from arena.models.budget import Spent
+from arena.models.budget_pool import Purse
+from arena.players.entrant import Author, PlayerKind, Submission, Task
+from arena.runs.other_sizes import judge_other_sizes
+from arena.runs.run_request import RunRequest
+from arena.setting_choice import choose_setting
+from arena.settings import Settings
+from arena.sweep.catalogue_version import version_of
+from arena.sweep.journal import CampaignJournal
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.progress import CampaignStanding, Listener
+from arena.sweep.queue import Jobs, KernelJob, SeatDesk, Try
+from arena.sweep.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
+from arena.sweep.workers import Seat, SeatLost, fingerprints, judge_at
+from arena.workspace.kernels import content_hash
+from arena.workspace.named_kernels import BASELINE
+from problems.specification import Problem
+from sandbox.protocol.verdict import Verdict
+
+LOST = 3
+"""Harness errors in a row after which a campaign stops: further runs would end so, too."""
+FAILURES = 3
+"""Failed answers of one player in a row after which it is asked no more."""
+
+
+class Campaign:
+    """One session of a campaign. `run` once."""
+
+    def __init__(
+        self,
+        plan: CampaignPlan,
+        problems: Sequence[Problem],
+        cast: Sequence[Author],
+        seats: Sequence[Seat],
+        journal: CampaignJournal,
+        settings: Settings,
+        purse: Purse,
+        *,
+        ahead: int = 4,
+        unsafe: bool = False,
+        listener: Listener | None = None,
+    ) -> None:
+        """
+        Args:
+            seats: started; the driver closes none of them.
+            ahead: answers that are written at the same time, and kernels that may wait for a seat.
+            unsafe: others' kernels may run where there is no jail.
+        """
+        self.plan = plan
+        self.problems = problems
+        self.cast = cast
+        self.seats = seats
+        self.journal = journal
+        self.settings = settings
+        self.purse = purse
+        each = sum(1 if author.fixed else plan.attempts for author in cast)
+        self.standing = CampaignStanding(total=len(problems) * each)
+        self._ahead = ahead
+        self._unsafe = unsafe
+        self._listener = listener or Listener()
+        self._machines = fingerprints(seats)
+        self._failures: Counter[str] = Counter()
+        self._harness_errors: Counter[str] = Counter()
+        """In a row, by seat."""
+        self._last_error = ""
+        self._sitting = len(seats)
+        self._left_out: set[tuple[str, str]] = set()
+        self._journal_turn = asyncio.Lock()
+        self._jobs = Jobs(self._entries(fixed=True), ahead)  # which asks for the first one at once
+
+    async def run(self) -> CampaignStanding:
+        """Works until every cell has a result or it can go no further. Cancelling it leaves no request and no run behind.
+
+        Raises:
+            NoJail: a player's kernels would run without a jail.
+            MachineError: the journal, a folder or the devices stand in the way.
+        """
+        if any(author.player.kind in (PlayerKind.MODEL, PlayerKind.AGENT) for author in self.cast):
+            for seat in self.seats:
+                require_jail(seat.judge.jail, self._unsafe)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._write_all())
+                for seat in self.seats:
+                    group.create_task(self._sit(seat))
+        except BaseExceptionGroup as group:
+            _raise_all_but_stop(group)
+        if self.purse.empty and not self.standing.whole and not self.standing.stopped:
+            self.standing.stopped = f"the budget of ${self.purse.usd:g} is spent"
+        return self.standing
+
+    # --- cells -----------------------------------------------------------------------------------------------
+
+    def _entries(self, fixed: bool) -> Iterator[KernelJob]:
+        """All cells of fixed authors, or of those who write, problem by problem."""
+        for problem in self.problems:
+            cast = [author for author in self.cast if author.fixed is fixed]
+            if not cast:
+                return
+            try:
+                setting = choose_setting(problem, self.plan.choice, self.settings)
+            except UsageError as error:
+                for author in cast:
+                    self._leave_out(problem, author, error.message)
+                continue
+            version = version_of(problem)
+            for author in cast:
+                for attempt in range(1, 2 if fixed else self.plan.attempts + 1):
+                    cell = Cell(
+                        slug=problem.slug,
+                        setting=msgspec.structs.replace(setting, problem_dir=""),
+                        player=str(author.player),
+                        attempt=attempt,
+                        catalogue=version,
+                    )
+                    yield KernelJob(cell, Task(problem, setting, attempt), author, None)
+
+    def _leave_out(self, problem: Problem, author: Author, why: str) -> None:
+        """All attempts of an author at a problem."""
+        player = str(author.player)
+        if (problem.slug, player) not in self._left_out:
+            self._left_out.add((problem.slug, player))
+            self.standing.total -= 1 if author.fixed else self.plan.attempts
+            self._listener.left_out(problem, player, why)
+
+    def _is_done(self, cell: Cell, sha256: str) -> bool:
+        return any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
+
+    def _skip(self, cell: Cell) -> None:
+        self.standing.done += 1
+        self._listener.skipped(cell)
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    async def _write_all(self) -> None:
+        entries = self._entries(fixed=False)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._ahead):
+                group.create_task(self._write_some(entries))
+        await self._jobs.no_more_writing()
+
+    async def _write_some(self, entries: Iterator[KernelJob]) -> None:
+        """Takes cell after cell; several of these share the cells."""
+        for entry in entries:
+            cell = entry.cell
+            written = await asyncio.to_thread(self.journal.written, cell.digest)
+            if written is None:
+                if (cell.slug, cell.player) in self._left_out:
+                    continue
+                submission = await self._ask(entry)
+            else:
+                submission = Submission(
+                    written.source, written.file_name, written.complaint, written.spent, written.trace_id
+                )
+            if submission is None:
+                continue
+            if self._is_done(cell, _hash(submission, entry.task.problem)):
+                self._skip(cell)
+                continue
+            await self._jobs.offer(KernelJob(cell, entry.task, entry.author, submission))
+
+    async def _ask(self, entry: KernelJob) -> Submission | None:
+        """The author's answer, journalled; None where there is none."""
+        player = entry.cell.player
+        if self.purse.empty or self._failures[player] >= FAILURES:
+            self.standing.unanswered += 1
+            return None
+        self.standing.writing += 1
+        try:
+            submission = await entry.author.write(entry.task, SeatDesk(self._jobs, entry.task, player))
+        except PlayerFailed as error:
+            self._failures[player] += 1
+            await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
+            more = self._failures[player] >= FAILURES
+            self._listener.said(
+                f"{player} at {entry.task.problem.stem}, attempt {entry.cell.attempt}: {error.message}"
+                + (f"; {player} is asked no more" if more else "")
+            )
+            return None
+        except UsageError as error:
+            self._leave_out(entry.task.problem, entry.author, error.message)
+            return None
+        finally:
+            self.standing.writing -= 1
+        self._failures[player] = 0
+        if submission.complaint == "budget":
+            await self._unanswered(entry.cell, submission.complaint, submission.spent)
+            return None
+        await self._append(
+            Written(
+                at=time.time(),
+                cell=entry.cell,
+                source=submission.source,
+                file_name=submission.file_name,
+                complaint=submission.complaint,
+                spent=submission.spent,
+                trace_id=submission.trace_id,
+            )
+        )
+        return submission
+
+    async def _unanswered(self, cell: Cell, why: str, spent: Spent) -> None:
+        """The cell stays open; what was spent on it counts for the budget, in later sessions, too."""
+        self.standing.unanswered += 1
+        if spent.tokens:
+            await self._append(Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
+
+    # --- judging ---------------------------------------------------------------------------------------------
+
+    async def _sit(self, seat: Seat) -> None:
+        """One seat, job after job."""
+        slug = ""
+        while (job := await self._jobs.take(slug)) is not None:
+            slug = job.task.problem.slug
+            if isinstance(job, Try):
+                await self._try_out(seat, job)
+            else:
+                await self._judge(seat, job)
+            if self._harness_errors[seat.name] >= LOST:
+                self._leave(seat)
+                return
+
+    def _leave(self, seat: Seat) -> None:
+        """A seat whose harness fails again and again judges no more; the last one to go ends the campaign."""
+        self._sitting -= 1
+        why = f"{LOST} harness errors in a row at {seat.name}"
+        if not self._sitting:
+            self.standing.stopped = f"{why}, the last one: {self._last_error}"
+            raise _Stop
+        self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
+
+    async def _try_out(self, seat: Seat, job: Try) -> None:
+        request = self._request(job.task, job.player, job.source, job.name)
+        if job.rounds is not None:
+            request = replace(request, rounds=job.rounds)
+        try:
+            judgement, _ = await judge_at(seat, request)
+        except ArenaError as error:
+            if not job.verdict.done():
+                job.verdict.set_exception(error)
+            if isinstance(error, SeatLost):
+                raise
+            return
+        if not job.verdict.done():
+            job.verdict.set_result(judgement)
+
+    async def _judge(self, seat: Seat, entry: KernelJob) -> None:
+        submission, problem = entry.submission, entry.task.problem
+        if submission is None:
+            try:
+                submission = await entry.author.write(entry.task, SeatDesk(self._jobs, entry.task, ""))
+            except UsageError as error:
+                self._leave_out(problem, entry.author, error.message)
+                return
+            except KernelUnreadable as error:
+                await self._unanswered(entry.cell, error.message, Spent())
+                self._listener.said(f"{problem.stem} {entry.cell.player}: {error.message}; {error.advice}")
+                return
+            if self._is_done(entry.cell, _hash(submission, problem)):
+                self._skip(entry.cell)
+                return
+        started = time.monotonic()
+        verdict, detail, report, tries = NO_KERNEL, submission.complaint, None, 1
+        if submission.source is not None:
+            player = str(entry.author.player)
+            request = self._request(entry.task, player, submission.source, submission.file_name)
+            try:
+                judgement, tries = await judge_at(seat, request)
+            except RunRefused as refused:
+                verdict, detail = REFUSED, refused.message
+            else:
+                report = cut_short(judgement.report)
+                verdict, detail = report.verdict.value, report.detail
+                if report.verdict is Verdict.PASS and self.plan.other_sizes and player != BASELINE:
+                    others = await judge_other_sizes(seat.judge, request)
+                    report = msgspec.structs.replace(report, other_sizes=others)
+        sha256 = _hash(submission, problem)
+        result = CellResult(
+            at=time.time(),
+            key=entry.cell.key(sha256, seat.machine.digest),
+            cell=entry.cell,
+            problem_id=problem.id,
+            category=problem.category,
+            class_=problem.class_,
+            sha256=sha256,
+            machine=seat.machine.digest,
+            seat=seat.name,
+            verdict=verdict,
+            detail=detail,
+            report=report,
+            spent=submission.spent,
+            trace_id=submission.trace_id,
+            seconds=round(time.monotonic() - started, 3),
+            tries=tries,
+        )
+        recording = asyncio.ensure_future(self._record(result))
+        try:
+            await asyncio.shield(recording)
+        finally:
+            await recording  # also when this is cancelled: what the journal has is counted, too
+
+    async def _record(self, result: CellResult) -> None:
+        await self._append(result)
+        standing = self.standing
+        standing.judged += 1
+        standing.done += result.final
+        standing.verdicts[result.verdict] += 1
+        self._listener.judged(result)
+        if result.final:
+            self._harness_errors[result.seat] = 0
+        else:
+            self._harness_errors[result.seat] += 1
+            self._last_error = result.detail
+
+    def _request(self, task: Task, player: str, source: str, name: str) -> RunRequest:
+        seconds = self.plan.seconds
+        return RunRequest(
+            problem=task.problem,
+            setting=task.setting,
+            kernel_name=name,
+            source=source,
+            player="you" if player == BASELINE else player,
+            rounds=self.plan.rounds,
+            budget_s=self.settings.budget_s if seconds is None else seconds,
+        )
+
+    async def _append(self, line: Written | Unanswered | CellResult) -> None:
+        async with self._journal_turn:
+            await asyncio.to_thread(self.journal.append, line)
+
+
+class _Stop(Exception):
+    """The campaign can go no further; its standing says why."""
+
+
+def _hash(submission: Submission, problem: Problem) -> str:
+    """SHA-256 of the kernel; empty where there is none."""
+    if submission.source is None:
+        return ""
+    own = not submission.source and submission.file_name == BASELINE
+    return content_hash(problem.baseline_source if own else submission.source)
+
+
+def _raise_all_but_stop(group: BaseExceptionGroup[BaseException]) -> None:
+    """Raises what is in a group of groups: the first ArenaError bare, anything else as the group it is."""
+    _, others = group.split(_Stop)
+    if others is None:
+        return
+    error: BaseException = others
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, ArenaError):
+        raise error from None
+    raise others

@@ -1,1 +1,0 @@
-"""The arena as a tool of other programs."""

@@ -1,0 +1,192 @@
+"""Measurements of the app's speed, from outside in a real pseudo-terminal or inside its event loop.
+
+    python -m benchmarks.app.measurements first-paint|loop-lag|keystroke|tokens [--repetitions N] [--json]
+
+Prints figures by name, in milliseconds. Everything happens in a folder of its own: no kernel of yours is touched.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from arena.paths import HOME_VARIABLE, Paths, paths_in
+from benchmarks.app.loop_lag import lag_while, until
+from benchmarks.app.terminal import COLUMNS, LINES, Terminal
+
+PROBLEM = "13"
+KERNEL_LINES = 1_000
+LINE_KEYS = 40
+"""Keys that are typed into a line before it is emptied again: all of it stays in sight."""
+
+
+@contextlib.contextmanager
+def home_of_its_own() -> Iterator[tuple[Paths, dict[str, str]]]:
+    """A folder with settings, so that no welcome is shown; and the variables of an app that uses it."""
+    from arena.settings import Settings, save_settings
+
+    with tempfile.TemporaryDirectory(prefix="pkb-measure-") as folder:
+        paths = paths_in(Path(folder))
+        save_settings(Settings(), paths)
+        yield paths, {HOME_VARIABLE: folder}
+
+
+BARE_APP = """
+from textual.app import App
+from textual.widgets import Label
+class Bare(App):
+    def compose(self):
+        yield Label("bare app")
+Bare().run()
+"""
+
+
+def first_paint(repetitions: int) -> dict[str, float]:
+    """From starting the interpreter to the first frame of the start screen, and to the list of problems.
+
+    In turns with a Textual app of one word: less than that no app of this library can take on this machine. The first
+    start of both does not count: there may be no bytecode yet, and the disk is asked for every file.
+    """
+    painted, listed, bare = [], [], []
+    for _ in range(repetitions + 1):
+        with home_of_its_own() as (_, variables):
+            variables["PYTHONDONTWRITEBYTECODE"] = ""  # as an installed program has its bytecode
+            terminal = Terminal([sys.executable, "-P", "-c", BARE_APP], variables)
+            try:
+                bare.append(terminal.wait_for("bare app", terminal.started))
+            finally:
+                terminal.close()
+            terminal = Terminal([sys.executable, "-P", "-m", "screens.main"], variables)
+            try:
+                painted.append(terminal.wait_for("Parallelism", terminal.started))
+                listed.append(terminal.wait_for("all-reduce", terminal.started))
+            finally:
+                terminal.close()
+    del painted[0], listed[0], bare[0]
+    return {
+        **_figures(painted),
+        "problems_median_ms": statistics.median(listed) * 1e3,
+        "bare_median_ms": statistics.median(bare) * 1e3,
+    }
+
+
+def keystroke(repetitions: int) -> dict[str, float]:
+    """From a key to what it draws, on the kernel screen with a kernel of 1000 lines and its worlds at rest."""
+    from arena.workspace.kernels import Workspace
+    from problems.catalogue import load_catalogue
+
+    took = []
+    with home_of_its_own() as (paths, variables):
+        source = load_catalogue().find(PROBLEM).baseline_source
+        body = "".join(
+            f"\n\ndef helper_{n}(x):\n    return x * {n} + 1  # line\n" for n in range(KERNEL_LINES // 5)
+        )
+        workspace = Workspace(paths.workspace)
+        workspace.save(workspace.kernel_path(load_catalogue().find(PROBLEM)), source + body)
+        terminal = Terminal([sys.executable, "-P", "-m", "screens", PROBLEM], variables)
+        try:
+            terminal.wait_for("spare ready", terminal.started)
+            terminal.quiet(0.3)
+            for number in range(repetitions):
+                typed = number % LINE_KEYS
+                if number and not typed:
+                    os.write(terminal.master, b"\x7f" * LINE_KEYS)
+                    terminal.quiet(1.0)
+                terminal.drawn = b""
+                pressed = time.monotonic()
+                os.write(terminal.master, b"z")
+                took.append(terminal.wait_for("z" * (typed + 1), pressed))
+                terminal.quiet(0.1)
+        finally:
+            terminal.close()
+    return _figures(took)
+
+
+def loop_lag(repetitions: int) -> dict[str, float]:
+    """How much later than asked the app's event loop wakes up while two ranks run a kernel."""
+    with home_of_its_own() as (paths, _):
+        late = asyncio.run(_lag_while_running(paths, repetitions))
+    return _figures(late)
+
+
+async def _lag_while_running(paths: Paths, runs: int) -> list[float]:
+    from screens.app import ArenaApp
+    from screens.kernel.screen import KernelScreen
+    from screens.services import Services
+
+    services = Services(paths)
+    app = ArenaApp(services, PROBLEM)
+    late: list[float] = []
+    try:
+        async with app.run_test(size=(COLUMNS, LINES)) as pilot:
+            await until(lambda: isinstance(app.screen, KernelScreen))
+            screen = app.screen
+            assert isinstance(screen, KernelScreen)
+            state = screen.session.state
+            await until(lambda: "spare" in state.worlds and state.worlds["spare"].state == "ready")
+            for _ in range(runs):
+                await pilot.press("f5")
+                await until(lambda: screen.session.busy)
+                late += await lag_while(lambda: screen.session.busy)
+    finally:
+        await services.close()
+    return late
+
+
+def tokens(seconds: int) -> dict[str, float]:
+    """How much later than asked the event loop wakes up while a model writes 1000 tokens a second in a duel."""
+    from benchmarks.app.token_lag import lag_while_written
+
+    with home_of_its_own() as (paths, _):
+        return _figures(lag_while_written(paths, seconds))
+
+
+def _figures(values: list[float]) -> dict[str, float]:
+    ordered = sorted(value * 1e3 for value in values)
+    return {
+        "median_ms": statistics.median(ordered),
+        "p95_ms": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        "p99_ms": ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))],
+        "max_ms": ordered[-1],
+        "count": len(ordered),
+    }
+
+
+MEASUREMENTS: dict[str, tuple[Callable[[int], dict[str, float]], int]] = {
+    "first-paint": (first_paint, 10),
+    "loop-lag": (loop_lag, 5),
+    "keystroke": (keystroke, 100),
+    "tokens": (tokens, 10),
+}
+
+
+def main() -> int:
+    """Entry point."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.app.measurements")
+    parser.add_argument("name", choices=list(MEASUREMENTS))
+    parser.add_argument("--repetitions", type=int, help="how often (runs, for loop-lag; seconds, for tokens)")
+    parser.add_argument("--json", action="store_true", help="one object of figures")
+    arguments = parser.parse_args()
+    measure, usual = MEASUREMENTS[arguments.name]
+    try:
+        figures = measure(arguments.repetitions or usual)
+    except TimeoutError as error:
+        print(f"{arguments.name}: {error or 'nothing happened in time'}", file=sys.stderr)
+        return 3
+    if arguments.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:<20}{value:8.1f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

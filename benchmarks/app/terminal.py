@@ -1,0 +1,85 @@
+"""A program in a pseudo-terminal, and the time at which something was drawn in it."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping
+
+from benchmarks.app.loop_lag import GIVE_UP_S
+
+COLUMNS, LINES = 160, 45
+
+
+def _take_terminal() -> None:
+    """In the child: this terminal's end is then this program's hang-up."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+class Terminal:
+    """A program in a pseudo-terminal, and what it has drawn so far."""
+
+    def __init__(self, command: list[str], variables: Mapping[str, str] | None = None) -> None:
+        """variables: of the program's environment, beside those of this process."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        colours = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self.started = time.monotonic()
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, **colours, **(variables or {})},
+            start_new_session=True,
+            preexec_fn=_take_terminal,  # noqa: PLW1509  # one thread here, and an ioctl is all it does
+        )
+        os.close(slave)
+        self.master = master
+        self.drawn = b""
+
+    def read(self, seconds: float) -> bytes:
+        """What is drawn within `seconds`; returns with the first bytes."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return b""
+        try:
+            got = os.read(self.master, 1 << 16)
+        except OSError:  # the other side is closed
+            return b""
+        self.drawn += got
+        return got
+
+    def wait_for(self, text: str, since: float) -> float:
+        """Seconds from `since` until `text` was drawn.
+
+        Raises:
+            TimeoutError: it never was.
+        """
+        wanted = text.encode()
+        while wanted not in self.drawn:
+            self.read(0.5)
+            if time.monotonic() - since > GIVE_UP_S or self.process.poll() is not None:
+                raise TimeoutError(f"the app did not draw {text!r}")
+        return time.monotonic() - since
+
+    def quiet(self, seconds: float) -> None:
+        """Reads on for `seconds`."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self.read(left)
+
+    def close(self) -> None:
+        """Ends the program as a closing terminal would; kills it when that does not help."""
+        self.process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 10.0
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read(0.1)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.master)

@@ -1,0 +1,158 @@
+"""Kernels that combine tricks at random, and whether their verdicts are deserved.
+
+A trick is a file of tests/attacks/tricks: it wraps the kernel's call, with numbers in place of the names in capitals (`_filled`),
+and says in `# effect:` what it does to it:
+
+    wrong     the outputs of timed calls are wrong when they are due: the verdict must not be PASS
+    hides     outputs are right; it would hide time, or take it from others
+    benign    what an honest kernel may do: alone, and with others like it, it must PASS
+
+Every kernel waits DELAY_S in each of its calls, which the baseline does not. So whatever else it does it is slower than the
+baseline: a PASS with a shorter time, or one that is called faster, is undeserved. So are a HARNESS_ERROR, a run that is refused,
+and any trace outside the jail.
+"""
+
+import random
+import re
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from arena.errors import UsageError
+from sandbox.protocol.events import Result
+from sandbox.protocol.verdict import Verdict
+
+EFFECTS = ("wrong", "hides", "benign")
+DELAY_S = 0.004
+AT_LEAST_US = 0.8 * DELAY_S * 1e6
+"""A call's time: what starting a batch takes is taken off, and is itself noisy."""
+MOST_TRICKS = 4
+_EFFECT = re.compile(r"^# effect: (\w+)$", re.MULTILINE)
+_PREAMBLE = '''
+"""Made by `python -m benchmarks attacks --fuzz`: {what}."""
+
+import ctypes
+import gc
+import mmap
+import os
+import signal
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+rank = next(o for o in gc.get_objects() if type(o).__name__ == "ContenderRank")
+rest = time.sleep
+
+
+def slot_of(tensor):
+    """The slot of a timed call's result; None for any other call."""
+    if rank.checking or not rank.iterations:
+        return None
+    armed = rank.iterations.armed
+    return next((each.slot for each in armed if each.arguments[0].data_ptr() == tensor.data_ptr()), None)
+
+
+def timed(tensor):
+    return slot_of(tensor) is not None
+
+
+def call(tensor):
+    rest({delay})
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total
+
+'''
+
+
+class Trick(msgspec.Struct, frozen=True):
+    """One way to cheat, or not to."""
+
+    name: str
+    effect: str
+    source: str
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """A kernel made of tricks."""
+
+    tricks: tuple[Trick, ...]
+    source: str
+
+    @property
+    def effect(self) -> str:
+        """The strongest effect of its tricks."""
+        return min((trick.effect for trick in self.tricks), key=EFFECTS.index)
+
+    @property
+    def names(self) -> str:
+        """Its tricks, the innermost first."""
+        return " + ".join(trick.name for trick in self.tricks)
+
+
+def read_tricks(folder: Path) -> list[Trick]:
+    """The tricks of a suite, by name. Raises UsageError."""
+    tricks = []
+    for path in sorted(folder.glob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        found = _EFFECT.search(source)
+        if found is None or found[1] not in EFFECTS:
+            raise UsageError(f"{path}: no `# effect: {'|'.join(EFFECTS)}`")
+        tricks.append(Trick(path.stem, found[1], source))
+    if not tricks:
+        raise UsageError(f"there are no tricks in {folder}", "run this in a checkout of pkb-arena")
+    return tricks
+
+
+def mutant(tricks: Sequence[Trick], chance: random.Random) -> Mutant:
+    """A kernel of one to MOST_TRICKS tricks; those that make outputs wrong come last, so that no other undoes them."""
+    chosen = chance.sample(list(tricks), chance.randint(1, MOST_TRICKS))
+    chosen.sort(key=lambda trick: trick.effect == "wrong")
+    wrong = [trick for trick in chosen if trick.effect == "wrong"]
+    chosen = [trick for trick in chosen if trick.effect != "wrong"] + wrong[:1]
+    names = " + ".join(trick.name for trick in chosen)
+    source = _PREAMBLE.lstrip().format(what=names, delay=DELAY_S)
+    for number, trick in enumerate(chosen):
+        body = _filled(trick.source, chance).replace("def trick(", f"def trick_{number}(")
+        source += f"\n{body}\n\ncall = trick_{number}(call)\n"
+    source += textwrap.dedent(
+        """
+
+        def solution(tensor):
+            return call(tensor)
+        """
+    )
+    return Mutant(tuple(chosen), source)
+
+
+def _filled(source: str, chance: random.Random) -> str:
+    values = {
+        "EVERY": chance.choice((2, 3, 5, 7)),
+        "RANK": chance.randrange(8),
+        "NUMBER": chance.randrange(1, 4096),
+        "LEVELS": chance.choice((3, 7, 15)),
+        "LATER": chance.choice((0.0002, 0.002, 0.01, 0.04)),
+        "BEFORE": chance.choice((68, 78)),
+    }
+    for name, value in values.items():
+        source = re.sub(rf"\b{name}\b", str(value), source)
+    return source
+
+
+def undeserved(made: Mutant, result: Result) -> str:
+    """What is undeserved about a verdict, in a line; empty when it is deserved."""
+    said = f"{result.verdict.value} {result.outcome}".strip()
+    if result.verdict is Verdict.HARNESS_ERROR:
+        return f"{said}: {result.detail}"
+    if result.verdict is not Verdict.PASS:
+        return f"{said}: {result.detail}" if made.effect == "benign" else ""
+    if made.effect == "wrong":
+        return f"{said}, though its outputs are wrong"
+    seen = result.contender_us.call if result.contender_us else None
+    if seen is not None and seen < AT_LEAST_US:
+        return f"{said}, timed at {seen:.0f} us a call, which takes {DELAY_S * 1e6:.0f} or more"
+    return f"{said}, though every call waits {DELAY_S * 1e3:.0f} ms" if result.outcome == "faster" else ""

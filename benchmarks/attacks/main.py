@@ -1,0 +1,197 @@
+"""`python -m benchmarks attacks`: the attack suite on this machine."""
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from arena.cli.diagnostics import say
+from arena.cli.interrupts import run_interruptibly
+from arena.cli.numbers import Number, Whole
+from arena.cli.options import json_option
+from arena.cli.output import print_json, print_line
+from arena.errors import RunCancelled, RunRefused, UsageError
+from arena.machine.facts import visible_gpus
+from arena.machine.jail_policy import is_jail
+from arena.own_modules import ROOT
+from arena.runs.judge import Judge, judge_to_end
+from arena.runs.run_request import RunRequest
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.workspace.atomic_file import write_atomically
+from benchmarks.attacks.attack_bait import Bait
+from benchmarks.attacks.attack_suite import (
+    TWIN,
+    AttackKernel,
+    AttackOutcome,
+    expected_text,
+    harmful,
+    read_catalogue,
+    read_kernels,
+    summary,
+    table,
+)
+from benchmarks.attacks.fuzz_campaign import fuzz
+from problems.catalogue import load_catalogue
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import AnyEvent, Ready, encode
+from sandbox.protocol.verdict import ExitCode
+
+SUITE = ROOT / "tests" / "attacks"
+BEGIN, END = "<!-- attacks: begin -->", "<!-- attacks: end -->"
+ROUNDS = 3
+NOT_APPLICABLE = "not applicable"
+
+
+@click.command()
+@click.option("--only", "ids", multiple=True, metavar="ID", help="Only this attack, such as A3; repeatable.")
+@click.option(
+    "--write",
+    "page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Put the table into FILE, between its two markers.",
+)
+@click.option(
+    "--fuzz",
+    "seconds",
+    type=Number(0, min_open=True),
+    metavar="SECONDS",
+    help="Judge kernels that combine the suite's tricks at random, for this long.",
+)
+@click.option(
+    "--seed",
+    type=Whole(),
+    metavar="N",
+    default=0,
+    show_default=True,
+    help="With --fuzz: the same seed makes the same kernels.",
+)
+@click.option("--world", type=Whole(1), metavar="N", default=2, show_default=True, help="With --fuzz: ranks.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    ids: tuple[str, ...],
+    page: Path | None,
+    seconds: float | None,
+    seed: int,
+    world: int,
+    as_json: bool,
+) -> None:
+    """Judge every kernel of the attack suite and compare its verdict with what is expected.
+
+    With --fuzz: judge kernels made of tricks, and report each verdict that is not deserved. Needs a checkout of pkb-arena. Exit
+    code 1 when anything is not as expected.
+    """
+    if seconds is not None:
+        if ids or page is not None:
+            raise UsageError("--fuzz makes its own kernels: it goes without --only and --write")
+        tally = run_interruptibly(fuzz(SUITE, seconds, seed, world))
+        if as_json:
+            print_json(msgspec.to_builtins(tally))
+        else:
+            for line in tally.lines():
+                print_line(line)
+        ctx.exit(ExitCode.KERNEL_FAILED if tally.undeserved else ExitCode.PASS)
+    catalogue = read_catalogue(SUITE)
+    if unknown := set(ids) - {attack.id for attack in catalogue}:
+        raise UsageError(
+            f"there is no attack {min(unknown)}", f"their ids go from {catalogue[0].id} to {catalogue[-1].id}"
+        )
+    if page is not None:
+        _parts(page)  # said before minutes are spent
+    kernels = [kernel for kernel in read_kernels(SUITE) if not ids or kernel.attack in ids]
+    outcomes, jail = run_interruptibly(_judge_all(kernels, harmful(catalogue)))
+    lines = [f"Jail profile `{jail}`. {summary(catalogue, outcomes)}.", "", *table(catalogue, outcomes)]
+    if page is not None:
+        before, after = _parts(page)
+        text = "\n".join([before + BEGIN, "", *lines, "", END + after])
+        write_atomically(page, text.encode())
+    if as_json:
+        print_json(
+            {"jail": jail, "summary": summary(catalogue, outcomes), "outcomes": msgspec.to_builtins(outcomes)}
+        )
+    else:
+        for line in lines:
+            print_line(line)
+    ctx.exit(ExitCode.PASS if all(each.as_expected for each in outcomes) else ExitCode.KERNEL_FAILED)
+
+
+def _parts(page: Path) -> tuple[str, str]:
+    try:
+        text = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {page}: {error.strerror}") from None
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise UsageError(f"{page} has no place for the table", f"put {BEGIN} and {END} where it belongs")
+    return before, after
+
+
+async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tuple[list[AttackOutcome], str]:
+    baseline = load_catalogue().find("allreduce").folder / "baseline.py"
+    bait = Bait(watched=(baseline,))
+    said: list[AnyEvent] = []
+    ready: list[Ready] = []
+
+    def listen(event: AnyEvent) -> None:
+        said.append(event)
+        if isinstance(event, Ready):
+            ready.append(event)
+
+    try:
+        async with temporary_engine(bait.environment) as engine:
+            engine.subscribe(listen)
+            await engine.start()
+            outcomes = []
+            for kernel in kernels:
+                said.clear()
+                needs_walls = kernel.attack in needing_walls
+                outcomes.append(await _judge(engine, kernel, needs_walls, bait, ready, said))
+                say(f"{kernel.name}: {outcomes[-1].verdict} {'' if outcomes[-1].as_expected else '✗'}")
+        if not bait.all_gone():
+            outcomes.append(AttackOutcome("the referee", TWIN, "", "ended", harm=("processes are left",)))
+    finally:
+        bait.close()
+    return outcomes, engine.jail
+
+
+async def _judge(
+    judge: Judge,
+    kernel: AttackKernel,
+    needs_walls: bool,
+    bait: Bait,
+    ready: list[Ready],
+    said: list[AnyEvent],
+) -> AttackOutcome:
+    outcome = AttackOutcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
+    lacks_gpus = kind_of(kernel.device).on_gpus and not visible_gpus()
+    if lacks_gpus or (needs_walls and not is_jail(judge.jail)):
+        return outcome
+    problem = load_catalogue().find(kernel.problem)
+    choice = Choice(preset="tiny", device=kernel.device)
+    surprise, verdict, walled = "", "", False
+    for _ in range(kernel.runs):
+        source = bait.fill(kernel.source, ready[-1].pid if ready else os.getpid())
+        request = RunRequest(
+            problem=problem,
+            setting=choose_setting(problem, choice, Settings()),
+            kernel_name=f"{kernel.name}.py",
+            source=source,
+            rounds=ROUNDS,
+        )
+        try:
+            result = (await judge_to_end(judge, request)).result
+        except (RunRefused, RunCancelled) as error:
+            return msgspec.structs.replace(outcome, verdict=type(error).__name__, surprise=error.message)
+        verdict = result.verdict.value
+        surprise = surprise or kernel.surprise(result)
+        walled = is_jail(result.jail)
+    text = b"".join(map(encode, said)).decode(errors="replace")
+    return msgspec.structs.replace(
+        outcome, verdict=verdict, surprise=surprise, harm=bait.harm(text, walled=walled, device=kernel.device)
+    )

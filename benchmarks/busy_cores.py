@@ -1,0 +1,52 @@
+"""Busy processes, one for every core: the load under which some measurements are repeated.
+
+python -m benchmarks.busy_cores        is one of them
+"""
+
+import asyncio
+import os
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+
+from arena.own_modules import ROOT, module_command, module_environment
+from sandbox.machine.processes import die_with_parent
+
+END_S = 5.0
+
+
+@asynccontextmanager
+async def busy_cores() -> AsyncIterator[None]:
+    """A busy process for every core that this one may use; they are killed at the end, or with this process."""
+    running = []
+    try:
+        for _ in os.sched_getaffinity(0):
+            running.append(
+                await asyncio.create_subprocess_exec(
+                    *module_command("benchmarks.busy_cores"),
+                    stdin=DEVNULL,
+                    cwd=ROOT,
+                    env=module_environment(),
+                    start_new_session=True,  # as another program of the user's: a group of its own to the scheduler
+                )
+            )
+        yield
+    finally:
+        for process in running:
+            with suppress(ProcessLookupError):
+                process.kill()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_S):
+                for process in running:
+                    await process.wait()
+
+
+def load(busy: bool) -> AbstractAsyncContextManager[None]:
+    """`busy_cores`, or nothing."""
+    return busy_cores() if busy else nullcontext()
+
+
+if __name__ == "__main__":
+    die_with_parent()
+    while True:
+        pass

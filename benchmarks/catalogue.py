@@ -1,0 +1,112 @@
+"""The measurements of `python -m benchmarks`: figures with limits, and tables of many runs."""
+
+import importlib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from arena.paths import Paths
+from benchmarks.app.promises import measure as measure_app
+from benchmarks.figure import Figure
+from benchmarks.tables.scope import Conclusion, Scope, Tell
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Some figures. module: of its `measure`; empty for those of the app."""
+
+    module: str
+    sentence: str
+
+
+MEASUREMENTS = {
+    "first-paint": Measurement("", "From the start of the program to its first screen."),
+    "keystroke": Measurement("", "From a key to what it draws, in a kernel of 1000 lines."),
+    "loop-lag": Measurement("", "How late the app's event loop wakes up while a kernel runs."),
+    "tokens": Measurement("", "The same while a model writes 1000 tokens a second in a duel."),
+    "save": Measurement("benchmarks.save_to_verdict", "From a save to its verdict, on CPU ranks."),
+    "save-gpu": Measurement("benchmarks.save_to_gpu_verdict", "From a save to its verdict, on GPUs."),
+    "jail": Measurement("benchmarks.jail_cost", "What the jail costs a run."),
+    "soak": Measurement("benchmarks.soak", "100 runs in a row: does anything grow?"),
+    "sweep-cost": Measurement("benchmarks.sweep_cost", "Time and memory of a result in a long sweep."),
+}
+LONG = {"soak", "save-gpu", "sweep-cost"}
+"""Takes more than some minutes, or needs GPUs: not part of `all`."""
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """A row each of many runs. options: what narrows it down, fields of `Scope`."""
+
+    module: str
+    sentence: str
+    options: frozenset[str]
+
+
+TABLES = {
+    "clock": RunTable(
+        "benchmarks.tables.clock",
+        "Times of the judge against a plain loop of our own.",
+        frozenset({"problems", "world", "preset", "device"}),
+    ),
+    "ab": RunTable(
+        "benchmarks.tables.added_cost",
+        "Kernels with a known extra cost: does the interval contain it?",
+        frozenset({"problems", "world", "preset", "device"}),
+    ),
+    "aa": RunTable(
+        "benchmarks.tables.same_code_on_cpus",
+        "Identical code against itself, on CPU ranks.",
+        frozenset({"problems", "world", "preset", "loaded"}),
+    ),
+    "aa-gpu": RunTable(
+        "benchmarks.tables.same_code_on_gpus",
+        "Identical code against itself, on GPUs.",
+        frozenset({"problems", "world", "preset"}),
+    ),
+    "collectives": RunTable(
+        "benchmarks.tables.collectives",
+        "House kernels for collectives against NCCL.",
+        frozenset({"problems", "world"}),
+    ),
+    "graphs": RunTable(
+        "benchmarks.tables.graphs",
+        "Baselines against themselves in a CUDA graph.",
+        frozenset({"problems", "world"}),
+    ),
+    "kit-soak": RunTable(
+        "benchmarks.tables.kit_soak",
+        "Blocks of the kit, called very often with every result compared.",
+        frozenset({"world", "device"}),
+    ),
+    "clock-model": RunTable(
+        "benchmarks.clock_model.table", "The interval on simulated runs, without processes.", frozenset()
+    ),
+}
+
+
+async def measure(name: str, paths: Paths, repetitions: int | None) -> list[Figure]:
+    """Runs one measurement; `repetitions` None takes the measurement's own number.
+
+    Raises:
+        ArenaError: it could not be made here.
+    """
+    module = MEASUREMENTS[name].module
+    run = partial(importlib.import_module(module).measure, paths) if module else partial(measure_app, name)
+    figures: list[Figure] = await run(repetitions)
+    return figures
+
+
+async def tabulate(name: str, scope: Scope, tell: Tell, rows: list[Any]) -> None:
+    """Makes the runs of one table. Each row is added to `rows`, and its line told, as soon as it is there.
+
+    Raises:
+        ArenaError: it could not be made here, or no further.
+    """
+    await importlib.import_module(TABLES[name].module).measure(scope, tell, rows)
+
+
+def conclude(name: str, rows: list[Any]) -> Conclusion:
+    """What the rows of a table come to, also when it was interrupted."""
+    conclusion: Conclusion = importlib.import_module(TABLES[name].module).conclude(rows)
+    return conclusion

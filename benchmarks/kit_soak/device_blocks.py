@@ -1,0 +1,157 @@
+"""The blocks that only GPUs have: what px.cuh offers to kernels that meet inside a launch."""
+
+import functools
+import random
+from typing import Any
+
+import torch
+
+from benchmarks.kit_soak.soak import Block, here, pattern, unequal
+from sandbox.kit import cuda
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = r"""
+// One warp: 8 bytes from every member.
+extern "C" __global__ void swap(Px px, uint4* boxes, i64* got, i64 mine, u32 slot) {
+    const u32 turn = px_turn(px, slot);
+    const uint2 found = px_swap(px, boxes, make_uint2((u32)mine, (u32)(mine >> 32)), turn);
+    if (threadIdx.x < px.world) got[threadIdx.x] = (i64)found.y << 32 | found.x;
+    px_reach(px, slot, turn);
+}
+// Everybody's n numbers by low-latency words. boxes: [2 (turns)][W (senders)][room], symmetric; n is at least 1 in every launch.
+extern "C" __global__ void gather_words(Px px, uint2* boxes, const u32* mine, u32* got, i64 n, i64 room, u32 slot) {
+    const u32 turn = px_turn(px, slot);
+    uint2* box = boxes + (turn & 1) * px.world * room;
+    for (i64 i = threadIdx.x; i < n; i += blockDim.x)
+        for (int away = 1; away < px.world; ++away)
+            px_st_ll(px_at(px, (px.rank + away) % px.world, box) + px.rank * room + i, mine[i], turn);
+    for (i64 i = threadIdx.x; i < n; i += blockDim.x)
+        for (int rank = 0; rank < px.world; ++rank)
+            got[rank * n + i] = rank == px.rank ? mine[i] : px_ld_ll(box + rank * room + i, turn);
+    px_reach(px, slot, turn);
+}
+// A root's n numbers into everybody's y: at the end all blocks of all members meet.
+extern "C" __global__ void push(Px px, const u32* x, u32* y, i64 n, int root) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
+    if (px.rank == root)
+        for (int away = 0; away < px.world; ++away) px_move(px_at(px, (px.rank + away) % px.world, y), x, n, first, step);
+    px_meet(px, blockIdx.x, turn);
+}
+// For a recorded graph, whose arguments never change: everybody has read the result of the launch before, then all push.
+extern "C" __global__ void push_all(Px px, const u32* x, u32* y, i64 n) {
+    u32 turn = px_turn(px, 128 + blockIdx.x);
+    px_meet(px, 128 + blockIdx.x, turn);
+    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
+    for (int away = 0; away < px.world; ++away) {
+        u32* there = px_at(px, (px.rank + away) % px.world, y) + px.rank * n;
+        px_move(there, x, n, first, step);
+    }
+    px_meet(px, 128 + blockIdx.x, turn + 1);
+}
+// Every block hands a number to the next one, twice, with all blocks meeting between.
+extern "C" __global__ void pass_on(u32* board, u32* got, u32* counter, u32 turn, u32 number) {
+    const u32 next = (blockIdx.x + 1) % gridDim.x;
+    if (threadIdx.x == 0) *(volatile u32*)(board + blockIdx.x) = number + blockIdx.x;
+    px_grid_barrier(counter, turn);
+    const u32 found = *(volatile u32*)(board + next);
+    px_grid_barrier(counter, turn + 1);
+    if (threadIdx.x == 0) got[blockIdx.x] = found;
+}
+"""
+LENGTHS = (1, 3, 8, 1000, 40_000)
+WORDS = (1, 2, 31, 500, 2000)
+"""Low-latency words a rank sends."""
+BLOCKS_AT_ONCE = 32
+RECORDED = 1024
+"""Numbers a rank pushes in the recorded graph: a multiple of four, so that every part lies on 16 bytes."""
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SOURCE)
+
+
+def _numbers(rank: int, number: int, count: int) -> torch.Tensor:
+    return pattern(rank, number, (count,), torch.int32, here())
+
+
+def swapped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """px_swap: 8 bytes from every member by a warp. Slot 600."""
+    boxes = team.empty((2, team.world, 4), torch.int32, "soak: boxes")
+    got = torch.empty(team.world, dtype=torch.int64, device=here())
+    base = chance.getrandbits(61)
+    kernels().swap[1, 32](team.px, boxes, got, base + team.rank, 600)
+    return unequal(got, base + torch.arange(team.world, device=here()))
+
+
+def gathered(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """px_st_ll and px_ld_ll: data and flag in one store, nobody waits for anything else. Slot 601."""
+    n, room = chance.choice(WORDS), max(WORDS)
+    boxes = team.empty((2, team.world, room, 2), torch.int32, "soak: words")
+    got = torch.empty(team.world * n, dtype=torch.int32, device=here())
+    kernels().gather_words[1, 512](team.px, boxes, _numbers(team.rank, number, n), got, n, room, 601)
+    return unequal(got, torch.cat([_numbers(rank, number, n) for rank in range(team.world)]))
+
+
+def met(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """px_turn and px_meet, block by block; a root that changes, and results in a ring of two."""
+    n, root = chance.choice(LENGTHS), chance.randrange(team.world)
+    room = team.room(n, torch.int32, "soak: met")
+    kernels().push[BLOCKS_AT_ONCE, 128](team.px, _numbers(team.rank, number, n), room, n, root)
+    return unequal(room[:n], _numbers(root, number, n))
+
+
+class _Recorded:
+    """The push of everybody, recorded once."""
+
+    def __init__(self, team: Team) -> None:
+        self.x = torch.zeros(RECORDED, dtype=torch.int32, device=here())
+        self.y = team.empty(team.world * RECORDED, torch.int32, "soak: recorded")
+        launch = kernels().push_all[8, 128]
+        launch(team.px, self.x, self.y, RECORDED)  # what a first launch does is not recorded
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            launch(team.px, self.x, self.y, RECORDED)
+
+
+@functools.cache
+def _recorded(team: Team) -> _Recorded:
+    return _Recorded(team)
+
+
+def replayed(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """Meetings in a recorded graph: their numbers lie in device memory, so a replay takes new ones."""
+    recorded = _recorded(team)
+    recorded.x.copy_(_numbers(team.rank, number, RECORDED))
+    recorded.graph.replay()
+    return unequal(recorded.y, torch.cat([_numbers(rank, number, RECORDED) for rank in range(team.world)]))
+
+
+@functools.cache
+def _grid(blocks: int) -> tuple[torch.Tensor, list[int]]:
+    """A counter for grids of this size, and the turn of its next barrier: the two belong together."""
+    return torch.zeros(1, dtype=torch.int32, device=here()), [1]
+
+
+def passed_on(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """px_grid_barrier: all blocks of one GPU meet. A counter for each size of the grid."""
+    blocks = chance.choice((1, 2, 33, 132))
+    counter, turn = _grid(blocks)
+    board = torch.empty(blocks, dtype=torch.int32, device=here())
+    got = torch.empty_like(board)
+    kernels().pass_on.cooperative[blocks, 64](board, got, counter, turn[0], number % 1_000_000)
+    turn[0] += 2
+    expected = number % 1_000_000 + (torch.arange(blocks, dtype=torch.int32, device=here()) + 1) % blocks
+    return unequal(got, expected)
+
+
+DEVICE_BLOCKS: dict[str, Block] = {
+    "swapped": swapped,
+    "gathered": gathered,
+    "met": met,
+    "replayed": replayed,
+    "passed_on": passed_on,
+}

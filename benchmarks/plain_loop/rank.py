@@ -1,0 +1,187 @@
+"""One plain rank, without jail, pinning or referee. It times a loop over a problem's baseline as a user's script does, or calls a
+block of the kit very often.
+
+    python -m benchmarks.plain_loop.rank RANK WORLD DEVICE FOLDER
+
+Orders come on stdin and replies go to stdout (benchmarks/plain_loop/messages.py). Between two orders the
+rank is blocked in a read.
+What differs from a script: torch's flags for TF32 are the arena's, so that both run the same mathematics.
+"""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.plain_loop.messages import (
+    Broken,
+    DrawInputs,
+    InputsDrawn,
+    Joined,
+    LoopOrder,
+    LoopReply,
+    SoakBlock,
+    Soaked,
+    TimeCalls,
+    TimeQueued,
+    Times,
+    decode_order,
+    encode,
+)
+from problems.setting import RankSetting
+from problems.specification import load_problem
+from sandbox.machine.devices import kind_of
+from sandbox.machine.processes import die_with_parent
+from sandbox.rank.devices.device import Device, EventTimer
+from sandbox.rank.problem_code import Leaves, ProblemCode, leave_groups
+
+
+class PlainLoop:
+    """A problem's baseline and inputs on one rank."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.token = torch.zeros(1, device=device.torch_device)
+        self.solution: Callable[..., Any] | None = None
+        self.arguments: list[tuple[Any, ...]] = []
+        self.written: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """(tensor that a call may write to, its values as drawn)."""
+        self.setting: RankSetting | None = None
+        self.timer: EventTimer | None = None
+        """Of what is queued, once it was asked for."""
+        self.handlers: dict[type[LoopOrder], Callable[[Any], LoopReply]] = {
+            DrawInputs: self.open,
+            TimeCalls: self.time_calls,
+            TimeQueued: self.time_queued,
+            SoakBlock: soak_block,
+        }
+
+    def answer(self, order: LoopOrder) -> LoopReply:
+        """Carries out an order (collective)."""
+        return self.handlers[type(order)](order)
+
+    def open(self, order: DrawInputs) -> InputsDrawn:
+        """Draws inputs, as many as fit on every rank, and gives up the problem before."""
+        self.close()
+        setting = order.setting
+        code = ProblemCode(load_problem(Path(setting.problem_dir)))
+        dtype = getattr(torch, setting.dtype)
+        self.setting = code.setting(setting.sizes, setting.preset, dtype, self.device.torch_device)
+        drawn = [code.draw(self.setting, order.seeds[0])]
+        size = sum(tensor.nbytes for tensor in drawn[0].values())
+        fitting = torch.tensor([max(1, order.most_bytes // max(size, 1))], device=self.device.torch_device)
+        dist.all_reduce(fitting, op=dist.ReduceOp.MIN)
+        drawn += [code.draw(self.setting, seed) for seed in order.seeds[1 : int(fitting.item())]]
+        for leaves in drawn:
+            self.arguments.append(code.arguments(self._guarded(leaves, code.problem.mutates), self.setting))
+        self.solution = code.baseline
+        self.device.synchronize()
+        return InputsDrawn(inputs=len(self.arguments))
+
+    def _guarded(self, leaves: Leaves, mutates: list[str]) -> Leaves:
+        """Keeps the values of what a call writes to."""
+        self.written += [(leaves[name], leaves[name].clone()) for name in mutates]
+        return leaves
+
+    def close(self) -> None:
+        """Gives up the problem: its inputs, and its process groups but the world."""
+        self.arguments, self.written, self.solution = [], [], None
+        leave_groups(self.setting)
+        self.setting = None
+        self.device.free_cache()
+
+    def restore(self) -> None:
+        """Gives written inputs their values back, off the clock."""
+        for tensor, drawn in self.written:
+            tensor.copy_(drawn)
+
+    def call(self, count: int) -> None:
+        """Calls one after another, over the inputs in turn."""
+        assert self.solution is not None
+        solution, arguments = self.solution, self.arguments
+        many = len(arguments)
+        for number in range(count):
+            solution(*arguments[number % many])
+
+    def get_ready(self, warm: int) -> None:
+        """Untimed calls, then all ranks meet with nothing left to do."""
+        self.call(warm)
+        self.restore()
+        self.device.synchronize()
+        dist.barrier()
+        self.device.synchronize()
+
+    def time_calls(self, order: TimeCalls) -> Times:
+        """Wall time."""
+        times = []
+        for _ in range(order.repetitions):
+            self.get_ready(order.warm)
+            started = time.perf_counter_ns()
+            self.call(order.calls)
+            self.device.synchronize()
+            times.append((time.perf_counter_ns() - started) / 1e3 / order.calls)
+        return Times(us=times)
+
+    def time_queued(self, order: TimeQueued) -> Times:
+        """Device time. A collective right before the first event lets all ranks begin together."""
+        self.timer = timer = self.timer or self.device.event_timer()
+        times, queued = [], True
+        for _ in range(order.repetitions):
+            self.get_ready(0)
+            timer.hold(order.wait_us)
+            dist.all_reduce(self.token)
+            timer.start()
+            self.call(order.calls)
+            queued &= timer.stop()
+            self.device.synchronize()
+            times.append(timer.us() / order.calls)
+        return Times(us=times, queued=queued)
+
+
+def soak_block(order: SoakBlock) -> Soaked:
+    """Calls a block of the kit (collective)."""
+    from benchmarks.kit_soak.blocks import BLOCKS  # a loop does without the kit
+    from benchmarks.kit_soak.device_blocks import DEVICE_BLOCKS
+    from benchmarks.kit_soak.soak import soak
+
+    block = (BLOCKS | DEVICE_BLOCKS)[order.block]
+    return Soaked(*soak(block, order.first, order.calls, order.seed))
+
+
+def main() -> None:
+    """Joins the others, then carries out orders until stdin is closed."""
+    rank, world, device_name, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c is for the measurement, which ends its ranks
+    replies = os.dup(1)
+    os.dup2(2, 1)  # what a baseline prints is no reply
+    torch.set_num_threads(1)  # as torchrun does where it starts several ranks
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+
+    def say(reply: LoopReply) -> None:
+        with open(replies, "wb", closefd=False) as stream:
+            stream.write(encode(reply) + b"\n")
+
+    try:
+        device: Device = import_module(kind_of(device_name).rank_module).device(rank)
+        device.join(rank, world, folder)
+        loop = PlainLoop(device)
+        say(Joined())
+        for line in sys.stdin.buffer:
+            say(loop.answer(decode_order(line)))
+    except BaseException:
+        say(Broken(text=traceback.format_exc()[-4000:]))
+    sys.stdout.flush()
+    os._exit(0)  # a process group that is in disorder is not waited for
+
+
+if __name__ == "__main__":
+    main()

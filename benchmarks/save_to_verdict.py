@@ -1,0 +1,185 @@
+"""Measurement: time from a save of a kernel file to its verdicts, through the watcher, the engine and real ranks."""
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from arena.errors import MachineError
+from arena.paths import Paths, paths_in
+from arena.runs.engine import Engine
+from arena.runs.run_request import RunRequest
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.workspace.atomic_file import write_atomically
+from arena.workspace.kernels import content_hash
+from arena.workspace.watcher import KernelWatcher
+from benchmarks.figure import Figure
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import AnyEvent, Checked, Finished, Seconds, WorldChanged
+from sandbox.protocol.verdict import Verdict
+
+REPETITIONS = 20
+PAUSE_S = 1.5
+"""Between a verdict and the next save: people type no faster, and the next spare world starts meanwhile."""
+NEXT_SPARE_S = 0.3
+"""Silence after which no further spare world will start."""
+GIVE_UP_S = 120.0
+
+
+async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+    """Problem 13, tiny, two CPU ranks: save to correctness verdict, save to full verdict, medians.
+
+    The baseline is measured longest, as it is neither faster nor slower than itself; the house's kernel is clearly faster.
+
+    Raises:
+        MachineError: a run did not pass, or nothing came.
+    """
+    count, limits = repetitions or REPETITIONS, (0.5, 1.5)
+    same = on_cpu_ranks()
+    assert same.problem.house_source is not None
+    faster = replace(same, source=same.problem.house_source)
+    return [
+        *await saves(same, count, limits),
+        *await saves(faster, count, limits, ", house"),
+    ]
+
+
+async def saves(
+    request: RunRequest, count: int, limits: tuple[float, float], which: str = ""
+) -> list[Figure]:
+    """Saves a kernel again and again; medians with the promises for the correctness verdict and the full one, in seconds.
+
+    which: what figures' names end with.
+    """
+    with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
+        async with saved_kernel(Path(folder), request) as kernel:
+            times = [await kernel.save() for _ in range(count)]
+            phases = kernel.phases()
+    checked, finished = zip(*times, strict=True)
+    slowest = f"median of {count}, fastest {{:.2f}} s, slowest {{:.2f}} s"
+    figures = [
+        Figure(name + which, statistics.median(times), "s", limit, slowest.format(min(times), max(times)))
+        for name, limit, times in (
+            ("save to correctness verdict", limits[0], checked),
+            ("save to full verdict", limits[1], finished),
+        )
+    ]
+    return [*figures, *(Figure(f"  of it {name}{which}", value, "s") for name, value in phases.items())]
+
+
+def on_cpu_ranks() -> RunRequest:
+    """The baseline of problem 13, saved as a kernel."""
+    problem = load_catalogue().find("13")
+    return RunRequest(
+        problem=problem,
+        setting=choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings()),
+        kernel_name="kernel.py",
+        source=problem.baseline_source,
+    )
+
+
+class SavedKernel:
+    """A kernel file that is watched and judged on every save."""
+
+    def __init__(self, engine: Engine, path: Path, request: RunRequest) -> None:
+        self.jail = engine.jail
+        self._path = path
+        self._saves = 0
+        self._events: asyncio.Queue[tuple[float, AnyEvent]] = asyncio.Queue()
+        self._engine = engine
+        self._request = request
+        self._seconds: list[Seconds] = []
+
+    async def watch(self, watcher: KernelWatcher) -> None:
+        """Judges every save."""
+        async for kernel in watcher:
+            await self._engine.judge(replace(self._request, source=kernel.text))
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator["SavedKernel"]:
+        """Writes the file and warms the baseline world, as opening the problem in the app does; then watches."""
+        unsubscribe = self._engine.subscribe(lambda event: self._events.put_nowait((time.monotonic(), event)))
+        self._path.write_text(self._request.source)
+        watcher = KernelWatcher(self._path, content_hash(self._request.source))
+        await self._engine.judge(self._request)
+        await self._verdicts()
+        self._seconds.clear()  # this run was no save
+        self.jail = self._engine.jail
+        judging = asyncio.create_task(self.watch(watcher))
+        try:
+            yield self
+        finally:
+            unsubscribe()
+            watcher.stop()
+            judging.cancel()
+
+    async def save(self) -> tuple[float, float]:
+        """Saves a new revision: seconds to the correctness verdict, and to the full one.
+
+        Raises:
+            MachineError: it did not pass, or nothing came.
+        """
+        await self.quiet()
+        self._saves += 1
+        saved = time.monotonic()
+        write_atomically(self._path, f"{self._request.source}\n# revision {self._saves}\n".encode())
+        first, last = await self._verdicts()
+        return first - saved, last - saved
+
+    def phases(self) -> dict[str, float]:
+        """Median seconds of each phase of the saves so far."""
+        names = ("load", "compile", "check", "time")
+        return {name: statistics.median(getattr(each, name) for each in self._seconds) for name in names}
+
+    async def quiet(self) -> None:
+        """The pause between saves, and then until all spare worlds are ready: one starts when the one before it is."""
+        await asyncio.sleep(PAUSE_S)
+        starting = False
+        while True:
+            try:
+                async with asyncio.timeout(GIVE_UP_S if starting else NEXT_SPARE_S):
+                    _, event = await self._events.get()
+            except TimeoutError:
+                if starting:
+                    raise MachineError(f"no spare world within {GIVE_UP_S:.0f} s") from None
+                return
+            if isinstance(event, WorldChanged) and event.role == "spare":
+                starting = event.state == "starting"
+
+    async def _verdicts(self) -> tuple[float, float]:
+        """When the correctness verdict and the full verdict of the next run came."""
+        first = None
+        try:
+            async with asyncio.timeout(GIVE_UP_S):
+                while True:
+                    at, event = await self._events.get()
+                    if isinstance(event, Checked):
+                        first = at
+                    elif isinstance(event, Finished):
+                        if event.result.verdict is not Verdict.PASS or first is None:
+                            raise MachineError(f"the kernel did not pass: {event.result.detail}")
+                        self._seconds.append(event.result.seconds)
+                        return first, at
+        except TimeoutError:
+            raise MachineError(f"no verdict within {GIVE_UP_S:.0f} s", "run `pkb-arena doctor`") from None
+
+
+@asynccontextmanager
+async def saved_kernel(
+    folder: Path, request: RunRequest, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[SavedKernel]:
+    """A watched kernel with an engine of its own, which keeps everything in `folder`: not the user's history.
+
+    environment: variables of that engine's referee.
+    """
+    folder.mkdir(exist_ok=True)
+    async with (
+        Engine(paths_in(folder), environment=environment) as engine,
+        SavedKernel(engine, folder / request.kernel_name, request).watched() as kernel,
+    ):
+        yield kernel

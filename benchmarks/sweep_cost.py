@@ -1,0 +1,248 @@
+"""Measurement: what a campaign costs beside judging, and how that grows with what it has stored already.
+
+The judge answers at once. Everything else is as in any campaign: answers and results on the disk one by one, the run's
+own journal, the index of results, the scores.
+"""
+
+import asyncio
+import itertools
+import math
+import os
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from arena.board.gathering import gather
+from arena.machine.fingerprint import this_machine
+from arena.models.budget_pool import Purse
+from arena.paths import Paths, make_folder, paths_in
+from arena.players.entrant import Desk, PlayerKind, PlayerName, Submission, Task
+from arena.runs.journal import Journal, RunHeader
+from arena.runs.judge import Judgement
+from arena.runs.run_request import RunRequest, header_of
+from arena.runs.store import Store, entry_of
+from arena.settings import Settings
+from arena.sweep.journal import CampaignJournal
+from arena.sweep.opening import begin_session
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.progress import Listener
+from arena.sweep.records import CellResult
+from arena.sweep.sweep import Campaign
+from arena.sweep.workers import Seat
+from benchmarks.figure import Figure
+from problems.catalogue import Catalogue, load_catalogue
+from sandbox.protocol.events import (
+    AnyEvent,
+    Finished,
+    Interval,
+    Microseconds,
+    Result,
+    Roofline,
+    Seconds,
+    Speedup,
+)
+from sandbox.protocol.verdict import Verdict
+
+STORED = (100, 1000, 10_000)
+KERNEL_BYTES = 3000
+HOSTS, RUNS_EACH, RUN_S = 100, 10, 2.0
+"""Of the simulation of a cluster."""
+MOST_S = 0.05
+"""Of the driver for one result."""
+MOST_GROWTH_MIB = 24.0
+"""Of the driver's memory from the first 100 results to the last: keys of results, and offsets of answers."""
+_MIB = 1 << 20
+
+T = TypeVar("T")
+
+
+async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
+    """Seconds and memory for a result at 100, 1000 and 10 000 stored results, or at `repetitions` alone."""
+    stored = (repetitions,) if repetitions is not None else STORED
+    with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
+        figures = await _play(paths_in(Path(folder)), stored)
+    with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
+        return [*figures, await _hosts(paths_in(Path(folder)))]
+
+
+async def _hosts(paths: Paths) -> Figure:
+    """A simulation: so many hosts whose every run takes `RUN_S`, one driver. How long seats wait for it."""
+    problems = load_catalogue().problems
+    attempts = -(-HOSTS * RUNS_EACH // len(problems))
+    plan = CampaignPlan(
+        players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts
+    )
+    journal = CampaignJournal(paths.campaigns / "bench.jsonl", "bench")
+    judge = InstantJudge(paths, RUN_S)
+    seats = [Seat(f"host {number}", judge, this_machine("cpu")) for number in range(HOSTS)]
+    settings, began = Settings(device="cpu", preset="tiny"), time.monotonic()
+    campaign = Campaign(
+        plan, problems, [_Writer()], seats, journal, settings, Purse(None), ahead=HOSTS, unsafe=True
+    )
+    try:
+        await campaign.run()
+    finally:
+        journal.close()
+        judge.close()
+    took = time.monotonic() - began
+    each = campaign.standing.judged / HOSTS
+    idle = 100 * (1 - math.ceil(each) * RUN_S / took)  # in the last round not every host has a run
+    told = f"{each:.1f} runs each, {campaign.standing.judged / took:.0f} results a second"
+    return Figure(
+        f"time that {HOSTS} hosts with runs of {RUN_S:g} s wait for the driver", idle, "%", detail=told
+    )
+
+
+async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
+    catalogue = load_catalogue()
+    attempts = -(-stored[-1] // len(catalogue.problems))
+    plan = CampaignPlan(
+        players=["agent:bench"], problems=[problem.slug for problem in catalogue.problems], attempts=attempts
+    )
+    journal = CampaignJournal(paths.campaigns / "bench.jsonl", "bench")
+    judge = InstantJudge(paths)
+    seat = Seat("instant", judge, this_machine("cpu"))
+    begin_session(journal, plan, [seat])
+    marks: list[tuple[int, float, float]] = [(0, time.monotonic(), 0.0)]
+
+    def judged(_: CellResult) -> None:
+        if campaign.standing.judged in stored:
+            marks.append((campaign.standing.judged, time.monotonic(), resident_mib()))
+
+    campaign = Campaign(
+        plan,
+        catalogue.problems,
+        [_Writer()],
+        [seat],
+        journal,
+        Settings(device="cpu", preset="tiny"),
+        Purse(None),
+        unsafe=True,
+        listener=Listener(judged=judged),
+    )
+    figures = []
+    try:
+        await campaign.run()
+    finally:
+        journal.close()
+        judge.close()
+    for (before, began, _), (count, ended, memory) in itertools.pairwise(marks):
+        each = (ended - began) / (count - before)
+        figures.append(Figure(f"a result, up to {count} stored", 1000 * each, "ms", 1000 * MOST_S))
+        figures.append(Figure(f"memory of the driver at {count}", memory, "MiB"))
+    growth = marks[-1][2] - marks[1][2]
+    if len(stored) > 1:
+        figures.append(Figure("memory that the driver grew by", growth, "MiB", MOST_GROWTH_MIB))
+    figures += await asyncio.to_thread(_reading, paths, catalogue, marks[-1][0])
+    return figures
+
+
+def _reading(paths: Paths, catalogue: Catalogue, count: int) -> list[Figure]:
+    """What it takes to go on, and to show a board."""
+    path = paths.campaigns / "bench.jsonl"
+    seconds, journal = _timed(lambda: CampaignJournal(path, "bench"))
+    journal.close()
+    board_s, _ = _timed(lambda: gather(paths, catalogue))
+    size = path.stat().st_size
+    return [
+        Figure(f"going on after {count} results", seconds, "s"),
+        Figure(f"the board of {count} results", board_s, "s"),
+        Figure("journal for a result", size / 1024 / count, "KiB"),
+    ]
+
+
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    began = time.monotonic()
+    done = work()
+    return time.monotonic() - began, done
+
+
+def resident_mib() -> float:
+    """Memory of this process that is in RAM."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
+
+
+class _Writer:
+    """Hands in another text for every attempt, at once and for nothing."""
+
+    fixed = False
+    player = PlayerName(PlayerKind.AGENT, "bench")
+
+    async def write(self, task: Task, desk: Desk) -> Submission:
+        text = f"# {task.problem.slug} {task.attempt}\n"
+        return Submission(text + "#" * (KERNEL_BYTES - len(text)))
+
+
+class InstantJudge:
+    """A judge whose every verdict is PASS, for as many seats as ask. It keeps a run's journal and index as the engine does."""
+
+    jail = "bench"
+
+    def __init__(self, paths: Paths, seconds: float = 0.0) -> None:
+        """seconds: that a run takes, without any work."""
+        self._paths = paths
+        self._seconds = seconds
+        self._store = Store(paths.database, paths.runs)
+        make_folder(paths.runs)
+
+    async def start(self) -> None:
+        """Nothing to start."""
+
+    async def judge(self, request: RunRequest) -> "InstantRun":
+        """The verdict is there at once."""
+        run = InstantRun(header_of(request))
+        await asyncio.sleep(self._seconds)
+        await asyncio.to_thread(self._keep, run)
+        return run
+
+    def _keep(self, run: "InstantRun") -> None:
+        journal = Journal(self._paths.runs / f"{run.header.run_id}.jsonl", run.header, lambda error: None)
+        journal.append(run.finished)
+        journal.close()
+        self._store.record(entry_of(run.header, run.finished.result))
+
+    def close(self) -> None:
+        """Closes the index."""
+        self._store.close()
+
+
+class InstantRun:
+    """A run that is over."""
+
+    def __init__(self, header: RunHeader) -> None:
+        self.header = header
+        self.finished = Finished(run_id=header.run_id, sha256=header.sha256, result=_RESULT)
+
+    async def events(self) -> AsyncIterator[AnyEvent]:
+        """Its only event."""
+        yield self.finished
+
+    async def result(self) -> Judgement:
+        """The verdict."""
+        return Judgement(self.header, _RESULT)
+
+    async def cancel(self) -> None:
+        """Nothing to end."""
+
+
+_RESULT = Result(
+    verdict=Verdict.PASS,
+    detail="faster",
+    failure=None,
+    paper_rule="match",
+    error=None,
+    speedup=Speedup(call=Interval(1.5, 1.4, 1.6), device=None),
+    baseline_us=Microseconds(call=150.0, device=None),
+    contender_us=Microseconds(call=100.0, device=None),
+    roofline=Roofline(bound_us=10.0, percent=10.0, limiter="link"),
+    seconds=Seconds(),
+    jail="bench",
+    sealed=True,
+    outcome="faster",
+    clock="call",
+    told="1.50× faster by calls",
+    rounds=9,
+)

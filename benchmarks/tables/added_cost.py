@@ -1,0 +1,249 @@
+"""A table of the baseline with a known cost added, judged against the baseline: is it called slower, and by how much?
+
+Host cost: the host is busy for a share of what each call just took. It is expected on the call clock, and only where calls are
+bound by the host: where the device is busy all the time, the host's wait hides behind it.
+Device cost: the stream is busy for a share of the device time. It is expected on the device clock. What it really adds is what
+the kernel found when it calibrated itself (a launch alone adds a microsecond or two).
+"""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import msgspec
+
+from arena.errors import MachineError, UsageError
+from arena.machine.facts import choose_device
+from arena.runs.judge import Judge
+from arena.runs.rows import (
+    LOST,
+    REFUSED,
+    PlannedRun,
+    RunRow,
+    finished_row,
+    harness_lost,
+    judge_source,
+)
+from arena.runs.table import Column, TextTable
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.workspace.named_kernels import BASELINE
+from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
+from benchmarks.tables.scope import Conclusion, Scope, Tell
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+from sandbox.machine.devices import kind_of
+from sandbox.protocol.events import Interval, Microseconds, Setting
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import outcome
+
+SHARES = (0.05, 0.10, 0.20, 0.50)
+RUNS = 5
+"""Of each cost, in turns, so that what drifts hits all of them."""
+PROBLEMS = (13, 1, 54, 31)
+"""A product with a collective, a collective alone, a ring of sends, calls that wait for the device."""
+PROBLEMS_BY_CALLS = (13, 9)
+"""Where there is no device time."""
+HOST_BOUND = 0.8
+"""A call is bound by the host where the device takes at most this share of it, or has no time of its own."""
+NO_DEVICE_TIME = "calls wait for the device: there is no device time to add to"
+
+
+@dataclass(frozen=True)
+class AddedCost:
+    """What is added. added_us: of device time; 0 for a cost of the host."""
+
+    kind: str
+    share: float
+    expected: str
+    """The clock on which it should be seen: "call" or "device"; empty where it may hide behind the device's work."""
+    added_us: float = 0.0
+
+
+class AddedCostRow(RunRow, frozen=True, kw_only=True):
+    """One run of a baseline with a cost."""
+
+    cost: str
+    share: float
+    expected: str
+    added_us: float = 0.0
+    """Device time that is added to a call, as the kernel found."""
+    truth: float | None = None
+    """The speedup that the expected clock should give; below 1."""
+    call_outcome: str = ""
+    device_outcome: str = ""
+
+    @property
+    def interval(self) -> Interval | None:
+        """Of the expected clock."""
+        return getattr(self.speedup, self.expected, None) if self.speedup and self.expected else None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the expected clock's interval holds the truth; None where that is not known."""
+        if self.interval is None or self.truth is None:
+            return None
+        return self.interval.low <= self.truth <= self.interval.high
+
+
+async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
+    """On GPUs 8 costs, on CPU ranks 4, `RUNS` times for each problem: up to six seconds a run.
+
+    Raises:
+        MachineError: there are not that many GPUs, or nothing can be judged here.
+    """
+    device = choose_device(scope.device or Settings().device)
+    catalogue = load_catalogue()
+    usual = PROBLEMS if kind_of(device).has_gate else PROBLEMS_BY_CALLS
+    problems = scope.problems or tuple(catalogue.find(str(number)) for number in usual)
+    choice = Choice(preset=scope.preset, world=scope.world, device=device)
+    tell(TABLE.header)
+    async with temporary_engine() as engine:
+        for problem in problems:
+            try:
+                setting = choose_setting(problem, choice, Settings())
+                async for row in _rows(engine, problem, setting, scope.repetitions or RUNS, tell):
+                    rows.append(row)
+                    tell(TABLE.line(row))
+                    if harness_lost(rows):
+                        raise MachineError(
+                            f"{LOST} harness errors in a row; the last: {row.detail}",
+                            "run `pkb-arena doctor`",
+                        )
+            except UsageError as error:
+                tell(f"{problem.id:02d} {problem.slug}: {REFUSED}: {error.message}")
+
+
+async def _rows(
+    judge: Judge, problem: Problem, setting: Setting, runs: int, tell: Tell
+) -> AsyncIterator[AddedCostRow]:
+    """Runs the baseline itself, to learn its times; then every cost, again and again."""
+    planned = PlannedRun(problem, BASELINE, Choice())
+    judgement = await judge_source(judge, problem, setting, BASELINE, "", None)
+    baseline_us = judgement.result.baseline_us
+    if judgement.result.verdict is not Verdict.PASS or baseline_us is None:
+        tell(
+            f"{problem.id:02d} {problem.slug}: the baseline got {judgement.result.verdict}: {judgement.result.detail}"
+        )
+        return
+    found = costs(baseline_us)
+    if kind_of(setting.device).has_gate and not any(cost.kind == DEVICE for cost in found):
+        tell(f"{problem.id:02d} {problem.slug}: {NO_DEVICE_TIME}")
+    for _ in range(runs):
+        for cost in found:
+            name = f"{cost.kind}_{cost.share * 100:.0f}"
+            costly = PlannedRun(planned.problem, name, planned.choice)
+            started = time.monotonic()
+            judgement = await judge_source(
+                judge, problem, setting, f"{name}.py", source_of(problem, cost), None
+            )
+            yield row_of(finished_row(costly, judgement, started), cost, found_added_us(judgement.printed))
+
+
+def source_of(problem: Problem, cost: AddedCost) -> str:
+    """The kernel's text."""
+    if cost.kind == DEVICE:
+        return with_device_cost(problem, cost.added_us)
+    return with_host_cost(problem, cost.share)
+
+
+def costs(baseline_us: Microseconds) -> list[AddedCost]:
+    """What can be added to a baseline that takes so long, and where it should be seen."""
+    call, own = baseline_us.call or 0.0, baseline_us.device
+    bound = own is None or own <= HOST_BOUND * call
+    found = [AddedCost(HOST, share, "call" if bound else "") for share in SHARES]
+    if own is not None:
+        found += [AddedCost(DEVICE, share, "device", share * own) for share in SHARES]
+    return found
+
+
+def row_of(run: RunRow, cost: AddedCost, added_us: float | None) -> AddedCostRow:
+    """A run with what was added. added_us: device time that the kernel found, None where it printed nothing."""
+    added = (added_us or cost.added_us) if cost.kind == DEVICE else 0.0
+    speedup = run.speedup
+    return AddedCostRow(
+        **msgspec.structs.asdict(run),
+        cost=cost.kind,
+        share=cost.share,
+        expected=cost.expected,
+        added_us=added,
+        truth=_truth(cost, run.baseline_us, added),
+        call_outcome=outcome(speedup.call) if speedup and speedup.call else "",
+        device_outcome=outcome(speedup.device) if speedup and speedup.device else "",
+    )
+
+
+def _truth(cost: AddedCost, baseline_us: Microseconds | None, added_us: float) -> float | None:
+    """On the expected clock."""
+    if cost.expected == "call":
+        return 1 / (1 + cost.share)
+    own = baseline_us.device if baseline_us else None
+    if cost.expected == "device" and own:
+        return own / (own + added_us)
+    return None
+
+
+def conclude(rows: Sequence[AddedCostRow]) -> Conclusion:
+    """A line for each cost of each problem, and one for each cost of all. Sound: every run passed."""
+    lines = []
+    problems = list(dict.fromkeys(row.id for row in rows))
+    for problem in problems:
+        mine = [row for row in rows if row.id == problem]
+        lines += [f"{mine[0].id:02d} {mine[0].problem}: {line}" for line in _by_cost(mine)]
+    if len(problems) > 1:
+        expected = [row for row in rows if row.expected]
+        lines += [f"all where it is expected: {line}" for line in _by_cost(expected)]
+    return Conclusion(lines, all(row.verdict == Verdict.PASS for row in rows))
+
+
+def _by_cost(rows: Sequence[AddedCostRow]) -> list[str]:
+    kinds = sorted({(COSTS.index(row.cost), row.share) for row in rows})
+    return [summary([row for row in rows if (COSTS.index(row.cost), row.share) == kind]) for kind in kinds]
+
+
+def summary(rows: Sequence[AddedCostRow]) -> str:
+    """The runs of one cost in a line: how often called slower, by clock; how often the interval holds the truth."""
+    first = rows[0]
+    timed = [row for row in rows if row.speedup is not None]
+    by_call = sum(row.call_outcome == "slower" for row in timed)
+    by_device = sum(row.device_outcome == "slower" for row in timed)
+    headline = sum(row.outcome == "slower" for row in timed)
+    expected = first.expected or "neither clock for sure"
+    text = f"{first.cost} {100 * first.share:.0f} %, expected on {expected}: slower {headline} of {len(rows)}"
+    text += f" (by call {by_call}, by device {by_device})"
+    known = [row for row in timed if row.holds is not None]
+    if known:
+        held = sum(bool(row.holds) for row in known)
+        medians = median(row.interval.median for row in known if row.interval)
+        truth = median(row.truth for row in known if row.truth)
+        text += f"; truth {truth:.3f} in {held} of {len(known)} intervals, found {medians:.3f}"
+    return text
+
+
+def _by(row: AddedCostRow, clock: str) -> str:
+    interval = getattr(row.speedup, clock) if row.speedup else None
+    if interval is None:
+        return "–"
+    said = row.call_outcome if clock == "call" else row.device_outcome
+    mark = "" if clock != row.expected or row.holds is None else " holds" if row.holds else " MISSES"
+    return f"{interval.median:.3f} [{interval.low:.3f}, {interval.high:.3f}] {said}{mark}"
+
+
+TABLE = TextTable[AddedCostRow](
+    (
+        Column("problem", lambda row: f"{row.id:02d} {row.problem}"[:28], 28),
+        Column("size", lambda row: row.preset, 10, right=True),
+        Column("cost", lambda row: f"{row.cost} {100 * row.share:.0f} %", 11),
+        Column("expected", lambda row: row.expected or "neither", 8),
+        Column("verdict", lambda row: row.verdict, 7),
+        Column("truth", lambda row: f"{row.truth:.3f}" if row.truth else "–", 5, right=True),
+        Column("by calls", lambda row: _by(row, "call"), 38),
+        Column("on the device", lambda row: _by(row, "device"), 38),
+        Column("pairs", lambda row: f"{row.pairs.call}+{row.pairs.device}", 7, right=True),
+        Column("s", lambda row: f"{row.seconds:.1f}", 5, right=True),
+        Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else ""),
+    )
+)
+"""Speedups of the baseline with a cost over the baseline, by both clocks."""

@@ -1,0 +1,321 @@
+"""A table of a plain loop over the baseline, as a script of a user's own times it, beside the arena's figure for the baseline.
+
+The two take turns: plain loop, arena, plain loop, arena, ..., plain loop. Each of the arena's figures is compared with the plain
+turns right before and after it, so that what drifts hits both. Processes that have no turn are stopped or idle.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+from statistics import median, quantiles
+
+import msgspec
+
+from arena.errors import ArenaError, MachineError, UsageError
+from arena.runs.judge import Judge
+from arena.runs.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, judge_source
+from arena.runs.table import Column, TextTable
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.workspace.named_kernels import BASELINE
+from benchmarks.calm import until_calm
+from benchmarks.plain_ranks import PlainRanks
+from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
+from benchmarks.tables.scope import Conclusion, Scope, Tell
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+from sandbox.protocol.events import Result, Setting
+from sandbox.protocol.verdict import Verdict
+
+RUNS = 3
+"""Of the arena for each problem; there is one more turn of the plain loop."""
+RUN_S, PROBLEM_S = 180.0, 600.0
+"""Limits of a run, and of a problem."""
+WITHIN = {"call": 0.10, "device": 0.05}
+"""How far the arena's figure may be from the plain loop's."""
+CLOCKS = tuple(WITHIN)
+FAILED = "FAILED"
+"""In the place of a verdict: the plain loop failed, or something took too long."""
+
+# By category: collective, tensor, sequence, context, pipeline, data, expert, fsdp, vocab, graph, spatial, other.
+PROBLEMS = (
+    *(1, 8),
+    *(9, 13, 46),
+    *(17, 45),
+    *(39, 54),
+    56,
+    *(40, 58),
+    *(27, 31, 49),
+    *(21, 43),
+    *(73, 82),
+    *(64, 69),
+    *(59, 87),
+    85,
+)
+"""Some of every category: from one small collective to training steps, calls that wait for the GPU, and rings of sends."""
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """A median, and what lies around it."""
+
+    median: float
+    low: float
+    high: float
+
+
+class ByClock(msgspec.Struct, frozen=True):
+    """By clock; None where there is none."""
+
+    call: Spread | None = None
+    device: Spread | None = None
+
+
+class ClockRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem. `*_us`: microseconds a call, low and high are the quartiles over repetitions or pairs."""
+
+    id: int
+    problem: str
+    preset: str
+    sizes: dict[str, int]
+    world: int
+    device: str
+    dtype: str
+    verdict: str
+    detail: str = ""
+    inputs: int = 0
+    """Sets of inputs that the plain loop goes over in turn."""
+    calls: int = CALLS
+    """Of a batch of the plain loop."""
+    queued_calls: int = 0
+    """The same behind an occupied stream."""
+    plain_us: ByClock = ByClock()
+    arena_us: ByClock = ByClock()
+    ratio: ByClock = ByClock()
+    """Arena over plain loop: the median over the arena's runs, the smallest and the largest one."""
+    within: dict[str, bool] = {}
+    """By clock that both have: the ratio is as near 1 as it should be."""
+    calm: bool = True
+    """Nothing else of the arena was busy in the plain loop's turns."""
+    plain: list[PlainTimes] = []
+    """Every turn."""
+    runs: list[RunRow] = []
+    """The arena's: intervals, pairs, calls, the harness's own time."""
+    seconds: float = 0.0
+
+
+async def measure(scope: Scope, tell: Tell, rows: list[ClockRow]) -> None:
+    """About 25 problems, half a minute to a minute each.
+
+    Raises:
+        MachineError: there are not that many GPUs, or nothing can be judged here, or three problems in a row failed.
+    """
+    catalogue = load_catalogue()
+    problems = scope.problems or tuple(catalogue.find(str(number)) for number in PROBLEMS)
+    choice = Choice(preset=scope.preset, world=scope.world, device=scope.device)
+    loops = _Loops()
+    try:
+        async with temporary_engine() as engine:
+            for problem in problems:
+                rows.append(await _row(engine, loops, problem, choice, scope.repetitions or RUNS))
+                if len(rows) == 1:
+                    tell(TABLE.header)
+                tell(TABLE.line(rows[-1]))
+                if [row.verdict for row in rows[-LOST:]] == [FAILED] * LOST:
+                    raise MachineError(
+                        f"{LOST} failures in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`"
+                    )
+    finally:
+        await loops.close()
+
+
+class _Loops:
+    """The plain loop's ranks, started anew when another number of them is wanted or they failed."""
+
+    def __init__(self) -> None:
+        self._ranks: PlainRanks | None = None
+
+    async def open(self, setting: Setting) -> tuple[PlainRanks, int]:
+        """The ranks with a problem open, stopped; and how many sets of inputs there are."""
+        ranks = self._ranks
+        if ranks is not None and (ranks.world, ranks.device) != (setting.world, setting.device):
+            await self.close()
+        if self._ranks is None:
+            self._ranks = PlainRanks(setting.world, setting.device)
+            await self._ranks.start()
+        async with self._ranks.awake():
+            return self._ranks, await self._ranks.open(setting)
+
+    async def close(self) -> None:
+        """Kills them."""
+        if self._ranks is not None:
+            await self._ranks.close()
+            self._ranks = None
+
+
+async def _row(judge: Judge, loops: _Loops, problem: Problem, choice: Choice, runs: int) -> ClockRow:
+    """Measures one problem. Whatever fails with it alone is said in its row.
+
+    Raises:
+        MachineError: there are not that many GPUs.
+    """
+    started = time.monotonic()
+    try:
+        setting = choose_setting(problem, choice, Settings())
+    except UsageError as error:
+        return _unfinished(problem, choice, None, REFUSED, error.message, started)
+    try:
+        async with asyncio.timeout(PROBLEM_S):
+            return await _in_turns(judge, loops, problem, setting, runs)
+    except (ArenaError, TimeoutError) as error:
+        await loops.close()
+        detail = error.message if isinstance(error, ArenaError) else "it took too long"
+        return _unfinished(problem, choice, setting, FAILED, detail, started)
+    except BaseException:
+        await loops.close()
+        raise
+
+
+async def _in_turns(judge: Judge, loops: _Loops, problem: Problem, setting: Setting, runs: int) -> ClockRow:
+    started = time.monotonic()
+    planned = PlannedRun(problem, BASELINE, Choice())
+    calm = await until_calm()
+    ranks, inputs = await loops.open(setting)
+    turns = PlainTurns(ranks)
+    plain = [await turns.turn()]
+    results: list[Result] = []
+    rows: list[RunRow] = []
+    for _ in range(runs):
+        begun = time.monotonic()
+        async with asyncio.timeout(RUN_S):
+            judgement = await judge_source(judge, problem, setting, BASELINE, "", None)
+        rows.append(finished_row(planned, judgement, begun))
+        results.append(judgement.result)
+        if judgement.result.verdict is not Verdict.PASS:
+            raise MachineError(f"the baseline got {judgement.result.verdict}: {judgement.result.detail}")
+        calm &= await until_calm()  # the next worlds start now
+        plain.append(await turns.turn())
+    ratio = ByClock(*(ratios(plain, results, clock) for clock in CLOCKS))
+    return ClockRow(
+        id=problem.id,
+        problem=problem.slug,
+        preset=setting.preset,
+        sizes=setting.sizes,
+        world=setting.world,
+        device=setting.device,
+        dtype=setting.dtype,
+        verdict=Verdict.PASS,
+        inputs=inputs,
+        queued_calls=turns.queued_calls,
+        plain_us=ByClock(*(quartiles([us for turn in plain for us in getattr(turn, c)]) for c in CLOCKS)),
+        arena_us=ByClock(*(quartiles(batches(results, clock)) for clock in CLOCKS)),
+        ratio=ratio,
+        within=within(ratio),
+        calm=calm,
+        plain=plain,
+        runs=rows,
+        seconds=round(time.monotonic() - started, 1),
+    )
+
+
+def _unfinished(
+    problem: Problem, choice: Choice, setting: Setting | None, verdict: str, detail: str, started: float
+) -> ClockRow:
+    return ClockRow(
+        id=problem.id,
+        problem=problem.slug,
+        preset=setting.preset if setting else choice.preset or "",
+        sizes=setting.sizes if setting else {},
+        world=setting.world if setting else choice.world or 0,
+        device=setting.device if setting else choice.device or "",
+        dtype=setting.dtype if setting else "",
+        verdict=verdict,
+        detail=detail,
+        seconds=round(time.monotonic() - started, 1),
+    )
+
+
+# --- what the turns come to ----------------------------------------------------------------------------------
+
+
+def quartiles(values: Sequence[float]) -> Spread | None:
+    """Median and quartiles; None of nothing."""
+    if len(values) < 2:
+        return Spread(values[0], values[0], values[0]) if values else None
+    low, middle, high = quantiles(values, n=4, method="inclusive")
+    return Spread(middle, low, high)
+
+
+def batches(results: Sequence[Result], clock: str) -> list[float]:
+    """The baseline's side of every pair of the arena's runs, microseconds a call."""
+    return [pair.baseline_us for result in results for pair in getattr(result.samples, clock)]
+
+
+def ratios(plain: Sequence[PlainTimes], results: Sequence[Result], clock: str) -> Spread | None:
+    """The arena's figures over the plain loop's: result n over the geometric mean of the turns n and n + 1."""
+    found = []
+    for number, result in enumerate(results):
+        figure = getattr(result.baseline_us, clock) if result.baseline_us else None
+        beside = [getattr(turn, clock) for turn in plain[number : number + 2]]
+        if figure and all(beside):
+            found.append(figure / math.sqrt(math.prod(map(median, beside))))
+    return Spread(median(found), min(found), max(found)) if found else None
+
+
+def within(ratio: ByClock) -> dict[str, bool]:
+    """By clock that there is: whether the arena's figure is near enough to the plain loop's."""
+    found = {clock: getattr(ratio, clock) for clock in CLOCKS}
+    return {clock: abs(each.median - 1) <= WITHIN[clock] for clock, each in found.items() if each}
+
+
+def conclude(rows: Sequence[ClockRow]) -> Conclusion:
+    """How many of the problems are within the limits, by clock. Sound: every problem could be measured or is refused."""
+    lines = []
+    for clock, limit in WITHIN.items():
+        told = [row for row in rows if clock in row.within]
+        near = [row for row in told if row.within[clock]]
+        far = ", ".join(str(row.id) for row in told if not row.within[clock])
+        if told:
+            tail = f"; not {far}" if far else ""
+            lines.append(
+                f"{clock} within {100 * limit:.0f} % of the plain loop: {len(near)} of {len(told)}{tail}"
+            )
+    lost = ", ".join(f"{row.id} ({row.detail})" for row in rows if row.verdict not in (Verdict.PASS, REFUSED))
+    if lost:
+        lines.append(f"not measured: {lost}")
+    return Conclusion(lines, not lost)
+
+
+# --- as text -------------------------------------------------------------------------------------------------
+
+
+def _spread(spread: Spread | None) -> str:
+    return "–" if spread is None else f"{spread.median:.1f} [{spread.low:.1f}, {spread.high:.1f}]"
+
+
+def _ratio(row: ClockRow, clock: str) -> str:
+    ratio = getattr(row.ratio, clock)
+    if ratio is None:
+        return "–"
+    return f"{ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] {'ok' if row.within[clock] else 'NO'}"
+
+
+TABLE = TextTable[ClockRow](
+    (
+        Column("problem", lambda row: f"{row.id:02d} {row.problem}"[:28], 28),
+        Column("size", lambda row: row.preset, 10, right=True),
+        Column("W", lambda row: str(row.world), 2, right=True),
+        Column("plain call", lambda row: _spread(row.plain_us.call), 24),
+        Column("arena call", lambda row: _spread(row.arena_us.call), 24),
+        Column("arena / plain", lambda row: _ratio(row, "call"), 23),
+        Column("plain device", lambda row: _spread(row.plain_us.device), 24),
+        Column("arena device", lambda row: _spread(row.arena_us.device), 24),
+        Column("arena / plain", lambda row: _ratio(row, "device"), 23),
+        Column("s", lambda row: f"{row.seconds:.0f}", 4, right=True),
+        Column(
+            "", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else "not calm" * (not row.calm)
+        ),
+    )
+)
+"""Microseconds a call with quartiles; ratios with the smallest and the largest of the arena's runs."""

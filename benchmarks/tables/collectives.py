@@ -1,0 +1,103 @@
+"""A table of the plain collectives from 2 KB to 256 MB and of GEMM + all-reduce:
+reference forms of the baseline, torch's operations, the kit's kernels.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from arena.errors import UsageError
+from arena.machine.facts import visible_gpus
+from arena.runs.rows import PlannedRun, RunRow
+from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS
+from benchmarks.tables import gpu_runs
+from benchmarks.tables.gpu_runs import measured, on_gpus
+from benchmarks.tables.scope import Scope, Tell
+from problems.catalogue import load_catalogue
+from problems.specification import DTYPE_BYTES, Problem
+
+ROUNDS = 9
+KB, MB = 1 << 10, 1 << 20
+SIZES = {"2 KB": 2 * KB, "64 KB": 64 * KB, "2 MB": 2 * MB, "32 MB": 32 * MB, "256 MB": 256 * MB}
+"""Bytes of the whole array, as nccl-tests counts them: of the sum; else of what all ranks hold together, or one rank receives."""
+SMALL, LARGE, THREE = ("2 KB", "64 KB", "2 MB"), ("2 MB", "32 MB", "256 MB"), ("2 KB", "2 MB", "256 MB")
+COLUMNS = 8192
+
+KERNELS: dict[int, dict[str, Sequence[str]]] = {
+    1: {
+        GRAPH: THREE,
+        WINDOWS: ("64 KB", *THREE),
+        "allreduce_one_shot_cuda": SMALL,
+        "allreduce_two_shot_cuda": LARGE,
+        "allreduce_one_shot_symm": ("2 KB",),
+        "allreduce_two_shot_symm": ("2 MB", "256 MB"),
+    },
+    2: {
+        GRAPH: ("2 KB",),
+        WINDOWS: ("2 KB", "256 MB"),
+        COPY_ENGINE: ("256 MB",),
+        "allgather_push_cuda": THREE,
+        "allgather_symm": ("256 MB",),
+    },
+    7: {
+        GRAPH: ("2 KB",),
+        WINDOWS: ("2 KB", "256 MB"),
+        "reducescatter_cuda": THREE,
+        "reducescatter_symm": ("256 MB",),
+    },
+    8: {
+        GRAPH: ("2 KB",),
+        WINDOWS: ("256 MB",),
+        COPY_ENGINE: ("256 MB",),
+        "alltoall_push_cuda": THREE,
+    },
+}
+"""At which sizes each kernel is run: a run takes about five seconds, so only where it says something."""
+GEMM = 13
+GEMM_KERNELS = (GRAPH, "gemm_allreduce_cuda", "gemm_allreduce_overlap_cuda")
+
+
+conclude = gpu_runs.conclude
+
+
+async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
+    """About 45 runs, four or five minutes on four H200. scope.problems: some of 1, 2, 7, 8 and 13.
+
+    Raises:
+        UsageError: another problem was named.
+        MachineError: there are not that many GPUs, or nothing can be judged here.
+    """
+    catalogue = load_catalogue()
+    known = (*KERNELS, GEMM)
+    for problem in scope.problems:
+        if problem.id not in known:
+            raise UsageError(
+                f"{problem.id} {problem.slug} is not in this table", f"it has {', '.join(map(str, known))}"
+            )
+    wanted = [problem.id for problem in scope.problems] or known
+    world = scope.world or max(visible_gpus(), 1)
+    planned = (run for number in wanted for run in plan(catalogue.find(str(number)), world))
+    await measured(planned, scope.repetitions or ROUNDS, tell, rows)
+
+
+def plan(problem: Problem, world: int) -> Iterator[PlannedRun]:
+    """The runs of one problem, those of one size after another."""
+    if problem.id == GEMM:
+        for preset in ("paper", "production"):
+            for kernel in GEMM_KERNELS:
+                yield on_gpus(problem, kernel, world, preset)
+        return
+    for size in SIZES:
+        for kernel, sizes in KERNELS[problem.id].items():
+            if size in sizes:
+                sizes_there = shape(problem, SIZES[size], world)
+                yield on_gpus(problem, kernel, world, sizes=sizes_there, size=size)
+
+
+def shape(problem: Problem, size: int, world: int) -> dict[str, int]:
+    """M and N for a whole array of `size` bytes in the problem's first dtype, or a little less where it does not divide.
+
+    An all-reduce has M x N elements in all, the others W x M x N.
+    """
+    parts = 1 if problem.collectives[0] == "all_reduce" else world
+    elements = max(size // (parts * DTYPE_BYTES[problem.dtypes[0]]), 1)
+    columns = min(COLUMNS, 1 << max((elements.bit_length() - 1) // 2 + 1, 0), elements)
+    return {"M": elements // columns, "N": columns}

@@ -1,0 +1,65 @@
+"""Runs of many kernels against the baseline as called; each row is printed as soon as it is there."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from arena.errors import MachineError
+from arena.runs.judge import Judge
+from arena.runs.rows import LOST, PlannedRun, RunRow, harness_lost, judged_row
+from arena.runs.table import KERNEL_TABLE, TextTable
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice
+from arena.settings import Settings
+from benchmarks.tables.scope import Conclusion, Tell
+from problems.catalogue import load_catalogue
+from problems.specification import Problem
+
+
+def on_gpus(
+    problem: Problem,
+    kernel: str,
+    world: int | None,
+    preset: str = "production",
+    sizes: Mapping[str, int] | None = None,
+    size: str = "",
+) -> PlannedRun:
+    """A run on `world` GPUs; None: on all of them. size: the size in words."""
+    choice = Choice(preset=preset, world=world, device="cuda", sizes=sizes or {})
+    return PlannedRun(problem, kernel, choice, size)
+
+
+async def measured(planned: Iterable[PlannedRun], rounds: int, tell: Tell, rows: list[RunRow]) -> None:
+    """`rows_of` in a temporary engine."""
+    async with temporary_engine() as engine:
+        await rows_of(engine, planned, rounds, tell, rows)
+
+
+async def rows_of(
+    judge: Judge,
+    planned: Iterable[PlannedRun],
+    rounds: int | None,
+    tell: Tell,
+    rows: list[RunRow],
+    table: TextTable[RunRow] = KERNEL_TABLE,
+) -> None:
+    """Makes the runs one after another; adds each row to `rows` and tells it, under a header.
+
+    rounds: of each run; None for the default budget.
+
+    Raises:
+        MachineError: there are not that many GPUs, or the harness failed three times in a row.
+    """
+    catalogue = load_catalogue()
+    for run in planned:
+        rows.append(await judged_row(judge, run, Settings(), catalogue, rounds))
+        if len(rows) == 1:
+            tell(table.header)
+        tell(table.line(rows[-1]))
+        if harness_lost(rows):
+            raise MachineError(
+                f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`"
+            )
+
+
+def conclude(rows: Sequence[RunRow]) -> Conclusion:
+    """The rows say it all."""
+    return Conclusion([], not any(row.fault for row in rows))

@@ -1,0 +1,24 @@
+"""A table of every baseline in a CUDA graph against itself as called: which ones can be captured, and the cost of launching."""
+
+from arena.runs.rows import RunRow
+from arena.workspace.baseline_variants import GRAPH
+from benchmarks.tables import gpu_runs
+from benchmarks.tables.gpu_runs import measured, on_gpus
+from benchmarks.tables.scope import Scope, Tell
+from problems.catalogue import load_catalogue
+
+ROUNDS = 5
+
+
+conclude = gpu_runs.conclude
+
+
+async def measure(scope: Scope, tell: Tell, rows: list[RunRow]) -> None:
+    """A run for each of the problems asked for, or for all of them, at production size: about five seconds each.
+
+    Raises:
+        MachineError: there are not that many GPUs, or nothing can be judged here.
+    """
+    problems = scope.problems or load_catalogue().problems
+    planned = (on_gpus(problem, GRAPH, scope.world) for problem in problems)
+    await measured(planned, scope.repetitions or ROUNDS, tell, rows)

@@ -1,0 +1,131 @@
+"""A table of the kit's blocks, each called very often with random sizes, roots and delays, with every result compared.
+
+The judge compares every call of a run, but a run has some hundred: a race that shows once in ten thousand calls shows here.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from arena.machine.facts import choose_device, visible_gpus
+from arena.runs.table import Column, TextTable
+from arena.settings import Settings
+from benchmarks.plain_loop.messages import SoakBlock
+from benchmarks.plain_ranks import PlainLoopFailed, PlainRanks
+from benchmarks.tables.scope import Conclusion, Scope, Tell
+from sandbox.machine.devices import kind_of
+
+BLOCKS = ("staged_sum", "pushed", "resharded", "exchanged_rows", "clipped")
+"""As `benchmarks/kit_soak/blocks.py` has them."""
+DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on")
+"""As `benchmarks/kit_soak/device_blocks.py` has them; GPUs only."""
+THOUSANDS_ON_CPUS, THOUSANDS_ON_GPUS = 2, 100
+"""Of calls a block."""
+CALLS = 1000
+"""Of one order: between two of them it can be seen how far a block has come."""
+CPU_RANKS = 2
+
+
+class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One block."""
+
+    block: str
+    world: int
+    device: str
+    calls: int
+    """That ended."""
+    wrong: int
+    """Elements that were not as they should be, on all ranks."""
+    first_wrong: int = -1
+    """A call that was wrong, or one up to 64 calls before it; -1: none was."""
+    detail: str = ""
+    """Why the block could not be called further."""
+    seed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def sound(self) -> bool:
+        """All calls ended, and each was right."""
+        return not self.wrong and not self.detail
+
+
+def _told(row: SoakRow) -> str:
+    where = f"first in the 64 calls from {row.first_wrong} on" if row.wrong else ""
+    return ", ".join(part for part in (where, row.detail) if part)
+
+
+TABLE: TextTable[SoakRow] = TextTable(
+    (
+        Column("block", lambda row: row.block, 16),
+        Column("device", lambda row: row.device, 6),
+        Column("W", lambda row: str(row.world), 2, right=True),
+        Column("calls", lambda row: str(row.calls), 8, right=True),
+        Column("wrong", lambda row: str(row.wrong), 8, right=True),
+        Column("µs a call", lambda row: f"{row.seconds / max(row.calls, 1) * 1e6:.0f}", 9, right=True),
+        Column("", _told),
+    )
+)
+
+
+async def measure(scope: Scope, tell: Tell, rows: list[SoakRow]) -> None:
+    """Half a minute a block on GPUs. scope.repetitions: thousands of calls a block.
+
+    Raises:
+        MachineError: GPUs were asked for and cannot be had.
+    """
+    device = choose_device(scope.device or Settings().device)
+    on_gpus = kind_of(device).on_gpus
+    world = scope.world or (visible_gpus() if on_gpus else CPU_RANKS)
+    thousands = scope.repetitions or (THOUSANDS_ON_GPUS if on_gpus else THOUSANDS_ON_CPUS)
+    tell(TABLE.header)
+    for block in BLOCKS + (DEVICE_BLOCKS if on_gpus else ()):
+        rows.append(await soaked(block, world, device, thousands))
+        tell(TABLE.line(rows[-1]))
+
+
+async def soaked(block: str, world: int, device: str, thousands: int) -> SoakRow:
+    """One block in ranks of its own: what one leaves in symmetric memory is of no account to the next."""
+    ranks = PlainRanks(world, device)
+    seed = secrets.randbits(31)
+    calls = wrong = 0
+    first, detail = -1, ""
+    started = time.monotonic()
+    try:
+        await ranks.start()
+        started = time.monotonic()
+        for number in range(thousands):
+            order = SoakBlock(block, number * CALLS, CALLS, seed + number)
+            found = await ranks.soak(order)
+            calls += CALLS
+            wrong += sum(each.wrong for each in found)
+            early = [each.first_wrong for each in found if each.first_wrong >= 0]
+            if early and first < 0:
+                first = min(early)
+    except PlainLoopFailed as error:
+        detail = str(error)
+    finally:
+        await asyncio.shield(ranks.close())
+    return SoakRow(
+        block=block,
+        world=world,
+        device=device,
+        calls=calls,
+        wrong=wrong,
+        first_wrong=first,
+        detail=detail,
+        seed=seed,
+        seconds=time.monotonic() - started,
+    )
+
+
+def conclude(rows: Sequence[SoakRow]) -> Conclusion:
+    """Sound where every call of every block ended and was right."""
+    unsound = [row.block for row in rows if not row.sound]
+    calls = sum(row.calls for row in rows)
+    words = (
+        f"not right: {', '.join(unsound)}" if unsound else f"all right in {calls} calls of {len(rows)} blocks"
+    )
+    return Conclusion([words] if rows else [], not unsound)

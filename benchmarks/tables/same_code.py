@@ -1,0 +1,107 @@
+"""The baseline against itself, many times for each of some problems: how often identical code is called faster or slower,
+and how often the interval holds 1. On CPU ranks and on GPUs it is counted the same way.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+
+from arena.runs.rows import REFUSED, PlannedRun, RunRow
+from arena.runs.table import SAME_CODE_TABLE
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice
+from arena.workspace.named_kernels import BASELINE
+from benchmarks.busy_cores import load
+from benchmarks.tables.gpu_runs import rows_of
+from benchmarks.tables.scope import Conclusion, Scope, Tell
+from problems.specification import Problem
+from sandbox.protocol.events import Interval
+from sandbox.protocol.verdict import Verdict
+from sandbox.timing.interval import half_width, outcome
+
+CLOCKS = ("call", "device")
+WORDS = ("faster", "slower", "even", "too noisy")
+WRONG = ("faster", "slower")
+WRONG_SHARE = 0.01
+"""Of the runs: identical code is called faster or slower no more often."""
+NOISY_SHARE = 0.5
+"""A problem is too noisy when more of its runs are."""
+
+
+async def runs_of(
+    scope: Scope, problems: Sequence[Problem], runs: int, choice: Choice, tell: Tell, rows: list[RunRow]
+) -> None:
+    """So many runs of each problem at the default budget, one problem after another; each row is added and told at once.
+
+    Raises:
+        MachineError: there are not that many GPUs, or nothing can be judged here.
+    """
+    planned = (PlannedRun(problem, BASELINE, choice) for problem in problems for _ in range(runs))
+    async with load(scope.loaded), temporary_engine() as engine:
+        await rows_of(engine, planned, None, tell, rows, SAME_CODE_TABLE)
+
+
+def conclude(rows: Sequence[RunRow]) -> Conclusion:
+    """A line for each problem, then what all of them come to.
+
+    Sound: every run passed or was refused, and at most 1 % of them (or one) were called faster or slower.
+    """
+    problems = list(dict.fromkeys(row.id for row in rows))
+    by_problem = [[row for row in rows if row.id == problem] for problem in problems]
+    lines = [f"{some[0].id:02d} {some[0].problem}: {summary(some)}" for some in by_problem]
+    if rows:
+        lines.append(f"all: {summary(rows)}")
+        lines += [f"all, {line}" for line in wrong_by_clock(rows)]
+        noisy = [some[0].id for some in by_problem if is_too_noisy(some)]
+        named = f": {', '.join(map(str, noisy))}" if noisy else ""
+        lines.append(
+            f"too noisy in more than half of the runs: {len(noisy)} of {len(problems)} problems{named}"
+        )
+    wrong = sum(row.outcome in WRONG for row in rows)
+    passed = all(row.verdict in (Verdict.PASS, REFUSED) for row in rows)
+    return Conclusion(lines, passed and wrong <= max(1, WRONG_SHARE * len(rows)))
+
+
+def summary(rows: Sequence[RunRow]) -> str:
+    """Runs of identical code in a line: the outcomes counted; by clock the medians' range, how many intervals hold 1, width."""
+    passed = [row for row in rows if row.verdict == Verdict.PASS]
+    outcomes = Counter(row.outcome for row in passed)
+    said = ", ".join(f"{outcomes[word]} {word}" for word in WORDS)
+    text = f"{len(passed)} of {len(rows)} passed: {said}"
+    for clock in CLOCKS:
+        found = intervals(passed, clock)
+        if found:
+            least, most, inside = spread(found)
+            width = 100 * median(half_width(interval) for interval in found)
+            text += f"; {clock} {least:.4f} to {most:.4f}, 1 inside {inside} of {len(found)} intervals, ±{width:.3g} %"
+    return text
+
+
+def wrong_by_clock(rows: Sequence[RunRow]) -> list[str]:
+    """For each clock: the share of runs that it calls faster or slower, and of intervals that hold 1."""
+    lines = []
+    for clock in CLOCKS:
+        found = intervals(rows, clock)
+        if found:
+            outcomes = Counter(map(outcome, found))
+            shares = ", ".join(f"{100 * outcomes[word] / len(found):.1f} % {word}" for word in WORDS)
+            inside = 100 * spread(found)[2] / len(found)
+            lines.append(f"{clock}: {shares}; 1 inside {inside:.1f} % of {len(found)} intervals")
+    return lines
+
+
+def intervals(rows: Sequence[RunRow], clock: str) -> list[Interval]:
+    """Of one clock, where there are any."""
+    return [found for row in rows if row.speedup and (found := getattr(row.speedup, clock)) is not None]
+
+
+def spread(found: Sequence[Interval]) -> tuple[float, float, int]:
+    """Of some intervals of identical code: the smallest median, the largest one, and how many intervals hold 1."""
+    medians = [interval.median for interval in found]
+    return min(medians), max(medians), sum(interval.low <= 1.0 <= interval.high for interval in found)
+
+
+def is_too_noisy(rows: Sequence[RunRow]) -> bool:
+    """Of one problem: more than half of the runs that passed could not tell."""
+    passed = [row for row in rows if row.verdict == Verdict.PASS]
+    return sum(row.outcome == "too noisy" for row in passed) > NOISY_SHARE * len(passed)

@@ -1,0 +1,109 @@
+"""The common part of distributed transforms of real fields: which rank has which rows of a spectrum, and transposed blocks.
+
+from sandbox.kit.blocks.fourier import row_pairs, transposed
+
+plan = row_pairs(n0, team.world, x.device)     # rows k and n0 - k of a real field's spectrum are each other's conjugates
+columns = transposed(x)                        # [.., a, b] -> [.., b, a], as a copy
+"""
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda
+
+SOURCE = r"""
+// x: [blocks][rows][columns], y: [blocks][columns][rows]. A block of threads turns a tile of 32 x 32 in shared memory, so that
+// both sides are touched in runs of 32 elements.
+template <class T> static __device__ void transpose(const T* x, T* y, i64 blocks, i64 rows, i64 columns) {
+    __shared__ T tile[32][33];
+    const i64 down = (rows + 31) / 32, across = (columns + 31) / 32;
+    for (i64 t = blockIdx.x; t < blocks * down * across; t += gridDim.x) {
+        const i64 row = t / across % down * 32, column = t % across * 32, base = t / across / down * rows * columns;
+        #pragma unroll 4
+        for (int i = threadIdx.x; i < 1024; i += blockDim.x)
+            if (row + i / 32 < rows && column + i % 32 < columns)
+                tile[i / 32][i % 32] = x[base + (row + i / 32) * columns + column + i % 32];
+        __syncthreads();
+        #pragma unroll 4
+        for (int i = threadIdx.x; i < 1024; i += blockDim.x)
+            if (column + i / 32 < columns && row + i % 32 < rows)
+                y[base + (column + i / 32) * rows + row + i % 32] = tile[i % 32][i / 32];
+        __syncthreads();
+    }
+}
+extern "C" __global__ void __launch_bounds__(256) transpose_words(const u32* x, u32* y, i64 blocks, i64 rows, i64 columns) {
+    transpose(x, y, blocks, rows, columns);
+}
+extern "C" __global__ void __launch_bounds__(256) transpose_pairs(const u64* x, u64* y, i64 blocks, i64 rows, i64 columns) {
+    transpose(x, y, blocks, rows, columns);
+}
+"""
+BLOCKS, THREADS = 132 * 8, 256
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when it is first asked for, so inside a first call."""
+    return cuda.compile(SOURCE)
+
+
+def transposed(x: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy of x [.., a, b] with its last two dimensions exchanged; elements of 4 or 8 bytes."""
+    if not x.is_cuda:
+        return x.transpose(-1, -2).contiguous()
+    x = x.contiguous()
+    rows, columns = x.shape[-2:]
+    result = x.new_empty((*x.shape[:-2], columns, rows))
+    if x.numel():
+        blocks = x.numel() // (rows * columns)
+        kernel = kernels().transpose_words if x.element_size() == 4 else kernels().transpose_pairs
+        tiles = blocks * -(-rows // 32) * -(-columns // 32)
+        kernel[min(tiles, BLOCKS), THREADS](x.data_ptr(), result.data_ptr(), blocks, rows, columns)
+    return result
+
+
+@dataclass(frozen=True)
+class RowPairs:
+    """Rows k and (n0 - k) mod n0 of a spectrum of n0 rows are a pair, k = 0 .. n0//2; one member works on both.
+
+    Row i belongs to member i // height, and who works on a pair owns at least one of its rows. height: rows of a member, n0 / W;
+    count: pairs of the member with the most; pairs: int32 [W · count], every member's k in ascending order, then -1.
+    """
+
+    height: int
+    count: int
+    pairs: torch.Tensor
+
+
+def pair_owners(n0: int, world: int) -> list[list[int]]:
+    """The pairs of every member, in ascending order of k; W divides n0."""
+    height = n0 // world
+    owners: list[list[int]] = [[] for _ in range(world)]
+
+    def members(k: int) -> tuple[int, int]:
+        return k // height, (n0 - k) % n0 // height
+
+    for (upper, lower), group in itertools.groupby(range(n0 // 2 + 1), members):
+        run = list(group)  # of pairs between the same two members: each takes half of it
+        half = -(-len(run) // 2)
+        owners[upper] += run[:half]
+        owners[lower] += run[half:]
+    return [sorted(own) for own in owners]
+
+
+@functools.lru_cache(maxsize=64)
+def row_pairs(n0: int, world: int, device: torch.device) -> RowPairs:
+    """Who works on which pair of n0 rows. Raises ValueError where W does not divide n0.
+
+    A new plan is copied to the GPU when it is seen for the first time, which the host waits for.
+    """
+    if n0 % world:
+        raise ValueError(f"{n0} rows of a spectrum do not divide by {world} ranks")
+    owners = pair_owners(n0, world)
+    count = max(map(len, owners))
+    listed = [k for own in owners for k in own + [-1] * (count - len(own))]
+    return RowPairs(n0 // world, count, torch.tensor(listed, dtype=torch.int32, device=device))

@@ -1,0 +1,114 @@
+"""Rows to the ranks that want them, as many as each of them wants, in one launch.
+
+    from sandbox.kit import symm
+    from sandbox.kit.blocks.rows import all_to_all_rows
+
+    got = all_to_all_rows(x, sent=[3, 0, 5, 1], received=[3, 2, 2, 4], team=symm.team(group))
+
+The lists are known to the processes, so they exchange them on the host, and every row is stored at its final place at once.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = r"""
+// x: rows of `width` elements; ids: which of them are sent, one after the other (0: all as they lie); y: the results,
+// symmetric. Chunk c is sent to member plan[10 + c]: rows plan[c] to plan[c + 1] of those sent, and they lie there from row
+// plan[20 + c] on.
+template <class T> static __device__ void send_rows(const Px& px, const T* x, const i64* ids, T* y, i64 width,
+        const PxNumbers& plan) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = 16 / sizeof(T);
+    const i64 words = (width + each - 1) / each, all = plan.at[px.world] * words, step = (i64)gridDim.x * blockDim.x;
+    for (i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x; first < all; first += 4 * step) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 4; ++k) {
+            const i64 i = first + k * step, row = i / words;
+            if (i < all) part[k] = px_ld_part(x + (ids ? ids[row] : row) * width, i % words * each, width);
+        }
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const i64 i = first + k * step, row = i / words;
+            if (i >= all) break;
+            int chunk = 0;
+            while (row >= plan.at[chunk + 1]) ++chunk;
+            T* there = px_at(px, (int)plan.at[10 + chunk], y) + (plan.at[20 + chunk] + row - plan.at[chunk]) * width;
+            px_st_part(there, i % words * each, width, part[k]);
+        }
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's rows have arrived
+}
+extern "C" __global__ void __launch_bounds__(512) send_rows_halves(
+        Px px, const u16* x, const i64* ids, u16* y, i64 width, PxNumbers plan) {
+    send_rows(px, x, ids, y, width, plan);
+}
+extern "C" __global__ void __launch_bounds__(512) send_rows_words(
+        Px px, const u32* x, const i64* ids, u32* y, i64 width, PxNumbers plan) {
+    send_rows(px, x, ids, y, width, plan);
+}
+"""
+BLOCKS, THREADS = 128, 512
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when it is first asked for, so inside a first call."""
+    return cuda.compile(SOURCE)
+
+
+def all_to_all_rows(
+    rows: torch.Tensor,
+    sent: Sequence[int],
+    received: Sequence[int],
+    team: Team,
+    ids: torch.Tensor | None = None,
+    rotated: bool = False,
+) -> torch.Tensor:
+    """Sends sent[i] rows to member i and returns the received[i] rows that come from it, in the order of the lists.
+
+    rows: [n, ...], elements of 2, 4 or 8 bytes; ids: int64 [sum(sent)],
+            the rows that are sent (None: rows as they lie). rotated: entry i
+    of both lists stands for the member (rank + i) mod W. The members' lists agree. Returns [sum(received), ...]; on GPUs it is
+    symmetric memory of a ring of two. Collective, and the processes wait for one another,
+            not for their GPUs; uses the team's signal
+    slots 0..127 with numbers of their own (px_turn in px.cuh).
+    """
+    world, rank = team.world, team.rank
+    everybody = team.gather_numbers(*received)
+    shape = rows.shape[1:]
+    width = math.prod(shape)
+    members = [(rank + i) % world if rotated else i for i in range(world)]
+    places = [sum(everybody[peer][: (rank - peer) % world if rotated else rank]) for peer in members]
+    largest = max(map(sum, everybody))
+    room = team.room(largest * width, rows.dtype, "rows")
+    result = (
+        room[: sum(received) * width].view(-1, *shape) if width else rows.new_empty((sum(received), *shape))
+    )
+    first = [sum(sent[:i]) for i in range(world + 1)]
+    rows = rows.contiguous()
+    if not rows.is_cuda:
+        chosen = rows if ids is None else rows[ids]
+        spaces = team.peers(room)
+        for i, peer in enumerate(members):
+            place = spaces[peer][places[i] * width : (places[i] + sent[i]) * width]
+            place.copy_(chosen[first[i] : first[i + 1]].reshape(-1))
+        team.barrier()
+        return result
+    unit = 2 if rows.element_size() % 4 else 4
+    kernel = kernels().send_rows_halves if unit == 2 else kernels().send_rows_words
+    blocks = min(
+        max(-(-largest * width * rows.element_size() // (16 * THREADS)), 1), BLOCKS
+    )  # the same on all
+    plan = [*first, *[0] * (10 - len(first)), *members, *[0] * (10 - world), *places]
+    listed = 0 if ids is None else ids.contiguous()
+    scale = rows.element_size() // unit
+    kernel[blocks, THREADS](team.px, rows.data_ptr(), listed, room.data_ptr(), width * scale, plan)
+    return result

@@ -1,0 +1,297 @@
+"""A campaign's grid: a row a problem, a column a player; it follows the journal while somebody writes it."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.coordinate import Coordinate
+from textual.widgets import DataTable, Input
+
+from arena.errors import why
+from arena.foreign_text import printable
+from arena.sweep.grid import CampaignGrid, Square
+from arena.sweep.journal import JournalDamaged, JournalReader, journals
+from problems.specification import Problem
+from screens import figures
+from screens.actions import Scope, bindings
+from screens.app_protocol import AppProtocol
+from screens.base import BaseScreen
+from screens.sweep.replay import CellReplay
+from screens.sweep.words import player_heading, square_words, standing_words
+from screens.widgets.cell_colours import cell_colour, redraw_with_theme
+from screens.widgets.filter_input import FilterInput
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.key_line import KeyLine
+
+FOLLOW_S = 0.5
+LINES = 2000
+"""Of a journal that are read at a time: some milliseconds in a thread."""
+EMPTY = """No campaign yet. This starts one; it is shown here while it runs:
+
+    pkb-arena sweep --players baseline,house \\
+        --problems category:collective"""
+LEAST_TITLE = 14
+_CELL = 15
+"""Columns of a cell: the longest words with a count behind them."""
+_STATES = ("solved", "unsolved", "wrong", "open")
+
+
+class GridTable(DataTable[Text]):
+    """The cells; the line of keys says what enter does in them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_result")]
+
+
+class CampaignScreen(BaseScreen):
+    """Watches the newest campaign; `n` goes to the one before."""
+
+    CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("screen.tcss")]
+    SCOPE: ClassVar[Scope] = "campaign"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("campaign")]
+
+    def __init__(self, parent_app: AppProtocol) -> None:
+        super().__init__(parent_app)
+        self.services = parent_app.services
+        self.grid = CampaignGrid()
+        self.paths: list[Path] = []
+        self.number = 0
+        """Of the campaign shown, from the newest."""
+        self._reader: JournalReader | None = None
+        self._reading = False
+        self._shown: dict[tuple[str, str], str] = {}
+        """Words of every cell on the screen."""
+        self._rows: list[Problem] = []
+        self._columns: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="campaign-head"):
+            yield PlainStatic("reading…", id="campaign-title")
+            yield PlainStatic("", id="campaign-standing")
+        words = "id, words, category, or: solved unsolved wrong open"
+        yield FilterInput(placeholder=words, id="campaign-filter")
+        yield GridTable(id="campaign-grid", cursor_type="cell", zebra_stripes=False)
+        yield PlainStatic("", id="campaign-cell")
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.query_one("#campaign-filter").display = False
+        self.query_one("#campaign-grid").focus()
+        redraw_with_theme(self, self.on_resize)
+        self.start(self._open(), "open")
+        self.set_interval(FOLLOW_S, self._follow)
+
+    async def _open(self) -> None:
+        self.paths = list(reversed(await asyncio.to_thread(journals, self.services.paths.campaigns)))
+        if self.paths:
+            self._begin(0)
+        else:
+            self.query_one("#campaign-grid").display = False
+            self.query_one("#campaign-title", PlainStatic).update("Campaigns")
+            self.query_one("#campaign-cell", PlainStatic).update(EMPTY)
+        self.show_keys()
+
+    def _begin(self, number: int) -> None:
+        self.number = number
+        self.grid = CampaignGrid()
+        self._reader = JournalReader(self.paths[number])
+        self._columns, self._rows = [], []
+        self._shown.clear()
+        self.query_one("#campaign-grid", DataTable).clear(columns=True)
+        self._follow()
+
+    def _follow(self) -> None:
+        if self._reader is not None and not self._reading:
+            self._reading = True
+            self.start(self._read(self._reader), "read")
+
+    async def _read(self, reader: JournalReader) -> None:
+        """Folds in what is new; a long journal comes in pieces, so that the screen stays quick."""
+        try:
+            while lines := await asyncio.to_thread(reader.more, LINES):
+                if reader is not self._reader:
+                    return
+                for line in lines:
+                    self.grid.apply(line)
+                self._show()
+            self._show_standing()
+        except OSError as error:
+            self._reader = None
+            self.complain(f"{reader.path} cannot be read any further: {why(error)}")
+        except JournalDamaged:
+            self._reader = None
+            raise  # and told: what was read before is shown
+        finally:
+            self._reading = False
+
+    # --- drawing -------------------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        """Titles have the room that the players leave."""
+        if self._rows:
+            self.call_after_refresh(self._redraw)
+
+    def _redraw(self) -> None:
+        self._draw_table(self._rows)
+        self._show()
+
+    def _show(self) -> None:
+        """New columns or rows draw the table anew; else only cells that have changed are touched."""
+        rows = self._matching()
+        if rows != self._rows or self.grid.players != self._columns:
+            self._draw_table(rows)
+        table = self.query_one("#campaign-grid", DataTable)
+        for y, problem in enumerate(self._rows):
+            for x, player in enumerate(self._columns, 2):
+                words, colour = self._words(problem, player)
+                if self._shown.get((problem.slug, player)) != words:
+                    self._shown[problem.slug, player] = words
+                    table.update_cell_at(Coordinate(y, x), self._styled(words, colour))
+        self._show_standing()
+        self._show_cell()
+
+    def _draw_table(self, rows: list[Problem]) -> None:
+        table = self.query_one("#campaign-grid", DataTable)
+        at = table.cursor_coordinate
+        self._rows, self._columns = rows, list(self.grid.players)
+        self._shown.clear()
+        table.clear(columns=True)
+        table.fixed_columns = 2
+        table.add_column("id", width=3)
+        headings = {name: max(len(name), _CELL) for name in map(player_heading, self._columns)}
+        # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
+        room = table.size.width - sum(width + 2 for width in (3, *headings.values())) - 2 - 2
+        longest = max((len(problem.title) for problem in rows), default=0)
+        titles = max(LEAST_TITLE, min(room, longest))
+        table.add_column("problem", width=titles)
+        for name, width in headings.items():
+            table.add_column(name, width=width)
+        for problem in rows:
+            title = Text(figures.cut(problem.title, titles), no_wrap=True)
+            table.add_row(self._styled(f"{problem.id:>3}", "muted"), title, *[Text("")] * len(self._columns))
+        table.cursor_coordinate = Coordinate(min(at.row, max(len(rows) - 1, 0)), max(at.column, 2))
+
+    def _words(self, problem: Problem, player: str) -> tuple[str, str]:
+        plan = self.grid.plan
+        return square_words(self._square(problem, player), plan.attempts if plan is not None else 1)
+
+    def _square(self, problem: Problem, player: str) -> Square | None:
+        return self.grid.squares.get((problem.slug, player))
+
+    def _styled(self, words: str, colour: str) -> Text:
+        return Text(words, style=cell_colour(self.app, colour), no_wrap=True)
+
+    def _show_standing(self) -> None:
+        name = self.paths[self.number].stem if self.paths else ""
+        which = f"  {self.number + 1} of {len(self.paths)}" if len(self.paths) > 1 else ""
+        self.query_one("#campaign-title", PlainStatic).update(f"campaign {printable(name)}{which}")
+        self.query_one("#campaign-standing", PlainStatic).update(standing_words(self.grid, time.time()))
+
+    # --- the filter ----------------------------------------------------------------------------------------
+
+    def _matching(self) -> list[Problem]:
+        catalogue = self.services.catalogue
+        assert catalogue is not None
+        wanted = set(self.grid.slugs)
+        words = self.query_one("#campaign-filter", Input).value.lower().split()
+        return [
+            problem
+            for problem in catalogue.problems
+            if problem.slug in wanted and all(self._matches(problem, word) for word in words)
+        ]
+
+    def _matches(self, problem: Problem, word: str) -> bool:
+        if word in _STATES:
+            squares = [self._square(problem, player) for player in self.grid.players]
+            tried = [square for square in squares if square is not None and square.marks]
+            solved = any(square.passed for square in tried)
+            wrong = any(square.passed < len(square.marks) for square in tried)
+            return {
+                "solved": solved,
+                "unsolved": not solved,
+                "wrong": wrong,
+                "open": len(tried) < len(squares),
+            }[word]
+        return word == str(problem.id) or word in f"{problem.stem} {problem.title} {problem.category}".lower()
+
+    @property
+    def idle_actions(self) -> frozenset[str]:
+        idle = super().idle_actions | ({"next_campaign"} if len(self.paths) < 2 else set())
+        return idle if self.paths else idle | {"filter_campaign", "open_cell"}
+
+    def action_filter_campaign(self) -> None:
+        box = self.query_one("#campaign-filter", Input)
+        box.display = True
+        box.focus()
+
+    @on(Input.Changed, "#campaign-filter")
+    def _filtered(self) -> None:
+        self._show()
+
+    @on(Input.Submitted, "#campaign-filter")
+    def action_to_table(self) -> None:
+        self.query_one("#campaign-grid").focus()
+
+    # --- cells ---------------------------------------------------------------------------------------------
+
+    @property
+    def _current(self) -> tuple[Problem, str] | None:
+        at = self.query_one("#campaign-grid", DataTable).cursor_coordinate
+        if at.row < len(self._rows) and 2 <= at.column < 2 + len(self._columns):
+            return self._rows[at.row], self._columns[at.column - 2]
+        return None
+
+    def _show_cell(self) -> None:
+        """Whose cell is under the cursor, in words."""
+        current = self._current
+        if current is None:
+            return
+        problem, player = current
+        square = self._square(problem, player)
+        marks = sorted(square.marks.items()) if square is not None else []
+        said = "   ".join(
+            f"{n}: {mark.verdict}" + (f" {mark.detail}" if not mark.passed else "") for n, mark in marks
+        )
+        text = f"{problem.stem} · {player}   {said or 'no result yet'}"
+        self.query_one("#campaign-cell", PlainStatic).update(printable(text).replace("\n", " "))
+
+    @on(DataTable.CellHighlighted, "#campaign-grid")
+    def _highlighted(self) -> None:
+        self._show_cell()
+
+    @on(DataTable.CellSelected, "#campaign-grid")
+    def _selected(self) -> None:
+        self.action_open_cell()
+
+    def action_open_cell(self) -> None:
+        current = self._current
+        if current is None:
+            return
+        problem, player = current
+        square = self._square(problem, player)
+        if square is None or not square.marks:
+            self.say(f"{player_heading(player)} has no result here yet")
+            return
+        self.app.push_screen(
+            CellReplay(self.services, problem, player, [m for _, m in sorted(square.marks.items())])
+        )
+
+    def action_next_campaign(self) -> None:
+        if len(self.paths) < 2:
+            self.say("there is no other campaign")
+        else:
+            self._begin((self.number + 1) % len(self.paths))
+
+    def action_leave_campaign(self) -> None:
+        box = self.query_one("#campaign-filter", Input)
+        if box.display:
+            box.value = ""
+            box.display = False
+            self.query_one("#campaign-grid").focus()
+        else:
+            self.app.pop_screen()

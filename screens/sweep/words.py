@@ -1,0 +1,62 @@
+"""The words for squares of a campaign: always a sign beside a colour."""
+
+import time
+
+from arena.foreign_text import printable
+from arena.sweep.grid import CampaignGrid, Square
+from screens import figures
+
+WAITING = "…"
+STILL_S = 90.0
+"""After so long without a new line nobody is at work, as far as one can see."""
+
+
+def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
+    """(words, theme colour) of a square: the best attempt, and how many of several are right."""
+    if square is None or not square.marks:
+        return (WAITING, "accent") if square is not None and square.written else ("·", "muted")
+    count = f" {square.passed}/{len(square.marks)}" if attempts > 1 and len(square.marks) > 1 else ""
+    best = square.best
+    assert best is not None
+    if not best.passed:
+        return f"✗ {_SHORT.get(best.verdict, best.verdict.lower().replace('_', ' '))}{count}", "error"
+    only = "¹" if best.one_size_only else ""
+    if best.speedup is None:
+        return f"✓ right{only}{count}", "success"
+    sign = figures.outcome_sign(best.outcome)
+    return f"{sign} {figures.factor(best.speedup)}×{only}{count}", figures.outcome_style(best.outcome)
+
+
+_SHORT = {
+    "WRONG_RESULT": "wrong",
+    "WRONG_STRUCTURE": "structure",
+    "COMPILE_ERROR": "compile",
+    "LOAD_ERROR": "load",
+    "NO_KERNEL": "no kernel",
+    "HARNESS_ERROR": "harness",
+    "OUT_OF_MEMORY": "memory",
+}
+
+
+def standing_words(grid: CampaignGrid, now: float) -> str:
+    """ "132 results · 71 right · $0.42 · last one 4 s ago"."""
+    if not grid.sessions:
+        return "nothing in it yet"
+    parts = [f"{grid.results} results", f"{grid.passed} right"]
+    waiting = sum(square.waiting for square in grid.squares.values())
+    if waiting:
+        parts.append(f"{waiting} to be judged")
+    if grid.usd:
+        parts.append(f"${grid.usd:.2f}")
+    if grid.sessions > 1:
+        parts.append(f"{grid.sessions} sessions")
+    since = max(0.0, now - grid.last_at)
+    when = time.strftime("%d %b %H:%M", time.localtime(grid.last_at))
+    parts.append(f"last line {since:.0f} s ago" if since < STILL_S else f"last line {when}")
+    return " · ".join(parts)
+
+
+def player_heading(player: str, width: int = 22) -> str:
+    """A player's name as a column's head."""
+    name = printable(player)
+    return name if len(name) <= width else f"{name[: width - 1]}…"
