@@ -84,10 +84,10 @@ def _literals() -> dict[str, str]:
     found = {EVERY_FUNCTION: EVERYTHING}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
-        *(KIT / f"{block}.py" for block in BLOCKS),
+        *(KIT / "blocks" / f"{block}.py" for block in BLOCKS),
         KIT / "templates" / "cuda.py",
         KIT / "symmetric_memory" / "device_heap.py",
-        KIT.parent / "rank" / "kit_soak" / "device_blocks.py",
+        KIT.parents[1] / "benchmarks" / "kit_soak" / "device_blocks.py",
     ]:
         for node in ast.parse(path.read_text()).body:
             if (
