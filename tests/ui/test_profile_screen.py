@@ -97,7 +97,7 @@ async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(
 
 @pytest.mark.slow
 async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, screen_text, monkeypatch) -> None:
-    """What real ranks report when a call fails: tests/unit/test_profile.py."""
+    """What real ranks report when a call fails: tests/unit/profile/test_profile.py."""
 
     async def failed(request: ProfileRequest, tell) -> Profiled:
         words = "Traceback (most recent call last):\nValueError: no such [thing]\n"
@@ -121,7 +121,7 @@ async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, scree
 async def test_a_profile_waits_for_the_run_that_is_being_timed(
     open_app, until, screen_text, monkeypatch
 ) -> None:
-    """That a real one waits while devices are taken: tests/unit/test_profile.py."""
+    """That a real one waits while devices are taken: tests/unit/profile/test_profile.py."""
     its_turn, ends = asyncio.Event(), asyncio.Event()
 
     async def waits(request: ProfileRequest, tell) -> Profiled:

@@ -285,7 +285,7 @@ def test_the_exit_status_is_the_programs(inside: Inside):
 
 
 def test_it_sees_no_file_of_its_checkout(inside: Inside):
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     done = inside(
         f"import os\nopen({str(root / 'sandbox/worlds/world.py')!r}).close()\nos.listdir({str(root)!r})"
     )

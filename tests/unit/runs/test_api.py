@@ -27,7 +27,7 @@ from sandbox.protocol.events import (
     Timed,
 )
 
-SCRIPTED = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 RIGHT = """import torch.distributed as dist
 
 def solution(tensor):

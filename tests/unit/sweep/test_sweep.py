@@ -326,7 +326,7 @@ def test_what_cannot_be_done_says_so(pkb_arena: CommandLine, home: Path) -> None
 SCRIPT = """
 import asyncio, sys
 sys.path.insert(0, {folder!r})
-from test_campaign import HERE, Scripted, plan_for, played
+from test_sweep import HERE, Scripted, plan_for, played
 from arena.paths import find_paths
 asyncio.run(played(find_paths(), plan_for("1-30", attempts=2), [Scripted("pass", "wrong")]))
 """

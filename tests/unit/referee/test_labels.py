@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.referee.labels import BASELINE, FALLBACK, LIBRARY, labels
 
-KERNELS = Path(__file__).resolve().parents[1] / "attacks" / "kernels"
+KERNELS = Path(__file__).resolve().parents[2] / "attacks" / "kernels"
 
 
 @pytest.mark.parametrize(

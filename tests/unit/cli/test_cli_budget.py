@@ -11,7 +11,7 @@ from arena.cli.runs import run
 from arena.runs.engine import Engine
 from sandbox.protocol.verdict import ExitCode
 
-COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from benchmarks.attacks.fuzzing import EFFECTS, Mutant, Trick, mutant, read_tric
 from sandbox.protocol.events import Microseconds, Result, Seconds
 from sandbox.protocol.verdict import Verdict
 
-TRICKS = read_tricks(Path(__file__).parents[1] / "attacks" / "tricks")
+TRICKS = read_tricks(Path(__file__).parents[2] / "attacks" / "tricks")
 
 
 def made(*effects: str) -> Mutant:

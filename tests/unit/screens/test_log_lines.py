@@ -8,7 +8,7 @@ from sandbox.protocol.events import Checked, Failure, Finished, Log, PhaseEnded,
 from sandbox.protocol.verdict import Verdict
 from screens.kernel.log_lines import lines_of
 
-PASSED = Path(__file__).parent.parent / "ui" / "recordings" / "pass.jsonl"
+PASSED = Path(__file__).parents[2] / "ui" / "recordings" / "pass.jsonl"
 
 
 def test_a_verdict_says_where_its_speed_comes_from() -> None:

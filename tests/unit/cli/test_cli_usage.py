@@ -89,7 +89,7 @@ def test_a_duel_is_replayed_by_the_name_of_its_file(pkb_arena: CommandLine, home
     """A journal that was renamed, or that somebody sent."""
     duels = home / "data" / "duels"
     duels.mkdir(parents=True)
-    recording = Path(__file__).parent.parent / "ui" / "recordings" / "duel.jsonl"
+    recording = Path(__file__).parents[2] / "ui" / "recordings" / "duel.jsonl"
     (duels / "from-a-friend.jsonl").write_bytes(recording.read_bytes())
     assert "`pkb-arena replay from-a-friend`" in pkb_arena("duels").stdout
     told = pkb_arena("replay", "from-a-friend")

@@ -184,7 +184,7 @@ async def test_a_full_disk_does_not_stop_it(
 
 
 async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> None:
-    command = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+    command = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
     problem = load_catalogue().find("13")
     setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
     async with Engine(paths, command=command) as engine:

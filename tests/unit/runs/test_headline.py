@@ -15,7 +15,7 @@ from arena.runs.run_state import fold
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Speedup, Timed, decode_event
 from sandbox.protocol.verdict import Verdict
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RECORDINGS = ROOT / "tests" / "ui" / "recordings"
 NOISY, EVEN, FAST = Interval(1.1, 0.6, 2.0), Interval(1.0, 0.99, 1.01), Interval(1.5, 1.4, 1.6)
 

@@ -12,7 +12,7 @@ from arena.cli.runs import sweep
 from arena.runs.engine import Engine
 from sandbox.protocol.verdict import ExitCode
 
-COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 
 
 def swept(monkeypatch: pytest.MonkeyPatch, outcome: str, *arguments: str, clock: str = "call") -> Result:

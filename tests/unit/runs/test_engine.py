@@ -22,7 +22,7 @@ from problems.catalogue import load_catalogue
 from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, PhaseStarted, Refused, RunStarted
 from sandbox.protocol.verdict import Verdict
 
-COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 PROBLEM = load_catalogue().find("13")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
 

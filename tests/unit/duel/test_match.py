@@ -35,7 +35,7 @@ from arena.workspace.baseline_variants import GRAPH, yardstick_source
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
-COMMAND = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 CATALOGUE = load_catalogue()
 PROBLEM = CATALOGUE.find("13")
 SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())

@@ -26,7 +26,7 @@ if importlib.util.find_spec("mcp") is None and not os.environ.get("CI"):
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-SCRIPTED = (sys.executable, str(Path(__file__).with_name("scripted_referee.py")))
+SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 WRONG = "def solution(tensor):\n    return tensor.clone()\n"
 RIGHT = """import torch.distributed as dist
 
