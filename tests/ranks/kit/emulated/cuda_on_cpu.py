@@ -139,7 +139,7 @@ def as_on_gpus(text: str, name: str) -> types.ModuleType:
     kit = Path(cuda.__file__).parent
     for block in KIT_BLOCKS:
         if f"sandbox.kit.{block}" not in sys.modules:
-            _executed((kit / f"{block}.py").read_text(), f"sandbox.kit.{block}")
+            _executed((kit / "blocks" / f"{block}.py").read_text(), f"sandbox.kit.blocks.{block}")
     return _executed(text, name)
 
 
