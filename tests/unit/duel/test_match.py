@@ -31,7 +31,7 @@ from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.baseline_variants import GRAPH, yardstick_source
+from arena.workspace.baseline_variants import GRAPH, variant_source
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
@@ -262,7 +262,7 @@ def test_a_yardstick_plays_on_gpus_alone(paths: Paths) -> None:
     side = make_side("baseline-graph", PROBLEM, on_gpus, Settings(), CATALOGUE, paths)
     assert isinstance(side, FixedSide)
     assert side.contestant == Contestant("baseline", "baseline-graph")
-    assert (side.name, side.source) == ("baseline-graph.py", yardstick_source(PROBLEM, GRAPH, "cuda"))
+    assert (side.name, side.source) == ("baseline-graph.py", variant_source(PROBLEM, GRAPH, "cuda"))
     with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):
         make_side("baseline-graph", PROBLEM, SETTING, Settings(), CATALOGUE, paths)
     with pytest.raises(UsageError, match="no baseline-windows for 13"):
