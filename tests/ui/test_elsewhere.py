@@ -25,7 +25,7 @@ from screens.kernel.screen import KernelScreen
 from screens.model.screen import ModelScreen
 from screens.picker.welcome import Welcome
 from screens.profile.screen import ProfileScreen
-from screens.sweep.screen import CampaignScreen
+from screens.sweep.screen import SweepScreen
 from screens.themes import FOLDER, ThemeError, load_theme, load_themes
 from screens.widgets.pane_title import entitle
 
@@ -145,7 +145,7 @@ async def test_every_action_can_be_done(open_app) -> None:
             "duel": LiveDuelScreen,
             "replay": ReplayDuelScreen,
             "model": ModelScreen,
-            "campaign": CampaignScreen,
+            "sweep": SweepScreen,
             "profile": ProfileScreen,
         }
         for action in ACTIONS:

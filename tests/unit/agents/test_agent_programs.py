@@ -45,7 +45,7 @@ def said(played: Played, paths: Paths) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("guests", "small_budget")
-def test_a_program_plays_a_problem_in_a_campaign_and_passes(pkb_arena, script: Path, paths: Paths):
+def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path, paths: Paths):
     arguments = (
         "--problems",
         "1",
