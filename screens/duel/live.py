@@ -62,8 +62,8 @@ class LiveDuelScreen(DuelScreen):
             slug=problem.slug,
             title=problem.title,
             category=problem.category,
-            left=sides[0].contestant,
-            right=sides[1].contestant,
+            left=sides[0].player,
+            right=sides[1].player,
             setting=setting,
             minutes=plan.minutes,
             rounds=MODEL_ROUNDS if plan.minutes is not None else 3,
@@ -107,7 +107,7 @@ class LiveDuelScreen(DuelScreen):
     @property
     def _path(self) -> Path:
         assert self.edits is not None
-        return Path(self.state.header.contestant(self.edits).kernel_path)
+        return Path(self.state.header.player(self.edits).kernel_path)
 
     def on_unmount(self) -> None:
         """Leaving keeps what is typed."""
