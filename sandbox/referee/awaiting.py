@@ -42,7 +42,7 @@ class Awaiting:
             Stopped: the run was cancelled meanwhile.
         """
         started = self.timer.monotonic()
-        before = min(world.compile_seconds, deadlines.COMPILE)
+        before = min(world.lines.compile_seconds, deadlines.COMPILE)
         waited_before: float | None = None
         while True:
             try:
@@ -51,12 +51,12 @@ class Awaiting:
                     return world.take(kind)
                 elapsed = self.timer.monotonic() - started
                 # Compiling has a deadline of its own, for all of it together: ranks say themselves when they do it.
-                compiled = min(world.compile_seconds, deadlines.COMPILE) - before
+                compiled = min(world.lines.compile_seconds, deadlines.COMPILE) - before
                 left = limit - elapsed + compiled
                 # Time without a core does not count, either. Within a batch of ordinary length a look would disturb, so the
                 # first one comes halfway; and two are needed, since this process may have had no core itself.
                 if left < limit / 2:
-                    waited = world.waited_for_cores()
+                    waited = world.processes.waited_for_cores()
                     if waited_before is None:
                         waited_before = waited
                     else:
@@ -68,14 +68,20 @@ class Awaiting:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
-                raise HarnessFailed(f"{failed}\n{failed.text}\n{world.said[-4000:]}") from None
+                raise HarnessFailed(f"{failed}\n{failed.text}\n{_printed(world)}") from None
             except Deadline as late:
                 if world.spec.kernel or may_be_late:
                     raise
-                message = f"ranks {late.ranks} of the baseline world did not answer within {limit:.0f} s"
-                raise HarnessFailed(f"{message}\n{world.said[-4000:]}") from None
+                role = "oracle" if world.trusted else "reference"
+                message = f"ranks {late.ranks} of the {role} world did not answer within {limit:.0f} s"
+                raise HarnessFailed(f"{message}\n{_printed(world)}") from None
             if self.stopped():
                 raise Stopped
             self.poll(min(0.25, max(left, 0.001)))
             if elapsed > MEMORY_CHECK_SECONDS:
                 world.check_memory()  # takes milliseconds, so not within a batch of ordinary length
+
+
+def _printed(world: World) -> str:
+    """The end of what the ranks of a world printed."""
+    return "".join(map(world.lines.said_by, range(world.ranks)))[-4000:]

@@ -39,7 +39,7 @@ class CorrectnessCheck:
         self.seconds: dict[str, float] = {}
         self.compile_started = 0.0
         self.timed_out = False
-        self.contender.watch_compiling(self.compiling)
+        self.contender.lines.watch_compiling(self.compiling)
 
     def judge(self) -> tuple[Verdict, Failure | None]:
         """Loads the kernel and checks it: is it right?"""
@@ -104,7 +104,7 @@ class CorrectnessCheck:
         limit = self.limits.load
         with self.phase("load", limit):
             self.exchange.hand_over_arenas()
-            self.contender.show_compiled(sha256(self.run.source.encode()).hexdigest())
+            self.contender.processes.show_compiled(sha256(self.run.source.encode()).hexdigest())
             self.contender.tell(LoadKernel(self.run.kernel_name, self.run.source))
             self.exchange.await_all(self.contender, Kind.LOADED, limit)
 
@@ -180,11 +180,12 @@ class CorrectnessCheck:
 
     def places(self, late: Deadline) -> list[StackPlace]:
         """Where the ranks that did not finish are, as far as their stacks tell."""
-        self.contender.print_stacks()
+        self.contender.processes.print_stacks()
         with contextlib.suppress(WorldFailed, Deadline):
             self.exchange.await_all(self.contender, late.kind, STACKS_SECONDS)
         lines = self.run.source.count("\n") + 1
         found = (
-            place_of(rank, self.contender.said_by(rank), self.run.kernel_name, lines) for rank in late.ranks
+            place_of(rank, self.contender.lines.said_by(rank), self.run.kernel_name, lines)
+            for rank in late.ranks
         )
         return [place for place in found if place is not None]

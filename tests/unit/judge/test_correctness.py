@@ -23,8 +23,8 @@ from sandbox.worlds.failures import HarnessFailed
 
 def correctness_check(machine: MadeMachine) -> CorrectnessCheck:
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting)
-    world = pool.take_spare(setting)
+    stage = pool.oracle.prepare(setting)
+    world = pool.contenders.take(setting)
     exchange = Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
     return CorrectnessCheck(machine.run(), exchange)
 
