@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.jail import profiles, selftest
-from sandbox.jail.guest import Guest
+from sandbox.jail.guest import Caps
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 from sandbox.machine.processes import signal_tree
@@ -40,11 +40,12 @@ class Jail:
         extra: dict[str, str],
         readable: tuple[Path, ...] = (),
         devices: tuple[str, ...] = (),
-        guest: Guest | None = None,
+        guest: Caps | None = None,
+        hidden: tuple[Path, ...] = (),
     ) -> Wrapped:
-        """argv behind the chosen walls; see `Profile.wrap`."""
+        """A command in this jail; see `Profile.wrap`."""
         fd = None if self.filter is None else filter_file(self.filter)
-        return self.profile.wrap(argv, folder, extra, readable, fd, devices, guest)
+        return self.profile.wrap(argv, folder, extra, readable, fd, devices, guest, hidden)
 
     @property
     def name(self) -> str:

@@ -1,7 +1,6 @@
 """A program of somebody else's behind the walls: what is hidden from it, and how much it may use."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 PROCESSES_ROOM = 64
 DISK_ROOM = 64 << 20
@@ -20,12 +19,3 @@ class Caps:
     """Bytes in /tmp, and as many in /dev/shm."""
     cpu_seconds: float
     """Of all processors, those of processes that have ended included."""
-
-
-@dataclass(frozen=True)
-class Guest:
-    """What `Profile.wrap` needs to know of it."""
-
-    hidden: tuple[Path, ...]
-    """Folders in whose place it sees empty ones."""
-    caps: Caps

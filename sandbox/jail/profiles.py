@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.jail import signal_scope
-from sandbox.jail.guest import DISK_ROOM, PROCESSES_ROOM, Guest
+from sandbox.jail.guest import DISK_ROOM, PROCESSES_ROOM, Caps
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
@@ -81,17 +81,18 @@ class Profile:
         readable: tuple[Path, ...] = (),
         filter_fd: int | None = None,
         devices: tuple[str, ...] = (),
-        guest: Guest | None = None,
+        guest: Caps | None = None,
+        hidden: tuple[Path, ...] = (),
     ) -> Wrapped:
-        """argv behind the walls.
+        """A command in this jail.
 
-        readable: paths beside the program's own that it may read; folder: a private one outside; guest: argv is somebody
-        else's program, which sees nothing of this one. Only where there is a PID namespace.
+        folder: the world's private one outside; readable: paths beside the program's own that it may read.
+        guest: caps of a program of somebody else; it needs a PID namespace. hidden: folders that such a program sees empty.
         """
         assert guest is None or self.name in WITH_GUESTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
-        command = _bubblewrap(self.name, readable, filter_fd, devices, guest)
+        command = _bubblewrap(self.name, readable, filter_fd, devices, guest, hidden)
         return Wrapped([*command, *argv], environment(INSIDE, extra), (filter_fd,) if filter_fd else ())
 
 
@@ -182,7 +183,8 @@ def _bubblewrap(
     readable: tuple[Path, ...],
     filter_fd: int | None,
     devices: tuple[str, ...],
-    guest: Guest | None,
+    guest: Caps | None,
+    hidden: tuple[Path, ...],
 ) -> list[str]:
     root = os.geteuid() == 0
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--hostname", "arena"]
@@ -212,7 +214,7 @@ def _bubblewrap(
         command += ["--ro-bind", "/sys", "/sys"]
     for device in devices:
         command += ["--dev-bind-try", device, device]
-    sizes = (SHM_BYTES, TMPFS_BYTES) if guest is None else (guest.caps.disk + DISK_ROOM,) * 2
+    sizes = (SHM_BYTES, TMPFS_BYTES) if guest is None else (guest.disk + DISK_ROOM,) * 2
     for mount, size in zip(("/dev/shm", "/tmp"), sizes, strict=True):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
@@ -230,16 +232,16 @@ def _bubblewrap(
         command += ["--ro-bind", str(path), str(path)]
     if guest is not None:
         roots = [Path("/usr"), Path("/opt"), *shown]
-        hidden = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *guest.hidden]]
-        hidden = [path for path in hidden if path.is_dir() and any(map(path.is_relative_to, roots))]
-        for path in hidden:
+        covered = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *hidden]]
+        covered = [path for path in covered if path.is_dir() and any(map(path.is_relative_to, roots))]
+        for path in covered:
             command += ["--perms", "0755", "--tmpfs", str(path)]
-        for path in hidden:  # where the guest owns such a folder, it could fill it without end
+        for path in covered:  # where the guest owns such a folder, it could fill it without end
             command += ["--remount-ro", str(path)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    start = _limits(PROCESSES if guest is None else guest.caps.processes + PROCESSES_ROOM)
+    start = _limits(PROCESSES if guest is None else guest.processes + PROCESSES_ROOM)
     if root:
         start = [*_drop(_uid() if guest is None else _guest_uid()), *start]
     if name == "nested" and (not root or signal_scope.is_available()):

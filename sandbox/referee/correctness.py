@@ -11,7 +11,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
-from sandbox.referee.wording import meaning
+from sandbox.referee.wording import explain
 from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange, Failed
@@ -48,16 +48,16 @@ class CorrectnessCheck:
             self.load()
             self.check()
         except (Failed, WorldFailed, Deadline) as error:
-            verdict, failure = self.meaning_of(error)
+            verdict, failure = self.explain(error)
         self.emit(self.checked(verdict, failure))
         return verdict, failure
 
-    def meaning_of(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
+    def explain(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
         """What ended the run early, as a verdict."""
         if isinstance(error, Failed):
             return error.verdict, error.failure
         if isinstance(error, WorldFailed):
-            return self.explain(error)
+            return explain(error, self.exchange.phase)
         return Verdict.TIMEOUT, self.explain_deadline(error)
 
     @contextlib.contextmanager
@@ -152,18 +152,6 @@ class CorrectnessCheck:
             return self.exchange.compare(slots, note=False)[0] is Verdict.PASS
         except (WorldFailed, Deadline):
             return False
-
-    def explain(self, failed: WorldFailed) -> tuple[Verdict, Failure]:
-        """What a rank's end means."""
-        means = meaning(failed)
-        failure = self.exchange.failure(
-            means.message, means.verdict, rank=failed.rank, line=failed.line or None, text=means.text
-        )
-        if means.advice:
-            failure = msgspec.structs.replace(failure, advice=means.advice)
-        if means.verdict is Verdict.COMPILE_ERROR:
-            failure = msgspec.structs.replace(failure, phase="compile")
-        return means.verdict, failure
 
     def explain_deadline(self, late: Deadline) -> Failure:
         """Which ranks did not finish; they are asked to print where they are."""

@@ -51,7 +51,7 @@ class Evaluation:
             try:
                 self.measure()
             except (Failed, WorldFailed, Deadline) as error:
-                verdict, failure = self.correctness.meaning_of(error)
+                verdict, failure = self.correctness.explain(error)
         return self.result(verdict, failure)
 
     def measure(self) -> None:

@@ -70,7 +70,7 @@ class Versus:
                 self.evaluation.measure()
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
-                found[blamed] = self.sides[blamed].meaning_of(error)
+                found[blamed] = self.sides[blamed].explain(error)
         return self.result(*found)
 
     def result(self, mine: tuple[Verdict, Failure | None], theirs: tuple[Verdict, Failure | None]) -> Result:

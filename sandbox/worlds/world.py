@@ -109,7 +109,7 @@ class World:
     # --- orders ----------------------------------------------------------------------------------------------
 
     def tell(self, order: Order, fds: tuple[int, ...] = ()) -> None:
-        """Sends an order to all ranks. Raises IllegalMove where it is not for a world in this state."""
+        """Sends an order to all ranks. Raises HarnessFailed if it is illegal in this state."""
         self.tell_each([order] * self.ranks, [fds] * self.ranks)
 
     def tell_each(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
@@ -171,7 +171,7 @@ class World:
         return self.lines.missing(kind, self.processes.killed)
 
     def take(self, kind: Kind) -> list[Received]:
-        """The answer of every rank, once none is missing. Raises IllegalMove."""
+        """The answer of every rank, once none is missing. Raises HarnessFailed if it is illegal in this state."""
         self._move(kind)
         if kind is Kind.READY:
             self.processes.find_ranks()
