@@ -1,4 +1,4 @@
-"""The check of a kernel: it is loaded and run on fresh inputs, and each way to fail becomes a verdict."""
+"""The correctness check: loads a kernel, runs it on fresh inputs, and turns each failure into a verdict."""
 
 import contextlib
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from sandbox.worlds.failures import Deadline, WorldFailed
 
 CHECKED_SLOTS = 3
 BUSY_SHARE = 0.5
-"""Cores that a world's processes use together when it computes."""
+"""CPU time over wall time above which a world counts as computing."""
 STACKS_SECONDS = 0.5
-"""For ranks that did not finish in time to print where they are."""
+"""Time for ranks to print their stacks after a deadline."""
 
 
 class CorrectnessCheck:
-    """Loads one revision on a stage and checks it."""
+    """The correctness check of one kernel."""
 
     def __init__(self, run: Run, exchange: Exchange) -> None:
-        """exchange: between the stage and the contender's world, which is fresh."""
+        """exchange: with the contender's world, which is new."""
         self.run = run
         self.exchange = exchange
         self.contender = exchange.contender
@@ -42,7 +42,7 @@ class CorrectnessCheck:
         self.contender.lines.watch_compiling(self.compiling)
 
     def judge(self) -> tuple[Verdict, Failure | None]:
-        """Loads the kernel and checks it: is it right?"""
+        """Loads and checks the kernel. Returns the verdict, and the failure if there is one."""
         verdict, failure = Verdict.PASS, None
         try:
             self.load()
@@ -53,7 +53,7 @@ class CorrectnessCheck:
         return verdict, failure
 
     def explain(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
-        """What ended the run early, as a verdict."""
+        """The verdict on an error that ended the run."""
         if isinstance(error, Failed):
             return error.verdict, error.failure
         if isinstance(error, WorldFailed):
@@ -62,7 +62,7 @@ class CorrectnessCheck:
 
     @contextlib.contextmanager
     def phase(self, name: str, limit: float) -> Iterator[None]:
-        """Shows a phase; its time is kept even when it fails."""
+        """Reports a phase and notes its duration, also when it fails."""
         self.exchange.phase = name
         started = self.timer.monotonic()
         self.emit(PhaseStarted(run_id=self.run.run_id, phase=name, limit_s=limit))
@@ -75,7 +75,7 @@ class CorrectnessCheck:
             self.seconds[name] = self.timer.monotonic() - started
 
     def compiling(self, active: bool) -> None:
-        """The kit compiles, inside load or the first call: shown as a phase of its own, and with its own deadline."""
+        """Reports compilation within load or the first call as a phase of its own."""
         now = self.timer.monotonic()
         if active:
             self.compile_started = now
@@ -95,7 +95,7 @@ class CorrectnessCheck:
         )
 
     def paper_rule(self) -> str | None:
-        """What upstream's rule says, once something was compared."""
+        """ "match" or "mismatch" under upstream's rule; None before the first comparison."""
         paper = self.exchange.paper
         return None if paper is None else "match" if paper else "mismatch"
 
@@ -109,14 +109,12 @@ class CorrectnessCheck:
             self.exchange.await_all(self.contender, Kind.LOADED, limit)
 
     def check(self) -> None:
-        """First calls on fresh inputs, compared with the oracle; anything written afterwards is found."""
+        """Makes the first calls on fresh inputs, compares them with the oracle, and checks for late writes."""
         limit = self.limits.first_call
         slots = list(range(min(CHECKED_SLOTS, self.exchange.stage.layout.slots)))
         with self.phase("check", limit):
             self.exchange.draw(len(slots), expect_poison=False)
-            self.exchange.reveal(
-                0, len(slots)
-            )  # nothing is timed here, and the private copies must be of complete inputs
+            self.exchange.reveal(0, len(slots))  # the private copies must be made of complete inputs
             self.exchange.arm(self.contender, checking=True)
             self.contender.go()
             self.await_first_calls(limit)
@@ -133,8 +131,7 @@ class CorrectnessCheck:
             raise Failed(verdict, failure)
 
     def await_first_calls(self, limit: float) -> None:
-        """Waits for the checked calls. Ranks that compute at the deadline, as a kernel that tries out variants does, have as long
-        again; ranks that only wait, for a peer that never comes, have not."""
+        """Waits for the checked calls. The limit doubles if the ranks are computing, for instance to tune variants."""
         before = self.contender.activity().cpu_seconds
         try:
             self.exchange.await_done(self.contender, limit)
@@ -144,7 +141,7 @@ class CorrectnessCheck:
             self.exchange.await_done(self.contender, limit)
 
     def arrives_late(self, slots: list[int]) -> bool:
-        """Whether the results of the checked calls are right now that some time has passed."""
+        """Whether the results of the checked calls have become right meanwhile."""
         self.timer.sleep(LATE_SECONDS)
         try:
             self.contender.tell(Recopy())
@@ -154,7 +151,7 @@ class CorrectnessCheck:
             return False
 
     def explain_deadline(self, late: Deadline) -> Failure:
-        """Which ranks did not finish; they are asked to print where they are."""
+        """The failure for ranks that missed a deadline, with their stacks."""
         self.timed_out = True
         places = self.places(late)
         who = ", ".join(map(str, late.ranks))
@@ -167,7 +164,7 @@ class CorrectnessCheck:
         return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=found.line if found else None)
 
     def places(self, late: Deadline) -> list[StackPlace]:
-        """Where the ranks that did not finish are, as far as their stacks tell."""
+        """The stack places of the ranks that did not finish, as far as known."""
         self.contender.processes.print_stacks()
         with contextlib.suppress(WorldFailed, Deadline):
             self.exchange.await_all(self.contender, late.kind, STACKS_SECONDS)

@@ -1,8 +1,8 @@
-"""The referee: a process of its own that owns the clock, the worlds and the verdict. Never imports a kernel, nor torch.
+"""The referee: the trusted process that owns clock, worlds and verdict. It imports neither kernels nor torch.
 
     python -m sandbox.referee.main       commands on stdin, events on stdout (sandbox.protocol.events, one JSON object a line)
 
-It ends, with everything it started, when its stdin closes.
+It ends with all its processes when its stdin closes.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ from sandbox.worlds.world_spec import WorldSpec
 
 
 class Referee:
-    """Serves commands one at a time; a cancel is heard at every wait."""
+    """Serves commands one at a time. Every wait reads cancels."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Referee:
                 self.emit(Fatal(message=f"cannot read a command: {error}"))
 
     def hear_command(self, command: Any) -> None:
-        """Cancels and shutdowns act at once; everything else waits its turn."""
+        """Obeys a cancel or a shutdown at once, and queues all other commands."""
         if isinstance(command, events.Shutdown):
             self.hung_up = True
         elif isinstance(command, events.Cancel):
@@ -132,12 +132,12 @@ class Referee:
             self.commands.append(command)
 
     def hear(self, world: World, rank: int, text: str) -> None:
-        """What a rank printed: shown when it is the contender's."""
+        """Reports what a rank printed, if it is the contender's."""
         if self.run is not None and world is self.contenders.contender:
             self.emit(Log(run_id=self.run.run_id, rank=rank, stream="out", text=text))
 
     def serve(self) -> None:
-        """Until the engine hangs up."""
+        """Serves commands until the engine closes the pipe."""
         self.selector.register(0, selectors.EVENT_READ, self.listen)
         self.emit(Ready(pid=os.getpid(), jail=self.jail.name))
         while not self.hung_up:
@@ -160,13 +160,13 @@ class Referee:
             handler()
 
     def stopped(self) -> bool:
-        """Whether nobody wants the run any more."""
+        """Whether the run was cancelled or the engine is gone."""
         return self.cancelled or self.hung_up
 
     # --- commands --------------------------------------------------------------------------------------------
 
     def warm(self, setting: events.Setting) -> None:
-        """Prepares what the next run of this setting needs. Failures show when it runs."""
+        """Prepares worlds for a setting. The next run reports failures."""
         self.cancelled = False
         try:
             check_setting(setting)
@@ -196,7 +196,7 @@ class Referee:
         self.emit(Calibrated(world=setting.world, device=setting.device, peaks=peaks, seconds=seconds))
 
     def judge(self, run: events.Run) -> None:
-        """One run, from RunStarted to its last event."""
+        """Judges one run, from RunStarted to its last event."""
         self.run, self.cancelled = run, False
         evaluation: Evaluation | None = None
         started = self.timer.monotonic()
@@ -261,7 +261,7 @@ class Referee:
         references: list[World],
         rival: World | None,
     ) -> tuple[Evaluation, Callable[[], events.Result]]:
-        """The contender's evaluation, and what judges the whole run."""
+        """The contender's evaluation, and the function that judges the whole run."""
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
             exchange = Exchange(run.run_id, stage, contender, self.await_all, self.emit, timer=self.timer)
@@ -273,7 +273,7 @@ class Referee:
         return versus.evaluation, versus.judge
 
     def baselines_side(self, run: events.Run, stage: Stage, references: list[World]) -> TimedSide | None:
-        """The worlds that run the baseline; None where nothing is timed."""
+        """The timed side of the reference worlds; None for correctness only."""
         if not references:
             return None
         exchange = Exchange(
@@ -283,23 +283,23 @@ class Referee:
 
     @contextlib.contextmanager
     def turn(self, run: events.Run) -> Iterator[None]:
-        """Waits until no other match is timed on these devices, and keeps others out, and spares still, while this one is."""
+        """Holds the lease of the devices within a block, with spares stopped. Waits for other arenas first."""
         try:
             held = Lease(devices_of(run.setting))
         except OSError as error:
-            raise HarnessFailed(f"cannot ask for this machine's turn to measure: {error}") from None
+            raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(held) as lease:
             until = 0.0
             while not lease.take():
                 if not until:
                     until = self.timer.monotonic() + deadlines.TURN
-                    text = "another kernel is being timed or profiled here; this one waits for its turn\n"
+                    text = "waiting: another kernel is being timed or profiled on these devices\n"
                     self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
                 if self.stopped():
                     raise Stopped
                 if self.timer.monotonic() > until:
                     raise HarnessFailed(
-                        f"another arena on this machine has been timing for {deadlines.TURN:.0f} s"
+                        f"waited {deadlines.TURN:.0f} s for another arena that is timing on these devices"
                     )
                 self.poll(0.05)
             with self.contenders.spares_stopped():
@@ -315,7 +315,7 @@ class Referee:
         self.emit(PhaseStarted(run_id=run.run_id, phase="prepare", limit_s=deadlines.PREPARE))
         stage, references = self.open_worlds(run.setting, count)
         if len(references) < count:
-            text = f"the devices' memory has room for {len(references)} of {count} worlds that run the baseline\n"
+            text = f"device memory fits {len(references)} of {count} reference worlds\n"
             self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
         self.emit(PhaseEnded(run_id=run.run_id, phase="prepare", seconds=self.timer.monotonic() - started))
         return stage, references
@@ -323,7 +323,7 @@ class Referee:
     def open_worlds(self, setting: events.Setting, count: int) -> tuple[Stage, list[World]]:
         """The stage of a setting and `count` reference worlds, or as many as fit into memory."""
         if not self.oracle.has_stage(setting):
-            # All worlds import torch at the same time.
+            # Start all of them at once, because each imports torch.
             self.oracle.start(setting)
             self.contenders.prepare_spare(setting)
             self.references.start(setting, count)
@@ -340,7 +340,7 @@ class Referee:
         self.servers.close()
 
     def listen_on(self, seconds: float) -> None:
-        """Reads what the ranks still print for a while (a traceback dump, the end of their prints)."""
+        """Reads what the ranks still print, such as their stacks, for some seconds."""
         until = self.timer.monotonic() + seconds
         while self.timer.monotonic() < until:
             self.poll(until - self.timer.monotonic())
@@ -351,7 +351,7 @@ def _phase(evaluation: Evaluation | None) -> str:
 
 
 def main() -> None:
-    """Serves until stdin closes; SIGTERM ends it in order; SIGINT is ignored, the engine handles it."""
+    """Serves until stdin closes or SIGTERM arrives. The engine handles SIGINT."""
     processes.die_with_parent()
     processes.adopt_orphans()
     processes.hide_from_ptrace()

@@ -1,4 +1,4 @@
-"""A verdict in words: what a rank's end means, and the one line that people read first."""
+"""Verdicts in words: the meaning of a rank's failure, and the line that a person reads first."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from sandbox.worlds.failures import WorldFailed
 
 
 def detail(verdict: Verdict, failure: Failure | None) -> str:
-    """One line: what, in which phase, on which rank, where first, expected and got, and what to do."""
+    """One line: the fact, its phase, rank and place, and what to do."""
     if failure is None:
         return ""
     parts = [failure.message.splitlines()[0].rstrip(".") if failure.message else verdict.value]
@@ -47,7 +47,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 def explain(failed: WorldFailed, phase: str) -> tuple[Verdict, Failure]:
-    """The verdict on a rank's failure, and what a person reads about it. phase: of the run, when it failed."""
+    """The verdict on a rank's failure, and its description. phase: the present phase of the run."""
     verdict, message, advice = _explained(failed)
     text = "" if failed.kind == "DIED" else failed.text
     phase = "compile" if verdict is Verdict.COMPILE_ERROR else phase
@@ -62,7 +62,7 @@ def explain(failed: WorldFailed, phase: str) -> tuple[Verdict, Failure]:
 
 
 def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
-    """Verdict, one line, and advice where more is known than the verdict's own."""
+    """(verdict, message in one line, special advice or empty)."""
     if failed.kind == "DIED":
         status = failed.status
         if status >= 0 and os.WIFSIGNALED(status):
@@ -71,7 +71,7 @@ def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
             verdict = Verdict.OUT_OF_MEMORY if number == signal.SIGKILL else Verdict.CRASH
             return verdict, f"the process was killed by {name}", ""
         how = f"exited with status {os.WEXITSTATUS(status)}" if status >= 0 else "ended"
-        advice = "Return from the kernel; do not end its process."
+        advice = "Return from solution() and do not end the process."
         return Verdict.CRASH, f"the process {how} before its work was done", advice
     if failed.kind == "SYNTAX":
         lines = failed.text.strip().splitlines()
@@ -84,7 +84,7 @@ def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
 
 
 def _raised(failed: WorldFailed) -> str:
-    """What to do about an exception."""
+    """The advice on an exception."""
     if failed.line:
-        return "Correct that line; the traceback shows how it was reached."
-    return "It was raised outside the kernel's own lines; the traceback shows where."
+        return "Correct this line. The traceback shows the calls that lead to it."
+    return "No line of the kernel raised it. The traceback shows where it was raised."

@@ -88,7 +88,7 @@ def test_a_run_says_that_memory_has_room_for_fewer_worlds_and_goes_on(told: Call
         referee.judge(machine.run(budget_s=0.1))
     found = told()
     words = [event.text for event in found if isinstance(event, Log)]
-    assert words == ["the devices' memory has room for 1 of 2 worlds that run the baseline\n"]
+    assert words == ["device memory fits 1 of 2 reference worlds\n"]
     assert [event.result.verdict for event in found if isinstance(event, Finished)] == [Verdict.PASS] * 2
     assert len(machine.started["reference"]) == 2  # one of them has ended
 
