@@ -348,7 +348,7 @@ def test_a_turn_that_never_comes_is_a_harness_error(contended: Lease, told: Call
     machine.referee().judge(machine.run(rounds=6))
     judged = result(told())
     assert judged.verdict is Verdict.HARNESS_ERROR
-    assert "has been timing for 240 s" in judged.detail
+    assert "waited 240 s for another arena" in judged.detail
     contended.close()
 
 
