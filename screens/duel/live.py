@@ -192,6 +192,6 @@ def _word(services: Services, problem: Problem, player: str) -> str:
 def opponents(problem: Problem, models: list[str], programs: list[str], device: str) -> list[str]:
     """Players that a problem can have, as words of the command line. device: where the ranks are."""
     house = [HOUSE] if problem.house_source is not None else []
-    yardsticks = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
+    variants = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
     writers = [*(f"{MODEL}{name}" for name in models), *(f"{AGENT}{name}" for name in programs)]
-    return [*house, BASELINE, *yardsticks, *writers, GUEST]
+    return [*house, BASELINE, *variants, *writers, GUEST]

@@ -34,6 +34,8 @@ class PlayerRow(Vertical):
         self._setup = setup
         self.player: Player | None = None
         """The model or agent program; None: not known yet, it cannot play, or somebody else plays."""
+        self.known = False
+        """Looked up, and able to play."""
         self.trouble = ""
         """Why it cannot play."""
 
@@ -64,10 +66,11 @@ class PlayerRow(Vertical):
 
     async def look(self) -> None:
         """Finds out what there is to know."""
-        self.player, self.trouble = None, ""
+        self.player, self.known, self.trouble = None, False, ""
         try:
             if self.word.startswith((AGENT, MODEL)):
                 self.player = await asyncio.to_thread(make_player, self.word, self._setup)
+            self.known = True
             self._say(self.player.facts if self.player is not None else "", "$muted")
         except ArenaError as error:
             self.trouble = explain(error)
@@ -83,7 +86,7 @@ class PlayerRow(Vertical):
     def _chosen_another(self) -> None:
         by_path = self.query_one(Select).value == PROGRAM
         self.query_one(".program").display = by_path
-        self.player, self.trouble = None, ""
+        self.player, self.known, self.trouble = None, False, ""
         self._say("looking…" if self.word.startswith(AGENT) else "", "$muted")
         if by_path and not self.query_one(Input).value:
             self._say("a path, or a command that begins with one; it runs in a jail of its own", "$muted")

@@ -71,7 +71,7 @@ async def choose_player(screen: DuelSetup, pilot, until, side: str, player: str)
     screen.query_one(f"#player-{side}", Select).value = player
     row = screen.query_one(f"#row-{side}")
     await pilot.pause()
-    await until(pilot, lambda: row.player is not None or row.trouble)
+    await until(pilot, lambda: row.known or row.trouble)
     await pilot.pause()
     return str(row.query_one(".player-facts").content)
 

@@ -31,7 +31,7 @@ from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.baseline_variants import GRAPH, yardstick_source
+from arena.workspace.baseline_variants import GRAPH, variant_source
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
@@ -272,7 +272,7 @@ async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:
     found = await player.play(Task(PROBLEM, on_gpus), KernelAccess())
     assert (found.file_name, found.source) == (
         "baseline-graph.py",
-        yardstick_source(PROBLEM, GRAPH, "cuda"),
+        variant_source(PROBLEM, GRAPH, "cuda"),
     )
     with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):
         player_for("baseline-graph", paths)
