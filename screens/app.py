@@ -183,6 +183,7 @@ class ArenaApp(TerminalApp):
         self.picker.start(self._ask_model(problem, choice), "ask")
 
     async def _ask_model(self, problem: Problem, choice: Choice | None) -> None:
+        from arena.players.player import PlayerSetup
         from arena.setting_choice import Choice, choose_setting
         from arena.settings import load_settings
         from screens.dialogs.reader import Reader
@@ -206,7 +207,9 @@ class ArenaApp(TerminalApp):
                 self.screen.rest()
             self.push_screen(ModelScreen(self, problem, setting, plan))
 
-        self.push_screen(ModelSetup(problem, services.settings), answered)
+        assert services.catalogue is not None
+        setup = PlayerSetup(services.settings, services.catalogue, services.paths)
+        self.push_screen(ModelSetup(problem, setup), answered)
 
     def take_over(self, problem: Problem, text: str) -> None:
         """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
@@ -234,14 +237,14 @@ class ArenaApp(TerminalApp):
         self.picker.start(self._play_duel(problem, plan), "duel")
 
     async def _play_duel(self, problem: Problem, plan: DuelPlan) -> None:
-        from screens.duel.live import LiveDuelScreen, make_sides
+        from screens.duel.live import LiveDuelScreen, make_players
         from screens.kernel.screen import KernelScreen
 
         # A keyring may be asked, and a jail tested.
-        setting, sides = await asyncio.to_thread(make_sides, self.services, problem, plan)
+        setting, players = await asyncio.to_thread(make_players, self.services, problem, plan)
         if isinstance(self.screen, KernelScreen):
             self.pop_screen()
-        self.push_screen(LiveDuelScreen(self, problem, plan, setting, sides))
+        self.push_screen(LiveDuelScreen(self, problem, plan, setting, players))
 
     def show_duel_board(self) -> None:
         """Shows ratings and duels; one of them can be replayed."""

@@ -34,7 +34,7 @@ def title(session: ModelSession) -> Content:
     setting = session.setting
     where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
     return Content.assemble(
-        (f"{printable(session.plan.player.name)}  ", "$accent bold"),
+        (f"{printable(str(session.plan.player.name))}  ", "$accent bold"),
         (f"{session.problem.id} · {session.problem.title}", "$foreground bold"),
         (f"   {where}", "$muted"),
     )

@@ -96,7 +96,7 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         assert not kernel_screen.session.state.run_id  # another player's runs are not shown as its own
         await pilot.press("ctrl+z")
         assert kernel_screen.editor.text == before
-        path = app.services.workspace.kernel_path(kernel_screen.problem, "model:local")
+        path = app.services.workspace.kernel_path(kernel_screen.problem, "agent:local")
         assert path.read_text().strip() == "pass"
 
 
