@@ -37,6 +37,7 @@ from sandbox.protocol.events import (
     Ready,
     Refused,
     RunStarted,
+    Waiting,
 )
 from sandbox.protocol.harness_error import harness_error_result
 from sandbox.protocol.messages import MeasurePeaks, PeaksMeasured
@@ -295,11 +296,14 @@ class Referee:
         except OSError as error:
             raise HarnessFailed(f"cannot ask for this machine's turn to measure: {error}") from None
         with contextlib.closing(held) as lease:
-            until = 0.0
-            while not lease.take():
-                if not until:
-                    until = self.timer.monotonic() + deadlines.TURN
-                    text = "another kernel is being timed or profiled here; this one waits for its turn\n"
+            until = self.timer.monotonic() + deadlines.TURN
+            told: Waiting | None = None
+            while not lease.take(Path(run.setting.problem_dir).name):
+                waiting = Waiting(run_id=run.run_id, holder=lease.holder())
+                if told is None or waiting.holder not in (None, told.holder):
+                    told = waiting
+                    self.emit(waiting)
+                    text = f"waiting: another run is timing ({waiting.words})\n"
                     self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
                 if self.stopped():
                     raise Stopped
@@ -307,7 +311,7 @@ class Referee:
                     raise HarnessFailed(
                         f"another arena on this machine has been timing for {deadlines.TURN:.0f} s"
                     )
-                self.poll(0.05)
+                self.poll(0.1)
             with self.worlds.spares_stopped():
                 yield
 
