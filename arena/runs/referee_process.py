@@ -6,8 +6,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from arena.errors import RefereeFailed
 from arena.own_modules import ROOT, module_command, module_environment
 from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdown, decode_event, encode
@@ -157,7 +155,7 @@ class RefereeProcess:
             for line in lines:
                 try:
                     event = decode_event(line)
-                except msgspec.DecodeError as error:
+                except ValueError as error:
                     return f"said something that is no event ({error})"
                 if isinstance(event, Ready) and not self._ready.done():
                     self._ready.set_result(event)

@@ -11,5 +11,5 @@ def examples(most: int, steps: int = 30) -> settings:
         derandomize=True,
         deadline=None,
         database=None,
-        suppress_health_check=[HealthCheck.too_slow],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
