@@ -21,12 +21,14 @@ KILL_S = 2.0
 """Bounded wait after SIGKILL: a process stuck in a device call may not go, and must not hang the app."""
 LINE_BYTES = 64 << 20
 STDERR_BYTES = 64 << 10
+OnExit = Callable[["RefereeProcess", str], None]
+"""The referee, and what became of it in words. May come late: after its successor has started."""
 
 
 class RefereeProcess:
     """One running referee. `on_event` gets every event; `on_exit` is called once when it is gone, if it was ever ready."""
 
-    def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: Callable[[str], None]) -> None:
+    def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: OnExit) -> None:
         self._on_event = on_event
         self._on_exit = on_exit
         self._process: asyncio.subprocess.Process
@@ -39,7 +41,7 @@ class RefereeProcess:
     async def start(
         cls,
         on_event: Callable[[AnyEvent], None],
-        on_exit: Callable[[str], None],
+        on_exit: OnExit,
         command: Sequence[str] = COMMAND,
         environment: Mapping[str, str] | None = None,
     ) -> "RefereeProcess":
@@ -144,8 +146,9 @@ class RefereeProcess:
                         "run `pkb-arena doctor`",
                     )
                 )
+                self._ready.exception()  # retrieved here: a start that was cancelled waits for it no more
             else:
-                self._on_exit(why)
+                self._on_exit(self, why)
 
     async def _lines(self, stdout: asyncio.StreamReader) -> str:
         """Hands on events until the pipe closes. Returns what was wrong with them, if anything was."""

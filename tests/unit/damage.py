@@ -13,13 +13,13 @@ class Flip(NamedTuple):
     """The line that it lies in, from 0; its end belongs to it."""
 
 
-def flips(whole: bytes) -> st.SearchStrategy[Flip]:
-    """Files with one byte that is another."""
+def flips(whole: bytes, start: int = 0) -> st.SearchStrategy[Flip]:
+    """Files with one byte, from `start` on, that is another."""
 
     def flip(at: int, by: int) -> Flip:
         return Flip(whole[:at] + bytes([whole[at] ^ by]) + whole[at + 1 :], whole[:at].count(b"\n"))
 
-    return st.builds(flip, st.integers(0, len(whole) - 1), st.integers(1, 255))
+    return st.builds(flip, st.integers(start, len(whole) - 1), st.integers(1, 255))
 
 
 def whole_lines(whole: bytes, length: int) -> int:
