@@ -21,7 +21,7 @@ _NAMES: dict[Scope, str] = {
     "duel": "in a duel",
     "replay": "in the replay of a duel",
     "model": "while a model writes",
-    "campaign": "in a sweep",
+    "sweep": "in a sweep",
     "profile": "at a profile",
     "everywhere": "everywhere",
 }
