@@ -40,7 +40,7 @@ def played(paths: Paths) -> None:
     journal.append(
         CellResult(
             at=2.0, key=cell.key(sha256, HERE.digest), cell=cell, problem_id=1, category="collective", class_="C",
-            sha256=sha256, machine=HERE.digest, seat="local", verdict="PASS", detail="", report=None, spent=PAID,
+            sha256=sha256, machine=HERE.digest, worker="local", verdict="PASS", detail="", report=None, spent=PAID,
             trace_id="t1", seconds=1.0,
         )
     )  # fmt: skip

@@ -146,7 +146,7 @@ def test_half_a_character_without_the_other_fails_the_answer(protocol: str, half
         assert [call.values for call in answer.calls] == [{}]
         return
     assert (answer.outcome, answer.source, answer.calls) == ("unreadable", "", ())
-    assert answer.complaint
+    assert answer.reason
 
 
 @protocols

@@ -42,7 +42,7 @@ def result(attempt: int, verdict: str) -> CellResult:
     where = cell(attempt)
     return CellResult(
         at=float(attempt), key=where.key("0", HERE.digest), cell=where, problem_id=1, category="collective", class_="C",
-        sha256="0", machine=HERE.digest, seat="local", verdict=verdict, detail="größer 😀", report=None,
+        sha256="0", machine=HERE.digest, worker="local", verdict=verdict, detail="größer 😀", report=None,
         spent=PAID, trace_id="", seconds=1.0,
     )  # fmt: skip
 
