@@ -5,6 +5,8 @@ Each command and event is one JSON object per line, tagged by `type`.
 Units: seconds for `seconds` and `at`, microseconds for fields that end in `_us`.
 """
 
+import time
+
 import msgspec
 
 from sandbox.protocol.samples import Samples
@@ -125,6 +127,35 @@ class RunStarted(Event, tag="run_started", frozen=True, kw_only=True):
     setting: Setting
     kernel_name: str
     sha256: str
+
+
+class LeaseHolder(msgspec.Struct, frozen=True):
+    """The run or profile that has the devices. Written by another process, perhaps another user's: show it, never trust it."""
+
+    pid: int
+    user: str
+    problem: str
+    since: float
+    """Seconds since the epoch."""
+
+    @property
+    def words(self) -> str:
+        """ "gemm_allreduce of ada, process 4711, since 14:02:11"."""
+        clock = time.strftime("%H:%M:%S", time.localtime(self.since))
+        return f"{self.problem} of {self.user}, process {self.pid}, since {clock}"
+
+
+class Waiting(Event, tag="waiting", frozen=True, kw_only=True):
+    """The run waits because another run or profile has its devices; sent again when that changes. Ends with `PhaseStarted`."""
+
+    run_id: str
+    holder: LeaseHolder | None = None
+    """None: not known."""
+
+    @property
+    def words(self) -> str:
+        """ "gemm_allreduce of ada, process 4711, since 14:02:11", or that it is not known."""
+        return self.holder.words if self.holder is not None else "no details known"
 
 
 class PhaseStarted(Event, tag="phase_started", frozen=True, kw_only=True):
@@ -369,6 +400,7 @@ AnyEvent = (
     Ready
     | WorldChanged
     | RunStarted
+    | Waiting
     | PhaseStarted
     | PhaseEnded
     | RankChecked

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,6 +36,7 @@ from sandbox.protocol.events import (
     Ready,
     Refused,
     RunStarted,
+    Waiting,
 )
 from sandbox.protocol.harness_error import harness_error_result
 from sandbox.protocol.messages import MeasurePeaks, PeaksMeasured
@@ -289,11 +291,14 @@ class Referee:
         except OSError as error:
             raise HarnessFailed(f"cannot lock this machine's devices for timing: {error}") from None
         with contextlib.closing(held) as lease:
-            until = 0.0
-            while not lease.take():
-                if not until:
-                    until = self.timer.monotonic() + deadlines.TURN
-                    text = "waiting: another kernel is being timed or profiled on these devices\n"
+            until = self.timer.monotonic() + deadlines.TURN
+            told: Waiting | None = None
+            while not lease.take(Path(run.setting.problem_dir).name):
+                waiting = Waiting(run_id=run.run_id, holder=lease.holder())
+                if told is None or waiting.holder not in (None, told.holder):
+                    told = waiting
+                    self.emit(waiting)
+                    text = f"waiting: another run is timing ({waiting.words})\n"
                     self.emit(Log(run_id=run.run_id, rank=-1, stream="arena", text=text))
                 if self.stopped():
                     raise Stopped
@@ -301,7 +306,7 @@ class Referee:
                     raise HarnessFailed(
                         f"waited {deadlines.TURN:.0f} s for another arena that is timing on these devices"
                     )
-                self.poll(0.05)
+                self.poll(0.1)
             with self.contenders.spares_stopped():
                 yield
 

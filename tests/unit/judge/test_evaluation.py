@@ -45,7 +45,7 @@ def test_a_kernel_that_passes_has_both_times_and_a_roofline() -> None:
     result = judged(gpu())
     assert result.verdict is Verdict.PASS
     assert (result.outcome, result.clock) == ("faster", "call")
-    assert result.told.startswith("2.04× faster by calls")
+    assert result.told.startswith("2.04× faster end-to-end")
     assert result.baseline_us is not None
     assert result.contender_us is not None
     assert (result.baseline_us.call, result.contender_us.call) == pytest.approx((98, 48))
@@ -138,5 +138,5 @@ def test_noisy_calls_leave_the_headline_to_device_time() -> None:
     kernel = MadeKernel(noisy(100.0, 0.8, seed=3), noisy(40.0, 0.002, seed=4))
     result = judged(gpu(kernel, reference), rounds=16)
     assert (result.outcome, result.clock) == ("faster", "device")
-    assert result.told.endswith("calls too noisy to tell")
+    assert result.told.endswith("end-to-end time is too noisy")
     assert "more rounds" in result.advice
