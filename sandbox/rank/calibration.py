@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from sandbox.rank.devices.device import Device
-from sandbox.rank.fastest import fastest
+from sandbox.rank.devices.fastest import fastest
 
 
 def measure(device: Device) -> dict[str, float]:

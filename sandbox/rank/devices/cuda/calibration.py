@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.rank.devices.device import Device
-from sandbox.rank.fastest import fastest
+from sandbox.rank.devices.fastest import fastest
 
 SIZE = 256 << 20
 BLOCKS, THREADS = 132, 512
