@@ -83,10 +83,6 @@ def read_inputs(memory: torch.Tensor, base: int, table: list[TensorPlace]) -> di
     }
 
 
-WITHHELD_FROM = 64
-"""Bytes from which on a tensor is withheld: a smaller one is no work worth doing early."""
-
-
 def header_bytes(leaves: int) -> int:
     """Bytes of the header of an output slot that may hold this many tensors."""
     return up(FIRST_LEAF + leaves * _LEAF.size)

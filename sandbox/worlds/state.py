@@ -66,7 +66,7 @@ MOVES: dict[Kind, Move] = {
     Kind.TAKE: Move(IDLE),
     Kind.COMPARE: Move(IDLE),
     Kind.CHECK_POISON: Move(IDLE),
-    Kind.LOOK_AT_PROGRESS: Move(IDLE),
+    Kind.LOOK_AHEAD: Move(IDLE),
     Kind.DRAW_AGAIN: Move(IDLE),
     Kind.SYNC: Move(IDLE | BUSY),
     # Answers, when those of all ranks are taken.

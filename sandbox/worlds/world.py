@@ -5,7 +5,7 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from sandbox.machine.time_source import TimeSource
@@ -38,9 +38,10 @@ class Processes(Protocol):
     @property
     def paused(self) -> bool: ...
     def halt(self) -> None: ...
-    def pause(self) -> None: ...
+    def pause(self) -> bool: ...
     def await_stopped(self) -> None: ...
-    def resume(self) -> None: ...
+    def resume(self, held: Collection[int] = ()) -> None: ...
+    def resume_rank(self, rank: int) -> None: ...
     def activity(self) -> Activity: ...
     def pin(self, rank: int, cores: Sequence[int]) -> None: ...
     def waited_for_cores(self) -> float: ...
@@ -65,6 +66,7 @@ class Lines(Protocol):
     def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None: ...
     def require_silence(self) -> None: ...
     def release(self, ranks: Sequence[int] | None = None) -> None: ...
+    def calls_begun(self) -> list[int]: ...
     def has_begun(self, rank: int) -> bool: ...
     def missing(self, kind: Kind, ended: Callable[[], str]) -> list[int]: ...
     def take(self) -> list[Received]: ...
@@ -232,10 +234,11 @@ class World:
         """Releases one rank after another, each when the one before has begun. before(rank): called before each."""
         self._move(Kind.GO)
         self._lines.require_silence()
-        self.resume()
+        self._processes.resume(held=order)
         for rank in order:
             before(rank)
             self._lines.release([rank])
+            self._processes.resume_rank(rank)
             self.await_begun([rank])
 
     def await_begun(self, ranks: Sequence[int]) -> None:
@@ -243,6 +246,10 @@ class World:
         until = self._timer.monotonic() + BEGIN_SECONDS
         while not all(map(self._lines.has_begun, ranks)) and self._timer.monotonic() < until:
             self._timer.sleep(BEGIN_LOOK_SECONDS)
+
+    def calls_begun(self) -> int:
+        """Calls of the batch that have begun on some rank, as far as the ranks themselves say."""
+        return max(self._lines.calls_begun())
 
     # --- answers ---------------------------------------------------------------------------------------------
 
@@ -283,10 +290,10 @@ class World:
         """Stops every process that is known, at once; `pause` stops those that were started meanwhile."""
         self._processes.halt()
 
-    def pause(self) -> None:
+    def pause(self) -> bool:
         """Stops every process of the world; of one without a kernel the ranks may be all that is stopped, as they are all that
-        runs. Nothing where that was done."""
-        self._processes.pause()
+        runs. Nothing where that was done. Returns whether one was still running that was not known before."""
+        return self._processes.pause()
 
     def await_stopped(self) -> None:
         """Waits until everything that was told to has stopped. Raises CannotStop."""

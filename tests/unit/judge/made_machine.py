@@ -43,8 +43,6 @@ class MadeCpu(Cpu):
         batch_s=0.006, long_s=0.006, slower_s=0.030, calls=32, slots=128, pairs=4, gated_pairs=0, references=2
     )
 
-    stops_batches = False
-
     def __init__(self) -> None:
         self.settled: list[int] = []
 
@@ -56,13 +54,6 @@ class MadeCpu(Cpu):
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
         self.settled += ranks
-
-
-class MadeStoppable(MadeCpu):
-    """A kind whose batches can be stopped."""
-
-    name = "made-stoppable"
-    stops_batches = True
 
 
 class MadeGpu(MadeCpu):

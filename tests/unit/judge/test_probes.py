@@ -4,7 +4,7 @@ import pytest
 from made_kernels import MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
-from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAtProgress, Order, Progress, Reveal
+from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, Order, Progress, Reveal
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.probes import (
     APART_CALLS,
@@ -201,6 +201,6 @@ def test_untimed_batches_leave_no_sample() -> None:
 def test_batches_that_are_stopped_have_many_calls() -> None:
     machine = stoppable()
     measured(machine)
-    looks = [order for order in orders(machine, LookAtProgress) if isinstance(order, LookAtProgress)]
+    looks = [order for order in orders(machine, LookAhead) if isinstance(order, LookAhead)]
     assert len(looks) >= WANTED_REPLACED
     assert {order.count for order in looks} == {MANY_CALLS}

@@ -61,7 +61,7 @@ def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> N
         name: torch.full((tensor.numel() * tensor.element_size(),), 0xA5, dtype=torch.uint8)
         .view(tensor.dtype)
         .view(tensor.shape)
-        if code.is_withheld(name, tensor) and tensor.dtype is not torch.bool
+        if code.is_withheld(name) and tensor.dtype is not torch.bool
         else tensor
         for name, tensor in tensors.items()
     }
@@ -80,7 +80,6 @@ def test_integers_are_withheld_but_for_those_that_shape_the_arguments() -> None:
     by_slug = {problem.slug: problem for problem in PROBLEMS}
     found = opened(by_slug["gnn_neighbor_sampling"], "int64")
     assert found is not None
-    code, _, tensors = found
-    assert code.is_withheld("seeds", tensors["seeds"])
-    assert not code.is_withheld("fanouts", torch.zeros(64, dtype=torch.int64))
-    assert not code.is_withheld("seeds", torch.zeros(1, dtype=torch.int64))
+    code = found[0]
+    assert code.is_withheld("seeds")
+    assert not code.is_withheld("fanouts")
