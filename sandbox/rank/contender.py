@@ -240,11 +240,6 @@ class ContenderRank(Rank):
 
         batch = self.iterations.armed[self.batch]
         put, finish, begun = self.output_copies.put, self.output_copies.finish, self.begun
-        if self.noop and not self.device.noop_copies:
-
-            def put(slot: slots.Slot, result: Any) -> None:
-                """Copies nothing."""
-
         gc.disable()
         try:
             if not mutates:

@@ -46,9 +46,6 @@ class Device(Protocol):
     """Bytes that calibration copies."""
     holds_results: bool
     """Whether copying a result is so dear that results are held and copied many at a time."""
-    noop_copies: bool
-    """Whether no-op batches copy outputs, too, so that the copies' time is taken off. Not where a kernel can avoid the copy by
-    writing to its slot itself: there both sides' times have the copies in them."""
     sealed: bool
     """Whether arenas are memory that others map with the rights they are given. Otherwise they are host memory, which a
     contender copies in and out by itself."""

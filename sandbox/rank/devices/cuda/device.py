@@ -27,7 +27,6 @@ class CudaDevice:
 
     matmul_size = 8192
     holds_results = True
-    noop_copies = True
     copy_bytes = 1 << 30
 
     def __init__(self, index: int) -> None:
