@@ -112,8 +112,7 @@ class DeviceTime:
         """The probes that are still due."""
         self.probes.hurry = True
         while self._gates and self.probes.open(self.calls):
-            for pair in self._pairs(self.calls, self.pace.gated_pairs, probing=True) or ():
-                self.clock.note(pair)
+            self._pairs(self.calls, self.pace.gated_pairs, probing=True)
 
     def give_up(self) -> None:
         """There is no device time."""

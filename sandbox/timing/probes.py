@@ -91,6 +91,8 @@ class Probes:
 
     def draw(self, calls: int) -> Drawn | None:
         """A kernel and a test, if this batch of so many calls is not timed."""
+        if not any(self._kinds(due, calls) for due in self.due):
+            return None
         if not self.hurry and self.chance.random() >= SHARE:
             return None
         found = [

@@ -91,8 +91,9 @@ class Rounds:
         shown = 0.0
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
-            self.done += self.round()
-            self.behind_gate.round(self.done)
+            if self.round():
+                self.behind_gate.round(self.done)
+                self.done += 1
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
             decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)
             if elapsed - shown > SHOWN_EVERY or decision is not Decision.GO_ON:
@@ -101,7 +102,7 @@ class Rounds:
                 self.show(expected if decision is Decision.GO_ON else self.done)
         self.probes.hurry = True
         while self.probes.open(self.calls):
-            self.done += self.round()
+            self.round(counts=False)
         self.behind_gate.finish()
         self.confirm()
         self.turns.final_checks(self.peaks)
@@ -203,10 +204,10 @@ class Rounds:
         self.turns.compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
         return pair
 
-    def round(self) -> bool:
+    def round(self, counts: bool = True) -> bool:
         """Pairs of batches on fresh iterations; one iteration of each pair is compared. In some places a probe is run instead.
 
-        Returns whether there was a pair.
+        counts: whether the pairs belong to the measurement. Returns whether there was one.
         """
         self.turns.check_memory()
         places = pairs_for(self.pace, self.calls, self.stage.layout.slots)
@@ -223,7 +224,8 @@ class Rounds:
                 self.probes.run(drawn, batch, self.seconds[drawn.side is self.turns.mine], self._turn)
                 continue
             for pair in self.pairs(batch):
-                self.call.note(pair)
+                if counts:
+                    self.call.note(pair)
             chosen.append(batch.first + self.turns.random.randrange(self.calls))
             timed += range(batch.first, batch.first + self.calls)
         self.probes.compare()

@@ -22,6 +22,7 @@ SECONDS, LEAST_PAIRS = 8.0, 8
 RESAMPLES = 400
 LEAST_OFFSET_US = 2.0
 """Worlds differ by this in how soon they start (standard deviation), or by more where the references do."""
+TINY_US = 1e-3
 LEAST_SHARE = 0.02
 """Of a single call's time that remains at the least when the start is taken off."""
 TOLERANCE, TOLERANCE_UNPROVEN = 1.5, 1.2
@@ -87,8 +88,9 @@ class SingleCalls:
         spread = np.std([median(found) for found in self.starts.values()]) if len(self.starts) > 1 else 0.0
         offset = chance.normal(0.0, max(LEAST_OFFSET_US, float(spread)), RESAMPLES)
         base_us, mine_us = np.median(base[some], axis=1), np.median(mine[some], axis=1)
+        least = LEAST_SHARE * np.maximum(mine_us, TINY_US)
         ratios = np.maximum(base_us - start, LEAST_SHARE * base_us) / np.maximum(
-            mine_us - start - offset, LEAST_SHARE * mine_us
+            mine_us - start - offset, least
         )
         low, middle, high = np.quantile(ratios, [TAIL, 0.5, 1 - TAIL])
         return Interval(float(middle), float(low), float(high))
