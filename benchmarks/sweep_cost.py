@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from arena.board.gathering import gather
 from arena.machine.fingerprint import this_machine
-from arena.models.budget_pool import BudgetPool
+from arena.models.budget import BudgetPool
 from arena.paths import Paths, make_folder, paths_in
-from arena.players.entrant import KernelAccess, PlayerKind, PlayerName, Submission, Task
+from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.judge import Judgement
 from arena.runs.run_request import RunRequest, header_of
@@ -165,13 +165,12 @@ def resident_mib() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / _MIB
 
 
-class _Writer:
-    """Hands in another text for every attempt, at once and for nothing."""
+class _Writer(Player):
+    """Submits another text for every attempt, at once and for nothing."""
 
-    fixed = False
-    player = PlayerName(PlayerKind.AGENT, "bench")
+    name = PlayerName(PlayerKind.AGENT, "bench")
 
-    async def write(self, task: Task, access: KernelAccess) -> Submission:
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
         text = f"# {task.problem.slug} {task.attempt}\n"
         return Submission(text + "#" * (KERNEL_BYTES - len(text)))
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from arena.players.entrant import PlayerKind
+from arena.players.player import PlayerKind
 from arena.runs.headline import by_clock
 from arena.runs.results import RunReport
 from arena.sweep.records import CellResult

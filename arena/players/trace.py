@@ -24,7 +24,7 @@ from arena.models.conversation import (
     ToolResult,
     Usage,
 )
-from arena.models.model import ModelPlayer
+from arena.models.model import ModelClient
 from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
 from arena.runs.journal import Journal, first_line, later_lines
@@ -61,7 +61,7 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
 def trace_header(
     problem: Problem,
     setting: Setting,
-    player: ModelPlayer,
+    player: ModelClient,
     prompt: Prompt,
     steps: int,
     budget_usd: float | None = None,
@@ -309,5 +309,5 @@ def read_trace_header(path: Path) -> TraceHeader:
 
 
 def read_trace(path: Path) -> Iterator[AnyTraceEvent]:
-    """A trace's events in order. A last line that a crash cut short is left out."""
+    """A trace's events in order. A line that cannot be read, as one that a crash cut short, ends them."""
     return later_lines(path, _decode_event)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from arena.errors import UsageError
-from arena.players.entrant import parse_player
+from arena.players.player import parse_player
 from arena.setting_choice import Choice, find_problem
 from problems.catalogue import Catalogue
 from problems.specification import CATEGORIES, CLASSES, Problem

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from arena.players.entrant import Author, Submission, Task
+from arena.players.player import KernelAccess, Player, PlayerKind, Submission, Task
 from arena.runs.judge import Judgement
 from arena.sweep.records import Cell
 
@@ -16,9 +16,9 @@ class KernelJob:
 
     cell: Cell
     task: Task
-    author: Author
+    player: Player
     submission: Submission | None
-    """None: of a fixed author, who is asked at the worker."""
+    """None: of a fixed player, which is asked when a worker is free."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,16 @@ class Jobs:
         return self._next_fixed.cell.slug == slug or len(self._ready) < self._most
 
 
-class WorkerAccess:
-    """Implements `arena.players.entrant.KernelAccess`: an author's tries wait for a worker like everything else, ahead of it."""
+class WorkerAccess(KernelAccess):
+    """A player's kernel access in a sweep: its tries wait for a worker like everything else, ahead of it."""
 
-    def __init__(self, jobs: Jobs, task: Task, player: str) -> None:
-        self._jobs, self._task, self._player = jobs, task, player
+    def __init__(
+        self, jobs: Jobs, task: Task, player: Player, steps: int, warn: Callable[[str], None]
+    ) -> None:
+        """steps: kernels that an agent may have judged."""
+        self.judges = player.name.kind is not PlayerKind.MODEL
+        self.steps = steps if self.judges else 1
+        self._jobs, self._task, self._player, self._warn = jobs, task, str(player.name), warn
 
     async def judge(self, source: str, name: str) -> Judgement:
         return await self._try(source, name, None)
@@ -113,3 +118,6 @@ class WorkerAccess:
     async def _try(self, source: str, name: str, rounds: int | None) -> Judgement:
         verdict: asyncio.Future[Judgement] = asyncio.get_running_loop().create_future()
         return await self._jobs.try_out(Try(self._task, self._player, source, name, rounds, verdict))
+
+    def warn(self, text: str) -> None:
+        self._warn(f"{self._player} at {self._task.problem.stem}, attempt {self._task.attempt}: {text}")

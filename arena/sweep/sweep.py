@@ -13,9 +13,9 @@ import msgspec
 
 from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
 from arena.machine.jail_policy import require_jail
-from arena.models.budget import Spent
-from arena.models.budget_pool import BudgetPool
-from arena.players.entrant import Author, PlayerKind, Submission, Task
+from arena.models.budget import BudgetPool, Spent
+from arena.players.player import Player, PlayerKind, Submission, Task
+from arena.players.program.watch import LIMIT
 from arena.runs.other_sizes import judge_other_sizes
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import choose_setting
@@ -45,7 +45,7 @@ class Sweep:
         self,
         plan: SweepPlan,
         problems: Sequence[Problem],
-        cast: Sequence[Author],
+        players: Sequence[Player],
         workers: Sequence[Worker],
         journal: SweepJournal,
         settings: Settings,
@@ -63,12 +63,12 @@ class Sweep:
         """
         self.plan = plan
         self.problems = problems
-        self.cast = cast
+        self.players = players
         self.workers = workers
         self.journal = journal
         self.settings = settings
         self.pool = pool
-        each = sum(1 if author.fixed else plan.attempts for author in cast)
+        each = sum(1 if player.fixed else plan.attempts for player in players)
         self.progress = SweepProgress(total=len(problems) * each)
         self._ahead = ahead
         self._unsafe = unsafe
@@ -90,7 +90,7 @@ class Sweep:
             NoJail: a player's kernels would run without a jail.
             MachineError: the journal, a folder or the devices stand in the way.
         """
-        if any(author.player.kind in (PlayerKind.MODEL, PlayerKind.AGENT) for author in self.cast):
+        if any(player.name.kind in (PlayerKind.MODEL, PlayerKind.AGENT) for player in self.players):
             for worker in self.workers:
                 require_jail(worker.judge.jail, self._unsafe)
         try:
@@ -100,43 +100,43 @@ class Sweep:
                     group.create_task(self._sit(worker))
         except BaseExceptionGroup as group:
             _raise_all_but_stop(group)
-        if self.pool.empty and not self.progress.whole and not self.progress.stopped:
-            self.progress.stopped = f"the budget of ${self.pool.usd:g} is spent"
+        if not self.progress.whole and not self.progress.stopped:
+            self.progress.stopped = self.pool.reached
         return self.progress
 
     # --- cells -----------------------------------------------------------------------------------------------
 
     def _entries(self, fixed: bool) -> Iterator[KernelJob]:
-        """All cells of fixed authors, or of those who write, problem by problem."""
+        """All cells of fixed players, or of those who write, problem by problem."""
         for problem in self.problems:
-            cast = [author for author in self.cast if author.fixed is fixed]
-            if not cast:
+            players = [player for player in self.players if player.fixed is fixed]
+            if not players:
                 return
             try:
                 setting = choose_setting(problem, self.plan.choice, self.settings)
             except UsageError as error:
-                for author in cast:
-                    self._leave_out(problem, author, error.message)
+                for player in players:
+                    self._leave_out(problem, player, error.message)
                 continue
             version = version_of(problem)
-            for author in cast:
+            for player in players:
                 for attempt in range(1, 2 if fixed else self.plan.attempts + 1):
                     cell = Cell(
                         slug=problem.slug,
                         setting=msgspec.structs.replace(setting, problem_dir=""),
-                        player=str(author.player),
+                        player=str(player.name),
                         attempt=attempt,
                         catalogue=version,
                     )
-                    yield KernelJob(cell, Task(problem, setting, attempt), author, None)
+                    yield KernelJob(cell, Task(problem, setting, attempt), player, None)
 
-    def _leave_out(self, problem: Problem, author: Author, why: str) -> None:
-        """All attempts of an author at a problem."""
-        player = str(author.player)
-        if (problem.slug, player) not in self._left_out:
-            self._left_out.add((problem.slug, player))
-            self.progress.total -= 1 if author.fixed else self.plan.attempts
-            self._listener.left_out(problem, player, why)
+    def _leave_out(self, problem: Problem, player: Player, why: str) -> None:
+        """Leaves out all attempts of a player at a problem."""
+        name = str(player.name)
+        if (problem.slug, name) not in self._left_out:
+            self._left_out.add((problem.slug, name))
+            self.progress.total -= 1 if player.fixed else self.plan.attempts
+            self._listener.left_out(problem, name, why)
 
     def _is_done(self, cell: Cell, sha256: str) -> bool:
         return any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
@@ -172,17 +172,17 @@ class Sweep:
             if self._is_done(cell, _hash(submission, entry.task.problem)):
                 self._skip(cell)
                 continue
-            await self._jobs.offer(KernelJob(cell, entry.task, entry.author, submission))
+            await self._jobs.offer(KernelJob(cell, entry.task, entry.player, submission))
 
     async def _ask(self, entry: KernelJob) -> Submission | None:
-        """The author's answer, journalled; None where there is none."""
+        """The player's answer, journalled; None where there is none."""
         player = entry.cell.player
-        if self.pool.empty or self._failures[player] >= FAILURES:
+        if self.pool.reached or self._failures[player] >= FAILURES:
             self.progress.unanswered += 1
             return None
         self.progress.writing += 1
         try:
-            submission = await entry.author.write(entry.task, WorkerAccess(self._jobs, entry.task, player))
+            submission = await entry.player.play(entry.task, self._access(entry))
         except PlayerFailed as error:
             self._failures[player] += 1
             await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
@@ -193,11 +193,13 @@ class Sweep:
             )
             return None
         except UsageError as error:
-            self._leave_out(entry.task.problem, entry.author, error.message)
+            self._leave_out(entry.task.problem, entry.player, error.message)
             return None
         finally:
             self.progress.writing -= 1
         self._failures[player] = 0
+        if submission.ended.startswith(LIMIT):
+            self._listener.said(f"{player} was ended: {submission.ended}")
         if submission.reason == "budget":
             await self._unanswered(entry.cell, submission.reason, submission.spent)
             return None
@@ -213,6 +215,9 @@ class Sweep:
             )
         )
         return submission
+
+    def _access(self, entry: KernelJob) -> WorkerAccess:
+        return WorkerAccess(self._jobs, entry.task, entry.player, self.plan.steps, self._listener.said)
 
     async def _unanswered(self, cell: Cell, why: str, spent: Spent) -> None:
         """The cell stays open; what was spent on it counts for the budget, in later sessions, too."""
@@ -263,9 +268,9 @@ class Sweep:
         submission, problem = entry.submission, entry.task.problem
         if submission is None:
             try:
-                submission = await entry.author.write(entry.task, WorkerAccess(self._jobs, entry.task, ""))
+                submission = await entry.player.play(entry.task, self._access(entry))
             except UsageError as error:
-                self._leave_out(problem, entry.author, error.message)
+                self._leave_out(problem, entry.player, error.message)
                 return
             except KernelUnreadable as error:
                 await self._unanswered(entry.cell, error.message, Spent())
@@ -277,7 +282,7 @@ class Sweep:
         started = time.monotonic()
         verdict, detail, report, tries = NO_KERNEL, submission.reason, None, 1
         if submission.source is not None:
-            player = str(entry.author.player)
+            player = str(entry.player.name)
             request = self._request(entry.task, player, submission.source, submission.file_name)
             try:
                 judgement, tries = await judge_at(worker, request)

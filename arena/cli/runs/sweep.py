@@ -16,10 +16,12 @@ from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
 from arena.machine.facts import choose_device
 from arena.machine.fingerprint import this_machine
-from arena.models.budget_pool import BudgetPool
+from arena.models.budget import BudgetPool
+from arena.players.agent import PATIENCE
+from arena.players.make_player import make_player
+from arena.players.player import PlayerSetup
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
-from arena.sweep.cast import AuthorSetup, make_author
 from arena.sweep.journal import SweepJournal
 from arena.sweep.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
 from arena.sweep.plan import ALL, SweepPlan, choose_problems, parse_players
@@ -151,9 +153,8 @@ def command(
     if resume and not asked:
         name, plan = plan_to_go_on(session.paths, name)
     else:
-        cast = parse_players(players) if players is not None else [BASELINE]
         plan = SweepPlan(
-            players=cast,
+            players=parse_players(players) if players is not None else [BASELINE],
             problems=[problem.slug for problem in choose_problems(session.catalogue, words or [ALL])],
             attempts=attempts or 1,
             preset=choice.preset,
@@ -180,11 +181,9 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
     journal = open_journal(session.paths, order.name, order.resume)
     rows = BaselineRows(plan) if plan.players == [BASELINE] else None
     try:
-        pool = BudgetPool(plan.budget_usd, journal.spent)
-        stage = AuthorSetup(
-            session.settings, session.catalogue, session.paths, pool, plan.shots, plan.steps, say
-        )
-        authors = [make_author(word, stage) for word in plan.players]
+        pool = BudgetPool(plan.budget_usd, before=journal.spent)
+        setup = PlayerSetup(session.settings, session.catalogue, session.paths, pool, plan.shots, PATIENCE)
+        players = [make_player(word, setup) for word in plan.players]
         progress = SweepProgressLine(order.name, rows)
 
         async def sweep() -> None:
@@ -193,7 +192,7 @@ def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
                 made = Sweep(
                     plan,
                     problems,
-                    authors,
+                    players,
                     workers,
                     journal,
                     session.settings,

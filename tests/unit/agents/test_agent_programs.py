@@ -13,11 +13,9 @@ import pytest
 from model_server import KEY, ModelServer, streamed
 
 from arena.errors import MachineError, RunRefused, UsageError
-from arena.models.budget import Budget
 from arena.paths import Paths
 from arena.players.program import jailed
 from arena.players.program.program import find_program
-from arena.players.program_entrant import Played
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace
@@ -35,7 +33,7 @@ Playing = Callable[..., Any]
 UntilGone = Callable[[Path], Awaitable[None]]
 
 
-def said(played: Played, paths: Paths) -> dict[str, Any]:
+def said(played: Any, paths: Paths) -> dict[str, Any]:
     """The report in the program's first line."""
     events = read_trace(paths.traces / f"{played.trace_id}.jsonl")
     text = "".join(event.text for event in events if isinstance(event, Wrote))
@@ -136,7 +134,7 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
     )
     model_server.replies = [streamed("hello")] * 3
     paths_asked = ["/v1/files", "/v1/messages", "/v1/messages"]
-    played = await playing(model, Budget(model, usd=1.4e-4), ASK=json.dumps(paths_asked))
+    played = await playing(model, 1.4e-4, ASK=json.dumps(paths_asked))
     answers = said(played, paths)["answers"]
     assert [status for status, _ in answers] == [403, 200, 403]
     assert "hello" in answers[1][1]

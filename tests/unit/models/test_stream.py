@@ -22,11 +22,11 @@ from model_server import (
 
 from arena.errors import PlayerFailed, UsageError
 from arena.models.answer import ModelAnswer
-from arena.models.budget import Budget
+from arena.models.budget import Budget, BudgetPool
 from arena.models.connection import stream as streaming
 from arena.models.connection.keys import HIDDEN
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
-from arena.models.model import ModelPlayer, model_player
+from arena.models.model import ModelClient, open_model
 from arena.settings import ModelSettings, Settings
 
 ASK = Conversation(
@@ -44,13 +44,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def player(
     server: ModelServer, protocol: str = "openai_chat", budget: Budget | None = None, **fields: object
-) -> ModelPlayer:
+) -> ModelClient:
     values = {"provider": protocol, "model": "m-1", "base_url": server.url, "key_env": "TEST_KEY"} | fields
     model = ModelSettings(**values)  # type: ignore[arg-type]
-    return model_player("test", Settings(models={"test": model}), budget or Budget(model))
+    return open_model("test", Settings(models={"test": model}), budget or Budget(model))
 
 
-async def ask(player: ModelPlayer) -> tuple[ModelAnswer, list[AnyPiece]]:
+async def ask(player: ModelClient) -> tuple[ModelAnswer, list[AnyPiece]]:
     pieces: list[AnyPiece] = []
     async with player:
         answer = await player.answer(ASK, pieces.append)
@@ -238,12 +238,20 @@ async def test_comments_do_not_keep_a_silent_model_alive_forever(model_server: M
         await ask(player(model_server, stall_s=30, timeout_s=1.0))
 
 
-async def test_malformed_events_are_skipped_and_too_many_end_it(model_server: ModelServer) -> None:
-    bad = b'data: {"choices": [{"delta": {"content": "\n\ndata: 17\n\ndata: \xff\xfe\n\nfoo\n\nevent: x\n\n'
-    odd = b'data: {"choices": null, "usage": "none"}\n\ndata: {"choices": [7, {"delta": null}]}\n\n'
-    model_server.replies = [raw(bad + odd + events("openai_chat", KERNEL))]
+async def test_an_answer_with_an_event_that_cannot_be_read_holds_no_kernel(model_server: ModelServer) -> None:
+    odd = b'event: x\n\nfoo\n\ndata: {"choices": null, "usage": "none"}\n\ndata: {"choices": [7, {"delta": null}]}\n\n'
+    model_server.replies = [raw(odd + events("openai_chat", KERNEL))]
     assert (await ask(player(model_server)))[0].text == KERNEL
-    model_server.replies = [raw(b"data: <html>\n\n" * 100)]
+    first, rest = events("openai_chat", KERNEL).split(b"data: ", 2)[1:]
+    for bad in (b'data: {"choices": [{"delta": {"content": "\n\n', b"data: 17\n\n", b"data: \xff\xfe\n\n"):
+        model_server.replies = [
+            raw(b"data: " + first + b"data: " + rest.replace(b"data: ", bad + b"data: ", 1))
+        ]
+        answer, _ = await ask(player(model_server))
+        assert (answer.outcome, answer.source) == ("unreadable", "")
+        assert KERNEL.startswith(answer.text)
+        assert answer.text
+    model_server.replies = [raw(b"data: <html>\n\n")]
     with pytest.raises(PlayerFailed, match="cannot be read"):
         await ask(player(model_server))
 
@@ -341,7 +349,7 @@ async def test_usage_that_comes_late_is_waited_for_and_a_connection_left_open_is
 async def test_a_budget_stops_an_answer_in_its_middle(model_server: ModelServer) -> None:
     model = ModelSettings(provider="openai_chat", model="m", price_in=1.0, price_out=10.0)
     model_server.replies = [streamed("word " * 40_000, sizes=lambda: 4096)]
-    budget = Budget(model, usd=0.01)
+    budget = BudgetPool(0.01).open(model)
     answer, pieces = await ask(player(model_server, budget=budget))
     assert answer.finish.reason == "budget"
     assert 0.01 <= budget.spent.usd < 0.012
@@ -367,7 +375,7 @@ def test_an_address_with_a_password_is_refused(model_server: ModelServer) -> Non
         "http://[::1",
     ):
         with pytest.raises(UsageError, match="base_url"):
-            model_player(
+            open_model(
                 "test",
                 Settings(models={"test": ModelSettings(provider="gemini", model="m", base_url=address)}),
             )

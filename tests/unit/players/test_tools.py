@@ -20,7 +20,7 @@ from model_server import (
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.models.connection.calls import ARGUMENT_CHARACTERS
-from arena.players.model_entrant import Agent
+from arena.players.agent import Agent
 from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import (
     Answered,
@@ -162,4 +162,4 @@ async def test_calls_are_paid_for_and_end_with_the_budget(model_server: ModelSer
     await agent.run()
     assert agent.reason == "budget"
     assert len(model_server.seen) == 3
-    assert agent.player.budget.spent.usd == pytest.approx(0.15, abs=0.01)
+    assert agent.client.budget.spent.usd == pytest.approx(0.15, abs=0.01)

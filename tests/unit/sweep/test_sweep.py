@@ -16,13 +16,22 @@ import pytest
 
 from arena.errors import PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
-from arena.models.budget import Spent
-from arena.models.budget_pool import BudgetPool
+from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
-from arena.players.entrant import Author, KernelAccess, NoAnswer, PlayerKind, PlayerName, Submission, Task
+from arena.players.file import FilePlayer
+from arena.players.make_player import make_player
+from arena.players.player import (
+    KernelAccess,
+    NoAnswer,
+    Player,
+    PlayerKind,
+    PlayerName,
+    PlayerSetup,
+    Submission,
+    Task,
+)
 from arena.runs.engine import Engine
 from arena.settings import Settings
-from arena.sweep.cast import AuthorSetup, FileAuthor, make_author
 from arena.sweep.journal import SweepBusy, SweepJournal, read_lines
 from arena.sweep.plan import SweepPlan, choose_problems, parse_players
 from arena.sweep.progress import Listener
@@ -37,19 +46,17 @@ HERE = Machine("test", "", "2.9", "gloo")
 CATALOGUE = load_catalogue()
 
 
-class Scripted:
+class Scripted(Player):
     """A player whose answers are given by attempt; a text, None for an answer without a kernel, or an error."""
 
-    fixed = False
-
     def __init__(self, *answers: str | Exception | None, name: str = "s", tries: bool = False) -> None:
-        self.player = PlayerName(PlayerKind.AGENT, name)
+        self.name = PlayerName(PlayerKind.AGENT, name)
         self.answers = answers
         self.asked: list[tuple[str, int]] = []
         self.tries = tries
         self.at_once = self.most_at_once = 0
 
-    async def write(self, task: Task, access: KernelAccess) -> Submission:
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
         self.asked.append((task.problem.slug, task.attempt))
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
@@ -69,7 +76,11 @@ def plan_for(problems: str, players: Sequence[str] = (), **more: object) -> Swee
 
 
 async def played(
-    paths: Paths, plan: SweepPlan, cast: Sequence[Author], listener: Listener | None = None, workers: int = 1
+    paths: Paths,
+    plan: SweepPlan,
+    players: Sequence[Player],
+    listener: Listener | None = None,
+    workers: int = 1,
 ) -> Sweep:
     """One session of the sweep "c"; the journal is closed after it."""
     journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
@@ -80,11 +91,11 @@ async def played(
         sweep = Sweep(
             plan,
             [CATALOGUE.find(slug) for slug in plan.problems],
-            cast,
+            players,
             [Worker(f"worker {n}", engine, HERE) for n, engine in enumerate(engines)],
             journal,
             Settings(),
-            BudgetPool(plan.budget_usd, journal.spent),
+            BudgetPool(plan.budget_usd, before=journal.spent),
             unsafe=True,
             listener=listener,
         )
@@ -240,11 +251,11 @@ async def test_what_was_spent_without_an_answer_counts_in_later_sessions(paths: 
 async def test_a_fixed_kernel_that_changed_is_judged_again(paths: Paths, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
-    author = FileAuthor(PlayerName(PlayerKind.FILE, str(kernel)))
-    await played(paths, plan_for("1-2", attempts=5), [author])
+    player = FilePlayer(PlayerName(PlayerKind.FILE, str(kernel)), kernel)
+    await played(paths, plan_for("1-2", attempts=5), [player])
     assert len(results(paths)) == 2
     kernel.write_text("wrong")
-    await played(paths, plan_for("1-2", attempts=5), [author])
+    await played(paths, plan_for("1-2", attempts=5), [player])
     assert [r.verdict for r in results(paths)] == ["PASS", "PASS", "WRONG_RESULT", "WRONG_RESULT"]
 
 
@@ -261,8 +272,8 @@ async def test_who_has_no_kernel_for_a_problem_is_left_out(paths: Paths, tmp_pat
     (tmp_path / "03_broadcast" / "kernel.py").write_text("pass")
     left: list[str] = []
     listener = Listener(left_out=lambda problem, player, why: left.append(problem.slug))
-    author = FileAuthor(PlayerName(PlayerKind.FILE, str(tmp_path)))
-    sweep = await played(paths, plan_for("1-4"), [author], listener)
+    player = FilePlayer(PlayerName(PlayerKind.FILE, str(tmp_path)), tmp_path)
+    sweep = await played(paths, plan_for("1-4"), [player], listener)
     assert left == ["allgather", "reduce"]
     assert sweep.progress.whole
     assert {result.cell.slug for result in results(paths)} == {"allreduce", "broadcast"}
@@ -299,10 +310,10 @@ def test_problem_sets_and_players() -> None:
 
 
 def test_a_player_without_a_model_or_a_folder_is_refused_before_anything_starts(paths: Paths) -> None:
-    stage = AuthorSetup(Settings(), CATALOGUE, paths, BudgetPool(None), 1, 20, print)
+    setup = PlayerSetup(Settings(), CATALOGUE, paths)
     for word in ("model:nobody", "agent:nobody", "file:/no/such/folder"):
         with pytest.raises(UsageError):
-            make_author(word, stage)
+            make_player(word, setup)
 
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
