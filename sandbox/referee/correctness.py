@@ -132,11 +132,11 @@ class CorrectnessCheck:
 
     def await_first_calls(self, limit: float) -> None:
         """Waits for the checked calls. The limit doubles if the ranks are computing, for instance to tune variants."""
-        before = self.contender.activity().cpu_seconds
+        before = self.contender.processes.activity().cpu_seconds
         try:
             self.exchange.await_done(self.contender, limit)
         except Deadline:
-            if self.contender.activity().cpu_seconds - before < BUSY_SHARE * limit:
+            if self.contender.processes.activity().cpu_seconds - before < BUSY_SHARE * limit:
                 raise
             self.exchange.await_done(self.contender, limit)
 

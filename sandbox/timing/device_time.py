@@ -64,7 +64,7 @@ class DeviceTime:
         if not self.pace.gated_pairs:
             return
         for world in self.turns.worlds:
-            world.resume()
+            world.processes.resume()
             if world.gate is None:
                 world.make_gate()
                 self.exchange.await_all(world, Kind.GATED, self.limits.own)
@@ -208,7 +208,7 @@ class DeviceTime:
             if self.exchange.sealed:
                 self.turns.fill_in(side, world, batch, "device")
             started = page.open()
-            world.resume()
+            world.processes.resume()
             world.tell(FinishBatch())
             ended = page.wait(self.turns.batch_limit(batch.calls))
             done = self.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)

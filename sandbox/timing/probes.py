@@ -177,7 +177,7 @@ class Probes:
             if number == 0:
                 stopped()
             found = self._replace_from(side, batch, begun)
-            world.resume()
+            world.processes.resume()
             replaced |= found
             shown |= bool(found) and begun > 0
             if not found:

@@ -114,7 +114,7 @@ class Turns:
     def start(self) -> None:
         """Makes all worlds ready for the first round, once all groups of ranks have been made."""
         for world in (self.exchange.oracle, *self.worlds):
-            self.kind.settle_threads(world.rank_pids)
+            self.kind.settle_threads(world.processes.rank_pids)
         self.stop_all()
         self.exchange.sides = [side.exchange.side for side in self.sides]
         self.exchange.discard_outputs()
@@ -122,7 +122,7 @@ class Turns:
     def stop_all(self) -> None:
         """Stops every process of every world but the trusted one."""
         for world in self.worlds:
-            world.pause()
+            world.processes.pause()
 
     def continue_only(self, side: TimedSide, world: World) -> None:
         """Continues one world and stops all others."""
@@ -130,13 +130,13 @@ class Turns:
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
             # Both kernels are stopped: work that runs on the GPUs now is not of the kernel that is continued next.
             self._left_over = self.exchange.foreign_us() > FOREIGN_US
-        world.resume()
+        world.processes.resume()
 
     def continue_kernels(self) -> None:
         """Continues all kernels."""
         for side in self.kernels:
             for world in side.worlds:
-                world.resume()
+                world.processes.resume()
 
     def pin(self, world: World, turn: int) -> None:
         """Each rank's first thread goes to one core of the rank's share: the same core in every world of that turn.
@@ -147,7 +147,7 @@ class Turns:
         """
         for rank, share in enumerate(self._shares):
             if len(share) > 1:
-                world.pin(rank, [share[turn % len(share)]] if self.pins else share)
+                world.processes.pin(rank, [share[turn % len(share)]] if self.pins else share)
 
     def unpin(self) -> None:
         """Lets all first threads run on the whole share again: the next problem's threads start from there."""
@@ -258,22 +258,22 @@ class Turns:
         for side in stopped:
             self.await_stopped(side, side.worlds[0])
         started = self.timer.monotonic()
-        before = [side.worlds[0].activity() for side in stopped]
+        before = [side.worlds[0].processes.activity() for side in stopped]
         yield
         seconds = self.timer.monotonic() - started
         for side, activity in zip(stopped, before, strict=True):
             assert side.observations is not None
-            side.observations.stopped_activity.note(activity, side.worlds[0].activity(), seconds)
+            side.observations.stopped_activity.note(activity, side.worlds[0].processes.activity(), seconds)
 
     def stop(self, side: TimedSide, world: World) -> None:
         """Stops one world and waits until it has. Raises as `await_stopped`."""
-        world.pause()
+        world.processes.pause()
         self.await_stopped(side, world)
 
     def await_stopped(self, side: TimedSide, world: World) -> None:
         """Waits until a world that was told to stop has done so. Raises Failed where a kernel's does not."""
         try:
-            world.await_stopped()
+            world.processes.await_stopped()
         except CannotStop as error:
             if side.observations is None:
                 raise HarnessFailed(f"the baseline: {error}") from None

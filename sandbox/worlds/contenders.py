@@ -65,12 +65,12 @@ class Contenders:
         """Stops spares within a block, because the first work of a starting spare on a GPU would count as the kernel's."""
         stopped = list(self.spares)
         for world in stopped:
-            world.pause()
+            world.processes.pause()
         try:
             yield
         finally:
             for world in stopped:
-                world.resume()
+                world.processes.resume()
 
     def drop_spares(self) -> None:
         """Kills all spares."""
@@ -107,7 +107,7 @@ class Contenders:
         if world is not None and len(self.spares) < SPARES and world.lines.failure is None:
             self.spares.append(world)
             self.contender = None
-            world.resume()
+            world.processes.resume()
             world.lines.watch_compiling(None)
 
     def end(self) -> list[World]:

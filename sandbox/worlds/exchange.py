@@ -235,9 +235,9 @@ class Exchange:
             self.await_all(world, Kind.DELIVERED, self.stage.limits.load)
             return ended
         if stops:
-            world.halt()
+            world.processes.halt()
         ended = self.timer.perf_counter_ns()
-        if stops and world.pause():
+        if stops and world.processes.pause():
             ended = self.timer.perf_counter_ns()
         return ended
 

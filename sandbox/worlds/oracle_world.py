@@ -123,4 +123,4 @@ class OracleWorld:
 
 
 def _gpu_fault(killed: World) -> str:
-    return killed.spec.kind.gpu_fault(killed.spec.gpus, killed.rank_pids)
+    return killed.spec.kind.gpu_fault(killed.spec.gpus, killed.processes.rank_pids)

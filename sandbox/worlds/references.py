@@ -47,7 +47,7 @@ class References:
         if not self.are_loaded(stage, count):
             self._loaded = None
             for world in chosen:
-                world.resume()
+                world.processes.resume()
             self.starter.open_problem(chosen, setting, "reference")
             try:
                 self._load(stage, setting, chosen)

@@ -16,7 +16,6 @@ from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankWire, Received
 from sandbox.worlds.state import BUSY, IDLE, State, after
-from sandbox.worlds.stopping import Activity
 from sandbox.worlds.wires import Wires
 from sandbox.worlds.world_process import WorldProcess
 from sandbox.worlds.world_spec import WorldSpec
@@ -101,11 +100,6 @@ class World:
         """Whether a problem is open and no rank is working."""
         return self.state in IDLE
 
-    @property
-    def rank_pids(self) -> list[int]:
-        """The ranks' process ids as the referee sees them, once they are ready: found before a kernel can start processes."""
-        return self.processes.rank_pids
-
     # --- orders ----------------------------------------------------------------------------------------------
 
     def tell(self, order: Order, fds: tuple[int, ...] = ()) -> None:
@@ -145,7 +139,7 @@ class World:
         self.lines.require_silence()
         started = self._timer.perf_counter_ns()
         self.lines.release()
-        self.resume()
+        self.processes.resume()
         return started
 
     def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
@@ -196,38 +190,6 @@ class World:
         """Fails the world when it holds more than its share; called while somebody waits for it."""
         if excess := self.processes.excess():
             self.lines.fail(WorldFailed("NO_MEMORY", 0, text=excess))
-
-    # --- stopping and ending ---------------------------------------------------------------------------------
-
-    @property
-    def paused(self) -> bool:
-        """Whether its processes are stopped."""
-        return self.processes.paused
-
-    def halt(self) -> None:
-        """Stops every process that is known, at once; `pause` stops those that were started meanwhile."""
-        self.processes.halt()
-
-    def pause(self) -> bool:
-        """Stops every process of the world; of one without a kernel the ranks may be all that is stopped, as they are all that
-        runs. Nothing where that was done. Returns whether one was still running that was not known before."""
-        return self.processes.pause()
-
-    def await_stopped(self) -> None:
-        """Waits until everything that was told to has stopped. Raises CannotStop."""
-        self.processes.await_stopped()
-
-    def resume(self) -> None:
-        """Lets stopped processes go on."""
-        self.processes.resume()
-
-    def activity(self) -> Activity:
-        """What the stopped processes have done so far."""
-        return self.processes.activity()
-
-    def pin(self, rank: int, cores: Sequence[int]) -> None:
-        """The first thread of a rank runs on these cores alone, and so do threads that it starts from now on; others stay."""
-        self.processes.pin(rank, cores)
 
     def close(self) -> bool:
         """Kills every process of the world and forgets it; True when all are gone."""

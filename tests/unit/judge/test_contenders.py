@@ -172,10 +172,10 @@ def test_a_contender_that_ran_the_baseline_is_kept_as_a_spare_while_there_is_roo
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     world = pool.contenders.take(setting)
-    world.pause()
+    world.processes.pause()
     pool.contenders.keep()
     assert pool.contenders.spares == [world]
-    assert not world.paused
+    assert not world.processes.paused
     assert pool.contenders.contender is None
     pool.contenders.keep()
     assert pool.contenders.take(setting) is world

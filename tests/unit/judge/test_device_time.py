@@ -245,7 +245,7 @@ def test_with_sealed_memory_inputs_come_when_the_batch_is_queued_and_its_world_r
     machine.at_order(
         machine.started["baseline"][0],
         Kind.REVEAL,
-        lambda: states.add((contender.state.value, contender.paused)),
+        lambda: states.add((contender.state.value, contender.processes.paused)),
         always=True,
     )
     rounds.measure()

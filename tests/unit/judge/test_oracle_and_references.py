@@ -139,7 +139,7 @@ def test_references_are_loaded_again_for_another_stage() -> None:
         setting = machine.setting(sizes=sizes)
         worlds = pool.references.take(pool.prepare(setting, 2), setting, 2)
         for world in worlds:
-            world.pause()
+            world.processes.pause()
     loads = [isinstance(order, LoadKernel) for order in machine.ranks(worlds[0]).orders]
     assert sum(loads) == 2
     assert len(machine.started["reference"]) == 2
@@ -165,7 +165,7 @@ def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     resting, running = pool.references.take(pool.prepare(setting, 2), setting, 2)
-    resting.pause()
+    resting.processes.pause()
     pool.references.drop_busy()
     assert pool.references.worlds == [resting]
     assert running.state is State.DEAD
@@ -215,7 +215,7 @@ def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None
     with pytest.raises(Stopped):
         rounds.measure()
     machine.stop = False
-    assert queued.paused
+    assert queued.processes.paused
     pool.oracle.finish_orders(machine.poll)
     pool.references.drop_busy()
     assert queued.state is State.DEAD

@@ -111,7 +111,7 @@ def test_a_spare_that_starts_stands_still_while_a_kernel_is_timed() -> None:
     stopped: list[bool] = []
 
     def seen(calls: int) -> float:
-        stopped.extend(world.paused for world in referee.contenders.spares)
+        stopped.extend(world.processes.paused for world in referee.contenders.spares)
         return noisy(100.0)(calls)
 
     machine = MadeMachine(kernel=MadeKernel(seen))
@@ -124,7 +124,7 @@ def test_a_spare_that_starts_stands_still_while_a_kernel_is_timed() -> None:
     referee.judge(machine.run(rounds=6))
     assert stopped[-6:] == [True] * 6
     assert second in referee.contenders.spares
-    assert not second.paused
+    assert not second.processes.paused
 
 
 def test_a_duel_has_two_verdicts(told: Callable[[], list[Any]]) -> None:

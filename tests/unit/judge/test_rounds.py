@@ -81,7 +81,7 @@ def test_kernels_call_on_as_many_inputs_as_references_have_where_shapes_differ(r
         kernel = world in [side.worlds[0] for side in rounds.turns.kernels]
         slow = world is rounds.turns.mine.worlds[0]
         assert sum(order.count for order in chosen) == kernel * (40 if slow else MOST_DISTINCT)
-        assert world.paused
+        assert world.processes.paused
     assert rounds.shapes_seconds > 0
 
 
@@ -136,13 +136,13 @@ def test_one_world_runs_at_a_time_and_its_inputs_come_while_all_rest() -> None:
     worlds = rounds.turns.worlds
     for world in worlds:
         machine.ranks(world).on_go = lambda: (
-            at_go.append(all(each.paused for each in worlds)),
-            machine.clock.after(1e-6, lambda: started.append([each.paused for each in worlds])),
+            at_go.append(all(each.processes.paused for each in worlds)),
+            machine.clock.after(1e-6, lambda: started.append([each.processes.paused for each in worlds])),
         )
     machine.at_order(
         machine.started["baseline"][0],
         Kind.REVEAL,
-        lambda: resting_at_reveal.append(all(each.paused for each in worlds)),
+        lambda: resting_at_reveal.append(all(each.processes.paused for each in worlds)),
         always=True,
     )
     rounds.measure()
@@ -303,7 +303,7 @@ def test_unsealed_outputs_are_fetched_after_each_batch_and_inputs_come_before_go
     machine.at_order(
         machine.started["baseline"][0],
         Kind.REVEAL,
-        lambda: running_at_reveal.append(any(not world.paused for world in rounds.turns.worlds)),
+        lambda: running_at_reveal.append(any(not world.processes.paused for world in rounds.turns.worlds)),
         always=True,
     )
     rounds.measure()

@@ -53,7 +53,7 @@ def test_outputs_are_taken_before_the_kernel_runs_again() -> None:
     take = rounds.turns.exchange.take
 
     def taking(first: int, count: int) -> None:
-        stopped.append(rounds.turns.mine.worlds[0].paused)
+        stopped.append(rounds.turns.mine.worlds[0].processes.paused)
         take(first, count)
 
     rounds.turns.exchange.take = taking  # type: ignore[method-assign]
@@ -104,7 +104,7 @@ def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> N
     def touched(rank: int, order: object) -> list[int]:
         if not isinstance(order, CheckPoison):
             return []
-        running.append(not rounds.turns.mine.worlds[0].paused)
+        running.append(not rounds.turns.mine.worlds[0].processes.paused)
         return [CONTENDER] if rank == 1 else []
 
     machine.oracle.touched = touched
