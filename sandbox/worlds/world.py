@@ -5,7 +5,7 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sandbox.machine.time_source import TimeSource
