@@ -12,7 +12,6 @@ import torch.distributed as dist
 
 from problems.setting import RankSetting
 from problems.specification import Problem
-from sandbox.memory import slots
 from sandbox.rank.seeds import seeded
 
 Leaves = dict[str, torch.Tensor]
@@ -61,10 +60,10 @@ class ProblemCode:
         self.inputs = load_file(problem.folder / "inputs.py", f"problem_inputs_{problem.slug}")
         self._baseline: Callable[..., Any] | None = None
 
-    def is_withheld(self, name: str, tensor: torch.Tensor) -> bool:
-        """Whether an input is completed only with its GO: all are, but those that `arguments` reads and very small ones."""
+    def is_withheld(self, name: str) -> bool:
+        """Whether an input is completed only with its GO: all are but those that `arguments` reads."""
         read: tuple[str, ...] = getattr(self.inputs, "READ_BY_ARGUMENTS", ())
-        return name not in read and tensor.numel() * tensor.element_size() >= slots.WITHHELD_FROM
+        return name not in read
 
     @property
     def baseline(self) -> Callable[..., Any]:

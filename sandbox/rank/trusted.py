@@ -24,7 +24,8 @@ from sandbox.protocol.messages import (
     DrawAgain,
     Drawn,
     DrawnAgain,
-    LookAtProgress,
+    LookAhead,
+    LookedAhead,
     MakeArenas,
     MeasurePeaks,
     OutputsTaken,
@@ -32,7 +33,6 @@ from sandbox.protocol.messages import (
     PoisonChecked,
     Probe,
     Probed,
-    Progress,
     Reply,
     Reveal,
     Revealed,
@@ -62,8 +62,6 @@ class TrustedRank(Rank):
         self.device.keep_blocks_whole()
         self.arenas = TrustedArenas(self.device)
         self.comparison: Comparison | None = None
-        self.always_returns = False
-        """Whether every call of the baseline returns equally many bytes, and some."""
         self.handlers |= {
             Probe: self.probe,
             MakeArenas: self.make_arenas,
@@ -72,7 +70,7 @@ class TrustedRank(Rank):
             TakeOutputs: self.take,
             CompareOutputs: self.judge,
             CheckPoison: self.check_poison,
-            LookAtProgress: self.look_at_progress,
+            LookAhead: self.look_ahead,
             DrawAgain: self.draw_again,
             MeasurePeaks: self.measure_peaks,
             Sync: self.sync,
@@ -124,7 +122,6 @@ class TrustedRank(Rank):
             comparison.calibrate(iteration(seed) for seed in order.seeds)
         except torch.OutOfMemoryError as error:  # no kernel runs yet
             raise SizesRefused(f"not one iteration fits this rank's device: {error}") from None
-        self.always_returns = len(set(out_sizes)) == 1 and out_sizes[0] > 0
         room = max(16, 2 * leaves)
         capacity = self.code.capacity(self.setting)
         in_bytes = max(in_sizes) if len(set(in_sizes)) == 1 else 2 * max(in_sizes) + memory.PAGE
@@ -170,7 +167,7 @@ class TrustedRank(Rank):
                 raise SizesRefused(
                     f"inputs of {size} bytes do not fit the slot of {self.arenas.in_bytes}; draws differ too much in size"
                 )
-            withheld = {name for name, tensor in tensors.items() if self.code.is_withheld(name, tensor)}
+            withheld = set(filter(self.code.is_withheld, tensors))
             self.arenas.fill(index, table, tensors, order.sides, withheld)
             tables.append(SlotTable(index, table))
         self.device.synchronize()
@@ -199,7 +196,7 @@ class TrustedRank(Rank):
             fits.append(
                 slots.lay_out(tensors)[0] == table
                 and all(
-                    self.code.is_withheld(name, tensor) or same_bits(tensor, own[name])
+                    self.code.is_withheld(name) or same_bits(tensor, own[name])
                     for name, tensor in tensors.items()
                 )
             )
@@ -209,11 +206,9 @@ class TrustedRank(Rank):
         self.device.synchronize()
         self.reply(DrawnAgain(fits))
 
-    def look_at_progress(self, order: LookAtProgress, fds: list[int]) -> None:
-        """How far a batch has come, by the poison that its calls have overwritten."""
-        has = self.arenas.written(order.side, order.count)
-        written = has.index(False) if False in has else order.count
-        self.reply(Progress(written, any(has[written:]), self.always_returns))
+    def look_ahead(self, order: LookAhead, fds: list[int]) -> None:
+        """Whether calls that have not begun have overwritten the poison of their slots."""
+        self.reply(LookedAhead(self.arenas.any_written(order.side, order.first, order.count)))
 
     def check_poison(self, order: CheckPoison, fds: list[int]) -> None:
         """Whether anything was written to a poisoned output arena."""

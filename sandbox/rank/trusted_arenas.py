@@ -138,10 +138,10 @@ class TrustedArenas:
         """Of these sides, those whose output arena is not as the poison left it."""
         return [number for number in sides if not slots.is_poisoned(self.sides[number].outputs)]
 
-    def written(self, number: int, count: int) -> list[bool]:
-        """Of a side's first slots, whether a result overwrote the poison."""
-        outputs = self.sides[number].outputs[: count * self.out_bytes]
-        return slots.overwritten(outputs, self.out_bytes, slots.header_bytes(self.room))
+    def any_written(self, number: int, first: int, count: int) -> bool:
+        """Whether a result overwrote the poison in one of these slots of a side."""
+        outputs = self.sides[number].outputs[first * self.out_bytes : (first + count) * self.out_bytes]
+        return any(slots.overwritten(outputs, self.out_bytes, slots.header_bytes(self.room)))
 
     def inputs_of(self, slot: int) -> Leaves:
         """The iteration in a slot, in this rank's own inputs."""

@@ -24,9 +24,16 @@ class Conclusion(NamedTuple):
     """What would let the clocks tell more; empty when they tell enough."""
 
 
-def conclude(call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0) -> Conclusion:
+def conclude(
+    call: Interval | None,
+    device: Interval | None,
+    ranks: int = 1,
+    cores: int = 0,
+    withheld: Interval | None = None,
+) -> Conclusion:
     """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
 
+    withheld: the speedup of batches of many calls, where `call` is that of single calls, which contradict it.
     ranks, cores: of the machine's CPU ranks, to say whether fewer ranks would help; cores 0: not known or of no matter.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
@@ -37,7 +44,13 @@ def conclude(call: Interval | None, device: Interval | None, ranks: int = 1, cor
     advice = ""
     if len(telling) < len(said):
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
-    return Conclusion(outcome(said[clock]), clock, _sentence(call, device), advice)
+    sentence = _sentence(call, device)
+    if withheld is not None:
+        sentence += (
+            f". These are single calls: batches of many calls gave {withheld.median:.2f}× {ends(withheld)}, "
+            "which single calls contradict. Does a call work on inputs of later calls?"
+        )
+    return Conclusion(outcome(said[clock]), clock, sentence, advice)
 
 
 def _sentence(call: Interval | None, device: Interval | None) -> str:

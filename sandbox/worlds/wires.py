@@ -78,6 +78,10 @@ class Wires:
             with contextlib.suppress(OSError):
                 wire.sock.send(GO)
 
+    def calls_begun(self) -> list[int]:
+        """By rank, the calls of the batch that have begun, as the rank itself says."""
+        return [wire.calls_begun for wire in self.ranks]
+
     def has_begun(self, rank: int) -> bool:
         """Whether a rank has read the GO that was sent to it."""
         return self.ranks[rank].has_read_all

@@ -113,8 +113,8 @@ def test_every_state_is_reached_and_left(state: State) -> None:
         while ahead:
             here = ahead.popleft()
             for move in MOVES.values():
-                there = move.to or here
-                if here in move.allowed and there not in found:
+                there = move[1] or here
+                if here in move[0] and there not in found:
                     found.add(there)
                     ahead.append(there)
         return found
