@@ -1,4 +1,4 @@
-"""A rank of any world: its place, its device and the problem that is open. Imports torch."""
+"""A rank of any world: serves its socket, and holds its device and the open problem."""
 
 import faulthandler
 import os
@@ -51,7 +51,7 @@ class Rank:
         """By type of order. A handler takes the order and the descriptors that came with it."""
 
     def serve(self) -> None:
-        """Answers the referee until it hangs up."""
+        """Answers the referee until it closes the socket."""
         self.say(Kind.READY, os.getpid())
         while True:
             try:
@@ -91,14 +91,14 @@ class Rank:
         self.say(Kind.OPENED)
 
     def wake(self, order: Wake, fds: list[int]) -> None:
-        """Shows that this process, and its context on the GPU, still runs."""
+        """Computes once, to show that this process and its GPU context work."""
         self.spark.add_(1)
         self.device.synchronize()
         self.say(Kind.AWAKE)
 
 
 def prepare_process() -> None:
-    """Signal handlers and threads of a rank process."""
+    """Sets the signal handlers and threads of a rank process."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -10,7 +10,7 @@ from problems import gloo
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.rank.devices.device import EventTimer, RankGate
-from sandbox.rank.fastest import fastest
+from sandbox.rank.devices.fastest import fastest
 
 LINK_BYTES = 16 << 20
 
