@@ -11,8 +11,8 @@ from arena.cli.numbers import Number
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
 from arena.cli.players.trace_lines import is_trace, tell_trace
+from arena.cli.record import RecordPlan, check_target, parse_size
 from arena.cli.session import open_session
-from arena.cli.stage.record import RecordPlan, check_target, parse_size
 from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.runs.headline import headline_so_far

@@ -8,10 +8,10 @@ import click
 from arena.cli.diagnostics import complain, say
 from arena.cli.duel.duel_lines import duel_line
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.model_options import unsafe_option
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, problem_argument, setting_options
 from arena.cli.output import print_json, print_line
-from arena.cli.players.model_options import unsafe_option
 from arena.cli.session import CliSession, open_session
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import AnyDuelEvent, DuelHeader

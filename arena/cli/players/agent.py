@@ -4,9 +4,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.numbers import Whole
-from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
-from arena.cli.players.model_options import (
+from arena.cli.model_options import (
     budget_option,
     force_option,
     model_option,
@@ -15,6 +13,8 @@ from arena.cli.players.model_options import (
     tokens_option,
     unsafe_option,
 )
+from arena.cli.numbers import Whole
+from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
 from arena.cli.players.writing import Plan, write_and_print
 from arena.cli.session import open_session
 from arena.errors import UsageError

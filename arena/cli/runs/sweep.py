@@ -8,9 +8,9 @@ import click
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.model_options import shots_option, unsafe_option
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, rounds_option, setting_options
-from arena.cli.players.model_options import shots_option, unsafe_option
 from arena.cli.runs.sweep_output import BaselineRows, print_sweep
 from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
