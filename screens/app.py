@@ -1,4 +1,4 @@
-"""The app: opens screens and hands them the services."""
+"""The app: opens screens and gives them the services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from screens.actions import Scope, bindings, short_key_words
+from screens.actions import Scope, bindings, key_of, short_key_words
 from screens.base import BaseScreen
 from screens.keymap import as_sent, keymap_fault
 from screens.picker.screen import PickerScreen
@@ -258,7 +258,7 @@ class ArenaApp(TerminalApp):
         self.push_screen(DuelBoard(self.services), answered)
 
     def show_sweeps(self) -> None:
-        """Shows the newest sweep, while it goes on or after it."""
+        """Shows the newest sweep, during or after it."""
         from screens.sweep.screen import SweepScreen
 
         self.push_screen(SweepScreen(self))
@@ -290,6 +290,15 @@ class ArenaApp(TerminalApp):
             self.push_screen(
                 HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen))
             )
+
+    async def action_quit(self) -> None:
+        """Leaves; a draft is named in the terminal, where it can still be read."""
+        kept = [screen.draft_words for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        self.exit(message="\n".join(filter(None, kept)) or None)
+
+    def action_help_quit(self) -> None:
+        """ctrl+c where nothing is selected."""
+        self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
 
     def _shows(self, dialog: type[Screen[Any]]) -> bool:
         """Whether a dialog is open already; the keys that open one work in dialogs, too."""

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import click
-import msgspec
 
 from arena.cli.display import Display, display_of
 from arena.cli.duel.replay_duel import find_duel, tell_duel
@@ -103,7 +102,7 @@ def command(
 def _run_of(path: Path) -> tuple[Path, RunHeader]:
     try:
         return path, read_header(path)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         why = f": {error.strerror}" if isinstance(error, OSError) else ""
         raise UsageError(
             f"{path} cannot be replayed{why}", "name the journal of a run, a duel or a trace"

@@ -49,7 +49,7 @@ def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
 
 
 def speed_words(speed: Interval, clock: str = "") -> str:
-    """ "▲ 1.31× [1.28, 1.34] by calls"; clock: "call" or "device", empty where it is not known."""
+    """ "▲ 1.31× [1.28, 1.34] end-to-end"; clock: "call" or "device", empty where it is not known."""
     return f"{SIGNS[outcome(speed)]} {speed.median:.2f}× {ends(speed)} {WHERE.get(clock, '')}".rstrip()
 
 
@@ -95,11 +95,11 @@ def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interv
 
 
 def final_words(header: DuelHeader, ended: DuelEnded) -> str:
-    """ "house over you ▲ 1.31× [1.28, 1.34] in 42 interleaved rounds": the winner's figure, left's in a draw."""
+    """ "house over you ▲ 1.31× [1.28, 1.34], 42 interleaved rounds": the winner's figure, left's in a draw."""
     if ended.speedup is None:
         return "no final was measured"
     first, second, speed = final_result(header, ended)
-    return f"{first} over {second} {speed_words(speed, ended.clock)} in {ended.rounds} interleaved rounds"
+    return f"{first} over {second} {speed_words(speed, ended.clock)}, {ended.rounds} interleaved rounds"
 
 
 def _setting(header: DuelHeader) -> str:

@@ -50,7 +50,7 @@ def read_duel_header(path: Path) -> DuelHeader:
 
 
 def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
-    """A duel's events in order. A last line that a crash cut short is left out."""
+    """A duel's events in order. A line that cannot be read, as one that a crash cut short, ends them."""
     return later_lines(path, decode_duel_event)
 
 

@@ -60,7 +60,7 @@ def check_manifest(folder: Path) -> Manifest:
         raise BundleDamaged(f"there is no folder {folder}", "`pkb-arena export DIR` makes a bundle")
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError) as error:
         fault = (
             "it has no manifest.json"
             if isinstance(error, FileNotFoundError)

@@ -46,7 +46,7 @@ def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
         return msgspec.json.decode(
             _file(folder, setting.device, setting.world).read_bytes(), type=Calibration
         ).peaks
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError):
         return {}
 
 

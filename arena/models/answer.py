@@ -45,13 +45,15 @@ class ModelAnswer:
     @property
     def source(self) -> str:
         """The kernel's text; empty when there is none."""
-        return kernel_source(self.text)
+        return kernel_source(self.text) if self.finish.reason != "unreadable" else ""
 
     @property
     def outcome(self) -> str:
-        """ "kernel", "refusal", "empty", "prose" (an answer without code), "truncated", or "budget"."""
+        """ "kernel", "refusal", "unreadable", "empty", "prose" (an answer without code), "truncated", or "budget"."""
         if self.finish.reason == "refusal":
             return "refusal"
+        if self.finish.reason == "unreadable":
+            return "unreadable"
         if not self.text.strip():
             return "budget" if self.finish.reason == "budget" else "empty"
         if self.finish.reason in {"length", "broken", "budget"} and not has_whole_kernel(self.text):
@@ -66,6 +68,8 @@ class ModelAnswer:
         match self.outcome:
             case "refusal":
                 return f"the model declined{': ' if self.finish.detail else ''}{self.finish.detail[:200]}"
+            case "unreadable":
+                return "a part of the answer cannot be read"
             case "empty":
                 return "the answer is empty"
             case "prose":

@@ -144,7 +144,8 @@ class Finish(Piece, tag="finish", frozen=True):
 
     reason: str
     """ "stop": complete. "length": cut off by a limit. "broken": the connection ended in the middle.
-    "refusal": the model or its provider declined. "budget": the budget was spent."""
+    "refusal": the model or its provider declined. "budget": the budget was spent.
+    "unreadable": a part of it cannot be read, so that it is worth nothing."""
     detail: str = ""
 
 

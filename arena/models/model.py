@@ -146,7 +146,8 @@ class ModelClient:
                     case Finish():
                         finish = piece
         spent = self.budget.spent - before
-        return ModelAnswer("".join(text), finish, spent, self.continued, calls.whole, calls.kept)
+        whole = () if finish.reason == "unreadable" else calls.whole
+        return ModelAnswer("".join(text), finish, spent, self.continued, whole, calls.kept)
 
 
 def find_model(name: str, settings: Settings) -> ModelSettings:

@@ -309,5 +309,5 @@ def read_trace_header(path: Path) -> TraceHeader:
 
 
 def read_trace(path: Path) -> Iterator[AnyTraceEvent]:
-    """A trace's events in order. A last line that a crash cut short is left out."""
+    """A trace's events in order. A line that cannot be read, as one that a crash cut short, ends them."""
     return later_lines(path, _decode_event)

@@ -82,6 +82,8 @@ class Engine:
         self._listeners: list[Callable[[AnyEvent], None]] = []
         self._notice_listeners: list[Callable[[Notice], None]] = []
         self._current: EngineRun | None = None
+        self._judge: RefereeProcess | None = None
+        """The referee that has, or had last, the run in progress."""
         self._newest: EngineRun | None = None
         self._asked = 0
         self._turn = asyncio.Lock()
@@ -232,7 +234,7 @@ class Engine:
         if referee is None or self._newest is not run or self._closing or run.ended:
             self._end(run, _cancelled(run))
             return
-        self._current = run
+        self._current, self._judge = run, referee
         self._watch(run, BETWEEN_PHASES_S)
         await referee.send(
             Run(
@@ -305,12 +307,13 @@ class Engine:
         run.record(event)
         self._tell(event)
 
-    def _on_exit(self, why: str) -> None:
-        self.worlds.clear()
+    def _on_exit(self, referee: RefereeProcess, why: str) -> None:
         run = self._current
-        words = self._referee.last_words if self._referee is not None else ""
-        if run is not None:
-            self._end(run, harness_error(run.header, run.phase, f"the referee {why}", words))
+        if run is not None and self._judge is referee:
+            self._end(run, harness_error(run.header, run.phase, f"the referee {why}", referee.last_words))
+        if self._referee not in (None, referee):
+            return  # its successor is there
+        self.worlds.clear()
         if not self._closing:
             self._notify(
                 Notice(

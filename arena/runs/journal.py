@@ -105,7 +105,7 @@ def read_header(path: Path) -> RunHeader:
 
 
 def read_events(path: Path) -> Iterator[AnyEvent]:
-    """A journal's events in order. A last line that a crash cut short is left out."""
+    """A journal's events in order. A line that cannot be read, as one that a crash cut short, ends them."""
     return later_lines(path, decode_event)
 
 
@@ -116,11 +116,11 @@ def first_line(path: Path) -> bytes:
 
 
 def later_lines(path: Path, decode: Callable[[bytes], Line]) -> Iterator[Line]:
-    """Everything after the first line, decoded. A last line that a crash cut short is left out."""
+    """Everything after the first line, decoded. A line that cannot be read, as one that a crash cut short, ends them."""
     with path.open("rb") as file:
         file.readline()
         for line in file:
             try:
                 yield decode(line)
-            except msgspec.DecodeError:
+            except ValueError:
                 return

@@ -6,8 +6,6 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-import msgspec
-
 from arena.errors import RefereeFailed
 from arena.own_modules import ROOT, module_command, module_environment
 from sandbox.protocol.events import VERSION, AnyCommand, AnyEvent, Ready, Shutdown, decode_event, encode
@@ -23,12 +21,14 @@ KILL_S = 2.0
 """Bounded wait after SIGKILL: a process stuck in a device call may not go, and must not hang the app."""
 LINE_BYTES = 64 << 20
 STDERR_BYTES = 64 << 10
+OnExit = Callable[["RefereeProcess", str], None]
+"""The referee, and what became of it in words. May come late: after its successor has started."""
 
 
 class RefereeProcess:
     """One running referee. `on_event` gets every event; `on_exit` is called once when it is gone, if it was ever ready."""
 
-    def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: Callable[[str], None]) -> None:
+    def __init__(self, on_event: Callable[[AnyEvent], None], on_exit: OnExit) -> None:
         self._on_event = on_event
         self._on_exit = on_exit
         self._process: asyncio.subprocess.Process
@@ -41,7 +41,7 @@ class RefereeProcess:
     async def start(
         cls,
         on_event: Callable[[AnyEvent], None],
-        on_exit: Callable[[str], None],
+        on_exit: OnExit,
         command: Sequence[str] = COMMAND,
         environment: Mapping[str, str] | None = None,
     ) -> "RefereeProcess":
@@ -146,8 +146,9 @@ class RefereeProcess:
                         "run `pkb-arena doctor`",
                     )
                 )
+                self._ready.exception()  # retrieved here: a start that was cancelled waits for it no more
             else:
-                self._on_exit(why)
+                self._on_exit(self, why)
 
     async def _lines(self, stdout: asyncio.StreamReader) -> str:
         """Hands on events until the pipe closes. Returns what was wrong with them, if anything was."""
@@ -157,7 +158,7 @@ class RefereeProcess:
             for line in lines:
                 try:
                     event = decode_event(line)
-                except msgspec.DecodeError as error:
+                except ValueError as error:
                     return f"said something that is no event ({error})"
                 if isinstance(event, Ready) and not self._ready.done():
                     self._ready.set_result(event)

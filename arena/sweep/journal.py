@@ -170,7 +170,7 @@ def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
         line: AnyLine = decode_line(data)
         if number == 1 and not isinstance(line, SweepOpened):
             raise msgspec.ValidationError("the first line names no sweep")
-    except msgspec.MsgspecError:
+    except ValueError:
         raise JournalDamaged(
             f"{path}: line {number} is no line of a sweep's journal",
             "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",

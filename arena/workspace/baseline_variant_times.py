@@ -26,5 +26,5 @@ def times_for(folder: Path, setting: Setting) -> dict[str, Microseconds]:
     """The stored times by yardstick; empty where none was measured in this setting, or the file is damaged."""
     try:
         return msgspec.json.decode(_file(folder, setting).read_bytes(), type=dict[str, Microseconds])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError):
         return {}

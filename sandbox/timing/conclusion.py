@@ -1,10 +1,12 @@
-"""The verdict on speed from both clocks: call time is the published definition, device time answers where calls cannot tell."""
+"""The conclusion on speed from both clocks: end-to-end time, or device time where end-to-end time is too noisy."""
 
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval
 from sandbox.timing.interval import detectable_percent, outcome
 
+SAME_SPEED = "same speed"
+"""How the outcome "even" is shown."""
 ADVICE_ROUNDS = "more rounds"
 ADVICE_RANKS = "fewer ranks than cores"
 ADVICE_QUIET = "a quieter machine"
@@ -39,33 +41,35 @@ def conclude(call: Interval | None, device: Interval | None, ranks: int = 1, cor
 
 
 def _sentence(call: Interval | None, device: Interval | None) -> str:
-    """ "1.31× faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]"."""
+    """ "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]"."""
     if call is not None and outcome(call) != "too noisy":
-        return _clause(call, "by calls") + (f"; {_beside(call, device)}" if device is not None else "")
+        return _clause(call, "end-to-end") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
-        return _clause(device, "on the device") + ("; calls too noisy to tell" if call is not None else "")
+        return _clause(device, "by device time") + ("; end-to-end time is too noisy" if call else "")
     best = min(detectable_percent(interval) for interval in (call, device) if interval is not None)
-    return f"too noisy to tell: a difference of {percent(best)} might go unseen"
+    least = percent(best) if best < 100 else f"{1 + best / 100:.1f}×"
+    return f"too noisy: only a difference above {least} would show"
 
 
 def _clause(interval: Interval, where: str) -> str:
-    """ "1.31× faster by calls [1.20, 1.43]", or "even by calls 1.00 [0.98, 1.02], would have seen 4 %"."""
+    """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02]..."."""
     match outcome(interval):
         case "faster":
             return f"{interval.median:.2f}× faster {where} {ends(interval)}"
         case "slower":
             return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
         case _:
-            return f"even {where} {interval.median:.2f} {ends(interval)}, would have seen {percent(detectable_percent(interval))}"
+            least = f"smallest detectable difference {percent(detectable_percent(interval))}"
+            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, {least}"
 
 
 def _beside(call: Interval, device: Interval) -> str:
     """The other clock, in a few words."""
     said = outcome(device)
     if said == "too noisy":
-        return "device time too noisy to tell"
-    word = f" ({said})" if said != outcome(call) else ""
-    return f"device time {device.median:.2f} {ends(device)}{word}"
+        return "device time is too noisy"
+    word = f" ({SAME_SPEED if said == 'even' else said})" if said != outcome(call) else ""
+    return f"device time {device.median:.2f}× {ends(device)}{word}"
 
 
 def ends(interval: Interval) -> str:

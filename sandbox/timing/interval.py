@@ -107,7 +107,8 @@ def turns_of(pairs: Sequence[Pair]) -> int:
 def _no_claim(ratios: list[float]) -> Interval:
     """An interval around 1 that is wider than anything that could be called."""
     spread = math.log(4.0)
-    middle = sorted(ratios)[len(ratios) // 2] if ratios else 0.0
+    ordered = sorted(ratios) or [0.0]
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     return _interval(middle, min([0.0, *ratios]) - spread, max([0.0, *ratios]) + spread)
 
 

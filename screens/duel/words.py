@@ -100,11 +100,10 @@ def result(state: DuelState) -> Content:
     else:
         first, second, speed = final_result(header, ended)
         said = outcome(speed)
-        words = f"{figures.speedup_words(speed, said)} {figures.interval_words(speed)}"
+        words = figures.measured_words(speed, said, ended.clock)
         lines.append(
             Content.assemble(
                 (words, f"${figures.outcome_style(said)} bold"),
-                (f"  {WHERE.get(ended.clock, '')}".rstrip(), "$foreground"),
                 (f"   {printable(first)} over {printable(second)}", "$foreground"),
                 (f", {ended.rounds} interleaved rounds", "$muted"),
             )
@@ -163,7 +162,7 @@ def _costs(side: SideState, budget_usd: float | None) -> list[Content]:
 
 
 def _speedup(attempt: AttemptState, brief: bool = False) -> str:
-    """ "▲ 1.31× by calls", with the sign that its verdict said; empty when nothing was timed. brief: without the clock."""
+    """ "▲ 1.31× end-to-end", with the sign that its verdict said; empty when nothing was timed. brief: without the clock."""
     if attempt.speedup is None:
         return ""
     said = attempt.judged.outcome if attempt.judged is not None else ""
@@ -181,17 +180,13 @@ def _verdict(attempt: AttemptState) -> Content:
         return Content.assemble(
             (figures.verdict_words(judged.verdict), colour), (f"  {printable(judged.detail)}", "$muted")
         )
-    speed_text = (
-        f"  {figures.speedup_words(judged.speedup, judged.outcome)} {figures.interval_words(judged.speedup)}"
-        f" {WHERE.get(judged.clock, '')}".rstrip()
-        if judged.speedup is not None
-        else ""
-    )
-    return Content.assemble((figures.verdict_words(judged.verdict), colour), speed_text)
+    speed = judged.speedup
+    words = "" if speed is None else f"  {figures.measured_words(speed, judged.outcome, judged.clock)}"
+    return Content.assemble((figures.verdict_words(judged.verdict), colour), words)
 
 
 def _so_far(speed: Interval, clock: str) -> str:
-    """ "▲ 1.31× by calls"."""
+    """ "▲ 1.31× end-to-end"."""
     return f"{figures.speedup_words(speed)} {WHERE.get(clock, '')}".rstrip()
 
 

@@ -6,7 +6,7 @@ from arena.foreign_text import printable
 from arena.models.budget import Spent
 from arena.models.conversation import Message
 from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
-from arena.runs.headline import WHERE, by_clock, headline_so_far
+from arena.runs.headline import by_clock, headline_so_far
 from arena.runs.results import RunReport
 from sandbox.protocol.verdict import Verdict
 from screens import figures
@@ -41,7 +41,7 @@ def title(session: ModelSession) -> Content:
 
 
 def best(session: ModelSession) -> Content:
-    """ "best ▲ 1.31× by calls · kernel 3"."""
+    """ "best ▲ 1.31× end-to-end · kernel 3"."""
     found = session.state.best
     if found is None or found.report is None:
         return Content.styled("no right kernel yet", "$muted")
@@ -156,8 +156,7 @@ def _speedup(report: RunReport) -> str:
     speed = by_clock(report.speedup, report.clock)
     if speed is None:
         return ""
-    words = f"{figures.speedup_words(speed, report.outcome)} {figures.interval_words(speed)}"
-    return f"{words} {WHERE.get(report.clock, '')}".rstrip()
+    return figures.measured_words(speed, report.outcome, report.clock)
 
 
 def conversation(system: str, messages: tuple[Message, ...]) -> str:

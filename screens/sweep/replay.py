@@ -136,8 +136,8 @@ class CellReplay(Dialog[None]):
         if self._state.samples:
             sample = self._state.samples[-1]
             headline = headline_so_far(sample)
-            words = figures.speedup_words(headline.speedup, headline.outcome)
-            lines.append(f"round {sample.round}  {words}  {figures.interval_words(headline.speedup)}")
+            words = figures.measured_words(headline.speedup, headline.outcome)
+            lines.append(f"round {sample.round}  {words}")
         if ended and mark.detail:
             lines.append(printable(mark.detail))
         if ended and mark.one_size_only:

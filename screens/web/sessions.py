@@ -179,5 +179,5 @@ async def hand_on(socket: web.WebSocketResponse, process: AppProcess) -> None:
                 await process.set_terminal_size(*bounded(size.width, size.height))
             elif kind == "ping":
                 await socket.send_json(["pong", rest[0] if rest else None])
-        except (msgspec.MsgspecError, ValueError, IndexError):
+        except (ValueError, IndexError):
             continue

@@ -190,7 +190,7 @@ class SpectatorApp(ArenaApp):
                 self._screen.take(decode_duel_event(line))
             elif isinstance(self._screen, WatchedKernelScreen):
                 self._screen.apply(decode_event(line))
-        except msgspec.MsgspecError:
+        except ValueError:
             return  # of a newer version, or broken off
 
     async def _begin(self, line: bytes, *, duel: bool) -> None:
@@ -201,7 +201,7 @@ class SpectatorApp(ArenaApp):
                 await self._show(WatchedDuelScreen(self, header))
             else:
                 await self._show_run(header)
-        except (msgspec.MsgspecError, ArenaError, UnknownProblem, OSError):
+        except (ValueError, ArenaError, UnknownProblem, OSError):
             self._screen = None  # a problem that is not here: the next one may be
 
     async def _show_run(self, header: RunHeader) -> None:

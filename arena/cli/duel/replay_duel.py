@@ -3,8 +3,6 @@
 import time
 from pathlib import Path
 
-import msgspec
-
 from arena.cli.duel.duel_lines import duel_line
 from arena.cli.output import print_json, print_line
 from arena.duel.card import text_card
@@ -19,7 +17,7 @@ def find_duel(name: str, paths: Paths) -> tuple[Path, DuelHeader] | None:
     for path in (Path(name), paths.duels / f"{name}.jsonl"):
         try:
             return path, read_duel_header(path)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             continue
     return None
 

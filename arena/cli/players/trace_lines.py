@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import msgspec
-
 from arena.cli.output import compact, print_json, print_line
 from arena.cli.players.writing_progress import spent_text
 from arena.foreign_text import printable
@@ -25,7 +23,7 @@ def is_trace(path: Path) -> bool:
     """The file is a model's trace, not a run's journal."""
     try:
         read_trace_header(path)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError):
         return False
     return True
 

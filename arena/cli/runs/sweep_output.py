@@ -61,7 +61,7 @@ class BaselineRows:
         for row in different:
             ratio = by_clock(row.speedup, row.clock)
             figures = f": {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else ""
-            where = f" {WHERE[row.clock]}" if row.clock else ""
+            where = f" ({WHERE[row.clock]})" if row.clock else ""
             complain(
                 f"the baseline of {row.id} {row.problem} is called {row.outcome} than itself{where}{figures}",
                 "run it again on a quiet machine; if it repeats, speedups measured here are not to be trusted",

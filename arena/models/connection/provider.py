@@ -1,5 +1,6 @@
 """The interface of a provider's module: a conversation as a request, and the meaning of its stream's events."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -54,7 +55,13 @@ def decode(data: str) -> dict[str, Any]:
     Raises:
         ValueError: it is not a JSON object.
     """
-    value = msgspec.json.decode(data)
+    try:
+        try:
+            value = msgspec.json.decode(data)
+        except msgspec.DecodeError:
+            value = json.loads(data)  # takes half a character, whose other half is in the next event
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value

@@ -20,6 +20,7 @@ from arena.foreign_text import printable
 from arena.models.connection.address import base_url
 from arena.models.connection.authorities import authorities
 from arena.models.connection.calls import MOST_CALLS
+from arena.models.connection.halves import Halves, readable
 from arena.models.connection.keys import Hiding, Key
 from arena.models.connection.provider import ErrorEvent, Provider, decode, error_of
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Retry, Text, Thought
@@ -33,8 +34,7 @@ LONGEST_WAIT_S = 120.0
 """Limit of a wait, also for Retry-After: a provider that asks for more fails the request."""
 ANSWER_CHARACTERS = 64 << 20
 """Of one answer, reasoning included; and of one event."""
-MALFORMED_EVENTS = 20
-"""Single events that cannot be read are skipped; beyond this many it is no stream of this protocol."""
+UNREADABLE = Finish("unreadable", "a part of the answer cannot be read")
 _BODY_BYTES = 64 << 10
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 _TOOLS_REFUSED = frozenset({400, 404, 422, 500, 501})
@@ -178,9 +178,9 @@ class Stream:
                     yield piece
         for piece in reading.held_back():
             yield piece
-        if reading.finish is None:
+        if (end := reading.end) is None:
             raise Passing("the connection ended in the middle of the answer")
-        yield Finish(reading.finish.reason, self._clean(reading.finish.detail))
+        yield Finish(end.reason, self._clean(end.detail))
 
     def _left(self, deadline: float) -> float:
         return min(self._model.stall_s, max(0.0, deadline - time.monotonic()))
@@ -225,7 +225,7 @@ class Stream:
 
     def _clean(self, text: str) -> str:
         """Text of a provider in one bounded line, without the key."""
-        return " ".join(printable(self._key.hide_in(text)).split())[:500]
+        return " ".join(printable(self._key.hide_in(readable(text))).split())[:500]
 
 
 class _Reading:
@@ -234,10 +234,9 @@ class _Reading:
     def __init__(self, provider: Provider, key: Key) -> None:
         self._read = provider.reader()
         self._key = key
-        self._text, self._thought = Hiding(key), Hiding(key)
-        self._calls: dict[int, Hiding] = {}
+        self._text, self._thought = _Incoming(key), _Incoming(key)
+        self._calls: dict[int, _Incoming] = {}
         self._left = ANSWER_CHARACTERS
-        self._malformed = 0
         self.finish: Finish | None = None
         self.over = False
 
@@ -245,18 +244,18 @@ class _Reading:
         """
         Raises:
             ErrorEvent: the provider reports an error.
-            ValueError: too many events could not be read.
+            ValueError: the event cannot be read, and nothing of the answer came before it.
         """
         if not data:
             return []
         try:
-            found = self._read(event, data)
+            return [piece for piece in map(self._shown, self._read(event, data)) if piece is not None]
         except ValueError:
-            self._malformed += 1
-            if self._malformed > MALFORMED_EVENTS:
-                raise
+            if self.finish is None:  # without the text in this event the answer may look whole
+                if self._left == ANSWER_CHARACTERS:
+                    raise
+                self.finish, self.over = UNREADABLE, True
             return []
-        return [piece for piece in map(self._shown, found) if piece is not None]
 
     def _shown(self, piece: AnyPiece) -> AnyPiece | None:
         match piece:
@@ -266,20 +265,20 @@ class _Reading:
                 return None
             case Text() | Thought():
                 self._count(len(piece.text))
-                hiding = self._text if isinstance(piece, Text) else self._thought
-                text = hiding.feed(piece.text)
+                incoming = self._text if isinstance(piece, Text) else self._thought
+                text = incoming.feed(piece.text)
                 return type(piece)(text) if text else None
             case CallPart():
                 return self._call_part(piece)
             case _:
-                return piece
+                return _whole(piece)
 
-    def _call_part(self, piece: CallPart) -> CallPart | None:
+    def _call_part(self, piece: CallPart) -> AnyPiece | None:
         if piece.number not in self._calls and len(self._calls) >= MOST_CALLS:
             return None
         self._count(len(piece.arguments))
-        hidden = self._calls.setdefault(piece.number, Hiding(self._key)).feed(piece.arguments)
-        return msgspec.structs.replace(piece, arguments=hidden, name=self._key.hide_in(piece.name))
+        hidden = self._calls.setdefault(piece.number, _Incoming(self._key)).feed(piece.arguments)
+        return _whole(msgspec.structs.replace(piece, arguments=hidden, name=self._key.hide_in(piece.name)))
 
     def _count(self, characters: int) -> None:
         self._left -= characters
@@ -289,8 +288,40 @@ class _Reading:
     def held_back(self) -> list[AnyPiece]:
         """Text that was held back because it could have begun the key."""
         text = self._text.end()
-        calls: list[AnyPiece] = [CallPart(number, hiding.end()) for number, hiding in self._calls.items()]
+        calls: list[AnyPiece] = [CallPart(number, call.end()) for number, call in self._calls.items()]
         return [*([Text(text)] if text else []), *calls]
+
+    @property
+    def end(self) -> Finish | None:
+        """The way in which the answer ended; None: it has not."""
+        cut = any(incoming.cut for incoming in (self._text, *self._calls.values()))
+        return UNREADABLE if cut and self.finish is not None and self.finish.reason == "stop" else self.finish
+
+
+class _Incoming:
+    """One text of an answer: in whole characters, without the key."""
+
+    def __init__(self, key: Key) -> None:
+        self._halves, self._hiding = Halves(), Hiding(key)
+
+    @property
+    def cut(self) -> bool:
+        """Half a character is due."""
+        return self._halves.cut
+
+    def feed(self, text: str) -> str:
+        """As much of the text as can be shown. Raises ValueError for half a character without the other."""
+        return self._hiding.feed(self._halves.feed(text))
+
+    def end(self) -> str:
+        """The text that was held back."""
+        return self._hiding.end()
+
+
+def _whole(piece: AnyPiece) -> AnyPiece:
+    """The piece. Raises ValueError where a text in it has half a character: it could be neither kept nor sent back."""
+    msgspec.json.encode(piece)
+    return piece
 
 
 class _Bounded:

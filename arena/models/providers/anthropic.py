@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from arena.models.connection.halves import joined
 from arena.models.connection.provider import (
     ErrorEvent,
     Reader,
@@ -157,8 +158,8 @@ class _ContentBlock:
         if self._start.get("type") == "tool_use" and given and not self._arguments:
             return [CallPart(number, json.dumps(given))]
         if self._signature:
-            thought = {"type": "thinking", "thinking": "".join(self._thought), "signature": self._signature}
-            return [Kept(thought)]
+            thought = joined("".join(self._thought))
+            return [Kept({"type": "thinking", "thinking": thought, "signature": self._signature})]
         return []
 
 

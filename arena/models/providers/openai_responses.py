@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from arena.models.connection.halves import characters
 from arena.models.connection.provider import (
     ErrorEvent,
     Reader,
@@ -136,7 +137,7 @@ class _OpenCalls:
         place = self._place(event)
         whole = text_of(item.get("arguments")) if done else ""
         rest = whole[self._seen[place] :]
-        self._seen[place] += len(rest)
+        self._seen[place] += characters(rest)
         return [
             CallPart(place, rest, text_of(item.get("name")), text_of(item.get("call_id")) or f"call_{place}")
         ]
@@ -144,7 +145,7 @@ class _OpenCalls:
     def delta(self, event: dict[str, Any]) -> list[AnyPiece]:
         """More arguments."""
         place, text = self._place(event), text_of(event.get("delta"))
-        self._seen[place] += len(text)
+        self._seen[place] += characters(text)
         return [CallPart(place, text)]
 
     def _place(self, event: dict[str, Any]) -> int:

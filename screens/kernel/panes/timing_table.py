@@ -38,15 +38,15 @@ def sentence(update: RunUpdate) -> str:
 
 
 def remark(update: RunUpdate) -> str:
-    """Below the times: the differences that the clocks would have seen, and what would help them."""
+    """Below the times: the smallest detectable differences, and what makes them smaller."""
     result = update.state.result
     if result is None or not result.told:
         return ""
     parts = (
         [sees_words(result.speedup)] if result.outcome in ("faster", "slower") else []
-    )  # others say it themselves
+    )  # the sentence of the others has it
     if update.advice:
-        parts.append(f"would help: {update.advice}")
+        parts.append(f"to see smaller differences: {update.advice}")
     return " · ".join(parts)
 
 

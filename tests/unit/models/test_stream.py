@@ -238,12 +238,20 @@ async def test_comments_do_not_keep_a_silent_model_alive_forever(model_server: M
         await ask(player(model_server, stall_s=30, timeout_s=1.0))
 
 
-async def test_malformed_events_are_skipped_and_too_many_end_it(model_server: ModelServer) -> None:
-    bad = b'data: {"choices": [{"delta": {"content": "\n\ndata: 17\n\ndata: \xff\xfe\n\nfoo\n\nevent: x\n\n'
-    odd = b'data: {"choices": null, "usage": "none"}\n\ndata: {"choices": [7, {"delta": null}]}\n\n'
-    model_server.replies = [raw(bad + odd + events("openai_chat", KERNEL))]
+async def test_an_answer_with_an_event_that_cannot_be_read_holds_no_kernel(model_server: ModelServer) -> None:
+    odd = b'event: x\n\nfoo\n\ndata: {"choices": null, "usage": "none"}\n\ndata: {"choices": [7, {"delta": null}]}\n\n'
+    model_server.replies = [raw(odd + events("openai_chat", KERNEL))]
     assert (await ask(player(model_server)))[0].text == KERNEL
-    model_server.replies = [raw(b"data: <html>\n\n" * 100)]
+    first, rest = events("openai_chat", KERNEL).split(b"data: ", 2)[1:]
+    for bad in (b'data: {"choices": [{"delta": {"content": "\n\n', b"data: 17\n\n", b"data: \xff\xfe\n\n"):
+        model_server.replies = [
+            raw(b"data: " + first + b"data: " + rest.replace(b"data: ", bad + b"data: ", 1))
+        ]
+        answer, _ = await ask(player(model_server))
+        assert (answer.outcome, answer.source) == ("unreadable", "")
+        assert KERNEL.startswith(answer.text)
+        assert answer.text
+    model_server.replies = [raw(b"data: <html>\n\n")]
     with pytest.raises(PlayerFailed, match="cannot be read"):
         await ask(player(model_server))
 

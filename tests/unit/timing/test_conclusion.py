@@ -34,20 +34,25 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
 @pytest.mark.parametrize(
     ("call", "device", "sentence"),
     [
-        (NOISY, EVEN, "even on the device 1.00 [0.98, 1.02], would have seen 3 %; calls too noisy to tell"),
+        (
+            NOISY,
+            EVEN,
+            "same speed by device time 1.00× [0.98, 1.02], smallest detectable difference 3 %; end-to-end time is too noisy",
+        ),
         (
             FASTER,
             Interval(1.1, 1.09, 1.12),
-            "1.31× faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]",
+            "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]",
         ),
         (
             EVEN,
             FASTER,
-            "even by calls 1.00 [0.98, 1.02], would have seen 3 %; device time 1.31 [1.20, 1.43] (faster)",
+            "same speed end-to-end 1.00× [0.98, 1.02], smallest detectable difference 3 %"
+            + "; device time 1.31× [1.20, 1.43] (faster)",
         ),
-        (SLOWER, None, "1.25× slower by calls [0.75, 0.85]"),
-        (SLOWER, NOISY, "1.25× slower by calls [0.75, 0.85]; device time too noisy to tell"),
-        (NOISY, None, "too noisy to tell: a difference of 135 % might go unseen"),
+        (SLOWER, None, "1.25× slower end-to-end [0.75, 0.85]"),
+        (SLOWER, NOISY, "1.25× slower end-to-end [0.75, 0.85]; device time is too noisy"),
+        (NOISY, None, "too noisy: only a difference above 2.3× would show"),
     ],
 )
 def test_the_sentence_has_the_numbers(call, device, sentence):

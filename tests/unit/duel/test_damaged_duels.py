@@ -1,0 +1,86 @@
+"""Journals of duels that end early or have a wrong byte: whole events or none, and no winner that nobody wrote down."""
+
+from pathlib import Path
+
+from damage import Flip, flips, whole_lines
+from fixed_examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.cli.duel.duel_lines import duel_line
+from arena.duel.card import text_card
+from arena.duel.events import DuelEnded, Submitted, decode_duel_event, decode_header
+from arena.duel.journal import duel_records, ending, read_duel, read_duel_header, read_duels
+from arena.duel.ratings import ratings
+from arena.duel.state import DuelState
+
+WHOLE = (Path(__file__).parents[2] / "ui" / "recordings" / "duel.jsonl").read_bytes()
+HEADER = decode_header(WHOLE.splitlines()[0])
+EVENTS = [decode_duel_event(line) for line in WHOLE.splitlines()[1:]]
+FLIPS = flips(WHOLE)
+
+
+def written(folder: Path, data: bytes) -> Path:
+    path = folder / "d.jsonl"
+    path.write_bytes(data)
+    return path
+
+
+@examples(100)
+@given(st.integers(0, len(WHOLE)))
+def test_a_duel_that_ends_early_has_its_whole_events_and_no_winner(tmp_path: Path, length: int) -> None:
+    path = written(tmp_path, WHOLE[:length])
+    whole = whole_lines(WHOLE, length)
+    assert list(read_duel(path)) == EVENTS[: max(whole - 1, 0)]
+    assert [record.ended for record in duel_records(tmp_path)] == (
+        [EVENTS[-1]] if whole > len(EVENTS) else []
+    )
+
+
+@examples(200)
+@given(flips(WHOLE, start=WHOLE.index(b"\n") + 1))
+def test_a_wrong_byte_costs_its_own_event_or_all_from_there(tmp_path: Path, flip: Flip) -> None:
+    found = list(read_duel(written(tmp_path, flip.data)))
+    assert found[: flip.line - 1] == EVENTS[: flip.line - 1]
+    assert len(found) in (flip.line - 1, len(EVENTS))
+    assert found[flip.line :] in ([], EVENTS[flip.line :])
+
+
+@examples(200)
+@given(FLIPS)
+def test_a_damaged_duel_is_decided_by_its_own_last_line_or_not_at_all(tmp_path: Path, flip: Flip) -> None:
+    path = written(tmp_path, flip.data)
+    records, damaged = read_duels(tmp_path)
+    assert len(records) + len(damaged) <= 1
+    for record in records:
+        assert record.ended == EVENTS[-1] or flip.line == len(EVENTS)
+        ratings(records)
+    if not damaged and not records:
+        try:
+            assert not isinstance(ending(path), DuelEnded)
+        except ValueError:
+            assert flip.line >= len(EVENTS) - 1
+
+
+@examples(200)
+@given(FLIPS)
+def test_what_can_be_read_can_be_shown(tmp_path: Path, flip: Flip) -> None:
+    path = written(tmp_path, flip.data)
+    try:
+        header = read_duel_header(path)
+    except ValueError:
+        return
+    state = DuelState(header)
+    for event in read_duel(path):
+        state.apply(event)
+        duel_line(header, event)
+    if state.ended is not None:
+        text_card(header, state.ended)
+
+
+def test_attempts_that_were_never_submitted_are_left_out() -> None:
+    state = DuelState(HEADER)
+    for event in EVENTS:
+        if not isinstance(event, Submitted):
+            state.apply(event)
+    assert state.left.attempts == state.right.attempts == []

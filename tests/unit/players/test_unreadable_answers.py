@@ -1,0 +1,49 @@
+"""An answer of which a part cannot be read: a failed attempt that the trace keeps, and nothing of it is judged."""
+
+from collections.abc import Callable
+
+import pytest
+from model_server import PROTOCOLS, ModelServer, call_events, events, raw, streamed
+from scripted_agents import Bench, fenced, run, source, told
+
+from arena.players.model_entrant import Agent
+from arena.players.trace import Answered, Called, Wrote
+
+MakeAgent = Callable[..., Agent]
+
+
+def damaged(told: bytes, after: bytes) -> bytes:
+    """The stream with one more event after the one that has `after` in it: half of one."""
+    head, found, tail = told.partition(after)
+    event, border, rest = tail.partition(b"\n\n")
+    assert found
+    assert border
+    return head + found + event + border + b'data: {"choices": [{"delta": {"con\n\n' + rest
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_kernel_after_an_event_that_cannot_be_read_is_not_judged(
+    model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str
+) -> None:
+    stream = damaged(events(protocol, fenced("9.9")), b"python")
+    model_server.replies = [raw(stream), streamed(fenced("1.2"))]
+    agent = made(protocol, steps=2)
+    await agent.run()
+    assert bench.judged == [source("1.2")]
+    first, second = [event for event in told(agent) if isinstance(event, Answered)]
+    assert (first.outcome, first.source, second.outcome) == ("unreadable", "", "kernel")
+    assert first.complaint == "a part of the answer cannot be read"
+    assert any(isinstance(event, Wrote) and event.step == 1 for event in told(agent))
+    assert "a part of the answer cannot be read" in model_server.seen[1].prompt
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_calls_before_an_event_that_cannot_be_read_are_not_made(
+    model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str
+) -> None:
+    stream = damaged(call_events(protocol, "trying", [run("9.9")]), b'"run"')
+    model_server.replies = [raw(stream), streamed(fenced("1.2"))]
+    agent = made(protocol, steps=2)
+    await agent.run()
+    assert bench.judged == [source("1.2")]
+    assert not any(isinstance(event, Called) for event in told(agent))

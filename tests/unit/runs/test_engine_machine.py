@@ -1,0 +1,154 @@
+"""The engine under any course of requests, cancels and deaths: every run ends exactly once, and its journal says so."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixed_examples import examples
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+import arena.runs.engine
+import arena.runs.referee_process
+from arena.paths import paths_in
+from arena.runs.engine import Engine
+from arena.runs.engine_run import EngineRun, Terminal
+from arena.runs.journal import read_events
+from arena.runs.run_request import RunRequest
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import AnyEvent
+
+COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
+PROBLEM = load_catalogue().find("13")
+SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
+SOURCES = st.sampled_from(["pass", "wait", "wait", "wrong", "refuse", "die", "garbage", "fatal", "hang"])
+"""What the scripted referee does with a kernel."""
+WITHIN_S = 60.0
+
+
+class Course(RuleBasedStateMachine):
+    """One engine with its referees, in an event loop that stands still between the steps."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.mkdtemp()
+        self.paths = paths_in(Path(self.folder))
+        self.loop = asyncio.Runner()
+        self.faults: list[dict[str, Any]] = []
+        self.loop.get_loop().set_exception_handler(lambda _, context: self.faults.append(context))
+        self.engine = Engine(self.paths, command=COMMAND)
+        self.ends: Counter[str] = Counter()
+        self.runs: list[EngineRun] = []
+        self.engine.subscribe(self.hear)
+        self.do(asyncio.sleep(0))
+
+    def hear(self, event: AnyEvent) -> None:
+        if isinstance(event, Terminal):
+            self.ends[event.run_id] += 1
+
+    def do(self, *work: Coroutine[Any, Any, Any]) -> None:
+        async def together() -> None:
+            async with asyncio.timeout(WITHIN_S):
+                await asyncio.gather(*work)
+
+        self.loop.run(together())
+
+    async def judge(self, source: str) -> None:
+        request = RunRequest(problem=PROBLEM, setting=SETTING, kernel_name="kernel.py", source=source)
+        self.runs.append(await self.engine.judge(request))
+
+    async def give_up_asking(self, source: str, after_s: float) -> None:
+        """The run has begun or not: its journal is all that is left of it."""
+        asking = asyncio.create_task(self.judge(source))
+        await asyncio.sleep(after_s)
+        asking.cancel()
+        with suppress(asyncio.CancelledError):
+            await asking
+
+    @rule(sources=st.lists(SOURCES, min_size=1, max_size=3))
+    def ask(self, sources: list[str]) -> None:
+        self.do(*map(self.judge, sources))
+
+    @rule(source=SOURCES, after_s=st.sampled_from([0.0, 0.001, 0.02]))
+    def ask_and_leave(self, source: str, after_s: float) -> None:
+        self.do(self.give_up_asking(source, after_s))
+
+    @rule()
+    def cancel(self) -> None:
+        self.do(self.engine.cancel())
+
+    @rule(source=SOURCES)
+    def cancel_while_asking(self, source: str) -> None:
+        self.do(self.judge(source), self.engine.cancel())
+
+    @rule(which=st.integers(0, 9))
+    def cancel_one(self, which: int) -> None:
+        if which < len(self.runs):
+            self.do(self.runs[which].cancel())
+
+    @rule()
+    def kill_the_referee(self) -> None:
+        referee = self.engine._referee
+        if referee is not None and referee.alive:
+            with suppress(ProcessLookupError):
+                os.kill(referee.pid, signal.SIGKILL)
+
+    @rule()
+    def let_it_work(self) -> None:
+        self.do(asyncio.sleep(0.02))
+
+    @rule()
+    def wait_for_the_last(self) -> None:
+        if self.runs:
+            self.do(self.runs[-1].end())
+
+    @rule()
+    def close(self) -> None:
+        """What is asked of it later ends at once."""
+        self.do(self.engine.close())
+
+    @invariant()
+    def no_run_ended_twice(self) -> None:
+        assert not [run_id for run_id, times in self.ends.items() if times != 1]
+        assert len([run for run in self.runs if not run.ended]) <= 1
+
+    def teardown(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        try:
+            self.do(self.engine.close())
+            self.check_journals()
+            assert self.engine.running is None
+            assert self.faults == []
+        finally:
+            self.loop.close()
+            shutil.rmtree(self.folder)
+
+    def check_journals(self) -> None:
+        journals = {path.stem: list(read_events(path)) for path in self.paths.runs.glob("*.jsonl")}
+        assert dict.fromkeys(journals, 1) == dict(self.ends)
+        assert {run.run_id for run in self.runs} <= set(journals)
+        for events in journals.values():
+            assert [isinstance(event, Terminal) for event in events] == [False] * (len(events) - 1) + [True]
+        for run in self.runs:
+            assert run.ended
+            assert self.loop.run(run.end()) == journals[run.run_id][-1]
+
+
+def test_every_run_ends_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena.runs.engine, "CANCEL_S", 0.2)
+    monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.2)
+    monkeypatch.setattr(arena.runs.engine, "FATAL_S", 0.05)
+    monkeypatch.setattr(arena.runs.referee_process, "SHUTDOWN_S", 0.2)
+    run_state_machine_as_test(Course, settings=examples(12, steps=8))

@@ -1,0 +1,81 @@
+"""How a referee that was given up goes: late, and without a word about what its successor does."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import arena.runs.engine
+import arena.runs.referee_process
+from arena.errors import RefereeFailed
+from arena.paths import Paths
+from arena.runs.engine import Engine
+from arena.runs.run_request import RunRequest
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from problems.catalogue import load_catalogue
+from sandbox.protocol.events import Cancelled, Finished, PhaseStarted
+from sandbox.protocol.verdict import Verdict
+
+SCRIPTED = str(Path(__file__).parents[1] / "scripted_referee.py")
+PROBLEM = load_catalogue().find("13")
+SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
+WITH_A_CHILD = """
+import os, subprocess, sys
+if not os.path.exists(sys.argv[1]):  # the first referee alone
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with open(sys.argv[1], "w") as file:
+        file.write(str(child.pid))
+os.execv(sys.executable, [sys.executable, sys.argv[2]])
+"""
+
+
+def request(source: str) -> RunRequest:
+    return RunRequest(problem=PROBLEM, setting=SETTING, kernel_name="kernel.py", source=source)
+
+
+async def test_a_referee_that_was_given_up_and_ends_late_ends_no_run_of_the_next(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its child holds its stderr, so that its end is known only when that is gone, too."""
+    monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.1)
+    monkeypatch.setattr(arena.runs.referee_process, "KILL_S", 60.0)
+    child = tmp_path / "child"
+    async with Engine(paths, command=(sys.executable, "-c", WITH_A_CHILD, str(child), SCRIPTED)) as engine:
+        given_up = await (await engine.judge(request("hang"))).end()
+        assert isinstance(given_up, Finished)
+        assert given_up.result.verdict is Verdict.HARNESS_ERROR
+        monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 60.0)
+        run = await engine.judge(request("wait"))
+        async for event in run.events():
+            if isinstance(event, PhaseStarted):
+                break
+        os.kill(int(child.read_text()), signal.SIGKILL)
+        await asyncio.wait(engine._background, timeout=60)  # the old one is gone
+        assert engine.running == run.run_id
+        await run.cancel()
+        assert isinstance(await run.end(), Cancelled)
+
+
+async def test_a_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths) -> None:
+    faults: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    async with Engine(paths, command=(sys.executable, "-c", "import time; time.sleep(60)")) as engine:
+        starting = asyncio.create_task(engine.start())
+        await asyncio.sleep(0.05)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    assert faults == []
+
+
+async def test_bytes_that_are_no_text_end_a_referee_as_other_garbage_does(paths: Paths) -> None:
+    code = (
+        'import sys; sys.stdout.buffer.write(b\'{"type":"\\xff"}\\n\'); sys.stdout.flush(); sys.stdin.read()'
+    )
+    async with Engine(paths, command=(sys.executable, "-c", code)) as engine:
+        with pytest.raises(RefereeFailed, match="said something that is no event"):
+            await engine.start()

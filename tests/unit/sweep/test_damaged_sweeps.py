@@ -1,0 +1,140 @@
+"""Journals of sweeps that end early or have a wrong byte: whole lines, then one clear error; a torn last line is no damage."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from damage import Flip, flips
+from fixed_examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import ArenaError
+from arena.machine.fingerprint import Machine
+from arena.models.budget import Spent
+from arena.paths import Paths
+from arena.sweep.journal import CampaignJournal, JournalDamaged, JournalReader, last_plan, read_lines
+from arena.sweep.opening import open_journal, plan_to_go_on
+from arena.sweep.plan import CampaignPlan
+from arena.sweep.records import (
+    AnyLine,
+    CampaignOpened,
+    CampaignSession,
+    Cell,
+    CellResult,
+    Unanswered,
+    Written,
+)
+from sandbox.protocol.events import Setting
+
+HERE = Machine("a small box", "", "2.9", "gloo")
+PAID = Spent(10, 20, 0.5)
+PLAN = CampaignPlan(players=["agent:s"], problems=["allreduce"])
+
+
+def cell(attempt: int) -> Cell:
+    setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
+    return Cell(slug="allreduce", setting=setting, player="agent:s", attempt=attempt, catalogue="v")
+
+
+def result(attempt: int, verdict: str) -> CellResult:
+    where = cell(attempt)
+    return CellResult(
+        at=float(attempt), key=where.key("0", HERE.digest), cell=where, problem_id=1, category="collective", class_="C",
+        sha256="0", machine=HERE.digest, seat="local", verdict=verdict, detail="größer 😀", report=None,
+        spent=PAID, trace_id="", seconds=1.0,
+    )  # fmt: skip
+
+
+def answer(attempt: int) -> Written:
+    return Written(cell=cell(attempt), source="ü", file_name="k.py", complaint="", spent=PAID, trace_id="")
+
+
+LINES: list[AnyLine] = [
+    CampaignOpened(at=1.0, name="c"),
+    CampaignSession(at=1.0, plan=PLAN, machines=[HERE], arena="0"),
+    answer(1),
+    result(1, "HARNESS_ERROR"),
+    result(1, "PASS"),
+    answer(2),
+    Unanswered(cell=cell(3), why="no answer: 503", spent=PAID),
+    result(2, "WRONG_RESULT"),
+]
+WHOLE = b"".join(msgspec.json.encode(line) + b"\n" for line in LINES)
+KEYS = [cell(attempt).key("0", HERE.digest) for attempt in (1, 2)]
+
+
+def written(paths: Paths, data: bytes) -> Path:
+    paths.campaigns.mkdir(parents=True, exist_ok=True)
+    path = paths.campaigns / "c.jsonl"
+    path.write_bytes(data)
+    return path
+
+
+def until_damage(lines: Iterator[AnyLine]) -> tuple[list[AnyLine], bool]:
+    """The lines, and whether damage ended them."""
+    found = []
+    try:
+        for line in lines:
+            found.append(line)
+    except JournalDamaged:
+        return found, True
+    return found, False
+
+
+def all_of(reader: JournalReader) -> Iterator[AnyLine]:
+    while lines := reader.more(most=3):
+        yield from lines
+
+
+@examples(100)
+@given(st.integers(0, len(WHOLE)))
+def test_a_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> None:
+    path = written(paths, WHOLE[:length])
+    there = LINES[: WHOLE[:length].count(b"\n")]
+    assert list(read_lines(path)) == list(all_of(JournalReader(path))) == there
+    journal = open_journal(paths, "c", resume=True)
+    assert [key for key in KEYS if journal.is_done(key)] == [
+        line.key for line in there if isinstance(line, CellResult) and line.final
+    ]
+    assert journal.written(cell(2).digest) == (answer(2) if answer(2) in there else None)
+    assert journal.spent.usd == 0.5 * sum(isinstance(line, Written | Unanswered) for line in there)
+    journal.append(result(3, "PASS"))
+    journal.close()
+    found = list(read_lines(path))
+    assert found[len(there) or 1 :] == [result(3, "PASS")]
+    assert isinstance(found[0], CampaignOpened)
+    assert (last_plan(path) is not None) == (len(there) > 1)
+
+
+@examples(200)
+@given(flips(WHOLE))
+def test_a_wrong_byte_is_found_or_costs_its_own_line(paths: Paths, flip: Flip) -> None:
+    path = written(paths, flip.data)
+    found, damaged = until_damage(read_lines(path))
+    assert until_damage(all_of(JournalReader(path))) == (found, damaged)
+    assert found[: flip.line] == LINES[: flip.line]
+    if damaged:
+        assert len(found) in (flip.line, flip.line + 1)
+    else:
+        assert found[flip.line + 1 :] == LINES[flip.line + 1 :]
+
+
+@examples(100)
+@given(flips(WHOLE))
+def test_a_damaged_sweep_is_left_as_it_is(paths: Paths, flip: Flip) -> None:
+    path = written(paths, flip.data)
+    try:
+        plan_to_go_on(paths, "c")
+        CampaignJournal(path, "c").close()
+    except ArenaError:
+        assert path.read_bytes() == flip.data
+    else:
+        assert flip.data.startswith(path.read_bytes())
+
+
+def test_a_line_that_is_no_text_is_named(paths: Paths) -> None:
+    path = written(paths, WHOLE.replace("größer".encode(), b"gr\xffer"))
+    with pytest.raises(JournalDamaged, match="line 4 is no line"):
+        CampaignJournal(path, "c")

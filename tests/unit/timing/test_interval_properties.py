@@ -1,0 +1,147 @@
+"""Properties of every interval: the units and the names of the sides do not matter, and its ends are in order."""
+
+import math
+
+import msgspec
+import pytest
+from fixed_examples import examples
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from sandbox.protocol.events import Interval
+from sandbox.timing.interval import FEWEST, Pair, half_width, speedup, turns_of
+from sandbox.timing.random_effects import ORDER_FROM
+
+CLOCKS = st.sampled_from(["call", "device"])
+
+
+def made(reference: st.SearchStrategy[int], least: int, most: int) -> st.SearchStrategy[list[Pair]]:
+    """Pairs in the noise of one measurement; half of them share batches of the contender by turns."""
+
+    @st.composite
+    def pairs(draw: st.DrawFn) -> list[Pair]:
+        jitter = draw(st.sampled_from([0.0, 1e-3, 0.05, 2.0]))
+        logs = st.floats(-1, 1).map(lambda log: 100 * math.exp(jitter * log))
+        shared = draw(st.booleans())
+        count = draw(st.integers(least, most))
+        contender = [draw(logs) for _ in range(count)]
+        return [
+            Pair(
+                reference=draw(reference),
+                baseline_us=draw(logs),
+                contender_us=contender[place // 2 if shared else place],
+                baseline_first=draw(st.booleans()),
+                turn=place // 2 if shared else None,
+            )
+            for place in range(count)
+        ]
+
+    return pairs()
+
+
+SOME = made(st.integers(0, 3), 0, 20)
+ENOUGH = SOME.filter(lambda pairs: turns_of(pairs) >= FEWEST)
+
+
+def scaled(pairs: list[Pair], baseline: float, contender: float) -> list[Pair]:
+    return [
+        msgspec.structs.replace(
+            pair, baseline_us=pair.baseline_us * baseline, contender_us=pair.contender_us * contender
+        )
+        for pair in pairs
+    ]
+
+
+def swapped(pairs: list[Pair]) -> list[Pair]:
+    return [
+        msgspec.structs.replace(
+            pair,
+            baseline_us=pair.contender_us,
+            contender_us=pair.baseline_us,
+            baseline_first=not pair.baseline_first,
+        )
+        for pair in pairs
+    ]
+
+
+def close(interval: Interval) -> list[object]:
+    """Its logarithms, to compare."""
+    return [pytest.approx(math.log(end), abs=1e-5) for end in (interval.median, interval.low, interval.high)]
+
+
+def logs(interval: Interval) -> list[float]:
+    return [math.log(end) for end in (interval.median, interval.low, interval.high)]
+
+
+@examples(80)
+@given(SOME, CLOCKS)
+def test_swapping_the_sides_inverts_it(pairs: list[Pair], clock: str) -> None:
+    found, inverse = speedup(pairs, clock), speedup(swapped(pairs), clock)
+    assert logs(found) == close(Interval(1 / inverse.median, 1 / inverse.high, 1 / inverse.low))
+
+
+@examples(80)
+@given(SOME, CLOCKS, st.floats(1e-3, 1e3))
+def test_the_unit_of_time_does_not_matter(pairs: list[Pair], clock: str, unit: float) -> None:
+    assert logs(speedup(scaled(pairs, unit, unit), clock)) == close(speedup(pairs, clock))
+
+
+@examples(80)
+@given(ENOUGH, CLOCKS, st.floats(1e-3, 1e3), st.floats(1e-3, 1e3))
+def test_rescaling_a_side_rescales_it(pairs: list[Pair], clock: str, base: float, mine: float) -> None:
+    was, factor = speedup(pairs, clock), base / mine
+    assert logs(speedup(scaled(pairs, base, mine), clock)) == close(
+        Interval(was.median * factor, was.low * factor, was.high * factor)
+    )
+
+
+@examples(80)
+@given(made(st.just(0), ORDER_FROM, 20), CLOCKS, st.integers(2, 4))
+def test_more_of_the_same_beside_one_reference_never_widens_it(
+    pairs: list[Pair], clock: str, times: int
+) -> None:
+    """Beside several it may: more of the same tells that they differ, so that the contender's offset may be larger."""
+    assume(turns_of(pairs) >= FEWEST)
+    more = [
+        msgspec.structs.replace(pair, turn=None if pair.turn is None else pair.turn + 100 * copy)
+        for copy in range(times)
+        for pair in pairs
+    ]
+    assert half_width(speedup(more, clock)) <= half_width(speedup(pairs, clock)) * (1 + 1e-6)
+
+
+@examples(80)
+@given(ENOUGH, CLOCKS, st.floats(0, 1), st.floats(0, 1))
+def test_a_less_certain_harness_cost_never_narrows_it(
+    pairs: list[Pair], clock: str, less: float, more: float
+) -> None:
+    less, more = sorted([less, more])
+    narrow, wide = speedup(pairs, clock, harness=less), speedup(pairs, clock, harness=more)
+    assert half_width(narrow) <= half_width(wide) * (1 + 1e-6) + 1e-9
+    assert narrow.median == wide.median
+
+
+TIMES = st.one_of(
+    st.floats(0, 1e308), st.sampled_from([5e-324, 1e-300, 1.0, 1.0 + 2**-52, 1e308, math.inf, math.nan, -1.0])
+)
+WILD = st.lists(
+    st.builds(
+        Pair,
+        reference=st.integers(0, 3),
+        baseline_us=TIMES,
+        contender_us=TIMES,
+        baseline_first=st.booleans(),
+        turn=st.one_of(st.none(), st.integers(0, 9)),
+    ),
+    max_size=20,
+)
+
+
+@examples(150)
+@given(WILD, WILD, CLOCKS, st.sampled_from([0.0, 0.01, 1e3]))
+def test_whatever_the_times_it_is_finite_and_in_order(
+    pairs: list[Pair], beside: list[Pair], clock: str, harness: float
+) -> None:
+    found = speedup(pairs, clock, harness, beside)
+    assert 0 < found.low <= found.median <= found.high < math.inf
+    assert found == speedup(pairs, clock, harness, beside)
