@@ -31,7 +31,7 @@ from sandbox.protocol.events import (
 
 @click.command()
 @click.argument("run", metavar="[RUN]", default="last")
-@click.option("--source", is_flag=True, help="Print the kernel that was run, and nothing else.")
+@click.option("--source", is_flag=True, help="Print only the kernel that was run.")
 @click.option(
     "--speed", type=Number(1, 20), metavar="X",
     help="Replay a duel at X times its pace. [default: at once]",
@@ -40,7 +40,7 @@ from sandbox.protocol.events import (
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write a run or a duel as a file that plays where no arena is: FILE.cast (asciicast) or FILE.svg (animated).",
+    help="Write a run or a duel as a recording: FILE.cast (asciicast) or FILE.svg (animated).",
 )
 @click.option(
     "--size", default="100x30", show_default=True, metavar="CxL", help="Columns and lines of a recording."

@@ -27,7 +27,7 @@ from sandbox.protocol.verdict import ExitCode
 @click.command()
 @problem_argument
 @model_option
-@click.option("--print-prompt", is_flag=True, help="Print what the model would be told; ask nobody.")
+@click.option("--print-prompt", is_flag=True, help="Print the prompt, and call no model.")
 @click.option(
     "--attempts",
     type=Whole(1, 1000),
@@ -39,7 +39,7 @@ from sandbox.protocol.verdict import ExitCode
 @shots_option
 @budget_option
 @tokens_option
-@click.option("--no-run", is_flag=True, help="Only write; do not judge.")
+@click.option("--no-run", is_flag=True, help="Write kernels without judging them.")
 @setting_options
 @rounds_option
 @output_option
@@ -64,7 +64,7 @@ def command(
     unsafe: bool,
     as_json: bool,
 ) -> None:
-    """Have a model write a kernel for PROBLEM, and judge it."""
+    """Have a model write a kernel for PROBLEM, and judge it. It plays as model:M, without feedback."""
     session = open_session()
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)

@@ -63,8 +63,8 @@ class BaselineRows:
             figures = f": {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else ""
             where = f" ({WHERE[row.clock]})" if row.clock else ""
             complain(
-                f"the baseline of {row.id} {row.problem} is called {row.outcome} than itself{where}{figures}",
-                "run it again on a quiet machine; if it repeats, speedups measured here are not to be trusted",
+                f"the baseline of {row.id} {row.problem} is {row.outcome} than itself{where}{figures}",
+                "run it again on a quiet machine; if it repeats, do not trust speedups measured here",
             )
         return not different and all(row.verdict == Verdict.PASS for row in self.rows)
 

@@ -18,9 +18,9 @@ from arena.setting_choice import Choice
 @rounds_option
 @budget_option
 @click.option(
-    "--player", default=PLAYER, show_default=True, metavar="NAME", help="Results are kept under this name."
+    "--player", default=PLAYER, show_default=True, metavar="NAME", help="Store results under this name."
 )
-@click.option("--house", is_flag=True, help="The house's kernels may be read.")
+@click.option("--house", is_flag=True, help="Let the agent read house kernels.")
 @unsafe_option
 def command(
     choice: Choice, rounds: int | None, budget: float | None, player: str, house: bool, unsafe: bool

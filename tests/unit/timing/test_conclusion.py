@@ -48,7 +48,7 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
             EVEN,
             FASTER,
             "same speed end-to-end 1.00× [0.98, 1.02], smallest detectable difference 3 %"
-            + "; device time 1.31× [1.20, 1.43] (faster)",
+            "; device time 1.31× [1.20, 1.43] (faster)",
         ),
         (SLOWER, None, "1.25× slower end-to-end [0.75, 0.85]"),
         (SLOWER, NOISY, "1.25× slower end-to-end [0.75, 0.85]; device time is too noisy"),
