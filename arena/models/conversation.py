@@ -3,8 +3,7 @@
 `Text` pieces in order are the answer. `Finish` comes exactly once, last.
 """
 
-from collections.abc import AsyncGenerator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -150,18 +149,3 @@ class Finish(Piece, tag="finish", frozen=True):
 
 
 AnyPiece = Text | Thought | CallPart | Kept | Usage | Retry | Finish
-
-
-class Player(Protocol):
-    """Writes answers."""
-
-    @property
-    def name(self) -> str:
-        """Shown, and stored with results: `model:NAME`."""
-
-    def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """One answer. Closing the iterator, or cancelling its task, ends the request at once.
-
-        Raises:
-            PlayerFailed: no answer could be had.
-        """

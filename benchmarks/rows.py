@@ -93,11 +93,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
             return self.verdict == Verdict.HARNESS_ERROR
         return self.verdict not in (Verdict.PASS, REFUSED)
 
-    @property
-    def differs_from_itself(self) -> bool:
-        """The baseline was called faster or slower than itself."""
-        return self.kernel == BASELINE and self.outcome in ("faster", "slower")
-
 
 async def judged_row(
     judge: Judge, planned: PlannedRun, settings: Settings, catalogue: Catalogue, rounds: int | None
