@@ -1,4 +1,4 @@
-"""The work that `generate` and `agent` share: a model writes kernels, they are judged, and the best one is written to a file."""
+"""The work of `generate` and `agent`: a model writes kernels, they are judged, the best one goes to a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
