@@ -57,7 +57,7 @@ class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     outcome: str
-    """ "kernel", "refusal", "empty", "prose", "truncated" or "budget"."""
+    """ "kernel", "refusal", "unreadable", "empty", "prose", "truncated" or "budget"."""
     complaint: str
     sha256: str | None
     continued: int
