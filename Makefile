@@ -1,33 +1,36 @@
-# `make arena` opens the app, `make test` checks everything: minutes on two cores. Both build the environment in .venv first
-# if needed. `make quick` is for every save: lint, and the tests that start no worlds. `make test-all` adds the long tests.
-# Needs python3 (3.11 or newer, with venv), make and gcc.
+# `make arena` opens the app. `make test` checks everything in minutes; `make quick` runs lint and the tests that start no worlds;
+# `make test-all` adds the long tests; `make bench` measures. Needs python3 (3.11 or newer, with venv), make and gcc.
+#
+# `make arena` installs the section [arena] of requirements.lock into .venv. The checks add [checks] and [compilers].
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --disable-pip-version-check
+# Stamps: each is newer than what it was installed from.
 READY := .venv/ready
-COMPILERS := .venv/compilers
-# The last section of requirements.lock, which only the checks need, starts with this line.
-SECTION := ^\# compilers for GPUs
-# Processes that run tests side by side, each with worlds of its own: make test WORKERS=2. Three are quicker than two on two
-# cores, as timed runs wait for each other. A file of tests stays in one process. Files with slow tests go out first
-# (tests/conftest.py).
+CHECKS := .venv/checks
+# A section reaches from its heading to the next heading.
+section = sed -n '/^\# \[$(1)\]/,/^\# \[/p' requirements.lock
+# Processes that run tests, each with worlds of its own: make test WORKERS=2. A file of tests stays in one process. Files with slow
+# tests go out first (tests/conftest.py).
 WORKERS ?= 3
 SIDE_BY_SIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Tests are compiled once and not by every process, whatever the environment says.
 test test-all quick: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: arena test test-all quick lint test-gpu environment clean
+.PHONY: arena test test-all quick lint test-gpu bench environment clean
 
 arena: environment
 	@$(BIN)/pkb-arena
 
 test: lint
+	@echo "Running the tests: about 7 minutes on 2 cores."
 	$(BIN)/pytest -q -m "gpu and not long" tests/gpu
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not long and not gpu"
 
 test-all: lint
+	@echo "Running all tests, the long ones too."
 	$(BIN)/pytest -q -m gpu tests/gpu
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not gpu"
 
@@ -35,14 +38,18 @@ quick: lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not slow and not long and not gpu" tests/unit tests/ui
 
 # The tests of tests/gpu that need GPUs use them one after another.
-test-gpu: environment
+test-gpu: environment $(CHECKS)
 	$(BIN)/pytest -m gpu tests/gpu
 
-lint: environment $(COMPILERS)
+lint: environment $(CHECKS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: environment
+	@echo "Measuring what BENCHMARKS.md promises: some minutes. Use nothing else on this machine meanwhile."
+	$(BIN)/python -m benchmarks all
 
 # Worlds cannot write to the checkout: without bytecode each of them would compile the ranks' modules anew.
 environment: $(READY)
@@ -56,13 +63,13 @@ $(READY): requirements.lock pyproject.toml
 	@if nvidia-smi >/dev/null 2>&1 && $(PYTHON) -c 'import torch' 2>/dev/null; then \
 	  echo "GPUs found: keeping this machine's torch"; \
 	  $(PYTHON) -m venv --system-site-packages .venv || exit 1; \
-	  sed '/$(SECTION)/,$$d; /^torch==/d' requirements.lock > .venv/requirements.txt; \
+	  $(call section,arena) | sed '/^torch==/d' > .venv/arena.txt; \
 	else \
 	  $(PYTHON) -m venv .venv || { echo "python3 -m venv failed; on Debian: apt install python3-venv" >&2; exit 1; }; \
-	  sed '/$(SECTION)/,$$d' requirements.lock > .venv/requirements.txt; \
+	  $(call section,arena) > .venv/arena.txt; \
 	fi
-	@echo "Once, for some minutes: installing what pkb-arena needs into .venv; torch is the largest part of it."
-	@$(PIP) -r .venv/requirements.txt
+	@echo "Installing what pkb-arena runs on into .venv, once: about a minute, 240 MB to download, 1.1 GB on disk. torch is most of it."
+	@$(PIP) -r .venv/arena.txt
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@if nvidia-smi >/dev/null 2>&1; then \
 	  $(BIN)/python -P -m arena.machine.cupy_choice > .venv/cupy.txt; \
@@ -73,13 +80,14 @@ $(READY): requirements.lock pyproject.toml
 	@echo "Installed. 'make clean' removes .venv again."
 	@touch $@
 
-# Where nvidia-smi answers, CuPy and Triton are the machine's own, too, and the checks compile with those.
-$(COMPILERS): $(READY)
+# Where nvidia-smi answers, CuPy and Triton are the machine's own, and the checks compile with those.
+$(CHECKS): $(READY)
+	@echo "Installing what the checks need as well, once: about a minute, 470 MB to download, 1.5 GB on disk."
+	@$(call section,checks) > .venv/checks.txt && $(PIP) -r .venv/checks.txt
 	@if nvidia-smi >/dev/null 2>&1; then \
 	  echo "GPUs found: keeping this machine's CuPy and Triton"; \
 	else \
-	  echo "installing compilers for GPUs (360 MB) for the checks"; \
-	  sed '1,/$(SECTION)/d' requirements.lock > .venv/compilers.txt && $(PIP) --no-deps -r .venv/compilers.txt; \
+	  $(call section,compilers) > .venv/compilers.txt && $(PIP) --no-deps -r .venv/compilers.txt; \
 	fi
 	@touch $@
 

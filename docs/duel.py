@@ -1,10 +1,9 @@
-"""Records the README's duels and draws their cards: a person's file or the house against a stand-in for a model, on CPU ranks.
+"""Records the duels of docs/guide/duels.md and draws their cards: a file or the house kernel against a stand-in for a model.
 
-    python docs/duel.py record you|house    plays it and writes its journal, which `pkb-arena replay` tells again
+    python docs/duel.py record you|house    plays it and writes its journal
     python docs/duel.py draw you|house      draws its card from the journal
 
-The stand-in (stand_in.py) answers over the same protocol as a model would; all else is as in any duel: the judge, the
-verdict that it is told, the final.
+The stand-in (stand_in.py) answers over the protocol of a model. The judge, its verdicts and the final are those of any duel.
 """
 
 import os
@@ -48,7 +47,7 @@ def record(left: str) -> None:
         command = ["duel", "1", "--left", side, "--right", f"model:{NAME}", "--rounds", "2"]
         subprocess.run([sys.executable, "-m", "arena.cli", *command], cwd=folder, check=True)
         (journal,) = paths.duels.glob("*.jsonl")
-        # The folders of whoever records are nobody's business.
+        # The recorder's own folders do not belong into the recording.
         text = journal.read_text(encoding="utf-8").replace(f"{folder}/", "").replace(f"{HERE.parent}/", "")
         journal_of(left).write_text(text, encoding="utf-8")
 

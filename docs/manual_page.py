@@ -1,4 +1,4 @@
-"""Writes docs/pkb-arena.1 from the commands' own help: `python docs/manual_page.py`. The wheel installs it as a man page."""
+"""Writes the man page docs/pkb-arena.1 from the help of the commands: `python docs/manual_page.py`."""
 
 import re
 from collections.abc import Iterator
@@ -12,22 +12,22 @@ from sandbox.protocol.verdict import ExitCode
 
 PAGE = Path(__file__).with_name("pkb-arena.1")
 _CODES = {
-    ExitCode.PASS: "the kernel passed, or what was asked was done",
+    ExitCode.PASS: "the kernel passed, or the command did its work",
     ExitCode.KERNEL_FAILED: "the kernel failed; the verdict says how",
-    ExitCode.USAGE: "what was asked cannot be done: no such problem, no such file, a world that the problem does not allow",
-    ExitCode.ENVIRONMENT: "this machine, its files or the harness stand in the way",
+    ExitCode.USAGE: "wrong usage: unknown problem, no such file, a world size that the problem does not allow",
+    ExitCode.ENVIRONMENT: "the machine, its files or the harness prevent the run",
     ExitCode.INTERRUPTED: "interrupted",
 }
 _VARIABLES = {
-    HOME_VARIABLE: "One folder for settings, data and state together, in place of the XDG folders.",
-    "CUDA_VISIBLE_DEVICES": "The GPUs that an arena uses; several people can share a machine so.",
+    HOME_VARIABLE: "One folder for settings, data and state, instead of the XDG folders.",
+    "CUDA_VISIBLE_DEVICES": "The GPUs that an arena uses. Several people can share a machine with it.",
     "NO_COLOR": "No colours.",
     "VISUAL, EDITOR": "The editor that F2 opens.",
 }
 _FILES = {
     "$XDG_CONFIG_HOME/pkb-arena/settings.toml": "Settings; `pkb-arena config show` explains each.",
-    "$XDG_DATA_HOME/pkb-arena/": "Kernels, every revision of them, a journal of every run, results.",
-    "$XDG_STATE_HOME/pkb-arena/": "Caches, which may be deleted at any time.",
+    "$XDG_DATA_HOME/pkb-arena/": "Kernels and their revisions, a journal of every run, results.",
+    "$XDG_STATE_HOME/pkb-arena/": "Caches. They may be deleted at any time.",
 }
 
 

@@ -1,4 +1,4 @@
-"""Draws the README's pictures of the app, each in its dark and its light theme, with 160 and with 100 columns.
+"""Draws the documents' pictures of the app, each in its dark and its light theme, with 160 and with 100 columns.
 
     python docs/pictures.py                     all of them, into docs/pictures; minutes
     python docs/pictures.py arena duel          some
@@ -69,7 +69,7 @@ async def draw(app: Any, pilot: Any, name: str) -> None:
             app.clear_notifications()
             await pilot.pause(1.0)
             text = app.export_screenshot(title="pkb-arena")
-            # The folders of whoever draws are nobody's business.
+            # The folders of the person who draws do not belong into the picture.
             text = text.replace(os.environ["PKB_ARENA_HOME"], "~")
             (TARGET / f"{name}-{theme}-{columns}.svg").write_text(text, encoding="utf-8")
 

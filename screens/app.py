@@ -1,4 +1,4 @@
-"""The app: opens screens and hands them the services."""
+"""The app: opens screens and gives them the services."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from screens.actions import Scope, bindings, short_key_words
+from screens.actions import Scope, bindings, key_of, short_key_words
 from screens.base import BaseScreen
 from screens.keymap import as_sent, keymap_fault
 from screens.picker.screen import PickerScreen
@@ -183,6 +183,7 @@ class ArenaApp(TerminalApp):
         self.picker.start(self._ask_model(problem, choice), "ask")
 
     async def _ask_model(self, problem: Problem, choice: Choice | None) -> None:
+        from arena.players.player import PlayerSetup
         from arena.setting_choice import Choice, choose_setting
         from arena.settings import load_settings
         from screens.dialogs.reader import Reader
@@ -206,7 +207,9 @@ class ArenaApp(TerminalApp):
                 self.screen.rest()
             self.push_screen(ModelScreen(self, problem, setting, plan))
 
-        self.push_screen(ModelSetup(problem, services.settings), answered)
+        assert services.catalogue is not None
+        setup = PlayerSetup(services.settings, services.catalogue, services.paths)
+        self.push_screen(ModelSetup(problem, setup), answered)
 
     def take_over(self, problem: Problem, text: str) -> None:
         """Leaves the screen of a model; its kernel goes into the editor, unsaved."""
@@ -234,14 +237,14 @@ class ArenaApp(TerminalApp):
         self.picker.start(self._play_duel(problem, plan), "duel")
 
     async def _play_duel(self, problem: Problem, plan: DuelPlan) -> None:
-        from screens.duel.live import LiveDuelScreen, make_sides
+        from screens.duel.live import LiveDuelScreen, make_players
         from screens.kernel.screen import KernelScreen
 
         # A keyring may be asked, and a jail tested.
-        setting, sides = await asyncio.to_thread(make_sides, self.services, problem, plan)
+        setting, players = await asyncio.to_thread(make_players, self.services, problem, plan)
         if isinstance(self.screen, KernelScreen):
             self.pop_screen()
-        self.push_screen(LiveDuelScreen(self, problem, plan, setting, sides))
+        self.push_screen(LiveDuelScreen(self, problem, plan, setting, players))
 
     def show_duel_board(self) -> None:
         """Shows ratings and duels; one of them can be replayed."""
@@ -254,11 +257,11 @@ class ArenaApp(TerminalApp):
 
         self.push_screen(DuelBoard(self.services), answered)
 
-    def show_campaigns(self) -> None:
-        """Shows the newest campaign, while it goes on or after it."""
-        from screens.sweep.screen import CampaignScreen
+    def show_sweeps(self) -> None:
+        """Shows the newest sweep, during or after it."""
+        from screens.sweep.screen import SweepScreen
 
-        self.push_screen(CampaignScreen(self))
+        self.push_screen(SweepScreen(self))
 
     def save_settings(self, settings: Settings) -> None:
         """Takes settings over and writes the file; says what went wrong."""
@@ -287,6 +290,15 @@ class ArenaApp(TerminalApp):
             self.push_screen(
                 HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen))
             )
+
+    async def action_quit(self) -> None:
+        """Leaves; a draft is named in the terminal, where it can still be read."""
+        kept = [screen.draft_words for screen in self.screen_stack if isinstance(screen, BaseScreen)]
+        self.exit(message="\n".join(filter(None, kept)) or None)
+
+    def action_help_quit(self) -> None:
+        """ctrl+c where nothing is selected."""
+        self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
 
     def _shows(self, dialog: type[Screen[Any]]) -> bool:
         """Whether a dialog is open already; the keys that open one work in dialogs, too."""

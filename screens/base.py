@@ -1,4 +1,4 @@
-"""The base of the full-screen views: work beside the screen that reports its errors instead of ending the app."""
+"""The base of the full-screen views: keys, panes, and background work that reports its errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PANE_ACTIONS = frozenset({"jump", "zoom"})
 
 
 AGAIN_WITHIN_S = 1.5
-"""So soon after a first press a second one means it."""
+"""Seconds within which a second press confirms the first."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class BaseScreen(Screen[None]):
         width, height = self.app.size
         for cells, points in ((width, self.HORIZONTAL_BREAKPOINTS), (height, self.VERTICAL_BREAKPOINTS)):
             self.add_class(*[name for least, name in sorted(points or ()) if cells >= least][-1:])
+
+    @property
+    def draft_words(self) -> str:
+        """What is said of unsaved text when the app ends; empty where there is none."""
+        return ""
 
     @property
     def idle_actions(self) -> frozenset[str]:
@@ -101,7 +106,7 @@ class BaseScreen(Screen[None]):
 
         stops = self.stops()
         if not stops:
-            self.say("there is one pane here")
+            self.say("This screen has one pane.")
             return
 
         def chosen(name: str | None) -> None:
@@ -148,7 +153,7 @@ class BaseScreen(Screen[None]):
         elif (place := self._place_of_focus()) is not None:
             self.maximized = self.query_one(place.pane)
         else:
-            self.say("there is one pane here")
+            self.say("This screen has one pane.")
 
     def _places(self) -> list[PanePlace]:
         return [place for place in self.PLACES if _displayed(self.query_one(place.pane))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arena.foreign_text import printable
-from arena.runs.headline import SIGNS
+from arena.runs.headline import SIGNS, WHERE
 from sandbox.protocol.events import Failure, Interval
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends
@@ -14,6 +14,7 @@ from sandbox.timing.interval import outcome
 if TYPE_CHECKING:
     from arena.runs.store import Entry, Standing
 
+TOO_NOISY = "too noisy"
 _SHORT = {
     Verdict.PASS: "✓ PASS",
     Verdict.WRONG_RESULT: "✗ WRONG",
@@ -59,8 +60,17 @@ def factor(value: float) -> str:
 
 
 def speedup_words(interval: Interval, said: str = "") -> str:
-    """ "▲ 1.42×" with the sign of the outcome that was said (by the interval when none was)."""
-    return f"{outcome_sign(said or outcome(interval))} {factor(interval.median)}×"
+    """ "▲ 1.42×" with the sign of the outcome (that of the interval where none is given); "~ 0.49–2.10×" if too noisy."""
+    said = said or outcome(interval)
+    range_ = f"{factor(interval.low)}–{factor(interval.high)}"
+    return f"{outcome_sign(said)} {range_ if said == TOO_NOISY else factor(interval.median)}×"
+
+
+def measured_words(interval: Interval, said: str = "", clock: str = "") -> str:
+    """ "▲ 1.42× [1.39, 1.45] end-to-end": the speedup with its interval and its clock, where that is known."""
+    said = said or outcome(interval)
+    ends_ = "" if said == TOO_NOISY else interval_words(interval)
+    return " ".join(filter(None, [speedup_words(interval, said), ends_, WHERE.get(clock, "")]))
 
 
 def interval_words(interval: Interval) -> str:

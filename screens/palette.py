@@ -1,6 +1,6 @@
-"""The command palette: what can be done on the screen below it, problems by a few letters, themes.
+"""The command palette, called menu: commands of the screen below it, problems by a few letters, themes.
 
-Over a dialog that is only read it is about the screen below the dialog, too, which a command closes then.
+Over a dialog that is only read it offers the commands of the screen below; a command closes the dialog first.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.screen import Screen
 
-from screens.actions import ACTIONS, Action, bindings, key_of
+from screens.actions import ACTIONS, PLACES, Action, bindings, key_of
 from screens.app_protocol import AppProtocol
 from screens.base import PANE_ACTIONS, BaseScreen
 from screens.dialogs.dialog import Dialog, on_the_app
@@ -78,17 +78,21 @@ class ActionCommands(Provider):
         return Content.assemble(title, (f"  {key}", "$accent"))
 
     def _actions(self) -> list[Action]:
-        """Those of the screen first, then those that are in force everywhere."""
+        """Those of the screen first, then the other places, then those that are in force everywhere."""
         below = _screen_below(self.screen)
+        general = [a for a in ACTIONS if a.scope == "everywhere" and a.name != "command_palette"]
         if below is None:
-            return [a for a in ACTIONS if a.scope == "everywhere" and a.name not in PANE_ACTIONS]
+            return [action for action in general if action.name not in PANE_ACTIONS]
         own = [action for action in ACTIONS if action.scope == below.SCOPE != "everywhere"]
-        return own + [action for action in ACTIONS if action.scope == "everywhere"]
+        return own + [a for a in ACTIONS if a.name in PLACES and a not in own] + general
 
     async def _do(self, action: Action) -> None:
         below = _screen_below(self.screen)
         if below is not None and (action.scope != "everywhere" or action.name in PANE_ACTIONS):
             await _uncover(below)
+        if action.name in PLACES:  # the list of problems is below every screen
+            await self.app.run_action(action.name, self.app.screen_stack[0])
+            return
         namespace = "app" if action.scope == "everywhere" else "screen"
         await self.app.screen.run_action(f"{namespace}.{action.name}")
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from arena.players.entrant import PlayerKind
+from arena.players.player import PlayerKind
 from arena.runs.headline import by_clock
 from arena.runs.results import RunReport
 from arena.sweep.records import CellResult
@@ -70,7 +70,7 @@ def kind_of(player: str) -> str:
 
 
 def outcome_of(result: CellResult, source: str = "") -> Outcome:
-    """Of a campaign's result."""
+    """Of a sweep's result."""
     report, setting = result.report, result.cell.setting
     passed = result.passed
     noisy = passed and report is not None and report.outcome == NOISY

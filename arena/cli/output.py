@@ -9,11 +9,11 @@ import msgspec
 
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
-from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock
+from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock, outcome_words
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
-from sandbox.timing.interval import sees
+from sandbox.timing.interval import detectable_percent
 
 _COLOURS = {"faster": "green", "slower": "red"}
 
@@ -73,8 +73,8 @@ def outcome_sign(outcome: str) -> str:
 
 
 def speedup_text(headline: Headline) -> str:
-    """ "▲ 1.42×  [1.39, 1.45]  faster by calls"."""
-    speedup, said = headline.speedup, f"{headline.outcome} {headline.where}".rstrip()
+    """ "▲ 1.42×  [1.39, 1.45]  faster end-to-end"."""
+    speedup, said = headline.speedup, f"{outcome_words(headline.outcome)} {headline.where}".rstrip()
     return _coloured(f"{speedup.median:.2f}×  {ends(speedup)}  {said}", headline.outcome)
 
 
@@ -122,7 +122,7 @@ def compact(report: RunReport) -> str:
 
 
 def _clock_lines(report: RunReport) -> list[str]:
-    """A line a clock: the speedup, what both took, and the difference that it would have seen."""
+    """A line a clock: the speedup, what both took, and the smallest detectable difference."""
     if report.baseline_us is None or report.contender_us is None:
         return []
     lines = []
@@ -133,9 +133,13 @@ def _clock_lines(report: RunReport) -> list[str]:
         speedup = by_clock(report.speedup, clock)
         if speedup is None:
             continue
-        seen = f"   would have seen {percent(sees(speedup))}" if report.clock else ""
+        seen = (
+            f"   smallest detectable difference {percent(detectable_percent(speedup))}"
+            if report.clock
+            else ""
+        )
         times = f"baseline {base or 0.0:.1f} µs   kernel {mine or 0.0:.1f} µs a call"
-        lines.append(f"{WHERE[clock]:<13} {speedup.median:.2f}×  {ends(speedup)}   {times}{seen}")
+        lines.append(f"{WHERE[clock]:<12} {speedup.median:.2f}×  {ends(speedup)}   {times}{seen}")
     return lines
 
 
@@ -177,7 +181,7 @@ def print_report(report: RunReport) -> None:
         if report.advice:
             print_line(f"would help: {advice_text(report)}")
         for name, times in report.beside.items():
-            on_device = f", {times.device:.1f} µs on the device" if times.device else ""
+            on_device = f", {times.device:.1f} µs device time" if times.device else ""
             print_line(f"beside it {name}: {times.call or 0:.1f} µs a call{on_device}")
     if report.error is not None and report.verdict is Verdict.PASS:
         rms = f"{report.error.rms:.2e}, the baseline's {report.error.baseline_rms:.2e}"

@@ -13,20 +13,19 @@ from typing import Literal
 
 from arena.demo.script import DemoScript, Scene
 from arena.duel.events import DuelHeader
-from arena.duel.journal import DuelRecord, duel_records, new_duel_id, read_duel, read_duel_header
+from arena.duel.journal import DuelRecord, duel_records, read_duel, read_duel_header
 from arena.duel.match import Match
+from arena.duel.opening import Players, duel_players, new_header
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.duel.state import DuelState
 from arena.errors import ArenaError, UsageError
 from arena.paths import Paths, paths_in
-from arena.players.make_entrant import DuelSide, make_side
 from arena.runs.engine import Engine
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting, find_problem
 from arena.settings import Settings
 from problems.catalogue import Catalogue
 from problems.specification import Problem
-from sandbox.protocol.events import Setting
 
 OpenJudge = Callable[[], AbstractAsyncContextManager[Engine]]
 Slide = Literal["opening", "problem", "race", "verdict", "board", "trouble"]
@@ -141,19 +140,17 @@ class Performance:
 
     async def _play_live(self, number: int, scene: Scene) -> None:
         problem = find_problem(self._catalogue, str(scene.problem))
-        sides = self._sides(problem, scene)
-        header = DuelHeader(
-            duel_id=new_duel_id(),
-            created=time.time(),
-            problem_id=problem.id,
-            slug=problem.slug,
-            title=problem.title,
-            category=problem.category,
-            left=sides[0].contestant,
-            right=sides[1].contestant,
-            setting=self._setting(problem),
-            rounds=MODEL_ROUNDS,
+        setting = choose_setting(problem, Choice(), self._settings)
+        players = duel_players(
+            (scene.left, scene.right),
+            ("you", "guest"),
+            problem,
+            setting,
+            self._settings,
+            self._catalogue,
+            self._paths,
         )
+        header = new_header(problem, setting, players, rounds=MODEL_ROUNDS)
         self.stage = DemoStage(
             "problem",
             number,
@@ -162,20 +159,20 @@ class Performance:
             state=DuelState(header),
         )
         with tempfile.TemporaryDirectory(prefix="pkb-demo-") as folder:
-            match = await self._play_match(problem, header, sides, paths_in(Path(folder)), scene)
+            match = await self._play_match(problem, header, players, paths_in(Path(folder)), scene)
         await self._show_result(scene, match.state)
 
     async def _play_match(
         self,
         problem: Problem,
         header: DuelHeader,
-        sides: tuple[DuelSide, DuelSide],
+        players: Players,
         paths: Paths,
         scene: Scene,
     ) -> Match:
         """paths: where the duel's journal goes, for as long as it is played."""
         async with self._judge() as engine:
-            match = Match(engine, paths, problem, header, sides, budget_s=self._settings.budget_s)
+            match = Match(engine, paths, problem, header, players, budget_s=self._settings.budget_s)
             self.stage.state, self.stage.clock = match.state, lambda: match.now
             playing = asyncio.create_task(match.play())
             try:
@@ -187,17 +184,6 @@ class Performance:
                 await asyncio.gather(playing, return_exceptions=True)
         self.stage.clock = lambda: match.state.at
         return match
-
-    def _setting(self, problem: Problem) -> Setting:
-        return choose_setting(problem, Choice(), self._settings)
-
-    def _sides(self, problem: Problem, scene: Scene) -> tuple[DuelSide, DuelSide]:
-        setting = self._setting(problem)
-        left, right = (
-            make_side(word, problem, setting, self._settings, self._catalogue, self._paths, owner)
-            for word, owner in ((scene.left, "you"), (scene.right, "guest"))
-        )
-        return left, right
 
     # --- the result --------------------------------------------------------------------------------------------
 

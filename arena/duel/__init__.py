@@ -2,8 +2,8 @@
 
 events   what happens in a duel, as it is journalled and replayed
 state    the duel so far, folded from its events; the winner
-sides    what a player can be: a file, the house, the baseline, a model
-match    plays a duel: clock, judging by turns, final
+opening  a duel's players, and the header of its journal
+match    plays a duel: clock, judging in turn, final
 journal  duels on disk
 card     the result to share, as text and SVG
 ratings  ratings of the players, from all duels

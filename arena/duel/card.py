@@ -33,7 +33,7 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
             f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
             f"{names}: {winner_words(header, ended)}",
             *(
-                f"  {header.contestant(name).short:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
+                f"  {header.player(name).short:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
                 for name in SIDES
             ),
             final_words(header, ended),
@@ -45,11 +45,11 @@ def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
     """ "house wins: faster in the final", or "a draw: the interval includes 1"."""
     if ended.winner == "draw":
         return f"a draw: {ended.reason}"
-    return f"{header.contestant(ended.winner).short} wins: {ended.reason}"
+    return f"{header.player(ended.winner).short} wins: {ended.reason}"
 
 
 def speed_words(speed: Interval, clock: str = "") -> str:
-    """ "▲ 1.31× [1.28, 1.34] by calls"; clock: "call" or "device", empty where it is not known."""
+    """ "▲ 1.31× [1.28, 1.34] end-to-end"; clock: "call" or "device", empty where it is not known."""
     return f"{SIGNS[outcome(speed)]} {speed.median:.2f}× {ends(speed)} {WHERE.get(clock, '')}".rstrip()
 
 
@@ -95,11 +95,11 @@ def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interv
 
 
 def final_words(header: DuelHeader, ended: DuelEnded) -> str:
-    """ "house over you ▲ 1.31× [1.28, 1.34] in 42 interleaved rounds": the winner's figure, left's in a draw."""
+    """ "house over you ▲ 1.31× [1.28, 1.34], 42 interleaved rounds": the winner's figure, left's in a draw."""
     if ended.speedup is None:
         return "no final was measured"
     first, second, speed = final_result(header, ended)
-    return f"{first} over {second} {speed_words(speed, ended.clock)} in {ended.rounds} interleaved rounds"
+    return f"{first} over {second} {speed_words(speed, ended.clock)}, {ended.rounds} interleaved rounds"
 
 
 def _setting(header: DuelHeader) -> str:
@@ -125,7 +125,7 @@ def svg_card(state: DuelState) -> str:
     for name, x, anchor in (("left", 40, "start"), ("right", WIDTH - 40, "end")):
         side: SideName = "left" if name == "left" else "right"
         crown = " ★" if ended.winner == side else ""
-        parts.append(_line(x, 110, header.contestant(side).short + crown, 22, _COLOURS[side], anchor, "bold"))
+        parts.append(_line(x, 110, header.player(side).short + crown, 22, _COLOURS[side], anchor, "bold"))
         for row, words in enumerate(_figures(header, _finalist(ended, side))):
             parts.append(_line(x, 132 + 16 * row, words, 12, _TEXT, anchor))
     parts.append(_line(WIDTH // 2, 110, "vs", 14, _MUTED, "middle"))

@@ -27,12 +27,14 @@ from arena.duel.events import (
     Submitted,
 )
 from arena.duel.journal import open_duel_journal
+from arena.duel.opening import Players
 from arena.duel.state import DuelState, after_final, without_final
 from arena.errors import ArenaError, MachineError, PlayerFailed
+from arena.foreign_text import printable
 from arena.machine.jail_policy import require_jail
-from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.players.make_entrant import DuelSide
+from arena.players.player import KernelAccess, Submission, Task
+from arena.players.trace import Answered, AnyTraceEvent, Called, Counted, Drafted, Retried, Wrote
 from arena.runs.headline import by_clock, headline_so_far
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
@@ -58,7 +60,7 @@ class Match:
         paths: Paths,
         problem: Problem,
         header: DuelHeader,
-        sides: tuple[DuelSide, DuelSide],
+        players: Players,
         *,
         budget_s: float = 1.0,
         rounds: int | None = None,
@@ -69,7 +71,7 @@ class Match:
         self.paths = paths
         self.problem = problem
         self.state = DuelState(header)
-        self.sides = dict(zip(SIDES, sides, strict=True))
+        self.players = dict(zip(SIDES, players, strict=True))
         self.budget_s = budget_s
         self.rounds = rounds
         self.unsafe = unsafe
@@ -151,7 +153,7 @@ class Match:
         self._started = time.monotonic()
         try:
             await self._judge.start()
-            if any(side.contestant.kind == "model" for side in self.sides.values()):
+            if any(self.state.header.player(side).kind == "model" for side in SIDES):
                 require_jail(self._judge.jail, self.unsafe)
             await self._play_sides()
             ended = await self._decide()
@@ -191,7 +193,10 @@ class Match:
 
     async def _play_side(self, name: SideName) -> None:
         try:
-            reason = await self.sides[name].play(MatchTable(self, name))
+            task = Task(self.problem, self.state.header.setting)
+            submission = await self.players[name].play(task, MatchAccess(self, name))
+            await self._submit_last(name, submission)
+            reason = self._words_of(submission.ended)
         except asyncio.CancelledError:
             if name not in self._why:
                 raise
@@ -200,10 +205,22 @@ class Match:
             reason = f"failed: {error.message}"
         self.tell(Left(at=self.now, side=name, reason=reason))
 
+    def _words_of(self, ended: str) -> str:
+        """The reason of a player's end, as the journal keeps it."""
+        if ended == "budget":
+            return f"the budget of ${self.state.header.budget_usd:g} is spent"
+        return "done" if ended == "steps" else ended
+
     # --- judging ---------------------------------------------------------------------------------------------
 
-    async def hand_in(self, name: SideName, source: str, kernel_name: str) -> Judgement:
-        """Hands a kernel in and waits for its verdict; the kernel is judged even when the caller is cancelled."""
+    async def _submit_last(self, name: SideName, submission: Submission) -> None:
+        """Judges the kernel that a player leaves behind, unless it was judged while it played."""
+        source = submission.source
+        if source is not None and all(attempt.source != source for attempt in self.state.side(name).attempts):
+            await self.submit(name, source, submission.file_name)
+
+    async def submit(self, name: SideName, source: str, kernel_name: str) -> Judgement:
+        """Judges a kernel in its turn, even when the caller is cancelled meanwhile."""
         number = len(self.state.side(name).attempts) + 1
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
         Workspace(self.paths.workspace).keep_revision(text)
@@ -235,14 +252,14 @@ class Match:
                 self.tell(KernelJudging(at=self.now, side=name, attempt=number, phase=event.phase))
             rounds(event)
 
-        contestant = self.sides[name].contestant
+        player = self.state.header.player(name)
         request = RunRequest(
             problem=self.problem,
             setting=self.state.header.setting,
             kernel_name=kernel_name,
             source=source,
-            kernel_path=contestant.kernel_path,
-            player=contestant.player,
+            kernel_path=player.kernel_path,
+            player=player.name,
             rounds=self.rounds,
             budget_s=self.budget_s,
         )
@@ -271,7 +288,7 @@ class Match:
             setting=self.state.header.setting,
             kernel_name=kernel_name,
             source=source,
-            player=self.sides[name].contestant.player,
+            player=self.state.header.player(name).name,
             rounds=0,
         )
         async with self._turn():
@@ -313,12 +330,12 @@ class Match:
         request = RunRequest(
             problem=self.problem,
             setting=header.setting,
-            kernel_name=f"{_file_name(header.left.player)}.py",
+            kernel_name=f"{_file_name(header.left.name)}.py",
             source=left.source,
-            player=header.left.player,
+            player=header.left.name,
             rounds=self.rounds,
             budget_s=self.budget_s * FINAL_BUDGET,
-            versus=Rival(f"{_file_name(header.right.player)}.py", right.source),
+            versus=Rival(f"{_file_name(header.right.name)}.py", right.source),
         )
         self.tell(FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
         result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result
@@ -327,44 +344,40 @@ class Match:
         return result
 
 
-class MatchTable:
-    """A side's table in a match."""
+class MatchAccess(KernelAccess):
+    """A side's kernel access: every kernel that it has judged is a submission."""
 
     def __init__(self, match: Match, name: SideName) -> None:
+        self.steps = match.state.header.rounds
+        self.clocked = match.state.header.minutes is not None
         self._match = match
         self._name = name
 
-    @property
-    def rounds(self) -> int:
-        return self._match.state.header.rounds
-
-    @property
-    def clocked(self) -> bool:
-        return self._match.state.header.minutes is not None
-
     async def judge(self, source: str, name: str) -> Judgement:
-        return await self._match.hand_in(self._name, source, name)
+        return await self._match.submit(self._name, source, name)
 
     async def build(self, source: str, name: str) -> Judgement:
         return await self._match.build(self._name, source, name)
 
-    def wrote(self, text: str) -> None:
-        attempt = len(self._match.state.side(self._name).attempts) + 1
-        self._match.tell(SideWrote(at=self._match.now, side=self._name, attempt=attempt, text=text))
+    def hear(self, event: AnyTraceEvent) -> None:
+        duel, side, now = self._match, self._name, self._match.now
+        match event:
+            case Wrote() | Drafted():
+                attempt = len(duel.state.side(side).attempts) + 1
+                duel.tell(SideWrote(at=now, side=side, attempt=attempt, text=event.text))
+            case Counted(spent=spent):
+                duel.tell(
+                    Spending(at=now, side=side, tokens=spent.tokens, usd=spent.usd, estimated=spent.estimated)
+                )
+            case Retried():
+                self.warn(f"asked again in {event.wait_s:.0f} s: {event.reason}")
+            case Called():
+                self.warn(f"calls {printable(event.tool)}")
+            case Answered() if event.reason:
+                self.warn(event.reason)
 
-    def said(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         self._match.tell(Said(at=self._match.now, side=self._name, text=text))
-
-    def spent(self, spent: Spent) -> None:
-        self._match.tell(
-            Spending(
-                at=self._match.now,
-                side=self._name,
-                tokens=spent.tokens,
-                usd=spent.usd,
-                estimated=spent.estimated,
-            )
-        )
 
 
 def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:

@@ -16,12 +16,12 @@ from arena.errors import ArenaError, UsageError
 from arena.models.conversation import Tool, ToolResult
 from arena.models.templates import TEMPLATES, read_template
 from arena.paths import Paths
-from arena.players.entrant import check_own_name
-from arena.players.judge import PlayerJudge
+from arena.players.judge_access import JudgeAccess
+from arena.players.player import Task, user_name
 from arena.players.program.toolset import NUMBER, TEXT, Misused, arguments_of, page, result, tool, work_on
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
-from arena.players.toolbox import PAGES, RUN, Work
+from arena.players.tools import PAGES, RUN, Work
 from arena.runs.judge import Judge
 from arena.runs.store import Entry, Store
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -92,7 +92,7 @@ class ArenaTools:
         Raises:
             UsageError: the player cannot be called so.
         """
-        check_own_name(terms.player)
+        user_name(terms.player)
         self._judge, self._catalogue, self._settings = judge, catalogue, settings
         self._paths, self._terms = paths, terms
         self._turn = asyncio.Lock()
@@ -217,18 +217,17 @@ class ArenaTools:
             )
             if wanted.device is not None and wanted.device not in KINDS:
                 raise UsageError(f"there is no device {wanted.device!r}", f"choose from {', '.join(KINDS)}")
-            judge = PlayerJudge(
+            access = JudgeAccess(
                 self._judge,
-                found,
-                choose_setting(found, choice, self._settings),
+                Task(found, choose_setting(found, choice, self._settings)),
                 terms.player,
-                terms.rounds,
-                self._settings.budget_s if terms.budget_s is None else terms.budget_s,
-                terms.unsafe,
+                rounds=terms.rounds,
+                budget_s=self._settings.budget_s if terms.budget_s is None else terms.budget_s,
+                unsafe=terms.unsafe,
             )
             async with self._turn:
-                await judge.start()
-                judgement = await (judge if timed else judge.build)(source, "kernel.py")
+                await access.start()
+                judgement = await (access.judge if timed else access.build)(source, "kernel.py")
             words = judgement_words if timed else build_words
             return words(judgement, source, TEMPLATES)
 

@@ -51,20 +51,11 @@ def price_words(model: ModelSettings) -> str:
 
 
 class Budget:
-    """Counts the requests of one player. `reached` once a limit is; None is no limit."""
+    """Counts the requests of one player at one task. Limits are those of its pool, if it has one."""
 
-    def __init__(self, model: ModelSettings, usd: float | None = None, tokens: int | None = None) -> None:
-        """
-        Raises:
-            UsageError: a limit in dollars for a model without prices.
-        """
-        if usd is not None and not has_prices(model):
-            raise UsageError(
-                f"{model.model} has no prices, so dollars cannot be counted",
-                "set price_in and price_out of the model, or set no limit in dollars",
-            )
+    def __init__(self, model: ModelSettings, pool: "BudgetPool | None" = None) -> None:
         self._model = model
-        self._usd, self._tokens = usd, tokens
+        self._pool = pool
         self._done = Spent()
         self._request: Spent | None = None
         self._characters = 0.0
@@ -104,13 +95,59 @@ class Budget:
     @property
     def reached(self) -> str:
         """Which limit is reached, in words; empty while there is something left."""
-        spent = self.spent
-        if self._usd is not None and spent.usd >= self._usd:
-            return f"the budget of ${self._usd:g} is spent"
-        if self._tokens is not None and spent.tokens >= self._tokens:
-            return f"the budget of {self._tokens} tokens is spent"
-        return ""
+        return self._pool.reached if self._pool is not None else ""
 
     def _cost(self, read: int, written: int, estimated: bool) -> Spent:
         usd = (read * self._model.price_in + written * self._model.price_out) / 1e6
         return Spent(read, written, usd, estimated)
+
+
+class BudgetPool:
+    """The limit that all players of a duel's side or a sweep share. None is no limit."""
+
+    def __init__(
+        self,
+        usd: float | None = None,
+        tokens: int | None = None,
+        before: Spent = Spent(),  # noqa: B008 - a frozen value
+    ) -> None:
+        """before: spent by earlier sessions."""
+        self.usd, self._tokens = usd, tokens
+        self._done = before
+        self._open: list[Budget] = []
+
+    def open(self, model: ModelSettings) -> Budget:
+        """A budget for one attempt of a model. Hand it back with `close`.
+
+        Raises:
+            UsageError: dollars are limited, and the model has no prices to count them by.
+        """
+        if self.usd is not None and not has_prices(model):
+            raise UsageError(
+                f"{model.model} has no prices, so dollars cannot be counted",
+                "set price_in and price_out of the model, or set no limit in dollars",
+            )
+        budget = Budget(model, self)
+        self._open.append(budget)
+        return budget
+
+    def close(self, budget: Budget) -> Spent:
+        """The attempt is over. Returns what it has spent."""
+        self._open.remove(budget)
+        budget.end()
+        self._done += budget.spent
+        return budget.spent
+
+    @property
+    def spent(self) -> Spent:
+        """By everybody so far, answers in progress included."""
+        return sum((budget.spent for budget in self._open), self._done)
+
+    @property
+    def reached(self) -> str:
+        """Which limit is reached, in words; empty while there is something left."""
+        if self.usd is not None and self.spent.usd >= self.usd:
+            return f"the budget of ${self.usd:g} is spent"
+        if self._tokens is not None and self.spent.tokens >= self._tokens:
+            return f"the budget of {self._tokens} tokens is spent"
+        return ""

@@ -19,7 +19,7 @@ CONTINUATIONS = 4
 """An answer that is cut off more often is given up."""
 
 
-class ModelPlayer:
+class ModelClient:
     """Writes answers until its budget is spent. Close it when done."""
 
     def __init__(self, name: str, model: ModelSettings, key: Key, budget: Budget) -> None:
@@ -32,7 +32,7 @@ class ModelPlayer:
         self.takes_tools = model.tools
         """Whether tools are offered: until the provider refuses them."""
 
-    async def __aenter__(self) -> "ModelPlayer":
+    async def __aenter__(self) -> "ModelClient":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -169,7 +169,7 @@ def find_model(name: str, settings: Settings) -> ModelSettings:
     )
 
 
-def model_player(name: str, settings: Settings, budget: Budget | None = None) -> ModelPlayer:
+def open_model(name: str, settings: Settings, budget: Budget | None = None) -> ModelClient:
     """A player for a model's name, its key fetched.
 
     Raises:
@@ -182,4 +182,4 @@ def model_player(name: str, settings: Settings, budget: Budget | None = None) ->
         raise UsageError(f"model:{name}: {error.message}", error.advice) from None
     here = is_local(base_url(provider, model)) and not model.key_env
     key = Key("") if here else find_key(model.key_env or provider.key_env, required=True)
-    return ModelPlayer(name, model, key, budget or Budget(model))
+    return ModelClient(name, model, key, budget or Budget(model))

@@ -1,8 +1,9 @@
-"""Players that are models: what writes kernels over a provider's protocol, and what drives it.
+"""Players: everybody who submits kernels.
 
-player     what every player says while it writes: text, usage, how it ended
-providers  one file per protocol
-stream     HTTP, retries, timeouts
-prompt     what a model reads; the texts are files in templates/
-agent      write, run, read the verdict, revise
+player        names, the class `Player`, and the kernel access that a player has
+make_player   the player that a word stands for
+fixed, file   kernels that are there already: named ones, and files
+model, agent  a model; the loop in which it writes, reads its verdict and revises
+program/      agent programs, in a jail of their own
+trace         what a model or a program did, as it is journalled and replayed
 """

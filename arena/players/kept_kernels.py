@@ -1,23 +1,23 @@
 """Storage of a model's kernels: every kernel as a revision, the best one in the model's own file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from arena.players.attempts import Attempt
-from arena.players.model_entrant import Agent
+from arena.players.attempts import Attempt, best_of
 from arena.workspace.kernels import Workspace
 from problems.specification import Problem
 
 
-def keep_revisions(workspace: Workspace, agent: Agent) -> Attempt | None:
+def keep_revisions(workspace: Workspace, attempts: Sequence[Attempt]) -> Attempt | None:
     """Keeps all kernels that were written. Returns the best one: the first where none was judged, None where there is none.
 
     Raises:
         FolderUnwritable: the workspace cannot be written.
     """
-    written = [attempt for attempt in agent.attempts if attempt.answer.outcome == "kernel"]
+    written = [attempt for attempt in attempts if attempt.answer.outcome == "kernel"]
     for attempt in written:
         workspace.keep_revision(attempt.answer.source)
-    return agent.best or (written[0] if written else None)
+    return best_of(attempts) or (written[0] if written else None)
 
 
 def save_best(workspace: Workspace, problem: Problem, player: str, best: Attempt) -> Path:

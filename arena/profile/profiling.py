@@ -44,7 +44,7 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
     except OSError as error:
         raise MachineError(f"cannot ask for this machine's turn: {error}") from None
     with closing(lease):
-        _take(lease, tell)
+        _take(lease, tell, Path(setting.problem_dir).name)
         tell(Begins())
         try:
             found = profile_world(setting, name, request.source, kind, jail, own)
@@ -58,9 +58,9 @@ def profile_ranks(request: ProfileRequest, tell: Callable[[Waits | Begins], None
     return Profiled(found.reports, [], ranks, found.outside)
 
 
-def _take(lease: Lease, tell: Callable[[Waits | Begins], None]) -> None:
+def _take(lease: Lease, tell: Callable[[Waits | Begins], None], problem: str) -> None:
     until = 0.0
-    while not lease.take():
+    while not lease.take(problem):
         if not until:
             until = time.monotonic() + deadlines.TURN
             tell(Waits())

@@ -7,14 +7,13 @@ import msgspec
 from arena.errors import ArenaError, refusal
 from arena.machine.finding import MachineFinding
 from arena.paths import Paths
+from arena.runs.headline import WHERE
 from sandbox.machine.devices import kind_of
 from sandbox.timing.conclusion import percent
-from sandbox.timing.interval import NOISY_SEES
+from sandbox.timing.interval import NOISY_PERCENT
 
 LAST = 40
 """Runs that are looked at, on any device."""
-
-_CLOCKS = {"call": "calls", "device": "device time"}
 
 
 class ClockSight(msgspec.Struct, frozen=True):
@@ -25,7 +24,7 @@ class ClockSight(msgspec.Struct, frozen=True):
     clock: str
     """ "call" or "device"."""
     sees: float
-    """Percent: half of the runs would have seen a difference as small as this."""
+    """Percent: half of the runs detect a difference as small as this."""
     runs: int
 
 
@@ -74,7 +73,7 @@ def clock_finding(paths: Paths) -> MachineFinding:
     noisy = [
         device
         for device in _devices(found)
-        if min(sight.sees for sight in found if sight.device == device) > NOISY_SEES
+        if min(sight.sees for sight in found if sight.device == device) > NOISY_PERCENT
     ]
     if noisy:
         return MachineFinding(
@@ -91,9 +90,9 @@ def _devices(found: list[ClockSight]) -> list[str]:
 
 
 def _words(sights: list[ClockSight]) -> str:
-    """ "CPU ranks: calls would have seen 12 % (median of 14 runs)"."""
+    """ "CPU ranks: smallest detectable difference 12 % end-to-end (median of 14 runs)"."""
     clocks = ", ".join(
-        f"{_CLOCKS[sight.clock]} would have seen {percent(sight.sees)} (median of {sight.runs} run{'s' * (sight.runs > 1)})"
+        f"{percent(sight.sees)} {WHERE[sight.clock]} (median of {sight.runs} run{'s' * (sight.runs > 1)})"
         for sight in sights
     )
-    return f"{kind_of(sights[0].device).ranks_name}: {clocks}"
+    return f"{kind_of(sights[0].device).ranks_name}: smallest detectable difference {clocks}"

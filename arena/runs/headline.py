@@ -1,15 +1,20 @@
-"""The headline of a run: its speedup by the clock that the verdict names, and the words for clocks and advice."""
+"""The headline of a run: its speedup by the clock that the conclusion names, and the words for outcomes and clocks."""
 
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval, Result, Speedup, Timed
-from sandbox.timing.conclusion import ADVICE_ROUNDS, percent, verdict_of_clocks
-from sandbox.timing.interval import outcome, sees
+from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, conclude, percent
+from sandbox.timing.interval import detectable_percent, outcome
 
 SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", "too noisy": "~"}
 """In front of a speedup, by its outcome."""
-WHERE = {"call": "by calls", "device": "on the device"}
+WHERE = {"call": "end-to-end", "device": "device time"}
 """The clock in words, behind a speedup. Results of older versions name no clock."""
+
+
+def outcome_words(outcome: str) -> str:
+    """An outcome as people read it: "same speed" for "even", else the outcome itself."""
+    return SAME_SPEED if outcome == "even" else outcome
 
 
 class Headline(NamedTuple):
@@ -23,7 +28,7 @@ class Headline(NamedTuple):
 
     @property
     def where(self) -> str:
-        """ "by calls", "on the device", or nothing where the clock is not known."""
+        """ "end-to-end", "device time", or nothing where the clock is not known."""
         return WHERE.get(self.clock, "")
 
 
@@ -44,20 +49,20 @@ def headline_of(result: Result) -> Headline | None:
 
 def headline_so_far(sample: Timed) -> Headline:
     """Of a run that is being measured."""
-    told = verdict_of_clocks(sample.call, sample.device)
+    told = conclude(sample.call, sample.device)
     return Headline(
         told.clock, told.outcome, sample.device if told.clock == "device" and sample.device else sample.call
     )
 
 
 def sees_words(speedup: Speedup | None) -> str:
-    """ "would have seen 15 % by calls, 2 % on the device"; empty when nothing was timed."""
+    """ "smallest detectable difference: 15 % (end-to-end), 2 % (device time)"; empty when nothing was timed."""
     found = [
-        f"{percent(sees(interval))} {where}"
+        f"{percent(detectable_percent(interval))} ({where})"
         for clock, where in WHERE.items()
         if (interval := by_clock(speedup, clock)) is not None
     ]
-    return f"would have seen {', '.join(found)}" if found else ""
+    return f"smallest detectable difference: {', '.join(found)}" if found else ""
 
 
 def advice_words(advice: str, how: str) -> str:

@@ -6,6 +6,8 @@ Screens, `watch` and replay all read the same state, so a recorded run looks exa
 from collections import deque
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from arena.runs.headline import Headline, headline_of, headline_so_far
 from sandbox.protocol.events import (
     PHASES,
@@ -27,6 +29,7 @@ from sandbox.protocol.events import (
     RunStarted,
     Setting,
     Timed,
+    Waiting,
     WorldChanged,
 )
 from sandbox.protocol.verdict import Verdict
@@ -65,6 +68,8 @@ class RunState:
     log: deque[Log] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     log_total: int = 0
     """Log events of this run, kept or not."""
+    waiting: Waiting | None = None
+    """The run waits for its devices, since the event's `at`."""
     cancelled_in: str | None = None
     refused: Refused | None = None
     fatal: Fatal | None = None
@@ -91,7 +96,10 @@ class RunState:
                 self._end_unstarted(event)
             case _ if event.run_id != self.run_id:
                 return
+            case Waiting():
+                self.waiting = replace(event, at=self.waiting.at) if self.waiting else event
             case PhaseStarted():
+                self.waiting = None
                 self.phase = event.phase
                 self.phases[event.phase] = PhaseState(started_at=event.at, limit_s=event.limit_s)
             case PhaseEnded():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from arena.runs.headline import WHERE, by_clock
+from arena.runs.headline import WHERE, by_clock, outcome_words
 from arena.runs.rows import RunRow
 from sandbox.protocol.events import Interval, Microseconds
 from sandbox.protocol.verdict import Verdict
@@ -84,8 +84,8 @@ def _ratio(row: RunRow, clock: str) -> str:
 
 
 def _said(row: RunRow) -> str:
-    """ "even by calls"."""
-    return f"{row.outcome} {WHERE.get(row.clock, '')}".rstrip()
+    """ "same speed end-to-end"."""
+    return f"{outcome_words(row.outcome)} {WHERE.get(row.clock, '')}".rstrip()
 
 
 def _bound(row: RunRow) -> str:

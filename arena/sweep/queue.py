@@ -1,24 +1,24 @@
-"""The queue of a seat: tries of agents first, then what is ready at the problem that a seat has open, then the rest."""
+"""The queue of a worker: tries of agents first, then what is ready at the problem that a worker has open, then the rest."""
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from arena.players.entrant import Author, Submission, Task
+from arena.players.player import KernelAccess, Player, PlayerKind, Submission, Task
 from arena.runs.judge import Judgement
 from arena.sweep.records import Cell
 
 
 @dataclass(frozen=True)
 class KernelJob:
-    """A cell of the campaign with a kernel to judge, or with the reason why there is none."""
+    """A cell of the sweep with a kernel to judge, or with the reason why there is none."""
 
     cell: Cell
     task: Task
-    author: Author
+    player: Player
     submission: Submission | None
-    """None: of a fixed author, who is asked at the seat."""
+    """None: of a fixed player, which is asked when a worker is free."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Try:
 
 
 class Jobs:
-    """Holds no more than `most` kernels that writers have handed in; kernels at no cost are made when a seat wants one."""
+    """Holds no more than `most` kernels that writers have handed in; kernels at no cost are made when a worker wants one."""
 
     def __init__(self, fixed: Iterator[KernelJob], most: int) -> None:
         """fixed: kernels that are there already, problem by problem."""
@@ -61,13 +61,13 @@ class Jobs:
         return await job.verdict
 
     async def no_more_writing(self) -> None:
-        """Nobody writes any more: seats stop when nothing is left."""
+        """Nobody writes any more: workers stop when nothing is left."""
         async with self._changed:
             self._writing = False
             self._changed.notify_all()
 
     async def take(self, slug: str) -> KernelJob | Try | None:
-        """The next job for a seat that has this problem open; None when there will be none."""
+        """The next job for a worker that has this problem open; None when there will be none."""
         async with self._changed:
             await self._changed.wait_for(
                 lambda: bool(self._tries or self._ready or self._next_fixed) or not self._writing
@@ -98,11 +98,16 @@ class Jobs:
         return self._next_fixed.cell.slug == slug or len(self._ready) < self._most
 
 
-class SeatDesk:
-    """Implements `arena.players.entrant.Desk`: an author's tries wait for a seat like everything else, ahead of it."""
+class WorkerAccess(KernelAccess):
+    """A player's kernel access in a sweep: its tries wait for a worker like everything else, ahead of it."""
 
-    def __init__(self, jobs: Jobs, task: Task, player: str) -> None:
-        self._jobs, self._task, self._player = jobs, task, player
+    def __init__(
+        self, jobs: Jobs, task: Task, player: Player, steps: int, warn: Callable[[str], None]
+    ) -> None:
+        """steps: kernels that an agent may have judged."""
+        self.judges = player.name.kind is not PlayerKind.MODEL
+        self.steps = steps if self.judges else 1
+        self._jobs, self._task, self._player, self._warn = jobs, task, str(player.name), warn
 
     async def judge(self, source: str, name: str) -> Judgement:
         return await self._try(source, name, None)
@@ -113,3 +118,6 @@ class SeatDesk:
     async def _try(self, source: str, name: str, rounds: int | None) -> Judgement:
         verdict: asyncio.Future[Judgement] = asyncio.get_running_loop().create_future()
         return await self._jobs.try_out(Try(self._task, self._player, source, name, rounds, verdict))
+
+    def warn(self, text: str) -> None:
+        self._warn(f"{self._player} at {self._task.problem.stem}, attempt {self._task.attempt}: {text}")

@@ -7,15 +7,15 @@ arena="python3 -m screens.main"
 stop="timeout -s INT -k 20"
 $stop 200 python3 -m pytest -q -m "gpu and peers and not long" tests/gpu --durations=12 --timeout 120 > "$out/peers.txt" 2>&1
 $stop 320 $arena sweep --players house --one-size --seconds 0.7 --preset production --world 2 --name house 2> "$out/house-production.txt"
-$stop 560 $arena doctor --bench aa-gpu --repetitions 1 --preset paper --world 2 > "$out/aa-gpu.txt" 2>&1
-$stop 90 $arena doctor --bench aa-gpu 31 32 --repetitions 5 --preset paper --world 2 > "$out/aa-31-32.txt" 2>&1
-$stop 90 $arena doctor --bench kit-soak --repetitions 5 --world 2 > "$out/kit-soak.txt" 2>&1
-$stop 110 $arena doctor --bench clock 13 8 31 46 --preset paper --world 2 > "$out/clock.txt" 2>&1
+$stop 560 python3 -m benchmarks aa-gpu --repetitions 1 --preset paper --world 2 > "$out/aa-gpu.txt" 2>&1
+$stop 90 python3 -m benchmarks aa-gpu 31 32 --repetitions 5 --preset paper --world 2 > "$out/aa-31-32.txt" 2>&1
+$stop 90 python3 -m benchmarks kit-soak --repetitions 5 --world 2 > "$out/kit-soak.txt" 2>&1
+$stop 110 python3 -m benchmarks clock 13 8 31 46 --preset paper --world 2 > "$out/clock.txt" 2>&1
 # fresh-inputs.txt has the first rank's lines of this:
 $stop 100 python3 -m torch.distributed.run --nproc-per-node 2 benchmarks/2xH100/fresh_inputs.py "$out" 32 31 49 13
 # aa-shapes.txt, aa-77.txt, aa-some.txt, profile-peers.txt, house-late.txt: the day after (BENCHMARKS.md names the commits).
-$stop 260 $arena doctor --bench aa-gpu 31 32 50 81 --repetitions 3 --preset paper --world 2 > "$out/aa-shapes.txt" 2>&1
-$stop 80 $arena doctor --bench aa-gpu 77 --repetitions 2 --preset paper --world 2 > "$out/aa-77.txt" 2>&1
+$stop 260 python3 -m benchmarks aa-gpu 31 32 50 81 --repetitions 3 --preset paper --world 2 > "$out/aa-shapes.txt" 2>&1
+$stop 80 python3 -m benchmarks aa-gpu 77 --repetitions 2 --preset paper --world 2 > "$out/aa-77.txt" 2>&1
 $stop 90 python3 -m pytest -q -m "gpu and peers" tests/gpu/test_profile.py --timeout 80 > "$out/profile-peers.txt" 2>&1
 $stop 90 $arena sweep 83 84 85 --players house --one-size --seconds 0.7 --preset production --world 2 --name late 2> "$out/house-late.txt"
-$stop 110 $arena doctor --bench aa-gpu 1 8 13 46 83 --repetitions 2 --preset paper --world 2 > "$out/aa-some.txt" 2>&1
+$stop 110 python3 -m benchmarks aa-gpu 1 8 13 46 83 --repetitions 2 --preset paper --world 2 > "$out/aa-some.txt" 2>&1

@@ -52,7 +52,7 @@ NOT_APPLICABLE = "not applicable"
     "page",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Put the table into FILE, between its two markers.",
+    help="Write the table into FILE, between its two markers: tests/attacks/RESULTS.md has them.",
 )
 @click.option(
     "--fuzz",

@@ -1,4 +1,4 @@
-"""System calls that no kernel needs, as a filter for bubblewrap's --seccomp. The filter itself is libseccomp's work."""
+"""Builds the filter (seccomp) that refuses system calls which no kernel needs."""
 
 import os
 from typing import Any
@@ -8,52 +8,36 @@ REFUSED = (  # noqa: SIM905
     "open_tree add_key keyctl request_key bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
     "init_module finit_module delete_module kexec_load kexec_file_load quotactl acct swapon swapoff reboot "
     "open_by_handle_at name_to_handle_at lookup_dcookie personality syslog "
-    "shmget shmat msgget semget "  # System V memory that no process maps would count for nobody
-    "memfd_secret "  # memory that nobody outside can look at
-    "timer_create mq_notify"  # ways to a SIGCONT that no running process sends: see _stays_stopped
+    "shmget shmat msgget semget "  # System V memory exists without a process that maps it
+    "memfd_secret "  # memory that no other process can read
+    "timer_create mq_notify"  # they send SIGCONT without a running process: see _stays_stopped
 ).split()
 CLONE_NEWUSER, EXIT_SIGNAL = 0x10000000, 0xFF
 SIGCONT = 18
 PR_SET_PDEATHSIG, F_SETSIG, TIOCSPTLCK = 1, 10, 0x40045431
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
-STREAM, SEQPACKET, SOCK_TYPE_MASK = 1, 5, 0xF
-IPPROTO_TCP, TCP_FASTOPEN_CONNECT, MSG_FASTOPEN = 6, 30, 0x20000000
-EPERM, ENOSYS, EOPNOTSUPP = 1, 38, 95
+AF_PACKET, AF_ALG, AF_VSOCK = 17, 38, 40
+EPERM, ENOSYS = 1, 38
 UNKNOWN = -1
 INT = 0xFFFFFFFF
-"""The part of an argument that the kernel looks at where it takes an int: the rest may hold anything."""
+"""The part of an argument that the kernel reads if it takes an int."""
 
 ON_OTHERS = (  # noqa: SIM905
     "prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr"
 ).split()
-"""Take a process id first; of the same user's, any."""
-UNRULED = (  # noqa: SIM905
-    "chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat setxattr lsetxattr fsetxattr setxattrat removexattr "
-    "lremovexattr fremovexattr removexattrat file_setattr utime utimes utimensat futimesat inotify_add_watch fanotify_init "
-    "mq_open mq_unlink shmctl semctl semop semtimedop msgctl msgsnd msgrcv"
-).split()
-"""What Landlock does not rule: every file's owner, mode, attributes, times and news of it, System V and POSIX queues."""
-NUMBERS = {
-    "memfd_secret": 447,
-    "fchmodat2": 452,
-    "setxattrat": 463,
-    "removexattrat": 466,
-    "file_setattr": 469,
-}
-"""Calls younger than many an installed libseccomp; the same numbers on every architecture."""
-SUPERVISED = ("connect", "bind", "listen")
+"""Their first argument is the id of any process of the same user."""
+NUMBERS = {"memfd_secret": 447}
+"""Calls that an old libseccomp does not know; the numbers are the same on every architecture."""
 
 
 class NoFilter(RuntimeError):
-    """libseccomp is not there; the message says what to install."""
+    """libseccomp is missing. The message names the package."""
 
 
 def build_filter(profile: str = "full") -> bytes:
     """The filter of a profile, as bubblewrap and seccomp(2) read it.
 
-    nested: other processes of this user can be named, so none may be acted upon. landlock: beside that there is no network of
-    its own, so connections are left to a supervisor (sandbox/jail/supervisor.py) and sockets that need none are refused.
+    nested: the world can name other processes of this user, so the filter refuses calls that act on them.
 
     Raises:
         NoFilter: pyseccomp or libseccomp is missing.
@@ -72,55 +56,42 @@ def _rules(program: "_Program", profile: str) -> bytes:
     for name in REFUSED:
         program.refuse(name)
     program.refuse("clone", program.bits(0, CLONE_NEWUSER, CLONE_NEWUSER))
-    program.refuse("clone3", error=ENOSYS)  # its flags lie in memory, where no filter sees them
+    program.refuse("clone3", error=ENOSYS)  # a filter cannot read its flags, which are in memory
     for request in (TIOCSTI, TIOCLINUX):
         program.refuse("ioctl", program.bits(1, INT, request))
     for family in (AF_ALG, AF_PACKET, AF_VSOCK):
         program.refuse("socket", program.bits(0, INT, family))
     _stays_stopped(program)
-    if profile in ("nested", "landlock"):
+    if profile == "nested":
         _leave_others_alone(program)
-    if profile == "landlock":
-        for name in UNRULED:
-            program.refuse(name)
-        program.refuse(
-            "fallocate", error=EOPNOTSUPP
-        )  # takes a disk at once; writing is seen while it goes on
-        _streams_only(program)
-        for name in SUPERVISED:
-            program.ask(name)
     return program.export()
 
 
 class _Program:
-    """Rules in the words of this module."""
+    """A filter under construction."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
         self._filter = library.SyscallFilter(library.ALLOW)
 
     def refuse(self, name: str, *conditions: Any, error: int = EPERM) -> None:
-        """The call fails where all conditions hold."""
+        """Refuses a call if all conditions hold."""
         number = self._library.resolve_syscall(self._library.system_arch(), name)
         if number == UNKNOWN:
             number = NUMBERS.get(name, UNKNOWN)
-        if number != UNKNOWN:  # else this architecture has no such call
+        if number != UNKNOWN:  # otherwise this architecture has no such call
             self._filter.add_rule(self._library.ERRNO(error), number, *conditions)
 
-    def ask(self, name: str) -> None:
-        """The call is the supervisor's to make."""
-        self._filter.add_rule(self._library.NOTIFY, name)
-
     def bits(self, argument: int, mask: int, value: int) -> Any:
-        """A condition: these bits of an argument are value."""
+        """A condition: the masked bits of an argument equal value."""
         return self._library.Arg(argument, self._library.MASKED_EQ, mask, value)
 
     def above(self, argument: int, value: int) -> Any:
-        """A condition: an argument, all 64 bits of it, is greater than value."""
+        """A condition: all 64 bits of an argument are greater than value."""
         return self._library.Arg(argument, self._library.GT, value)
 
     def export(self) -> bytes:
-        """As struct sock_filter[]."""
+        """The filter as struct sock_filter[]."""
         with os.fdopen(os.memfd_create("pkb-seccomp"), "w+b") as file:
             self._filter.export_bpf(file)
             file.seek(0)
@@ -128,16 +99,17 @@ class _Program:
 
 
 def _stays_stopped(program: _Program) -> None:
-    """What is stopped together goes on together: no SIGCONT comes from a timer (`timer_create`), from data that arrives
-    (`F_SETSIG`, `mq_notify`), or from a process that was ending when it should have stopped. Of the last, the signal for its
-    parent is the clone's, that for its children `PR_SET_PDEATHSIG`; a process group that it orphans (`setpgid`) and the
-    session of a terminal that it hangs up (one needs `TIOCSPTLCK` to open it) get one from the kernel.
+    """Refuses every way by which a stopped world could get a SIGCONT that no running process sends.
+
+    The ways are: a timer (`timer_create`), arriving data (`F_SETSIG`, `mq_notify`), and the end of a process. An ending process
+    signals its parent (the exit signal of `clone`), its children (`PR_SET_PDEATHSIG`), a process group that it orphans
+    (`setpgid`) and the session of a terminal that it hangs up (`TIOCSPTLCK` opens one).
     """
     program.refuse("clone", program.bits(0, EXIT_SIGNAL, SIGCONT))
     program.refuse("prctl", program.bits(0, INT, PR_SET_PDEATHSIG), program.bits(1, INT, SIGCONT))
     program.refuse("fcntl", program.bits(1, INT, F_SETSIG))
     program.refuse("ioctl", program.bits(1, INT, TIOCSPTLCK))
-    # ninja makes a group for every compiler, and fails where that fails: it is told that there is one.
+    # ninja makes a group for every compiler and fails without one, so the call returns success.
     program.refuse("setpgid", error=0)
 
 
@@ -146,36 +118,13 @@ def _leave_others_alone(program: _Program) -> None:
         program.refuse(name, program.above(0, 0))
     for name in ("setpriority", "ioprio_set"):
         program.refuse(name, program.above(1, 0))
-        # (which, 0) is the caller, its group or its user
+        # (which, 0) means the caller, its group or its user
         for which in (2, 3) if name == "ioprio_set" else (1, 2):
             program.refuse(name, program.bits(0, INT, which))
 
 
-def _streams_only(program: _Program) -> None:
-    """TCP, Unix streams and the list of interfaces are left. No datagram, and no connection that a send would open."""
-    streams = (AF_UNIX, AF_INET, AF_INET6)
-    for family in range(AF_NETLINK):
-        if family not in streams:
-            program.refuse("socket", program.bits(0, INT, family))
-    program.refuse("socket", program.above(0, AF_NETLINK))
-    for kind in range(SOCK_TYPE_MASK + 1):
-        if kind != STREAM:
-            for family in streams:
-                program.refuse("socket", program.bits(0, INT, family), program.bits(1, SOCK_TYPE_MASK, kind))
-            if kind != SEQPACKET:  # a pair of datagram sockets can still send to any path
-                program.refuse("socketpair", program.bits(1, SOCK_TYPE_MASK, kind))
-    for family in (AF_INET, AF_INET6):
-        program.refuse("socket", program.bits(0, INT, family), program.above(2, IPPROTO_TCP))
-    program.refuse("socket", program.bits(0, INT, AF_NETLINK), program.above(2, 0))
-    for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
-        program.refuse(name, program.bits(flags, MSG_FASTOPEN, MSG_FASTOPEN))
-    program.refuse(
-        "setsockopt", program.bits(1, INT, IPPROTO_TCP), program.bits(2, INT, TCP_FASTOPEN_CONNECT)
-    )
-
-
 def filter_file(program: bytes) -> int:
-    """A descriptor of the filter for one bubblewrap: it reads to the end, so no two can share one."""
+    """A descriptor of the filter. Each bubblewrap needs its own, because it reads to the end."""
     fd = os.memfd_create("pkb-seccomp", 0)
     os.write(fd, program)
     os.lseek(fd, 0, os.SEEK_SET)

@@ -6,6 +6,7 @@ ctypes, so that nothing beyond torch and the driver is needed.
 """
 
 import ctypes
+import struct
 from typing import Any
 
 import torch
@@ -15,37 +16,14 @@ _PINNED = 1
 _ON_DEVICE = 1
 READ, READ_WRITE = 1, 3
 GRANULE = 2 << 20
+_ALLOCATION_PROP = struct.Struct("=4i16x")
+"""CUmemAllocationProp: type, handle type, location (type, id); then a pointer and flags, all zero."""
+_ACCESS_DESC = struct.Struct("=3i")
+"""CUmemAccessDesc: location (type, id), rights."""
 
 
 class DriverError(RuntimeError):
     """A CUDA driver call failed; the message names the call and the driver's own word for the error."""
-
-
-class _Location(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
-
-
-class _AllocationFlags(ctypes.Structure):
-    _fields_ = (
-        ("compression", ctypes.c_ubyte),
-        ("rdma", ctypes.c_ubyte),
-        ("usage", ctypes.c_ushort),
-        ("reserved", ctypes.c_ubyte * 4),
-    )
-
-
-class _AllocationProp(ctypes.Structure):
-    _fields_ = (
-        ("type", ctypes.c_int),
-        ("handle_types", ctypes.c_int),
-        ("location", _Location),
-        ("win32", ctypes.c_void_p),
-        ("flags", _AllocationFlags),
-    )
-
-
-class _AccessDesc(ctypes.Structure):
-    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
 
 
 _library: Any = None
@@ -96,8 +74,8 @@ def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
         0,
     )
     call("cuMemMap", pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
-    access = _AccessDesc(_Location(_ON_DEVICE, _current_device()), rights)
-    call("cuMemSetAccess", pointer, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1))
+    access = _ACCESS_DESC.pack(_ON_DEVICE, _current_device(), rights)
+    call("cuMemSetAccess", pointer, ctypes.c_size_t(size), access, ctypes.c_size_t(1))
     # The mapping keeps the allocation alive; it goes with the process.
     call("cuMemRelease", handle)
     return pointer.value
@@ -115,13 +93,9 @@ def rounded(size: int) -> int:
 def allocate(size: int) -> tuple[int, torch.Tensor]:
     """A file descriptor to hand out, and this process's read-write view: flat uint8 of at least `size` bytes."""
     size = rounded(size)
-    prop = _AllocationProp(
-        _PINNED, _POSIX_FD, _Location(_ON_DEVICE, _current_device()), None, _AllocationFlags()
-    )
+    prop = _ALLOCATION_PROP.pack(_PINNED, _POSIX_FD, _ON_DEVICE, _current_device())
     handle = ctypes.c_ulonglong()
-    call(
-        "cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), ctypes.c_ulonglong(0)
-    )
+    call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), prop, ctypes.c_ulonglong(0))
     fd = ctypes.c_int()
     call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_ulonglong(0))
     return fd.value, _tensor(_map(handle, size, READ_WRITE), size)

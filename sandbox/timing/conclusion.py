@@ -1,16 +1,18 @@
-"""The verdict on speed from both clocks: call time is the published definition, device time answers where calls cannot tell."""
+"""The conclusion on speed from both clocks: end-to-end time, or device time where end-to-end time is too noisy."""
 
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import outcome, sees
+from sandbox.timing.interval import detectable_percent, outcome
 
+SAME_SPEED = "same speed"
+"""How the outcome "even" is shown."""
 ADVICE_ROUNDS = "more rounds"
 ADVICE_RANKS = "fewer ranks than cores"
 ADVICE_QUIET = "a quieter machine"
 
 
-class Told(NamedTuple):
+class Conclusion(NamedTuple):
     """What is said of a run's speed."""
 
     outcome: str
@@ -22,50 +24,52 @@ class Told(NamedTuple):
     """What would let the clocks tell more; empty when they tell enough."""
 
 
-def verdict_of_clocks(call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0) -> Told:
+def conclude(call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0) -> Conclusion:
     """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
 
     ranks, cores: of the machine's CPU ranks, to say whether fewer ranks would help; cores 0: not known or of no matter.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
     if not said:
-        return Told("", "", "nothing was timed", "")
+        return Conclusion("", "", "nothing was timed", "")
     telling = [name for name, interval in said.items() if outcome(interval) != "too noisy"]
     clock = telling[0] if telling else next(iter(said))
     advice = ""
     if len(telling) < len(said):
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
-    return Told(outcome(said[clock]), clock, _sentence(call, device), advice)
+    return Conclusion(outcome(said[clock]), clock, _sentence(call, device), advice)
 
 
 def _sentence(call: Interval | None, device: Interval | None) -> str:
-    """ "1.31× faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]"."""
+    """ "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]"."""
     if call is not None and outcome(call) != "too noisy":
-        return _clause(call, "by calls") + (f"; {_beside(call, device)}" if device is not None else "")
+        return _clause(call, "end-to-end") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
-        return _clause(device, "on the device") + ("; calls too noisy to tell" if call is not None else "")
-    best = min(sees(interval) for interval in (call, device) if interval is not None)
-    return f"too noisy to tell: a difference of {percent(best)} might go unseen"
+        return _clause(device, "by device time") + ("; end-to-end time is too noisy" if call else "")
+    best = min(detectable_percent(interval) for interval in (call, device) if interval is not None)
+    least = percent(best) if best < 100 else f"{1 + best / 100:.1f}×"
+    return f"too noisy: only a difference above {least} would show"
 
 
 def _clause(interval: Interval, where: str) -> str:
-    """ "1.31× faster by calls [1.20, 1.43]", or "even by calls 1.00 [0.98, 1.02], would have seen 4 %"."""
+    """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02]..."."""
     match outcome(interval):
         case "faster":
             return f"{interval.median:.2f}× faster {where} {ends(interval)}"
         case "slower":
             return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
         case _:
-            return f"even {where} {interval.median:.2f} {ends(interval)}, would have seen {percent(sees(interval))}"
+            least = f"smallest detectable difference {percent(detectable_percent(interval))}"
+            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, {least}"
 
 
 def _beside(call: Interval, device: Interval) -> str:
     """The other clock, in a few words."""
     said = outcome(device)
     if said == "too noisy":
-        return "device time too noisy to tell"
-    word = f" ({said})" if said != outcome(call) else ""
-    return f"device time {device.median:.2f} {ends(device)}{word}"
+        return "device time is too noisy"
+    word = f" ({SAME_SPEED if said == 'even' else said})" if said != outcome(call) else ""
+    return f"device time {device.median:.2f}× {ends(device)}{word}"
 
 
 def ends(interval: Interval) -> str:

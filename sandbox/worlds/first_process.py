@@ -1,4 +1,4 @@
-"""The first process of a world: started as a program of its own, or forked by the fork server into walls that stand already."""
+"""The first process of a world: a program of its own, or forked by the fork server into a jail."""
 
 import contextlib
 import os
@@ -17,35 +17,35 @@ from sandbox.jail.profiles import Wrapped, python_module, python_path
 from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree, tree
 from sandbox.protocol import launch_plan
-from sandbox.protocol.launch_plan import ForkOrder, LaunchPlan, Walls
+from sandbox.protocol.launch_plan import ForkOrder, JoinedJail, LaunchPlan
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.world_folder import WorldFolder
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 SHOWN = "compiled"
-"""Of a world's folder, the one in which it finds what its kernel's text has compiled before."""
+"""The subfolder of a world's folder that shows the compiled code of its kernel's text."""
 BORN_SECONDS = 15.0
-"""A fork server that imports torch takes so long at the most, on a busy machine, until it has forked its first world."""
+"""Limit until a new fork server, which imports torch, has forked its first world."""
 
 
 class FirstProcess(Protocol):
-    """A world's first process, with all that it has started."""
+    """A world's first process and all its descendants."""
 
     @property
     def is_there(self) -> bool:
         """Whether it has been started yet."""
 
     def tree(self) -> list[int]:
-        """Waits until it has been started. Process ids: the first process first, the ranks last while nothing but the harness
-        runs in the world. Empty where there is none."""
+        """Process ids, once it has been started. The first process comes first. The ranks come last while only the harness
+        runs in the world. Empty if there is no process."""
 
     def kill(self) -> bool:
-        """Kills all of them; True when they are gone."""
+        """Kills all of them. Returns whether they are gone."""
 
 
 class StartedProgram:
-    """See FirstProcess: the launcher is a program of its own, behind its jail."""
+    """A FirstProcess: the launcher as a program of its own in a jail."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -65,12 +65,12 @@ class StartedProgram:
 
 
 class Forked:
-    """See FirstProcess: forked by the fork server."""
+    """A FirstProcess that the fork server has forked."""
 
-    def __init__(self, born: socket.socket, walls: "subprocess.Popen[bytes] | None") -> None:
-        """born: says the process id, and hands over a handle; walls: bubblewrap around a process that does nothing."""
+    def __init__(self, born: socket.socket, builder: "subprocess.Popen[bytes] | None") -> None:
+        """born: a socket that delivers the process id with a pidfd. builder: bubblewrap around a process that does nothing."""
         self._born = born
-        self._walls = walls
+        self._builder = builder
         self._pid = 0
         self._handle: int | None = None
 
@@ -82,14 +82,14 @@ class Forked:
         return tree(self._pid) if self._found(BORN_SECONDS) else []
 
     def kill(self) -> bool:
-        """A world that has not been forked yet finds no walls and nobody to talk to, and ends by itself."""
+        """Kills the jail and the processes. A world that is forked later finds no jail and ends by itself."""
         gone = True
-        if self._walls is not None:  # with its namespace goes everything that is in it
-            gone = kill_tree(self._walls.pid)
-            if self._walls.stdin is not None:
-                self._walls.stdin.close()
+        if self._builder is not None:  # the end of its PID namespace kills all processes in it
+            gone = kill_tree(self._builder.pid)
+            if self._builder.stdin is not None:
+                self._builder.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._walls.wait(timeout=0.2)
+                self._builder.wait(timeout=0.2)
         if self._found(0.0):
             gone = kill_tree(self._pid) and gone
         self._born.close()
@@ -99,7 +99,7 @@ class Forked:
         return gone
 
     def _found(self, seconds: float) -> bool:
-        """Whether the process is there, or comes within these seconds. Its number may be another's once it has ended."""
+        """Whether the process runs, or is forked within these seconds. The pidfd shows its end, because ids are reused."""
         if self._handle is None and self._born.fileno() >= 0 and _is_readable(self._born.fileno(), seconds):
             said, handles, _, _ = socket.recv_fds(self._born, 32, 1)
             self._born.close()
@@ -109,42 +109,44 @@ class Forked:
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
-    """Whether there is something to read within these seconds, or the other end is closed; of a process: whether it has ended."""
+    """Whether a descriptor becomes readable or closed within these seconds; for a pidfd: whether the process has ended."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
 
 
 def start(
-    quarters: Quarters,
+    spec: WorldSpec,
     ends: Sequence[RankEnds],
     status: int,
     bound: Bound,
     folder: WorldFolder,
     servers: ForkServers,
 ) -> FirstProcess:
-    """Starts a world's launcher within its bound. ends, status: descriptors that it inherits; the caller closes its own copies.
+    """Starts a world's launcher within its memory limit.
+
+    ends, status: descriptors that it inherits; the caller closes its own copies.
 
     Raises OSError where this machine has no process, descriptor or memory left.
     """
-    profile, kind = quarters.jail.profile, quarters.kind
+    profile, kind = spec.jail.profile, spec.kind
     plan = LaunchPlan(
-        ranks=quarters.ranks,
-        trusted=quarters.trusted,
+        ranks=spec.ranks,
+        trusted=spec.trusted,
         device_module=kind.rank_module,
         folder=str(profile.inside(folder.path)),
-        cores=[cores_of(rank, quarters.ranks, quarters.gpus) for rank in range(quarters.ranks)],
+        cores=[cores_of(rank, spec.ranks, spec.gpus) for rank in range(spec.ranks)],
         sockets=[end.sock for end in ends],
         reports=[end.report for end in ends],
         pipes=[end.pipe for end in ends],
         status=status,
     )
-    program = quarters.jail.filter
+    program = spec.jail.filter
     if profile.forks and (program is None or not joining.why_not(profile, program)):
-        return _forked(quarters, plan, bound, folder, servers)
+        return _forked(spec, plan, bound, folder, servers)
     argv = python_module("sandbox.rank.launcher", launch_plan.encode(plan).decode())
     passed = [*plan.sockets, *plan.reports, *plan.pipes, plan.status]
-    with _wrapped(quarters, argv, folder.path) as wrapped:
+    with _wrapped(spec, argv, folder.path) as wrapped:
         process = subprocess.Popen(
             bound.starts(wrapped.argv),
             pass_fds=[*passed, *wrapped.fds],
@@ -159,19 +161,19 @@ def start(
 
 
 def _forked(
-    quarters: Quarters, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers
+    spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers
 ) -> Forked:
-    """Has walls built around a process that does nothing, if there are walls, and orders the world."""
-    server = servers.of(quarters.kind)
+    """Builds a jail around a process that does nothing, if the profile has one, and orders the world."""
+    server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
-        wrapped = afterwards.enter_context(_wrapped(quarters, list(joining.HOLD), folder.path))
+        wrapped = afterwards.enter_context(_wrapped(spec, list(joining.HOLD), folder.path))
         born, theirs = socket.socketpair()
         undo.callback(born.close)
         afterwards.callback(theirs.close)
         fds = [*plan.sockets, *plan.reports, *plan.pipes, plan.status, theirs.fileno()]
         builder: subprocess.Popen[bytes] | None = None
-        walls: Walls | None = None
-        if quarters.jail.filter is not None:
+        joined: JoinedJail | None = None
+        if spec.jail.filter is not None:
             builder = subprocess.Popen(
                 bound.starts(wrapped.argv),
                 pass_fds=wrapped.fds,
@@ -186,14 +188,14 @@ def _forked(
             assert builder.stdout is not None
             afterwards.callback(builder.stdout.close)
             fds.append(builder.stdout.fileno())
-            walls = Walls(builder.pid, fds.index(builder.stdout.fileno()), quarters.jail.filter)
+            joined = JoinedJail(builder.pid, fds.index(builder.stdout.fileno()), spec.jail.filter)
         order = ForkOrder(
             plan=_by_places(plan, fds),
             environment=wrapped.env,
             folder=plan.folder,
             group=str(bound.group.path) if bound.group else "",
             born=fds.index(theirs.fileno()),
-            walls=walls,
+            jail=joined,
         )
         server.fork(order, fds)
         undo.pop_all()
@@ -201,7 +203,7 @@ def _forked(
 
 
 def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
-    """A plan whose descriptors are places in a list."""
+    """The plan with indexes into `fds` in place of descriptors."""
     return msgspec.structs.replace(
         plan,
         sockets=[fds.index(fd) for fd in plan.sockets],
@@ -212,12 +214,12 @@ def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
 
 
 @contextlib.contextmanager
-def _wrapped(quarters: Quarters, argv: list[str], folder: Path) -> Iterator[Wrapped]:
-    """A command behind the walls of a world. The baseline's, too: what they cost must cost all worlds the same."""
-    kind = quarters.kind
-    extra = {"PYTHONPATH": python_path()} | kind.environment(quarters.gpus)
-    readable = quarters.readable
-    if quarters.jail.name == "none":
+def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped]:
+    """The command in the world's jail. Worlds without a kernel are jailed, too, so that isolation costs all worlds the same."""
+    kind = spec.kind
+    extra = {"PYTHONPATH": python_path()} | kind.environment(spec.gpus)
+    readable = spec.readable
+    if spec.jail.name == "none":
         cache = kernel_cache.prepared()
     else:
         cache = folder / SHOWN
@@ -225,7 +227,7 @@ def _wrapped(quarters: Quarters, argv: list[str], folder: Path) -> Iterator[Wrap
         readable = (*readable, cache)
     if cache is not None:
         extra["PKB_KERNEL_CACHE"] = str(cache)
-    wrapped = quarters.jail.wrap(argv, folder, extra, readable, kind.device_files(quarters.gpus))
+    wrapped = spec.jail.wrap(argv, folder, extra, readable, kind.device_files(spec.gpus))
     try:
         yield wrapped
     finally:

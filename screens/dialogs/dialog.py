@@ -1,4 +1,4 @@
-"""The base of every dialog: a view over another one that `escape` leaves."""
+"""The base of every dialog: a modal screen that `escape` closes."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,15 +17,14 @@ def on_the_app(binding: Binding) -> Binding:
 class Dialog(ModalScreen[ScreenResultType]):
     """Subclasses with rules of their own add their stylesheet to this CSS_PATH.
 
-    Textual looks for no binding behind a modal screen, so the keys that work everywhere are bound here, too.
+    Textual ignores bindings behind a modal screen, so the keys that work everywhere are bound here, too.
     """
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
-    """Nothing is typed or decided in it: the palette offers what the screen below can do, and closes this first."""
+    """It is only read: the menu offers the commands of the screen below, and closes this dialog first."""
     BINDINGS: ClassVar[list[BindingType]] = [
         *map(on_the_app, bindings("everywhere")),
-        Binding("ctrl+p", "app.command_palette", "palette", show=False),
     ]
 
     def on_resize(self) -> None:

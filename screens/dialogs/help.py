@@ -1,4 +1,4 @@
-"""Help: the keys as they are now, how judging works, a first kernel in five minutes."""
+"""The help page: current keys, signs, how a kernel is judged, a first kernel in five minutes."""
 
 import re
 from collections.abc import Sequence
@@ -19,51 +19,60 @@ _NAMES: dict[Scope, str] = {
     "kernel": "at a kernel",
     "problems": "in the list of problems",
     "duel": "in a duel",
-    "replay": "in a duel that is replayed",
+    "replay": "in the replay of a duel",
     "model": "while a model writes",
-    "campaign": "in a campaign",
+    "sweep": "in a sweep",
     "profile": "at a profile",
     "everywhere": "everywhere",
 }
 _ORDER = tuple(_NAMES)
-_LOG = "In the log: digits show one rank, `a` all of them, enter jumps to the line that a message names."
+_LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 
+SIGNS = """
+## Signs
+
+| sign | meaning |
+|---|---|
+| ▲ ▼ | faster or slower than the baseline: the whole 99 % interval lies on that side of 1 |
+| ≈ | same speed: a larger difference than the smallest detectable one would have been found |
+| ~ | too noisy: the interval is too wide for an answer, so it is shown in place of a speedup |
+| ✓ ✗ | correct, or failed: wrong result, error, deadline |
+| ! | the harness failed, not the kernel |
+| ★ | best kernel, or winner of a duel |
+| ▸ · – | in progress, not started, cancelled or nothing |
+
+**Too noisy** is normal on laptops: other programs and changing clock rates disturb short calls. ctrl+l measures longer.
+Fewer ranks than cores, a power cable and closed browsers help, too.
+"""
 JUDGING = """
 ## How a kernel is judged
 
-1. **load**: your file is imported on every rank of a fresh world. **compile**: what it compiles is
-   compiled.
-2. **check**: inputs nobody could know in advance, new for every call. Every rank's output is compared
-   with a float64 oracle; your error is held against the baseline's own error. The meters show how much of
-   each limit is used.
-3. **time**: baseline and kernel take turns on the same inputs, in random order, on the referee's clock;
-   the slowest rank counts. The speedup is baseline time over kernel time; its 99 % interval narrows with
-   every round. A measurement that is settled ends after a second (the setting `budget_s`); it goes on up to
-   four times as long where noise asks for it.
-4. There are two clocks: **calls**, host work included, and on GPUs the work **on the device** alone. The
-   headline is by calls; it is by the device where calls are too noisy to tell. It always names its clock.
-5. **▲ faster** and **▼ slower** are only said when the whole interval lies on that side of 1; else it is
-   **≈ even**, or **~ too noisy** when neither clock can tell. "Would have seen 8 %" means: a difference of
-   8 % would most likely have been found. ctrl+l measures on: the same revision, with a longer budget.
+1. **load** imports your file on every rank of a fresh world. **compile** compiles what it contains.
+2. **check** runs it on new random inputs. Every rank's output is compared with a float64 oracle. The error limits
+   come from the baseline's own error; the meters show how much of each limit is used.
+3. **time** runs baseline and kernel in turn on the same inputs, in random order. The slowest rank counts. The speedup
+   is baseline time over kernel time. Its 99 % interval narrows with every round. Timing ends after the budget (setting
+   `budget_s`), or after up to four times as long where noise requires it.
+4. There are two clocks. **End-to-end** time includes host work. **Device time** is the GPU's work alone. The headline
+   is end-to-end; it is device time where end-to-end time is too noisy. It always names its clock.
+5. The **smallest detectable difference** says how good a measurement is. At 8 %, a difference of 8 % would most likely
+   have been found.
 
-The outputs that are checked are the outputs that were timed. Every run ends in exactly one verdict, and with
-a line that says what to do about it.
+Kernels run **isolated**: without network, in a file system of their own. The doctor (F12) says how, on this machine.
+The outputs of timed calls are checked, too. Every run ends with exactly one verdict and an advice.
 """
-_CLASS_HEAD = "A problem's class says what there is to gain:"
+_CLASS_HEAD = "The class of a problem says where speed can be gained:"
 
 FIRST_KERNEL = """
 ## A first kernel in five minutes
 
-1. Choose a problem and press enter. The editor opens with a kernel that is already right: the baseline
-   itself.
-2. Press ctrl+s. It is judged: ✓ PASS and ≈ even, since it is the baseline.
-3. Change it. `def solution(...)` gets this rank's tensors and returns this rank's result; the card says
-   what both are.
-4. Save again, here or in any other editor: every save is judged at once. A wrong element is shown with
-   its rank and index.
-5. Peers' memory is one import away: `from sandbox.kit import symm`. `symm.peers(t)` are the same tensor
-   on all ranks.
-6. Every version you ran is in the history (F6), with its verdict. Nothing you typed is lost.
+1. Choose a problem and press enter. The editor opens with a correct kernel: a copy of the baseline.
+2. Press ctrl+s. It is judged: ✓ PASS, and ≈ same speed or ~ too noisy, because it is the baseline.
+3. Change it. `def solution(...)` gets this rank's tensors and returns this rank's result. The card describes both.
+4. Save again, here or in any other editor. Every save starts a run. A wrong element is shown with its rank and index.
+5. `from sandbox.kit import symm` gives access to the memory of other ranks: `symm.peers(t)` is the same tensor on all
+   ranks.
+6. The history (F6) has every version that you ran, with its verdict. Unsaved text is kept as a draft.
 """
 
 
@@ -71,9 +80,9 @@ _KNOWN = {
     *("up", "down", "left", "right", "home", "end", "backspace", "delete"),
     *("pageup", "pagedown", "ctrl+pageup", "ctrl+pagedown"),
 }
-"""Keys that do the same in every text: nobody looks them up."""
+"""Keys that do the same in every text."""
 _SELDOM_SENT = re.compile(r"super\+.*|ctrl\+shift\+\w|ctrl\+backspace")
-"""Keys of Textual's own widgets that most terminals send as another key, or not at all: they are not promised."""
+"""Keys of Textual's own widgets that most terminals do not send: they are left out."""
 
 
 _OURS = f"{__name__.partition('.')[0]}."
@@ -82,7 +91,7 @@ DIALOG = "of this dialog"
 
 @dataclass(frozen=True)
 class FocusKeys:
-    """The keys of what has the focus: keys, and what they do."""
+    """The keys of the widget with the focus: keys, and what they do."""
 
     title: str
     rows: list[tuple[str, str]]
@@ -156,9 +165,9 @@ def help_pages(
         if rows:
             near.append(_table(_titled(f"Keys {keys.place}", keys), rows))
     more = [_table(_titled(f"More keys {keys.place}", keys), keys.others) for keys in focus if keys.others]
-    changing = "Every key can be another one: open the settings, then `keymap`."
+    changing = "Every key can be changed: open the settings, then `keymap`."
     judging = f"{JUDGING.strip()}\n\n{class_lines()}"
-    return [*near, *first, *more, FIRST_KERNEL.strip(), judging, *rest, changing]
+    return [*near, *first, *more, SIGNS.strip(), FIRST_KERNEL.strip(), judging, *rest, changing]
 
 
 def _titled(words: str, keys: FocusKeys) -> str:
@@ -171,10 +180,6 @@ def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
         for action in ACTIONS
         if action.scope == scope
     ]
-    if scope == "everywhere":
-        rows.append(
-            ("ctrl+p", "Command palette: everything above by name, themes, and problems by a few letters.")
-        )
     table = _table(f"Keys {_NAMES[scope]}", rows)
     return f"{table}\n\n{_LOG}" if scope == "kernel" else table
 

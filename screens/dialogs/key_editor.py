@@ -22,9 +22,9 @@ PLACES = {
     "problems": "In the list of problems",
     "kernel": "At a kernel",
     "duel": "In a duel",
-    "replay": "In a duel that is replayed",
+    "replay": "In the replay of a duel",
     "model": "While a model writes",
-    "campaign": "In a campaign",
+    "campaign": "In a sweep",
     "profile": "At a profile",
     "everywhere": "Everywhere",
 }

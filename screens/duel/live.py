@@ -1,18 +1,17 @@
 """A duel that is played now."""
 
 import asyncio
-import time
 from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import BindingType
 
-from arena.duel.events import DuelHeader, SideName, other
-from arena.duel.journal import new_duel_id
+from arena.duel.events import SideName, other
 from arena.duel.match import Match
+from arena.duel.opening import Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
-from arena.players.make_entrant import AGENT, MODEL, DuelSide, make_side
+from arena.players.make_player import AGENT, MODEL
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.baseline_variants import WORDS, has
 from arena.workspace.house import HOUSE
@@ -45,9 +44,9 @@ class LiveDuelScreen(DuelScreen):
         problem: Problem,
         plan: DuelPlan,
         setting: Setting,
-        sides: tuple[DuelSide, DuelSide],
+        players: Players,
     ) -> None:
-        """setting, sides: see `make_sides`.
+        """setting, players: see `make_players`.
 
         Raises:
             FolderUnwritable: the folder of the duels cannot be created.
@@ -55,20 +54,8 @@ class LiveDuelScreen(DuelScreen):
         services = parent_app.services
         self.problem = problem
         self.plan = plan
-        header = DuelHeader(
-            duel_id=new_duel_id(),
-            created=time.time(),
-            problem_id=problem.id,
-            slug=problem.slug,
-            title=problem.title,
-            category=problem.category,
-            left=sides[0].contestant,
-            right=sides[1].contestant,
-            setting=setting,
-            minutes=plan.minutes,
-            rounds=MODEL_ROUNDS if plan.minutes is not None else 3,
-            budget_usd=plan.budget_usd,
-        )
+        rounds = MODEL_ROUNDS if plan.minutes is not None else 3
+        header = new_header(problem, setting, players, plan.minutes, rounds, plan.budget_usd)
         edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
         super().__init__(parent_app, DuelState(header), edits)
         self.match = Match(
@@ -76,7 +63,7 @@ class LiveDuelScreen(DuelScreen):
             services.paths,
             problem,
             header,
-            sides,
+            players,
             budget_s=services.settings.budget_s,
         )
         self.state = self.match.state
@@ -107,7 +94,7 @@ class LiveDuelScreen(DuelScreen):
     @property
     def _path(self) -> Path:
         assert self.edits is not None
-        return Path(self.state.header.contestant(self.edits).kernel_path)
+        return Path(self.state.header.player(self.edits).kernel_path)
 
     def on_unmount(self) -> None:
         """Leaving keeps what is typed."""
@@ -180,37 +167,31 @@ class LiveDuelScreen(DuelScreen):
         self.parent_app.play_duel(self.problem, self.plan)
 
 
-def make_sides(
-    services: Services, problem: Problem, plan: DuelPlan
-) -> tuple[Setting, tuple[DuelSide, DuelSide]]:
-    """The setting of a duel and its sides. May take seconds: see `make_side`.
+def make_players(services: Services, problem: Problem, plan: DuelPlan) -> tuple[Setting, Players]:
+    """The setting of a duel and its players. May take seconds: see `make_player`.
 
     Raises:
-        ArenaError: a side cannot play, or the setting is not one that can be run.
+        ArenaError: a player cannot play, or the setting is not one that can be run.
     """
-    setting = choose_setting(problem, Choice(), services.settings)
-    left, right = (
-        _side(services, problem, setting, word, plan.budget_usd) for word in (plan.left, plan.right)
-    )
-    return setting, (left, right)
-
-
-def _side(
-    services: Services, problem: Problem, setting: Setting, word: str, budget_usd: float | None
-) -> DuelSide:
     assert services.catalogue is not None
-    player = YOU
-    if word in (YOU, GUEST):
-        player = word
-        word = str(services.workspace.create(problem, starter(problem, BASELINE), player))
-    return make_side(
-        word, problem, setting, services.settings, services.catalogue, services.paths, player, budget_usd
-    )
+    setting = choose_setting(problem, Choice(), services.settings)
+    words = (_word(services, problem, plan.left), _word(services, problem, plan.right))
+    owners = (plan.left, plan.right)
+    settings, catalogue, paths = services.settings, services.catalogue, services.paths
+    players = duel_players(words, owners, problem, setting, settings, catalogue, paths, plan.budget_usd)
+    return setting, players
+
+
+def _word(services: Services, problem: Problem, player: str) -> str:
+    """The player as a word of the command line: of a user, the path of the file in the workspace."""
+    if player not in (YOU, GUEST):
+        return player
+    return str(services.workspace.create(problem, starter(problem, BASELINE), player))
 
 
 def opponents(problem: Problem, models: list[str], programs: list[str], device: str) -> list[str]:
     """Players that a problem can have, as words of the command line. device: where the ranks are."""
     house = [HOUSE] if problem.house_source is not None else []
-    yardsticks = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
+    variants = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
     writers = [*(f"{MODEL}{name}" for name in models), *(f"{AGENT}{name}" for name in programs)]
-    return [*house, BASELINE, *yardsticks, *writers, GUEST]
+    return [*house, BASELINE, *variants, *writers, GUEST]

@@ -10,11 +10,10 @@ from textual.message import Message
 from textual.widgets import Input, Select
 
 from arena.duel.events import SideName
-from arena.duel.players import PlayerFacts, player_facts
 from arena.errors import ArenaError
 from arena.foreign_text import printable
-from arena.players.make_entrant import AGENT
-from arena.settings import Settings
+from arena.players.make_player import AGENT, MODEL, make_player
+from arena.players.player import Player, PlayerSetup
 from screens.complaints import explain
 from screens.widgets.foreign import PlainStatic
 
@@ -28,13 +27,15 @@ class PlayerRow(Vertical):
     class Known(Message):
         """What there is to know of the player is known, or that it cannot play."""
 
-    def __init__(self, side: SideName, players: list[str], chosen: str, settings: Settings) -> None:
+    def __init__(self, side: SideName, players: list[str], chosen: str, setup: PlayerSetup) -> None:
         super().__init__(id=f"row-{side}", classes="player-row")
         self._side: SideName = side
         self._players, self._chosen = players, chosen
-        self._settings = settings
-        self.facts: PlayerFacts | None = None
-        """None: not known yet, or it cannot play."""
+        self._setup = setup
+        self.player: Player | None = None
+        """The model or agent program; None: not known yet, it cannot play, or somebody else plays."""
+        self.known = False
+        """Looked up, and able to play."""
         self.trouble = ""
         """Why it cannot play."""
 
@@ -65,11 +66,14 @@ class PlayerRow(Vertical):
 
     async def look(self) -> None:
         """Finds out what there is to know."""
+        self.player, self.known, self.trouble = None, False, ""
         try:
-            self.facts, self.trouble = await asyncio.to_thread(player_facts, self.word, self._settings), ""
-            self._say(self.facts.words, "$muted")
+            if self.word.startswith((AGENT, MODEL)):
+                self.player = await asyncio.to_thread(make_player, self.word, self._setup)
+            self.known = True
+            self._say(self.player.facts if self.player is not None else "", "$muted")
         except ArenaError as error:
-            self.facts, self.trouble = None, explain(error)
+            self.trouble = explain(error)
             self._say(f"✗ {self.trouble}", "$error")
         self.post_message(self.Known())
 
@@ -82,7 +86,7 @@ class PlayerRow(Vertical):
     def _chosen_another(self) -> None:
         by_path = self.query_one(Select).value == PROGRAM
         self.query_one(".program").display = by_path
-        self.facts, self.trouble = None, ""
+        self.player, self.known, self.trouble = None, False, ""
         self._say("looking…" if self.word.startswith(AGENT) else "", "$muted")
         if by_path and not self.query_one(Input).value:
             self._say("a path, or a command that begins with one; it runs in a jail of its own", "$muted")

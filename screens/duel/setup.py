@@ -13,8 +13,10 @@ from textual.widgets import Button, Input, Select
 
 from arena.foreign_text import printable
 from arena.machine.facts import choose_device
+from arena.models.budget import has_prices
+from arena.players.player import PlayerSetup
 from arena.players.program.readiness import known_programs
-from arena.settings import Settings, load_settings
+from arena.settings import load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
 from screens.dialogs.deciding import DecidingDialog
@@ -36,14 +38,14 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
-    def __init__(self, problem: Problem, settings: Settings, programs: list[str], device: str) -> None:
+    def __init__(self, problem: Problem, setup: PlayerSetup, programs: list[str], device: str) -> None:
         """programs: names of agent programs; device: where the ranks are."""
         super().__init__()
         self.problem = problem
-        players = [*opponents(problem, list(settings.models), programs, device), PROGRAM]
+        players = [*opponents(problem, list(setup.settings.models), programs, device), PROGRAM]
         self._rows = (
-            PlayerRow("left", [YOU, *players], YOU, settings),
-            PlayerRow("right", players, players[0], settings),
+            PlayerRow("left", [YOU, *players], YOU, setup),
+            PlayerRow("right", players, players[0], setup),
         )
         self._could_limit: bool | None = None
         """Whether dollars could be limited when the row of the limit was drawn last; None: nobody spent any."""
@@ -72,10 +74,14 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
     # --- money -------------------------------------------------------------------------------------------------
 
     def _spending(self) -> list[PlayerRow]:
-        return [row for row in self._rows if row.facts is not None and row.facts.spends]
+        return [row for row in self._rows if row.player is not None and row.player.model is not None]
 
     def _unpriced(self) -> list[PlayerRow]:
-        return [row for row in self._spending() if row.facts is not None and not row.facts.priced]
+        return [
+            row
+            for row in self._rows
+            if row.player is not None and row.player.model is not None and not has_prices(row.player.model)
+        ]
 
     @on(PlayerRow.Known)
     def _player_known(self) -> None:
@@ -153,7 +159,9 @@ async def duel_setup(services: Services, problem: Problem) -> DuelSetup:
     services.settings = replace(services.settings, models=read.models, agents=read.agents)
     programs = await asyncio.to_thread(known_programs, services.settings)
     device = await asyncio.to_thread(choose_device, services.settings.device)
-    return DuelSetup(problem, services.settings, programs, device)
+    assert services.catalogue is not None
+    setup = PlayerSetup(services.settings, services.catalogue, services.paths)
+    return DuelSetup(problem, setup, programs, device)
 
 
 def _number(text: str, least: float, most: float) -> float | None:

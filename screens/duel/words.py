@@ -45,7 +45,7 @@ def score(state: DuelState, brief: bool = False) -> Content:
         words = _speedup(best, brief) if best is not None else ""
         won = state.ended is not None and state.ended.winner == name
         crown = "★ " if won else ""
-        player = state.header.contestant(name).player
+        player = state.header.player(name).name
         parts.append(
             Content.assemble(
                 (f"{crown}{printable(short_name(player, MOST_IN_SCORE))} ", f"{COLOURS[name]} bold"),
@@ -61,7 +61,7 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "ended":
             played = f"{clock_words(state.clock(now))} played"
             counts = [
-                f"{printable(state.header.contestant(name).short)} {len(state.side(name).attempts)}"
+                f"{printable(state.header.player(name).short)} {len(state.side(name).attempts)}"
                 for name in SIDES
             ]
             return Content.assemble(
@@ -92,7 +92,7 @@ def result(state: DuelState) -> Content:
     if ended.winner == "draw":
         head = Content.styled("a draw", "$foreground bold")
     else:
-        name = printable(header.contestant(ended.winner).short)
+        name = printable(header.player(ended.winner).short)
         head = Content.styled(f"★ {name} wins", f"{COLOURS[ended.winner]} bold")
     lines = [Content.assemble(head, (f": {ended.reason}", "$foreground"))]
     if ended.speedup is None:
@@ -100,11 +100,10 @@ def result(state: DuelState) -> Content:
     else:
         first, second, speed = final_result(header, ended)
         said = outcome(speed)
-        words = f"{figures.speedup_words(speed, said)} {figures.interval_words(speed)}"
+        words = figures.measured_words(speed, said, ended.clock)
         lines.append(
             Content.assemble(
                 (words, f"${figures.outcome_style(said)} bold"),
-                (f"  {WHERE.get(ended.clock, '')}".rstrip(), "$foreground"),
                 (f"   {printable(first)} over {printable(second)}", "$foreground"),
                 (f", {ended.rounds} interleaved rounds", "$muted"),
             )
@@ -163,7 +162,7 @@ def _costs(side: SideState, budget_usd: float | None) -> list[Content]:
 
 
 def _speedup(attempt: AttemptState, brief: bool = False) -> str:
-    """ "▲ 1.31× by calls", with the sign that its verdict said; empty when nothing was timed. brief: without the clock."""
+    """ "▲ 1.31× end-to-end", with the sign that its verdict said; empty when nothing was timed. brief: without the clock."""
     if attempt.speedup is None:
         return ""
     said = attempt.judged.outcome if attempt.judged is not None else ""
@@ -181,17 +180,13 @@ def _verdict(attempt: AttemptState) -> Content:
         return Content.assemble(
             (figures.verdict_words(judged.verdict), colour), (f"  {printable(judged.detail)}", "$muted")
         )
-    speed_text = (
-        f"  {figures.speedup_words(judged.speedup, judged.outcome)} {figures.interval_words(judged.speedup)}"
-        f" {WHERE.get(judged.clock, '')}".rstrip()
-        if judged.speedup is not None
-        else ""
-    )
-    return Content.assemble((figures.verdict_words(judged.verdict), colour), speed_text)
+    speed = judged.speedup
+    words = "" if speed is None else f"  {figures.measured_words(speed, judged.outcome, judged.clock)}"
+    return Content.assemble((figures.verdict_words(judged.verdict), colour), words)
 
 
 def _so_far(speed: Interval, clock: str) -> str:
-    """ "▲ 1.31× by calls"."""
+    """ "▲ 1.31× end-to-end"."""
     return f"{figures.speedup_words(speed)} {WHERE.get(clock, '')}".rstrip()
 
 
@@ -222,7 +217,7 @@ def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:
 def pane_title(state: DuelState, name: SideName) -> str:
     """ "gpt-5.5 ─ kernel 3, writing"; at the end "★ gpt-5.5 ─ kernel 2"."""
     side = state.side(name)
-    player = printable(state.header.contestant(name).short)
+    player = printable(state.header.player(name).short)
     if state.ended is not None:
         crown = "★ " if state.ended.winner == name else ""
         shown = final_kernel(state, name)

@@ -1,4 +1,4 @@
-"""The commands on the kernel's text: find, go to a line, wrap, edit it elsewhere, take another text over."""
+"""Commands on the kernel's text: find, go to a line, wrap, edit in another editor, restore, take over."""
 
 from textual import on
 from textual.widgets import TextArea
@@ -29,10 +29,19 @@ class EditingScreen(PanedScreen):
         self.editor = Editor(id=KERNEL)
         self.buffer = KernelBuffer(session, self.editor)
 
+    @property
+    def draft_words(self) -> str:
+        name = self.problem.stem
+        return (
+            f"The unsaved text of {name} is kept as a draft: `pkb-arena {name}` offers it."
+            if self.editor.dirty
+            else ""
+        )
+
     # --- texts that take the place of the editor's ---------------------------------------------------------
 
     def offer_draft(self, draft: str) -> None:
-        """Asks whether a text that was never saved is to come back."""
+        """Asks whether to restore a text that was never saved."""
         from screens.dialogs.questions import Question
 
         def answered(restore: bool | None) -> None:
@@ -45,7 +54,7 @@ class EditingScreen(PanedScreen):
 
         question = Question(
             "There is a draft of this kernel",
-            f"Its {len(draft.splitlines())} lines differ from the file and were never saved. Restore them into the editor?",
+            f"Its {len(draft.splitlines())} lines differ from the file. Restore them into the editor?",
             yes="restore", no="discard",
         )  # fmt: skip
         self.app.push_screen(question, answered)
@@ -59,17 +68,13 @@ class EditingScreen(PanedScreen):
         if text is not None:
             self.show_view(KERNEL)
             self.buffer.replace(text)
-            self.say(
-                f"restored into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
-            )
+            self.say(f"Restored into the editor. {self.key_words('save')} runs it, ctrl+z undoes it.")
 
     def take_over(self, text: str) -> None:
         """Puts another player's kernel into the editor."""
         self.show_view(KERNEL)
         self.buffer.replace(text)
-        self.say(
-            f"taken over into the editor; {self.key_words('save')} saves and runs it, ctrl+z brings back what was there"
-        )
+        self.say(f"Now in the editor. {self.key_words('save')} runs it, ctrl+z undoes it.")
 
     # --- lines -----------------------------------------------------------------------------------------------
 

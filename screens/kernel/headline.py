@@ -1,4 +1,4 @@
-"""The headline of the arena screen: what is judged, and the answer in the largest letters on the screen."""
+"""The headline of the kernel screen: problem and setting, and the verdict in the largest letters on the screen."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,11 +12,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from arena.foreign_text import printable
+from arena.runs.headline import outcome_words
 from arena.runs.run_state import RunState
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
 
+WAITING = "Waiting: another run is timing"
 HEIGHT = 3
 GAP = 2
 """Columns between what is judged and the answer."""
@@ -28,7 +30,7 @@ BIG_SIGNS = {"✓": ("    ╱", "╲  ╱ ", " ╲╱  "), "✗": ("╲ ╱", " 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the headline says: words, a big number, and one line of support."""
+    """The content of the headline: words, a big number, and two lines of support."""
 
     words: str
     colour: str
@@ -39,25 +41,25 @@ class Answer:
     support: str = ""
     advice: str = ""
     place: str = ""
-    """Where a kernel failed: the line of support while a pane has the message, so that neither is there twice."""
+    """Where a kernel failed. It replaces the line of support while a pane shows the message."""
     of: str = ""
-    """What it is the answer for, where that is not the text in the editor."""
+    """The text that was judged, where that is not the text in the editor."""
 
 
 def outdated(answer: Answer, of: str, key: str) -> Answer:
-    """The answer for something else than what is in the editor: no colour, and the words for what it is. `key` runs the text."""
-    return replace(answer, colour="muted", of=f"of {of} · {key} judges this text")
+    """The answer for another text than the one in the editor: without colour. `key` runs the editor's text."""
+    return replace(answer, colour="muted", of=f"of {of} · {key} runs this text")
 
 
 def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> Answer:
-    """The answer for what is known so far. The keymap is the person's."""
+    """The answer for what is known so far. `keymap` holds the user's own keys."""
     run, save = key_of("run", keymap), key_of("save", keymap)
     if state.fatal is not None:
         return Answer(
             "! HARNESS ERROR",
             "warning",
             support=_line(state.fatal.message),
-            advice=f"{key_of('doctor', keymap)} doctor · {run} tries again",
+            advice=f"{key_of('doctor', keymap)} doctor · {run} runs again",
         )
     if state.refused is not None:
         return Answer(
@@ -75,45 +77,59 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         return Answer("NOT RUN YET", "muted", support=what)
     verdict = state.verdict
     if verdict is None:
-        return Answer(f"▸ {(state.phase or 'starting').upper()}", "accent", support="correctness comes first")
+        return Answer(
+            f"▸ {(state.phase or 'starting').upper()}", "accent", support="correctness is checked first"
+        )
     if verdict is not Verdict.PASS:
         failure = state.failure
         where = _line(failure.message) if failure else ""
         return Answer(
             figures.verdict_words(verdict), figures.verdict_style(verdict),
             big="" if verdict is Verdict.HARNESS_ERROR else "✗", support=where,
-            advice=_proofs(state), place=figures.place_words(failure) if failure else "",
+            advice=isolation_words(state), place=figures.place_words(failure) if failure else "",
         )  # fmt: skip
     headline = state.headline
     if headline is None:
+        if state.waiting is not None and state.running:
+            return Answer("✓ PASS", "success", big="✓", support=WAITING, advice=_line(state.waiting.words))
         support = "timing…" if state.running else "correct; not timed"
         return Answer("✓ PASS", "success", big="✓", support=support)
     said = headline.outcome
-    settled = "" if state.result else " so far"
+    so_far = "" if state.result else " so far"
+    words = f"✓ PASS  {figures.outcome_sign(said)} {outcome_words(said)}{so_far}"
+    if said == figures.TOO_NOISY:  # a large figure would be read as the result
+        range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()
+        longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result else ""
+        return Answer(words, "foreground", big="✓", support=f"between {range_}", advice=longer)
     return Answer(
-        f"✓ PASS  {figures.outcome_sign(said)} {said}{settled}", figures.outcome_style(said),
+        words, figures.outcome_style(said),
         big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
         support=f"{figures.interval_words(headline.speedup)} {headline.where}".rstrip(),
-        advice=_proofs(state),
+        advice=isolation_words(state),
     )  # fmt: skip
 
 
-def waiting_answer(state: RunState, seconds: float) -> Answer:
-    """While a run waits for its worlds: what is waited for, and since when."""
-    return Answer("▸ WAITING", "accent", support=f"{worlds_words(state)} · {seconds:.0f} s")
+def queued_answer(state: RunState, seconds: float) -> Answer:
+    """The answer while a run waits for the earlier one to end, or for its processes to start."""
+    why = "the earlier run ends first" if state.running else worlds_words(state)
+    return Answer("▸ QUEUED", "accent", support=f"{why} · {seconds:.0f} s")
 
 
 def worlds_words(state: RunState) -> str:
-    """The worlds in a few words: "worlds: baseline starting · spare ready"."""
-    known = [f"{role} {world.state}" for role, world in state.worlds.items() if world.state != "gone"]
-    return "worlds: " + " · ".join(known) if known else "the referee starts"
+    """ "ready (baseline and spare processes started)", or what is still starting."""
+    known = {role: world.state for role, world in state.worlds.items() if world.state != "gone"}
+    starting = [role for role, found in known.items() if found != "ready"] if known else ["referee"]
+    if starting:
+        return f"starting: {' and '.join(starting)} process{'es' * (len(starting) > 1)}"
+    return f"ready ({' and '.join(known)} process{'es' * (len(known) > 1)} started)"
 
 
-def _proofs(state: RunState) -> str:
+def isolation_words(state: RunState) -> str:
+    """ "isolated"; the doctor names the profile. Empty before the result."""
     if state.result is None:
         return ""
-    sealed = "sealed" if state.result.sealed else "not sealed"
-    return f"{sealed} · jail {state.result.jail}"
+    inputs = "" if state.result.sealed else ", inputs writable"
+    return f"{'not isolated' if state.result.jail == 'none' else 'isolated'}{inputs}"
 
 
 def _line(text: str) -> str:

@@ -12,7 +12,6 @@ from textual.content import Content
 from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
-from arena.runs.headline import WHERE
 from arena.runs.store import Entry
 from sandbox.protocol.events import Interval
 from screens import figures
@@ -40,21 +39,20 @@ def entry_line(entry: Entry, here: bool, wide: bool = True) -> Content:
     colour = figures.verdict_style(entry.verdict)
     if entry.speedup is not None and entry.low is not None and entry.high is not None:
         interval = Interval(median=entry.speedup, low=entry.low, high=entry.high)
-        speed = f"{figures.speedup_words(interval, entry.outcome)} {figures.interval_words(interval)}"
+        speed = figures.measured_words(interval, entry.outcome, entry.clock)
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
     if not wide:
-        where = WHERE.get(entry.clock, "")
-        below = [where, entry.sha256[:8], *(["in the editor"] if here else []), setting]
+        below = [entry.sha256[:8], *(["in the editor"] if here else []), setting]
         return Content.assemble(
             (f"{when}  ", "$muted"),
             (f"{words}  ", f"${colour}"),
             (speed, f"${figures.outcome_style(entry.outcome)}"),
-            (f"\n  {' · '.join(filter(None, below))}", "$muted"),
+            (f"\n  {' · '.join(below)}", "$muted"),
         )
     return Content.assemble(
         (f"{when}  ", "$muted"),
         (f"{words:<18}", f"${colour}"),
-        (f"{speed:<24}{WHERE.get(entry.clock, ''):<15}", f"${figures.outcome_style(entry.outcome)}"),
+        (f"{speed:<36}", f"${figures.outcome_style(entry.outcome)}"),
         (f"{entry.sha256[:8]}  ", "$muted"),
         ("in the editor  " if here else "", "$accent"),
         (setting, "$muted"),

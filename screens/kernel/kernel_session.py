@@ -30,16 +30,16 @@ MEASURE_ON = (4, 16)
 
 @dataclass(frozen=True)
 class RunUpdate:
-    """The run as it is now, and what its log has gained since the last update."""
+    """The state of the run, and the lines of its log since the last update."""
 
     state: RunState
     new_run: bool
-    """`lines` begin a log of their own."""
+    """`lines` begin a new log."""
     lines: list[LogLine]
     advice: str = ""
-    """What would let the clocks tell more, with the key that measures on; empty when they tell enough."""
+    """What makes smaller differences detectable, with the key that measures longer; empty when nothing is needed."""
     profile_key: str = ""
-    """The key that profiles the kernel; empty while nothing was timed, and where no profile can be made."""
+    """The key that profiles the kernel; empty where no profile can be made or nothing was timed."""
 
     @property
     def failed(self) -> bool:
@@ -126,6 +126,11 @@ class KernelSession:
 
     # --- runs ----------------------------------------------------------------------------------------------
 
+    def queue(self) -> None:
+        """A run was asked for: shown until its first event comes."""
+        self.waiting_since = time.monotonic()
+        self.changed = True
+
     def setting(self) -> Setting:
         """What the next run is measured in.
 
@@ -200,8 +205,7 @@ class KernelSession:
 
     async def _judge(self, request: RunRequest) -> None:
         self._request = request
-        self.waiting_since = time.monotonic()
-        self.changed = True
+        self.queue()
         try:
             await self.services.engine.judge(request)
         except ArenaError:

@@ -1,15 +1,23 @@
-"""The phases of the run, each with its time: a wait is never shown without its name and a clock."""
+"""The phases of the run, each with its time in seconds."""
 
 from textual.content import Content
 
+from arena.foreign_text import printable
 from arena.runs.run_state import RunState
 from sandbox.protocol.events import PHASES
 from sandbox.protocol.verdict import Verdict
 from screens import figures
+from screens.kernel.headline import WAITING
 from screens.widgets.foreign import PlainStatic
 
 NEAR = 0.25
 """Share of a phase's limit that must have passed before the line names the limit."""
+_NOT_COUNTED = {
+    "load": "compiling and waits for a core do not count",
+    "check": "compiling and waits for a core do not count, computing ranks get twice as long",
+    "time": "comparing outputs does not count, few rounds take longer",
+}
+"""Why a phase may take longer than its limit."""
 _GAP = "  "
 _CELLS = 11
 """Of a phase where there is room, so that the ones behind it stay in their places."""
@@ -18,15 +26,18 @@ _CELLS = 11
 def phase_parts(state: RunState, now: float, most_s: float | None = None) -> list[tuple[str, str]]:
     """(text, theme colour) for every phase. `now` is on the same clock as the events' `at`.
 
-    most_s: seconds that timing goes on at the most; None: not known.
+    most_s: the largest budget of timing in seconds; None: not known.
     """
     parts: list[tuple[str, str]] = []
+    waiting = state.waiting if state.running else None
     failed_in = state.failure.phase if state.failure is not None else ""
     for name in PHASES:
         phase = state.phases.get(name)
         if name == failed_in:  # also where the phase was ended: its seconds are known then
             took = f" {figures.seconds(phase.seconds)}" if phase and phase.seconds is not None else ""
             parts.append((f"✗ {name}{took}", "error"))
+        elif phase is None and name == "time" and waiting is not None:
+            parts.append((f"▸ {WAITING} ({printable(waiting.words)}) {now - waiting.at:.0f} s", "accent"))
         elif phase is None:
             if (
                 name != "prepare" and state.verdict is not Verdict.PASS
@@ -36,10 +47,8 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))
         elif state.phase == name:
             elapsed = max(0.0, now - phase.started_at)
-            # a limit is no goal: it is named when it comes near, and for timing, which goes on as long as it must
-            most = most_s if name == "time" else phase.limit_s if elapsed > phase.limit_s * NEAR else None
-            limit = f" s, at most {most:g} s" if most else " s"
-            parts.append((f"▸ {name} {elapsed:.1f}{limit}{_count(state, name)}", "accent"))
+            limit = _limit_words(name, elapsed, most_s if name == "time" else phase.limit_s)
+            parts.append((f"▸ {name} {elapsed:.1f} s{limit}{_count(state, name)}", "accent"))
         elif state.cancelled_in == name:
             parts.append((f"– {name} cancelled", "warning"))
         elif failed_in:  # compiling is a part of loading: only the part has failed
@@ -47,6 +56,16 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
         else:
             parts.append((f"✗ {name}", "error"))
     return parts
+
+
+def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
+    """The limit when it is near, the budget of timing at once; past the limit: what does not count."""
+    if not limit or (phase != "time" and elapsed <= limit * NEAR):
+        return ""
+    if elapsed > limit:
+        why = f": {_NOT_COUNTED[phase]}" if phase in _NOT_COUNTED else ""
+        return f", over {limit:g} s{why}"
+    return f", budget up to {limit:g} s" if phase == "time" else f", limit {limit:g} s"
 
 
 def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:

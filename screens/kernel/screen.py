@@ -1,7 +1,7 @@
-"""The kernel screen: one problem, one kernel; every save is judged.
+"""The kernel screen: one problem, one kernel, one run for every save.
 
-Keys and messages arrive here and are handed on: the text to `EditingScreen` and `KernelBuffer`, runs to `KernelSession`, views
-and panes to `PanedScreen`, `SourcePane` and `ResultPane`, whose tables name what they are made of.
+Keys and messages arrive here. `EditingScreen` and `KernelBuffer` handle the text, `KernelSession` the runs, `PanedScreen`,
+`SourcePane` and `ResultPane` the views and panes.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from screens.base import AGAIN_WITHIN_S
 from screens.complaints import explain
 from screens.kernel.editing_screen import EditingScreen
 from screens.kernel.gpu_strip import GpuStrip
-from screens.kernel.headline import KernelHeadline, answer_of, outdated, waiting_answer, worlds_words
+from screens.kernel.headline import KernelHeadline, answer_of, outdated, queued_answer, worlds_words
 from screens.kernel.kernel_session import KernelSession
 from screens.kernel.panes.result_pane import ResultPane
 from screens.kernel.phase_line import PhaseLine
@@ -107,7 +107,7 @@ class KernelScreen(EditingScreen):
     async def _watch(self) -> None:
         async for unsaved in self.buffer.outside_saves():
             if unsaved:
-                self.say("kernel changed on disk; ctrl+z brings your unsaved text back")
+                self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting:
                 await self._run(save=False)
 
@@ -127,9 +127,15 @@ class KernelScreen(EditingScreen):
     # --- runs ----------------------------------------------------------------------------------------------
 
     async def _run(self, *, save: bool) -> None:
-        if save:
-            await self.buffer.save()
-        await self.session.run(self.editor.text)
+        self.session.queue()
+        self.draw()  # before the file is written and an earlier run has ended
+        try:
+            if save:
+                await self.buffer.save()
+            await self.session.run(self.editor.text)
+        except ArenaError:
+            self.session.waiting_since = None
+            raise
 
     def apply(self, event: AnyEvent) -> None:
         """Takes an event of the engine, or of a recording."""
@@ -185,14 +191,12 @@ class KernelScreen(EditingScreen):
         setting = self._setting()
         waited = session.waited
         keymap = self.services.settings.keymap
-        answer = answer_of(state, keymap, dirty) if waited is None else waiting_answer(state, waited)
+        answer = answer_of(state, keymap, dirty) if waited is None else queued_answer(state, waited)
         of = session.verdict_of(self.editor.text) if waited is None else ""
         if of:
             answer = outdated(answer, of, self.key_words("run"))
-        elif state.result is not None and state.result.outcome == "too noisy":
-            answer = replace(answer, advice=f"{self.key_words('measure_on')} measures longer")
         elif not state.run_id and waited is None and self.problem.id in self.services.standings:
-            earlier = f"{self.key_words('history')} has earlier verdicts"
+            earlier = f"{self.key_words('history')} shows earlier verdicts"
             answer = replace(answer, words="NOT RUN SINCE OPENED", advice=earlier)
         if not self.answer_shown:
             answer = replace(answer, place="")
@@ -217,7 +221,7 @@ class KernelScreen(EditingScreen):
         if self.session.busy:
             return f"{cancel} cancels"
         if self.was_pressed("cancel"):
-            return f"nothing is running · {cancel} again for the problems"
+            return f"no run to cancel · {cancel} again: problems"
         return "" if self.session.state.run_id else worlds_words(self.session.state)
 
     # --- views ---------------------------------------------------------------------------------------------
@@ -247,13 +251,13 @@ class KernelScreen(EditingScreen):
         if self.session.can_measure_on:
             self.start(self._measure_on(), "run")
         elif self.session.busy:
-            self.say("this run is still being judged; measure on when it has ended")
+            self.say("The run has not ended yet. Measure longer after its end.")
         else:
-            self.say("there is nothing to measure on yet: run a kernel that is right first")
+            self.say("No correct run yet: run a kernel first")
 
     async def _measure_on(self) -> None:
         budget_s = await self.session.measure_on()
-        self.say(f"the same revision is judged again, with {budget_s:g} s or more for timing")
+        self.say(f"Measuring the same revision again, for {budget_s:g} s or longer")
 
     def action_cancel(self) -> None:
         """Cancels the run; when nothing runs, one step back: from one pane to all, to the editor, to the problems."""

@@ -7,12 +7,10 @@ import time
 from dataclasses import dataclass
 
 from arena.errors import ArenaError
-from arena.models.model import ModelPlayer
-from arena.players.judge import PlayerJudge
+from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
-from arena.players.model_entrant import PATIENCE, Agent
-from arena.players.prompts.prompt import Prompt, build_prompt
-from arena.players.trace import AnyTraceEvent, TraceRecorder, trace_header
+from arena.players.player import Player, Task
+from arena.players.trace import AnyTraceEvent
 from arena.players.writing_state import WritingState
 from arena.runs.run_state import RunState
 from problems.specification import Problem
@@ -25,7 +23,7 @@ from screens.services import Services
 class ModelPlan:
     """The model that is asked, and the number of answers."""
 
-    player: ModelPlayer
+    player: Player
     improves: bool
     """It reads every verdict and writes again; else its answers are independent of each other."""
     answers: int
@@ -68,25 +66,24 @@ class ModelSession:
         Raises:
             ArenaError: the provider, the judge or the machine failed.
         """
-        services, plan = self.services, self.plan
+        services, task = self.services, Task(self.problem, self.setting)
         unsubscribe = services.engine.subscribe(self._judged_on)
+        access = JudgeAccess(
+            services.engine,
+            task,
+            str(self.plan.player.name),
+            steps=self.plan.answers,
+            budget_s=services.settings.budget_s,
+            hear=self.hear,
+            warn=self._warn,
+        )
         try:
-            async with plan.player:
-                judge = PlayerJudge(
-                    services.engine,
-                    self.problem,
-                    self.setting,
-                    plan.player.name,
-                    budget_s=services.settings.budget_s,
-                )
-                await judge.start()
-                await services.engine.warm(self.setting)  # while the model writes
-                prompt = await asyncio.to_thread(self._prompt)
-                agent = self._agent(prompt, judge)
-                try:
-                    await agent.run()
-                finally:
-                    self.path = await asyncio.to_thread(self._keep, agent)
+            await access.start()
+            await services.engine.warm(self.setting)  # while the model writes
+            try:
+                await self.plan.player.play(task, access)
+            finally:
+                self.path = await asyncio.to_thread(self._keep, access)
         except ArenaError as error:
             self.failed = explain(error)
             raise
@@ -94,34 +91,11 @@ class ModelSession:
             self.over = self.changed = True
             unsubscribe()
 
-    def _prompt(self) -> Prompt:
-        assert self.services.catalogue is not None
-        return build_prompt(self.problem, self.setting, self.services.catalogue, self.services.paths)
-
-    def _agent(self, prompt: Prompt, judge: PlayerJudge) -> Agent:
-        plan = self.plan
-        recorder = TraceRecorder(
-            trace_header(self.problem, self.setting, plan.player, prompt, plan.answers),
-            self.services.paths,
-            self._trouble,
-            [self.hear],
-        )
-        return Agent(
-            plan.player,
-            judge,
-            prompt,
-            recorder,
-            steps=plan.answers,
-            patience=PATIENCE if plan.improves else None,
-            feedback=plan.improves,
-            build=judge.build,
-        )
-
-    def _keep(self, agent: Agent) -> str:
-        best = keep_revisions(self.services.workspace, agent)
+    def _keep(self, access: JudgeAccess) -> str:
+        best = keep_revisions(self.services.workspace, access.attempts)
         if best is None:
             return ""
-        return str(save_best(self.services.workspace, self.problem, self.plan.player.name, best))
+        return str(save_best(self.services.workspace, self.problem, str(self.plan.player.name), best))
 
     # --- what happens --------------------------------------------------------------------------------------
 
@@ -135,8 +109,8 @@ class ModelSession:
         self.run.apply(event)
         self.changed = True
 
-    def _trouble(self, error: OSError) -> None:
-        self.notice = f"the trace is incomplete: {error}"
+    def _warn(self, text: str) -> None:
+        self.notice = text
         self.changed = True
 
     @property

@@ -1,6 +1,7 @@
 """Before a model is asked: which one, how, and how much it may use."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,11 +11,12 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Input, Select
 
 from arena.errors import UsageError
-from arena.models.budget import Budget, has_prices, price_words
-from arena.models.model import model_player
-from arena.settings import ModelSettings, Settings
+from arena.models.budget import BudgetPool, has_prices, price_words
+from arena.players.agent import PATIENCE
+from arena.players.model import ModelPlayer
+from arena.players.player import PlayerKind, PlayerName, PlayerSetup
+from arena.settings import ModelSettings
 from problems.specification import Problem
-from sandbox.machine.processes import hide_from_ptrace
 from screens.complaints import explain
 from screens.dialogs.deciding import DecidingDialog
 from screens.dialogs.dialog import Dialog
@@ -64,11 +66,12 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, Path(__file__).with_name("setup.tcss")]
 
-    def __init__(self, problem: Problem, settings: Settings) -> None:
-        """`settings` has a model at least."""
+    def __init__(self, problem: Problem, setup: PlayerSetup) -> None:
+        """The settings of `setup` have a model at least."""
         super().__init__()
         self.problem = problem
-        self.settings = settings
+        self.setup = setup
+        self.settings = setup.settings
 
     def compose(self) -> ComposeResult:
         names = list(self.settings.models)
@@ -145,19 +148,21 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
     ) -> None:
         """Looks for the key, which may mean to ask a keyring, and dismisses when it is there."""
         priced = has_prices(model)
-        budget = Budget(
-            model,
-            usd=limit if priced else None,
-            tokens=None if priced or limit is None else round(limit),
+        improves = how == IMPROVE
+        tokens = None if priced or limit is None else round(limit)
+        setup = replace(
+            self.setup,
+            pool=BudgetPool(limit if priced else None, tokens),
+            patience=PATIENCE if improves else None,
         )
+        kind = PlayerKind.AGENT if improves else PlayerKind.MODEL
         try:
-            player = await asyncio.to_thread(model_player, name, self.settings, budget)
+            player = await asyncio.to_thread(ModelPlayer, PlayerName(kind, name), setup)
         except UsageError as error:
             self.query_one("#model-trouble", PlainStatic).update(f"✗ {explain(error)}")
             return
-        hide_from_ptrace()  # this process now holds a key
         words = "" if limit is None else f"${limit:g}" if priced else f"{limit:.0f} tokens"
-        self.dismiss(ModelPlan(player, how == IMPROVE, answers, words))
+        self.dismiss(ModelPlan(player, improves, answers, words))
 
 
 def _facts(model: ModelSettings) -> str:

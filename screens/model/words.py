@@ -6,7 +6,7 @@ from arena.foreign_text import printable
 from arena.models.budget import Spent
 from arena.models.conversation import Message
 from arena.players.writing_state import JUDGING, PREPARING, THINKING, WAITING, WRITING, KernelState
-from arena.runs.headline import WHERE, by_clock, headline_so_far
+from arena.runs.headline import by_clock, headline_so_far
 from arena.runs.results import RunReport
 from sandbox.protocol.verdict import Verdict
 from screens import figures
@@ -34,14 +34,14 @@ def title(session: ModelSession) -> Content:
     setting = session.setting
     where = f"{setting.preset} · {setting.dtype} · W={setting.world} · {setting.device}"
     return Content.assemble(
-        (f"{printable(session.plan.player.name)}  ", "$accent bold"),
+        (f"{printable(str(session.plan.player.name))}  ", "$accent bold"),
         (f"{session.problem.id} · {session.problem.title}", "$foreground bold"),
         (f"   {where}", "$muted"),
     )
 
 
 def best(session: ModelSession) -> Content:
-    """ "best ▲ 1.31× by calls · kernel 3"."""
+    """ "best ▲ 1.31× end-to-end · kernel 3"."""
     found = session.state.best
     if found is None or found.report is None:
         return Content.styled("no right kernel yet", "$muted")
@@ -67,12 +67,12 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
     right = best is kernel and kernel.report is not None and kernel.report.verdict is Verdict.PASS
     number = (f"{'★' if right else ' '}{kernel.number:>3}  ", "$foreground" if right else "$muted")
     report = kernel.report
-    if report is None and not kernel.complaint:
+    if report is None and not kernel.reason:
         if session.over:
             return Content.assemble(number, (f"– {_UNJUDGED}", "$muted"))
         return Content.assemble(number, (f"▸ {_judging(session)}", "$accent"))
     if report is None:
-        return Content.assemble(number, (printable(kernel.complaint), "$warning"))
+        return Content.assemble(number, (printable(kernel.reason), "$warning"))
     colour = f"${figures.verdict_style(report.verdict)}"
     speed = f"  {_speedup(report)}" if report.verdict is Verdict.PASS else ""
     return Content.assemble(
@@ -135,7 +135,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
     used = Content.styled(f"used  {spent(kernel.spent)}", "$muted")
     if report is None:
         judging = f"{_UNJUDGED.capitalize()}." if over else "It is judged now."
-        words = f"no kernel: {kernel.complaint}" if kernel.complaint else judging
+        words = f"no kernel: {kernel.reason}" if kernel.reason else judging
         return Content("\n").join([Content(printable(words)), Content(""), used])
     style = f"${figures.verdict_style(report.verdict)} bold"
     lines = [Content.styled(figures.verdict_words(report.verdict), style)]
@@ -156,8 +156,7 @@ def _speedup(report: RunReport) -> str:
     speed = by_clock(report.speedup, report.clock)
     if speed is None:
         return ""
-    words = f"{figures.speedup_words(speed, report.outcome)} {figures.interval_words(speed)}"
-    return f"{words} {WHERE.get(report.clock, '')}".rstrip()
+    return figures.measured_words(speed, report.outcome, report.clock)
 
 
 def conversation(system: str, messages: tuple[Message, ...]) -> str:

@@ -128,8 +128,8 @@ def judged_words(result: Result | None, run_key: str) -> Content:
     ]
     headline = headline_of(result)
     if headline is not None:
-        words = f"  {figures.speedup_words(headline.speedup, headline.outcome)} {figures.interval_words(headline.speedup)}"
-        parts.append((f"{words} {headline.where}".rstrip(), f"${figures.outcome_style(headline.outcome)}"))
+        words = figures.measured_words(headline.speedup, headline.outcome, headline.clock)
+        parts.append((f"  {words}", f"${figures.outcome_style(headline.outcome)}"))
     kernel, baseline = result.contender_us, result.baseline_us
     if kernel is not None and kernel.call is not None:
         parts.append((f" · {_us(kernel.call)} a call", "$foreground"))

@@ -25,8 +25,8 @@ LEADING = (
 """What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
 PLACES = ("jump", "zoom")
 """The ways to every pane; they come right after."""
-KEPT = ("help", "quit")
-"""Shown even where no other key fits: the two lead to all others."""
+KEPT = ("help", "command_palette", "quit")
+"""Shown even where no other key fits: they lead to all others."""
 GAP = 2
 """Columns between two keys."""
 

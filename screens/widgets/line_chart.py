@@ -113,12 +113,13 @@ class LineChart(DrawnRows):
         f"chart--{name}" for name in ("one", "two", "band", "axis", "failed", "empty")
     }
     EMPTY: ClassVar[tuple[str, ...]] = ("Nothing to draw yet.",)
-    """What an empty chart says: the first of these that fits."""
+    """The text of an empty chart: the first of these that fits. `plot` may get others."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._lines: tuple[ChartLine, ...] = ()
         self._until = 1.0
+        self._empty: tuple[str, ...] = ()
         self._scale = (0.9, 1.1)
         self._axis: Callable[[float], str] = str
 
@@ -129,13 +130,15 @@ class LineChart(DrawnRows):
         until: float,
         scale: tuple[float, float],
         axis: Callable[[float], str],
+        empty: tuple[str, ...] = (),
     ) -> None:
         """Draws lines; nothing happens where they are the ones that are shown.
 
         until: the right end of the x-axis, whose left end is 0. scale: as `scale_of` gives it; what lies outside is cut off.
         axis: words for a place on the x-axis: "40 rounds", "2:30".
         """
-        if (tuple(lines), until, scale) != (self._lines, self._until, self._scale):
+        if (tuple(lines), until, scale, empty) != (self._lines, self._until, self._scale, self._empty):
+            self._empty = empty
             self._lines, self._until, self._scale, self._axis = tuple(lines), until, scale, axis
             self.stale()
 
@@ -289,7 +292,7 @@ class LineChart(DrawnRows):
         return self.get_component_rich_style(f"chart--{name}", partial=name == "band")
 
     def _draw_empty(self, width: int, height: int) -> list[Strip]:
-        text = next((words for words in self.EMPTY if len(words) <= width), "")
+        text = next((words for words in self._empty or self.EMPTY if len(words) <= width), "")
         rows = [Strip.blank(width, self.rich_style)] * height
         if height:
             left = (width - len(text)) // 2

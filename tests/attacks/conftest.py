@@ -182,7 +182,7 @@ def judged(request: pytest.FixtureRequest) -> Callable[[str], Judged]:
             return kept[name]
         kernel = kernels[name]
         if kernel.device == "cuda":
-            pytest.skip("needs a GPU: `pkb-arena attacks` runs it on a machine with one")
+            pytest.skip("needs a GPU: `python -m benchmarks attacks` runs it on a machine with one")
         if kernel.attack in dangerous:
             request.getfixturevalue("walls")
         if Verdict.TIMEOUT in kernel.expect:  # its deadlines are short

@@ -20,7 +20,7 @@ def test_a_phase_that_a_kernel_does_without_is_not_waited_for(events) -> None:
 
 def test_time_is_no_share_of_a_limit(events) -> None:
     said = words(fold(events("timing")), most_s=4.0)
-    assert "s, at most 4 s · round 40/80" in said
+    assert "s, budget up to 4 s · round 40/80" in said
     assert "/31 s" not in words(fold(events("timing")))
 
 
@@ -72,5 +72,5 @@ async def test_whose_verdict_it_is_and_how_to_get_a_new_one_are_said_whole(
         headline.show(
             answer, "Row-parallel GEMM " * 5, "setting", "your best ≈ 0.99× · tensor · all_reduce, all_gather"
         )
-        await until(pilot, lambda: "of revision 0123abcd · shift+F5 judges this text " in screen_text(app))
+        await until(pilot, lambda: "of revision 0123abcd · shift+F5 runs this text " in screen_text(app))
         assert "your best ≈ 0.99×" in screen_text(app)

@@ -37,7 +37,7 @@ async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdic
     async with open_app(problem="13") as (app, pilot):
         await until(pilot, lambda: "NOT RUN YET" in screen_text(app))
         app.services.engine._tell(WorldChanged(role="spare", state="ready", world=2))
-        await until(pilot, lambda: "worlds: spare ready" in screen_text(app))
+        await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
         app.screen.editor.text = "pass"
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "✓ PASS" in screen_text(app))
@@ -46,7 +46,7 @@ async def test_a_screen_that_is_opened_again_knows_the_worlds_and_earlier_verdic
         await until(pilot, lambda: app.screen is app.picker)
         app.open_problem(app.services.catalogue.find("13"))
         await until(pilot, lambda: "NOT RUN SINCE OPENED" in screen_text(app))
-        await until(pilot, lambda: "worlds: spare ready" in screen_text(app))
+        await until(pilot, lambda: "ready (spare process started)" in screen_text(app))
         assert "NOT RUN YET" not in screen_text(app)
 
 
@@ -61,7 +61,7 @@ async def test_before_the_last_round_it_says_so_far(open_app, events, until, scr
 async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
     open_app, events, until, screen_text
 ) -> None:
-    told = "even on the device 1.00 [0.98, 1.02], would have seen 3 %; calls too noisy to tell"
+    told = "same speed by device time 1.00× [0.98, 1.02], smallest detectable difference 3 %; end-to-end time is too noisy"
     *before, end = events("pass")
     result = replace(
         end.result,
@@ -77,14 +77,16 @@ async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
             for event in before
         ]
         await play(app.screen, until, [*before, replace(end, result=result)])
-        await until(pilot, lambda: "[0.98, 1.02] on the device" in screen_text(app))
+        await until(pilot, lambda: "[0.98, 1.02] device time" in screen_text(app))
 
         def right() -> str:
             return " ".join(line.rpartition("││")[2].strip(" │") for line in screen_text(app).splitlines())
 
         await until(pilot, lambda: told in right())
-        await until(pilot, lambda: "would help: more rounds (ctrl+l), a quieter machine" in right())
-        assert "Speedup on the device, 99 % interval" in screen_text(app)
+        await until(
+            pilot, lambda: "to see smaller differences: more rounds (ctrl+l), a quieter machine" in right()
+        )
+        assert "Speedup, device time, 99 % interval" in screen_text(app)
 
 
 async def test_while_it_is_measured_the_line_says_how_long_that_may_take(
@@ -95,8 +97,8 @@ async def test_while_it_is_measured_the_line_says_how_long_that_may_take(
         await pilot.press("ctrl+s")
         await until(pilot, lambda: app.screen.session.state.result is not None)
         await play(app.screen, until, events("timing"))
-        await until(pilot, lambda: "s, at most 4 s · round 40/80" in screen_text(app))
-        assert "by calls" in screen_text(app)
+        await until(pilot, lambda: "s, budget up to 4 s · round 40/80" in screen_text(app))
+        assert "end-to-end" in screen_text(app)
 
 
 async def test_a_wrong_kernel_shows_where_and_what(open_app, events, until, screen_text) -> None:

@@ -77,8 +77,8 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         await pilot.pause(0.3)
         text = screen_text(app)
         assert "1  ✗ WRONG" in text
-        assert "2  ✓ PASS  ▲ 1.50× [1.40, 1.60] by calls" in text
-        assert "best ▲ 1.50× [1.40, 1.60] by calls · kernel 2" in text
+        assert "2  ✓ PASS  ▲ 1.50× [1.40, 1.60] end-to-end" in text
+        assert "best ▲ 1.50× [1.40, 1.60] end-to-end · kernel 2" in text
         assert "all answers are in · 2 answers" in text
         assert "300 tok · $0.10 of $1" in text  # 2 times 100 read and 50 written
         assert "WRONG_RESULT" in with_model.seen[1].prompt  # it was told
@@ -96,7 +96,7 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         assert not kernel_screen.session.state.run_id  # another player's runs are not shown as its own
         await pilot.press("ctrl+z")
         assert kernel_screen.editor.text == before
-        path = app.services.workspace.kernel_path(kernel_screen.problem, "model:local")
+        path = app.services.workspace.kernel_path(kernel_screen.problem, "agent:local")
         assert path.read_text().strip() == "pass"
 
 
@@ -230,7 +230,7 @@ async def test_every_width_has_the_rows_the_text_and_the_cost(
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))
         assert "$0.05 of $1" in screen_text(app)
-        assert "best ▲ 1.50× [1.40, 1.60] by calls · kernel 1" in screen_text(app)
+        assert "best ▲ 1.50× [1.40, 1.60] end-to-end · kernel 1" in screen_text(app)
         assert screen.query_one("#kernels", OptionList).size.width > 30
 
 

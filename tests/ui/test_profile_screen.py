@@ -202,7 +202,7 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
         await pilot.press("f18")
         await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
         shown = screen_text(app)
-        assert "the judge's clock  ✓ PASS  ▲ 1.50× [1.40, 1.60] by calls" in shown
+        assert "the judge's clock  ✓ PASS  ▲ 1.50× [1.40, 1.60] end-to-end" in shown
         assert "10,000 µs a call under torch's profiler, the median of 2 calls" in shown
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is kernel)
@@ -307,6 +307,6 @@ def test_ranks_without_a_call_have_sentences_and_no_lanes() -> None:
 def test_help_and_key_editor_name_the_keys() -> None:
     assert keymap_fault({}) == ""
     page = "\n".join(help_pages({}, "kernel"))
-    assert "| shift+F6 | Why is it slow" in page
+    assert "| shift+F6 | Profile the kernel" in page
     assert "## Keys at a profile" in page
     assert {action.scope for action in ACTIONS} <= set(PLACES)

@@ -35,12 +35,12 @@ async def test_measuring_on_judges_the_same_revision_again_with_a_longer_budget(
         screen = app.screen
         await pilot.press("ctrl+l")
         await until(
-            pilot, lambda: any("nothing to measure on" in str(note.message) for note in app._notifications)
+            pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications)
         )
         type_kernel(screen, "budget")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: result_of(screen))
-        await until(pilot, lambda: "would help: more rounds (ctrl+l)" in screen_text(app))
+        await until(pilot, lambda: "to see smaller differences: more rounds (ctrl+l)" in screen_text(app))
         type_kernel(screen, "typed since, and not what is measured")
         for longest in (16.0, 64.0, 64.0):
             before = screen.session.state.run_id
@@ -64,7 +64,7 @@ async def test_the_verdict_of_another_text_is_told_as_that(open_app, type_kernel
         assert "of revision" not in screen_text(app)
         await pilot.press("x")
         sha256 = app.screen.session.state.sha256
-        await until(pilot, lambda: f"of revision {sha256[:8]} · F5 judges this text" in screen_text(app))
+        await until(pilot, lambda: f"of revision {sha256[:8]} · F5 runs this text" in screen_text(app))
         assert app.screen.query_one("#headline").answer.colour == "muted"
         assert app.screen.query_one("#result-pane").has_class("outdated")
         await pilot.press("ctrl+z")

@@ -8,11 +8,12 @@ from model_server import (
     Seen,
 )
 
-from arena.models.budget import Budget
+from arena.models.budget import BudgetPool
 from arena.models.conversation import Conversation, Message
-from arena.models.model import model_player
+from arena.models.model import open_model
 from arena.paths import Paths
-from arena.players.model_entrant import Agent
+from arena.players.agent import Agent
+from arena.players.player import KernelAccess
 from arena.players.prompts.prompt import Prompt
 from arena.players.trace import (
     AnyTraceEvent,
@@ -48,7 +49,7 @@ def fenced(word: str) -> str:
     return f"```python\n{source(word)}```\n"
 
 
-class Bench:
+class Bench(KernelAccess):
     """A judge and a compiler that keep what they were given."""
 
     def __init__(self) -> None:
@@ -125,14 +126,14 @@ def make_agent(
         retries=1,
         tools=tools,
     )
-    player = model_player("m", Settings(models={"m": model}), Budget(model, usd))
+    client = open_model("m", Settings(models={"m": model}), BudgetPool(usd).open(model))
     header = TraceHeader(
         trace_id=new_trace_id(),
         created=0.0,
         problem_id=1,
         slug="allreduce",
         category="collective",
-        player=player.name,
+        player=client.name,
         provider=protocol,
         model="m",
         prompt_version="v1",
@@ -142,7 +143,8 @@ def make_agent(
         steps=steps,
     )
     recorder = TraceRecorder(header, paths, lambda error: None, [heard.append] if heard is not None else [])
-    return Agent(player, bench.judge, PROMPT, recorder, steps, build=bench.build, **options)
+    bench.steps = steps
+    return Agent(client, bench, PROMPT, recorder, **options)
 
 
 def told(agent: Agent) -> list[AnyTraceEvent]:

@@ -1,7 +1,6 @@
 """`pkb-arena duel`: two players at one problem, without the app."""
 
 import os
-import time
 from pathlib import Path
 
 import click
@@ -16,19 +15,18 @@ from arena.cli.players.model_options import unsafe_option
 from arena.cli.session import CliSession, open_session
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import AnyDuelEvent, DuelHeader
-from arena.duel.journal import new_duel_id
 from arena.duel.match import Match
+from arena.duel.opening import Players, duel_players, new_header
 from arena.duel.report import duel_report
 from arena.duel.state import DuelState
 from arena.errors import UsageError
 from arena.paths import NAMED, require_writable, unwritable
-from arena.players.make_entrant import DuelSide, make_side, spends_money
+from arena.players.player import PlayerKind
 from arena.runs.engine import Engine
 from arena.runs.run_request import Notice
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.atomic_file import write_atomically
 from problems.specification import Problem
-from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import ExitCode
 
 ROUNDS, ROUNDS_WITH_CLOCK = 3, 20
@@ -89,35 +87,28 @@ def command(
     session = open_session()
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
-    sides = (
-        _side(session, left, found, setting, left_name, budget_usd),
-        _side(session, right, found, setting, right_name, budget_usd),
+    players = duel_players(
+        (left, right),
+        (left_name, right_name),
+        found,
+        setting,
+        session.settings,
+        session.catalogue,
+        session.paths,
+        budget_usd,
     )
-    if budget_usd is not None and not any(map(spends_money, sides)):
+    if budget_usd is not None and all(player.model is None for player in players):
         raise UsageError(
             "--budget limits what models and agent programs spend, and no side is one that spends",
             "leave it out",
         )
-    if sides[0].contestant.kind == sides[1].contestant.kind == "file" and left_name == right_name:
+    if players[0].name == players[1].name and players[0].name.kind is PlayerKind.USER:
         raise UsageError(
             f"both sides are called {left_name!r}", "tell them apart with --left-name and --right-name"
         )
-    header = DuelHeader(
-        duel_id=new_duel_id(),
-        created=time.time(),
-        problem_id=found.id,
-        slug=found.slug,
-        title=found.title,
-        category=found.category,
-        left=sides[0].contestant,
-        right=sides[1].contestant,
-        setting=setting,
-        preset_sizes=setting.sizes == found.presets.get(setting.preset),
-        minutes=minutes,
-        rounds=rounds or (ROUNDS if minutes is None else ROUNDS_WITH_CLOCK),
-        budget_usd=budget_usd,
-    )
-    state = run_interruptibly(_play(session, found, header, sides, unsafe))
+    rounds = rounds or (ROUNDS if minutes is None else ROUNDS_WITH_CLOCK)
+    header = new_header(found, setting, players, minutes, rounds, budget_usd)
+    state = run_interruptibly(_play(session, found, header, players, unsafe))
     assert state.ended is not None
     if svg is not None:
         _write(svg, svg_card(state))
@@ -129,16 +120,8 @@ def command(
     ctx.exit(ExitCode.PASS if right_kernel else ExitCode.KERNEL_FAILED)
 
 
-def _side(
-    session: CliSession, word: str, problem: Problem, setting: Setting, player: str, budget_usd: float | None
-) -> DuelSide:
-    return make_side(
-        word, problem, setting, session.settings, session.catalogue, session.paths, player, budget_usd
-    )
-
-
 async def _play(
-    session: CliSession, problem: Problem, header: DuelHeader, sides: tuple[DuelSide, DuelSide], unsafe: bool
+    session: CliSession, problem: Problem, header: DuelHeader, players: Players, unsafe: bool
 ) -> DuelState:
     def tell(event: AnyDuelEvent) -> None:
         if line := duel_line(header, event):
@@ -151,7 +134,7 @@ async def _play(
     async with Engine(session.paths) as engine:
         engine.subscribe_notices(notice)
         match = Match(
-            engine, session.paths, problem, header, sides, budget_s=session.settings.budget_s, unsafe=unsafe
+            engine, session.paths, problem, header, players, budget_s=session.settings.budget_s, unsafe=unsafe
         )
         match.listeners.append(tell)
         await match.play()

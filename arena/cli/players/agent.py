@@ -15,11 +15,11 @@ from arena.cli.players.model_options import (
     tokens_option,
     unsafe_option,
 )
-from arena.cli.players.writing import Plan, make_prompt, write_and_print
+from arena.cli.players.writing import Plan, write_and_print
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.players.model_entrant import PATIENCE, STEPS
-from arena.setting_choice import Choice
+from arena.players.agent import PATIENCE, STEPS
+from arena.setting_choice import Choice, choose_setting
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -76,11 +76,10 @@ def command(
     found = session.problem(problem)
     if model is None:
         raise UsageError("--model is missing", "name a model of the settings, or PROVIDER:MODEL")
-    setting, prompt = make_prompt(session, found, choice, shots)
     plan = Plan(
         session=session,
         problem=found,
-        setting=setting,
+        setting=choose_setting(found, choice, session.settings),
         model=model,
         shots=shots,
         steps=steps,
@@ -93,5 +92,5 @@ def command(
         force=force,
         unsafe=unsafe,
     )
-    report = write_and_print(plan, prompt, as_json)
+    report = write_and_print(plan, as_json)
     ctx.exit(ExitCode.PASS if report.passed else ExitCode.KERNEL_FAILED)

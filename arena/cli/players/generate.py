@@ -16,11 +16,11 @@ from arena.cli.players.model_options import (
     tokens_option,
     unsafe_option,
 )
-from arena.cli.players.writing import Plan, make_prompt, write_and_print
+from arena.cli.players.writing import Plan, write_and_print
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.players.prompts.prompt import Prompt
-from arena.setting_choice import Choice
+from arena.players.prompts.prompt import Prompt, build_prompt
+from arena.setting_choice import Choice, choose_setting
 from sandbox.protocol.verdict import ExitCode
 
 
@@ -67,9 +67,9 @@ def command(
     """Have a model write a kernel for PROBLEM, and judge it."""
     session = open_session()
     found = session.problem(problem)
-    setting, prompt = make_prompt(session, found, choice, shots)
+    setting = choose_setting(found, choice, session.settings)
     if print_prompt:
-        _print(prompt, as_json)
+        _print(build_prompt(found, setting, session.catalogue, session.paths, shots), as_json)
         return
     if model is None:
         raise UsageError("--model is missing", "name a model of the settings, or PROVIDER:MODEL")
@@ -90,7 +90,7 @@ def command(
         unsafe=unsafe,
         run=not no_run,
     )
-    report = write_and_print(plan, prompt, as_json)
+    report = write_and_print(plan, as_json)
     good = report.passed or (no_run and report.kernel is not None)
     ctx.exit(ExitCode.PASS if good else ExitCode.KERNEL_FAILED)
 

@@ -12,22 +12,19 @@ from arena.cli.players.writing_progress import WritingProgress, spent_text
 from arena.cli.runs.progress import RunProgress
 from arena.cli.session import CliSession
 from arena.errors import UsageError
-from arena.models.budget import Budget, Spent
-from arena.models.model import ModelPlayer, find_model, model_player
+from arena.models.budget import BudgetPool, Spent
 from arena.paths import NAMED, make_folder, unwritable
-from arena.players.attempts import Attempt, pass_at
-from arena.players.judge import PlayerJudge
+from arena.players.attempts import Attempt, best_of, pass_at
+from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
-from arena.players.model_entrant import Agent
-from arena.players.prompts.prompt import Prompt, build_prompt
-from arena.players.trace import AnyTraceEvent, TraceRecorder, trace_header
+from arena.players.model import ModelPlayer
+from arena.players.player import Player, PlayerKind, PlayerName, PlayerSetup, Task
+from arena.players.trace import AnyTraceEvent, Asked
 from arena.runs.engine import Engine
 from arena.runs.results import RunReport
-from arena.setting_choice import Choice, choose_setting
 from arena.workspace.atomic_file import write_atomically
 from arena.workspace.kernels import Workspace, content_hash
 from problems.specification import Problem
-from sandbox.machine.processes import hide_from_ptrace
 from sandbox.protocol.events import Setting
 
 
@@ -52,13 +49,13 @@ class Plan:
     run: bool = True
 
 
-class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True, kw_only=True):
     """One answer."""
 
     step: int
     outcome: str
     """ "kernel", "refusal", "unreadable", "empty", "prose", "truncated" or "budget"."""
-    complaint: str
+    reason: str
     sha256: str | None
     continued: int
     spent: Spent
@@ -91,17 +88,7 @@ class WritingReport(msgspec.Struct, frozen=True, kw_only=True):
     """The same for passing and being faster than the baseline."""
 
 
-def make_prompt(session: CliSession, problem: Problem, choice: Choice, shots: int) -> tuple[Setting, Prompt]:
-    """The setting to run in and the prompt for it.
-
-    Raises:
-        ArenaError: the setting is not one that can be run.
-    """
-    setting = choose_setting(problem, choice, session.settings)
-    return setting, build_prompt(problem, setting, session.catalogue, session.paths, shots)
-
-
-def player_of(plan: Plan) -> ModelPlayer:
+def player_of(plan: Plan) -> Player:
     """The model as a player, checked as far as can be without asking it.
 
     Raises:
@@ -109,21 +96,21 @@ def player_of(plan: Plan) -> ModelPlayer:
     """
     if plan.output is not None and plan.output.exists() and not plan.force:
         raise UsageError(f"{plan.output} exists", "choose another file with -o, or --force to overwrite it")
-    settings = plan.session.settings
-    budget = Budget(find_model(plan.model, settings), plan.budget_usd, plan.budget_tokens)
-    player = model_player(plan.model, settings, budget)
-    hide_from_ptrace()  # this process now holds a key
-    return player
+    session = plan.session
+    pool = BudgetPool(plan.budget_usd, plan.budget_tokens)
+    setup = PlayerSetup(session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience)
+    kind = PlayerKind.AGENT if plan.feedback else PlayerKind.MODEL
+    return ModelPlayer(PlayerName(kind, plan.model), setup)
 
 
-def write_and_print(plan: Plan, prompt: Prompt, as_json: bool) -> WritingReport:
-    """Lets the model write, and prints what came of it.
+def write_and_print(plan: Plan, as_json: bool) -> WritingReport:
+    """Lets the model write, and prints the result.
 
     Raises:
         ArenaError: the provider, the judge or the machine failed.
         UsageError: as `player_of`.
     """
-    report = run_interruptibly(write_kernels(plan, player_of(plan), prompt))
+    report = run_interruptibly(write_kernels(plan, player_of(plan)))
     if as_json:
         print_json(report)
     else:
@@ -131,68 +118,60 @@ def write_and_print(plan: Plan, prompt: Prompt, as_json: bool) -> WritingReport:
     return report
 
 
-async def write_kernels(plan: Plan, player: ModelPlayer, prompt: Prompt) -> WritingReport:
+async def write_kernels(plan: Plan, player: Player) -> WritingReport:
     """Has the model write, and its kernels judged. Whatever happens, the best kernel so far is kept.
 
     Raises:
         ArenaError: the provider, the judge or the machine failed.
     """
-    run_progress, progress = RunProgress(), WritingProgress(player.name)
-    header = trace_header(plan.problem, plan.setting, player, prompt, plan.steps, plan.budget_usd)
+    run_progress, progress = RunProgress(), WritingProgress(str(player.name))
+    task = Task(plan.problem, plan.setting)
 
     def hear(event: AnyTraceEvent) -> None:
+        if access.header is not None and isinstance(event, Asked) and event.step == 1:
+            say(f"trace {access.header.trace_id}")
         run_progress.clear()
         progress.event(event)
 
-    recorder = TraceRecorder(
-        header, plan.session.paths, lambda error: complain(f"the trace is incomplete: {error}"), [hear]
+    engine = Engine(plan.session.paths)
+    access = JudgeAccess(
+        engine,
+        task,
+        str(player.name),
+        steps=plan.steps,
+        rounds=plan.rounds,
+        budget_s=plan.session.settings.budget_s,
+        unsafe=plan.unsafe,
+        hear=hear,
+        warn=complain,
     )
-    say(f"trace {header.trace_id}")
+    access.judges = plan.run
+    path: Path | None = None
     try:
-        async with player:
-            if not plan.run:
-                return await _work(plan, player, prompt, recorder, None)
-            async with Engine(plan.session.paths) as engine:
+        async with engine:
+            if plan.run:
                 # Worlds that warm up while the model writes must not draw over its line.
                 engine.subscribe(lambda event: run_progress.event(event) if engine.running else None)
                 engine.subscribe_notices(run_progress.notice)
-                judge = PlayerJudge(
-                    engine,
-                    plan.problem,
-                    plan.setting,
-                    player.name,
-                    plan.rounds,
-                    plan.session.settings.budget_s,
-                    plan.unsafe,
-                )
-                await judge.start()
+                await access.start()
                 await engine.warm(plan.setting)  # while the model writes
-                return await _work(plan, player, prompt, recorder, judge)
+            try:
+                await player.play(task, access)
+            finally:
+                path = _keep(plan, access)
     finally:
         progress.clear()
+    return _report(plan, access, path)
 
 
-async def _work(
-    plan: Plan, player: ModelPlayer, prompt: Prompt, recorder: TraceRecorder, judge: PlayerJudge | None
-) -> WritingReport:
-    build = judge.build if judge is not None else None
-    agent = Agent(player, judge, prompt, recorder, plan.steps, plan.patience, plan.feedback, build)
-    path: Path | None = None
-    try:
-        await agent.run()
-    finally:
-        path = _keep(plan, player, agent)
-    return _report(plan, player, prompt, agent, recorder.path.stem, path)
-
-
-def _keep(plan: Plan, player: ModelPlayer, agent: Agent) -> Path | None:
+def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
     """Writes the best kernel to its file; every other one is a revision in the workspace."""
     workspace = Workspace(plan.session.paths.workspace)
-    best = keep_revisions(workspace, agent)
-    if best is None:
+    best = keep_revisions(workspace, access.attempts)
+    if best is None or access.header is None:
         return None
     if plan.output is None:
-        return save_best(workspace, plan.problem, player.name, best)
+        return save_best(workspace, plan.problem, access.header.player, best)
     make_folder(plan.output.absolute().parent, NAMED)
     try:
         write_atomically(plan.output, best.answer.source.encode(), mode=0o644)
@@ -201,28 +180,29 @@ def _keep(plan: Plan, player: ModelPlayer, agent: Agent) -> Path | None:
     return plan.output
 
 
-def _report(
-    plan: Plan, player: ModelPlayer, prompt: Prompt, agent: Agent, trace_id: str, path: Path | None
-) -> WritingReport:
-    best = agent.best
-    count = len(agent.attempts)
+def _report(plan: Plan, access: JudgeAccess, path: Path | None) -> WritingReport:
+    header, ended, attempts = access.header, access.ended, access.attempts
+    assert header is not None
+    assert ended is not None
+    best = best_of(attempts)
+    count = len(attempts)
     sampled = range(1, count + 1) if plan.run and not plan.feedback else None
-    passed = sum(attempt.passed for attempt in agent.attempts)
-    faster = sum(attempt.faster for attempt in agent.attempts)
+    passed = sum(attempt.passed for attempt in attempts)
+    faster = sum(attempt.faster for attempt in attempts)
     return WritingReport(
-        trace_id=trace_id,
+        trace_id=header.trace_id,
         problem=plan.problem.slug,
         id=plan.problem.id,
         category=plan.problem.category,
-        model=player.model.model,
-        player=player.name,
-        prompt={"version": prompt.version, "shots": prompt.shots, "sha256": prompt.sha256},
-        attempts=[_attempt(attempt) for attempt in agent.attempts],
+        model=header.model,
+        player=header.player,
+        prompt={"version": header.prompt_version, "shots": header.shots, "sha256": header.prompt_sha256},
+        attempts=[_attempt(attempt) for attempt in attempts],
         best=best.step if best is not None else None,
         passed=best is not None and best.passed,
         kernel=str(path) if path is not None else None,
-        reason=agent.reason,
-        spent=player.budget.spent,
+        reason=ended.reason,
+        spent=ended.spent,
         pass_at={str(k): pass_at(k, count, passed) for k in sampled} if sampled else None,
         faster_at={str(k): pass_at(k, count, faster) for k in sampled} if sampled else None,
     )
@@ -233,7 +213,7 @@ def _attempt(attempt: Attempt) -> AttemptReport:
     return AttemptReport(
         step=attempt.step,
         outcome=attempt.answer.outcome,
-        complaint=attempt.answer.complaint,
+        reason=attempt.answer.reason,
         sha256=content_hash(kernel) if kernel else None,
         continued=attempt.answer.continued,
         spent=attempt.answer.spent,
@@ -244,7 +224,7 @@ def _attempt(attempt: Attempt) -> AttemptReport:
 def print_writing(report: WritingReport) -> None:
     """A model's work for a person."""
     for attempt in report.attempts:
-        what = compact(attempt.report) if attempt.report is not None else attempt.complaint or "not run"
+        what = compact(attempt.report) if attempt.report is not None else attempt.reason or "not run"
         mark = "*" if attempt.step == report.best else " "
         print_line(f"{mark} {attempt.step}  {what}")
     if report.pass_at:

@@ -2,7 +2,7 @@
 
 agent:NAME        a table [agents.NAME] of the settings, or claude-code, or codex
 agent:COMMAND     a command whose first word is a path: agent:./my_agent.py --fast
-agent:MODEL       no program: a model with the arena's tools (`arena/players/model_entrant.py`); its name goes first
+agent:MODEL       no program: a model with the arena's tools (`arena/players/model.py`); its name goes first
 """
 
 import shlex
@@ -97,21 +97,6 @@ def find_program(name: str, settings: Settings) -> AgentProgram | None:
     if not words or "/" not in words[0]:
         return None
     return _made(name, AgentSettings(command=words), settings)
-
-
-def named_program(name: str, settings: Settings) -> AgentProgram:
-    """The program of that name, where only a program can stand.
-
-    Raises:
-        UsageError: as `find_program`, or it names none.
-    """
-    program = find_program(name, settings)
-    if program is None:
-        raise UsageError(
-            f"'agent:{name}' names no agent program",
-            "in duels a model is model:NAME; a program is agent:claude-code, agent:codex or agent:./PROGRAM",
-        )
-    return program
 
 
 def _made(name: str, chosen: AgentSettings, settings: Settings) -> AgentProgram:

@@ -12,10 +12,10 @@ from arena.models.budget import Spent
 from arena.models.conversation import Finish, Tool, ToolCall, ToolResult
 from arena.models.templates import TEMPLATES, read_template
 from arena.players.attempts import Attempt, best_of
-from arena.players.judge import JudgeKernel
+from arena.players.player import KernelAccess
 from arena.players.program.toolset import TEXT, Misused, arguments_of, page, result, tool, work_on
 from arena.players.prompts.feedback import build_words, fenced, verdict_words
-from arena.players.toolbox import PAGES, RUN
+from arena.players.tools import PAGES, RUN
 from arena.players.trace import TraceRecorder
 from arena.workspace.templates import BASELINE, starter, template_names
 from problems.specification import Problem
@@ -44,16 +44,13 @@ class TaskTools:
         self,
         problem: Problem,
         task: str,
-        judge: JudgeKernel,
-        build: JudgeKernel,
+        access: KernelAccess,
         recorder: TraceRecorder,
-        steps: int,
         spent: Callable[[], Spent],
     ) -> None:
-        """task: what the player is told; steps: kernels that it may have judged; spent: so far."""
+        """task: the prompt; spent: by the player so far."""
         self._problem, self._task = problem, task
-        self._judge, self._build = judge, build
-        self._recorder, self._steps, self._spent = recorder, steps, spent
+        self._access, self._recorder, self._spent = access, recorder, spent
         self._booked = Spent()
         self._turn = asyncio.Lock()
         self.attempts: list[Attempt] = []
@@ -129,19 +126,20 @@ class TaskTools:
 
     async def _run(self, source: str) -> str:
         step = len(self.attempts) + 1
-        if step > self._steps:
+        if step > self._access.steps:
             return "No attempts are left. The best of your kernels is the one that counts."
         before, self._booked = self._booked, self._spent()
         answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._booked - before)
-        self._recorder.answered(answer.outcome, answer.complaint, answer.source, answer.spent)
-        judgement = await self._judge(answer.source, f"attempt-{step}.py")
+        self._recorder.answered(answer.outcome, answer.reason, answer.source, answer.spent)
+        judgement = await self._access.judge(answer.source, f"attempt-{step}.py")
         attempt = Attempt(step, answer, judgement)
         self._recorder.judged(judgement.report, judgement.printed, attempt.gains_on(self.best))
         self.attempts.append(attempt)
-        return f"{verdict_words(attempt, TEMPLATES)}\n\nAttempts left: {self._steps - step}."
+        self._access.attempted(attempt)
+        return f"{verdict_words(attempt, TEMPLATES)}\n\nAttempts left: {self._access.steps - step}."
 
     async def _compile(self, source: str) -> str:
-        judgement = await self._build(source, f"attempt-{len(self.attempts) + 1}.py")
+        judgement = await self._access.build(source, f"attempt-{len(self.attempts) + 1}.py")
         return build_words(judgement, source, TEMPLATES)
 
 

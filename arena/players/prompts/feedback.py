@@ -7,7 +7,7 @@ from arena.foreign_text import printable
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of
-from arena.runs.headline import WHERE
+from arena.runs.headline import WHERE, outcome_words
 from arena.runs.judge import Judgement
 from arena.runs.results import RunReport, one_line
 from sandbox.protocol.verdict import ADVICE, Verdict
@@ -47,7 +47,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
         told = verdict_words(last, version)
     else:
         answer = last.answer.text.strip()[:_REPLY_CHARACTERS] or "(nothing)"
-        told = fill_template(version, "no_kernel", complaint=one_line(last.answer.complaint))
+        told = fill_template(version, "no_kernel", complaint=one_line(last.answer.reason))
     parts = [told]
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
@@ -68,11 +68,11 @@ def _task(last: Attempt) -> str:
 def _row(attempt: Attempt) -> str:
     report = attempt.report
     if report is None:
-        return f"- {attempt.step}: no kernel ({one_line(attempt.answer.complaint)})"
+        return f"- {attempt.step}: no kernel ({one_line(attempt.answer.reason)})"
     if attempt.passed:
         where = WHERE.get(report.clock, "")
         speed = (
-            f"{attempt.speedup:.2f}x, {report.outcome} {where}"
+            f"{attempt.speedup:.2f}x, {outcome_words(report.outcome)} {where}"
             if attempt.speedup is not None
             else "not timed"
         )
@@ -152,7 +152,7 @@ def _timings(report: RunReport) -> list[str]:
             f"- Speedup by {clock} time {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}"
         )
     if report.outcome:
-        lines.append(f"- What the clocks say: {report.told or report.outcome}")
+        lines.append(f"- What the clocks say: {report.told or outcome_words(report.outcome)}")
     if report.roofline is not None:
         roofline = report.roofline
         lines.append(

@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
+from arena.foreign_text import printable
 from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.panes.failure_view import FailureView
 from screens.kernel.panes.run_pane import RunPane
@@ -53,9 +54,11 @@ class AnswerPane(ContentSwitcher, RunPane, can_focus=True):
         self._bring_up(failed)
         headline = update.state.headline
         clock = headline.clock if headline is not None else ""
-        title = f"{self.TITLE} {headline.where}, 99 % interval" if headline and clock else self.TITLE
+        title = f"{self.TITLE}, {headline.where}, 99 % interval" if headline and clock else self.TITLE
         entitle(self, "What is wrong" if failed else title)
-        self.query_one(SpeedupChart).show(update.state.samples, clock, running=update.state.running)
+        running, held = update.state.running, update.state.waiting
+        waiting = printable(held.words) if held is not None and running else ""
+        self.query_one(SpeedupChart).show(update.state.samples, clock, running=running, waiting=waiting)
         self.query_one(FailureView).show(update.state)
         self.on_resize()
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from sandbox.protocol.events import Interval, Timed
+from screens.kernel.headline import WAITING
 from screens.widgets.line_chart import ChartLine, LineChart, Point, scale_of
 
 SPREAD = 1.5
@@ -40,12 +41,14 @@ class SpeedupChart(LineChart):
     """Redraws only when a round arrived."""
 
     EMPTY: ClassVar[tuple[str, ...]] = (
-        "The speedup appears here once the kernel is correct.",
+        "The speedup appears here when the kernel is correct and timed.",
         "No speedup yet.",
     )
 
-    def show(self, samples: Sequence[Timed], clock: str = "", *, running: bool = True) -> None:
-        """The rounds so far by the clock of the headline. A run that has ended fills the width."""
+    def show(
+        self, samples: Sequence[Timed], clock: str = "", *, running: bool = True, waiting: str = ""
+    ) -> None:
+        """The rounds so far by the clock of the headline. A run that has ended fills the width. waiting: for what."""
         known = [
             (number, interval)
             for number, interval in enumerate(intervals_of(samples, clock), 1)
@@ -54,4 +57,5 @@ class SpeedupChart(LineChart):
         points = tuple(Point(number, each.median, each.low, each.high) for number, each in known)
         until = max(len(samples), samples[-1].rounds if running else 0) if samples else 1
         scale = bounds_of([interval for _, interval in known]) if known else (0.9, 1.1)
-        self.plot([ChartLine("one", points)], until=until, scale=scale, axis=rounds_words)
+        empty = (f"{WAITING} ({waiting})", WAITING, "Waiting") if waiting else ()
+        self.plot([ChartLine("one", points)], until=until, scale=scale, axis=rounds_words, empty=empty)

@@ -25,7 +25,7 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(percent / 100.0 * len(ordered)))]
 
 
-YARDSTICKS = {
+VARIANT_NAMES = {
     "baseline-graph": "as CUDA graph",
     "baseline-windows": "NCCL windows",
     "baseline-copy-engine": "NCCL copies",
@@ -38,15 +38,15 @@ def sentence(update: RunUpdate) -> str:
 
 
 def remark(update: RunUpdate) -> str:
-    """Below the times: the differences that the clocks would have seen, and what would help them."""
+    """Below the times: the smallest detectable differences, and what makes them smaller."""
     result = update.state.result
     if result is None or not result.told:
         return ""
     parts = (
         [sees_words(result.speedup)] if result.outcome in ("faster", "slower") else []
-    )  # others say it themselves
+    )  # the sentence of the others has it
     if update.advice:
-        parts.append(f"would help: {update.advice}")
+        parts.append(f"to see smaller differences: {update.advice}")
     return " · ".join(parts)
 
 
@@ -60,7 +60,7 @@ def _with_ellipsis(line: str, width: int) -> str:
 
 
 class TimingTable(PlainStatic, RunPane, can_focus=True):
-    """Call time with its spread, device time where it is defined, percent of the roofline; yardsticks below."""
+    """Call time with its spread, device time where it is defined, percent of the roofline; variants below."""
 
     DEFAULT_CSS = """
     TimingTable {
@@ -137,8 +137,8 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
                 bound = f"{100 * roofline.bound_us / median:.0f} %" if roofline and median else "–"
                 row += f"{bound:>10}"
             rows.append(Content(row))
-        for yardstick, times in (result.beside if result else {}).items():
-            row = f"{YARDSTICKS.get(yardstick, yardstick)[:16]:<17}{figures.microseconds(times.call)}"
+        for variant, times in (result.beside if result else {}).items():
+            row = f"{VARIANT_NAMES.get(variant, variant)[:16]:<17}{figures.microseconds(times.call)}"
             rows.append(
                 Content.styled(
                     row + (f"{'':18}{figures.microseconds(times.device)}" if wide else ""), "$muted"

@@ -7,17 +7,20 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import playing_agent
 import pytest
 
-from arena.models.budget import Budget
+from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
-from arena.players.judge import PlayerJudge
+from arena.players.attempts import Attempt
+from arena.players.judge_access import JudgeAccess
+from arena.players.player import PlayerKind, PlayerName, PlayerSetup, Task
+from arena.players.program.player import ProgramPlayer
 from arena.players.program.program import AgentProgram
-from arena.players.program_entrant import Played, ProgramSetup, play
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
@@ -36,6 +39,17 @@ CAPS = Caps(memory=256 << 20, processes=64, disk=96 << 20, cpu_seconds=20.0)
 
 Playing = Callable[..., Any]
 UntilGone = Callable[[Path], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Played:
+    """One attempt of the program."""
+
+    trace_id: str
+    attempts: list[Attempt]
+    best: str | None
+    reason: str
+    spent: Spent
 
 
 @pytest.fixture
@@ -84,11 +98,11 @@ async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 
 @pytest.fixture
 def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
-    """playing(model=None, budget=None, seconds=60, caps=CAPS, NAME=value...): the program plays, with these variables."""
+    """playing(model=None, usd=None, seconds=60, caps=CAPS, NAME=value...): the program plays, with these variables."""
 
     async def start(
         model: ModelSettings | None = None,
-        budget: Budget | None = None,
+        usd: float | None = None,
         seconds: float = 60,
         caps: Caps = CAPS,
         **variables: str,
@@ -97,9 +111,12 @@ def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
         program = AgentProgram(
             "test", ("{python}", str(script)), model, "", seconds, (script,), environment, caps
         )
-        judge = PlayerJudge(engine, PROBLEM, SETTING, "agent:test")
-        await judge.start()
-        place = ProgramSetup(CATALOGUE, paths, judge, judge.build, steps=3, budget=budget)
-        return await play(program, PROBLEM, SETTING, place)
+        name = PlayerName(PlayerKind.AGENT, "test")
+        player = ProgramPlayer(name, program, PlayerSetup(Settings(), CATALOGUE, paths, BudgetPool(usd)))
+        task = Task(PROBLEM, SETTING)
+        access = JudgeAccess(engine, task, str(name), steps=3)
+        await access.start()
+        found = await player.play(task, access)
+        return Played(found.trace_id, access.attempts, found.source, found.ended, found.spent)
 
     return start

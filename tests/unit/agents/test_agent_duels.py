@@ -1,7 +1,6 @@
 """Agent programs and models as sides of a duel, and what they may spend there: real requests to a provider of this machine."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,17 @@ import pytest
 from model_server import KEY, ModelServer, streamed
 
 from arena.duel.card import svg_card, text_card
-from arena.duel.events import Contestant, DuelHeader, KernelJudged, Left, Spending
-from arena.duel.journal import duel_records, new_duel_id, read_duel
+from arena.duel.events import KernelJudged, Left, Spending
+from arena.duel.journal import duel_records, read_duel
 from arena.duel.match import Match
+from arena.duel.opening import duel_players, new_header
 from arena.duel.report import duel_report
 from arena.errors import UsageError
 from arena.paths import Paths
-from arena.players import program_entrant
-from arena.players.make_entrant import DuelSide, FixedSide, ModelSide, ProgramSide, make_side, spends_money
+from arena.players.model import ModelPlayer
+from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
+from arena.players.program import player as program_player
+from arena.players.program.player import ProgramPlayer
 from arena.players.trace import Returned, read_trace
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -43,25 +45,26 @@ def settings_for(model_server: ModelServer, command: list[str], **variables: str
     )
 
 
+def player_for(word: str, settings: Settings, paths: Paths, budget_usd: float | None = None) -> Player:
+    words, owners = (word, "baseline"), ("you", "guest")
+    return duel_players(words, owners, PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd)[0]
+
+
+class Wrong(Player):
+    """Submits a wrong kernel."""
+
+    name = PlayerName(PlayerKind.NAMED, "other")
+
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
+        return Submission("wrong")
+
+
 def match_of(
-    engine: Engine, paths: Paths, side: DuelSide, budget_usd: float | None, rounds: int = 2
+    engine: Engine, paths: Paths, player: Player, budget_usd: float | None, rounds: int = 2
 ) -> Match:
-    other = FixedSide(Contestant("house", "other"), "kernel.py", "wrong")
-    header = DuelHeader(
-        duel_id=new_duel_id(),
-        created=time.time(),
-        problem_id=PROBLEM.id,
-        slug=PROBLEM.slug,
-        title=PROBLEM.title,
-        category=PROBLEM.category,
-        left=side.contestant,
-        right=other.contestant,
-        setting=SETTING,
-        minutes=None,
-        rounds=rounds,
-        budget_usd=budget_usd,
-    )
-    return Match(engine, paths, PROBLEM, header, (side, other))
+    players = (player, Wrong())
+    header = new_header(PROBLEM, SETTING, players, rounds=rounds, budget_usd=budget_usd)
+    return Match(engine, paths, PROBLEM, header, players)
 
 
 def told(match: Match, paths: Paths, kind: type[Any]) -> list[Any]:
@@ -72,10 +75,10 @@ def told(match: Match, paths: Paths, kind: type[Any]) -> list[Any]:
 @pytest.mark.usefixtures("guests")
 async def test_a_program_plays_a_duel(engine: Engine, paths: Paths, script: Path) -> None:
     settings = Settings(agents={"mine": AgentSettings(command=[str(script)], environment=KERNELS)})
-    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths)
-    assert isinstance(side, ProgramSide)
-    assert not spends_money(side)
-    match = match_of(engine, paths, side, None)
+    player = player_for("agent:mine", settings, paths)
+    assert isinstance(player, ProgramPlayer)
+    assert player.model is None
+    match = match_of(engine, paths, player, None)
     ended = await match.play()
     assert ended.winner == "left", ended
     verdicts = [event.verdict for event in told(match, paths, KernelJudged)]
@@ -90,13 +93,13 @@ async def test_a_program_whose_money_is_spent_is_ended_and_keeps_its_kernels(
     engine: Engine, paths: Paths, script: Path, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
-    monkeypatch.setattr(program_entrant, "SPENT_S", 1.0)
+    monkeypatch.setattr(program_player, "SPENT_S", 1.0)
     model_server.replies = [streamed("hello")]
     variables = {"ASK": json.dumps(["/v1/messages"] * 3), "KERNELS": '["pass", "pass"]', "STAY": "yes"}
     settings = settings_for(model_server, [str(script)], **variables)
-    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=2e-4)
-    assert spends_money(side)
-    match = match_of(engine, paths, side, 2e-4)
+    player = player_for("agent:mine", settings, paths, 2e-4)
+    assert player.model is not None
+    match = match_of(engine, paths, player, 2e-4)
     ended = await match.play()
     assert ended.winner == "left"
     assert ended.left.stopped == "the budget of $0.0002 is spent"
@@ -123,8 +126,8 @@ async def test_a_program_within_the_budget_plays_to_its_end(
     monkeypatch.setenv("TEST_KEY", KEY)
     model_server.replies = [streamed("hello")]
     settings = settings_for(model_server, [str(script)], ASK=json.dumps(["/v1/messages"]))
-    side = make_side("agent:mine", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=1.0)
-    match = match_of(engine, paths, side, 1.0)
+    player = player_for("agent:mine", settings, paths, 1.0)
+    match = match_of(engine, paths, player, 1.0)
     ended = await match.play()
     assert (ended.winner, ended.left.stopped, match.state.left.left) == ("left", "", "done")
     assert ended.left.usd == pytest.approx(1.5e-4)
@@ -139,9 +142,9 @@ async def test_a_model_stops_at_the_budget_and_its_kernels_count(
         streamed("```python\npass\n\ndef solution(): pass\n```\n", usage=(500_000, 600_000))
     ]
     settings = settings_for(model_server, [])
-    side = make_side("model:cheap", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=2.0)
-    assert isinstance(side, ModelSide)
-    match = match_of(engine, paths, side, 2.0, rounds=5)
+    player = player_for("model:cheap", settings, paths, 2.0)
+    assert isinstance(player, ModelPlayer)
+    match = match_of(engine, paths, player, 2.0, rounds=5)
     ended = await match.play()
     assert len(model_server.seen) == 2  # 1.1 dollars each
     assert ended.left.stopped == "the budget of $2 is spent"
@@ -156,5 +159,5 @@ def test_dollars_are_not_limited_where_they_cannot_be_counted(
     free = ModelSettings(provider="openai_chat", model="free", base_url=model_server.url)
     settings = Settings(models={"free": free})
     with pytest.raises(UsageError, match="free has no prices"):
-        make_side("model:free", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=1.0)
-    assert make_side("model:free", PROBLEM, SETTING, settings, CATALOGUE, paths).contestant.player
+        player_for("model:free", settings, paths, 1.0)
+    assert player_for("model:free", settings, paths).name

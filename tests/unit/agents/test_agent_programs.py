@@ -13,11 +13,9 @@ import pytest
 from model_server import KEY, ModelServer, streamed
 
 from arena.errors import MachineError, RunRefused, UsageError
-from arena.models.budget import Budget
 from arena.paths import Paths
 from arena.players.program import jailed
 from arena.players.program.program import find_program
-from arena.players.program_entrant import Played
 from arena.players.trace import Called, Ended, Judged, Wrote, read_trace
 from arena.settings import AgentSettings, ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.kernels import Workspace
@@ -35,7 +33,7 @@ Playing = Callable[..., Any]
 UntilGone = Callable[[Path], Awaitable[None]]
 
 
-def said(played: Played, paths: Paths) -> dict[str, Any]:
+def said(played: Any, paths: Paths) -> dict[str, Any]:
     """The report in the program's first line."""
     events = read_trace(paths.traces / f"{played.trace_id}.jsonl")
     text = "".join(event.text for event in events if isinstance(event, Wrote))
@@ -45,7 +43,7 @@ def said(played: Played, paths: Paths) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("guests", "small_budget")
-def test_a_program_plays_a_problem_in_a_campaign_and_passes(pkb_arena, script: Path, paths: Paths):
+def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path, paths: Paths):
     arguments = (
         "--problems",
         "1",
@@ -82,7 +80,7 @@ async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
     key_file = tmp_path / "key"
     key_file.write_text(secret)
     house = next(problem.folder / "house.py" for problem in CATALOGUE.problems if problem.house_source)
-    judge = SOURCE_ROOT / "sandbox" / "referee" / "judging.py"
+    judge = SOURCE_ROOT / "sandbox" / "referee" / "evaluation.py"
     files = [theirs, paths.settings_file, key_file, house, judge, PROBLEM.folder / "inputs.py"]
     folders = [paths.data, paths.workspace, SOURCE_ROOT / "sandbox", SOURCE_ROOT / "problems"]
     calls = [
@@ -136,7 +134,7 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
     )
     model_server.replies = [streamed("hello")] * 3
     paths_asked = ["/v1/files", "/v1/messages", "/v1/messages"]
-    played = await playing(model, Budget(model, usd=1.4e-4), ASK=json.dumps(paths_asked))
+    played = await playing(model, 1.4e-4, ASK=json.dumps(paths_asked))
     answers = said(played, paths)["answers"]
     assert [status for status, _ in answers] == [403, 200, 403]
     assert "hello" in answers[1][1]

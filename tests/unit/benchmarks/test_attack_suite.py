@@ -15,7 +15,7 @@ from benchmarks.attacks.attack_suite import (
     summary,
     table,
 )
-from benchmarks.attacks.main import command
+from benchmarks.attacks.main import BEGIN, END, SUITE, command
 from sandbox.protocol.events import Microseconds, Result, Seconds
 from sandbox.protocol.verdict import Verdict
 
@@ -74,6 +74,11 @@ def test_without_a_checkout_the_command_says_so(tmp_path):
     with pytest.raises(UsageError) as refused:
         read_catalogue(tmp_path)
     assert "checkout" in refused.value.advice
+
+
+def test_the_page_of_results_has_a_place_for_the_table():
+    text = (SUITE / "RESULTS.md").read_text(encoding="utf-8")
+    assert text.count(BEGIN) == text.count(END) == 1
 
 
 def test_an_unknown_attack_and_a_page_without_a_place_are_usage_errors(pkb_arena, tmp_path):

@@ -103,7 +103,7 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
         (("--left", "house", "--right", "baseline", "--minutes", "0"), "minutes"),
         (("--left", "house", "--right", "baseline", "--budget", "0"), "budget"),
         (("--left", "house", "--right", "baseline", "--budget", "2"), "no side is one that spends"),
-        (("--left", "agent:nobody", "--right", "house"), "names no agent program"),
+        (("--left", "agent:nobody", "--right", "house"), "no model 'nobody'"),
     ],
 )
 def test_what_cannot_be_played_is_said_before_anything_runs(

@@ -48,16 +48,16 @@ def test_the_device_time_and_the_yardsticks_have_lines_of_their_own(
 ) -> None:
     print_report(report(Interval(1.21, 1.19, 1.24)))
     out = capsys.readouterr().out
-    assert "by calls      1.17×  [1.13, 1.26]   baseline 625.2 µs   kernel 533.7 µs a call\n" in out
-    assert "on the device 1.21×  [1.19, 1.24]   baseline 600.5 µs   kernel 495.4 µs a call\n" in out
-    assert "beside it baseline-graph: 610.0 µs a call, 590.0 µs on the device" in out
+    assert "end-to-end   1.17×  [1.13, 1.26]   baseline 625.2 µs   kernel 533.7 µs a call\n" in out
+    assert "device time  1.21×  [1.19, 1.24]   baseline 600.5 µs   kernel 495.4 µs a call\n" in out
+    assert "beside it baseline-graph: 610.0 µs a call, 590.0 µs device time" in out
     assert "not sealed · jail root" in out
 
 
 def test_what_both_clocks_say_is_said_once_and_then_what_would_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = "even on the device 1.00 [0.98, 1.02], would have seen 3 %; calls too noisy to tell"
+    told = "same speed by device time 1.00× [0.98, 1.02]; end-to-end time is too noisy"
     judged = msgspec.structs.replace(
         report(Interval(1.0, 0.98, 1.02)),
         outcome="even",
@@ -69,7 +69,7 @@ def test_what_both_clocks_say_is_said_once_and_then_what_would_help(
     out = capsys.readouterr().out
     assert out.splitlines()[0] == f"✓ PASS   ≈ {told}"
     assert out.count(told) == 1
-    assert "kernel 495.4 µs a call   would have seen 3 %\n" in out
+    assert "kernel 495.4 µs a call   smallest detectable difference 3 %\n" in out
     assert "would help: more rounds (--rounds or --budget), a quieter machine" in out
     assert click.unstyle(compact(judged)) == (
         f"✓ PASS  ≈ {told}  would help: more rounds (--rounds or --budget), a quieter machine  (0.00 s)"
@@ -80,9 +80,9 @@ def test_a_report_of_an_older_version_names_no_clock(capsys: pytest.CaptureFixtu
     print_report(report(None))
     out = capsys.readouterr().out
     assert out.splitlines()[0] == "✓ PASS   ▲ 1.17×  [1.13, 1.26]  faster"
-    assert "would have seen" not in out
+    assert "smallest detectable" not in out
 
 
 def test_without_a_device_time_nothing_is_said_of_one(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(report(None))
-    assert "on the device 1" not in capsys.readouterr().out
+    assert "device time  1" not in capsys.readouterr().out

@@ -134,7 +134,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     assert (said["best"], said["passed"], said["player"], said["reason"]) == (
         2,
         True,
-        f"model:{provider}",
+        f"agent:{provider}",
         "steps",
     )
     assert said["spent"]["usd"] > 0

@@ -16,7 +16,7 @@ from model_server import (
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.models.connection.calls import Draft
-from arena.players.model_entrant import Agent
+from arena.players.agent import Agent
 from arena.players.trace import (
     Called,
     Drafted,

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -13,26 +12,29 @@ from arena.duel.events import (
     SIDES,
     Abandoned,
     AnyDuelEvent,
-    Contestant,
     DuelEnded,
-    DuelHeader,
+    DuelPlayer,
     KernelJudged,
     Left,
     Submitted,
 )
-from arena.duel.journal import duel_records, new_duel_id, read_duel
+from arena.duel.journal import duel_records, read_duel
 from arena.duel.match import Match
+from arena.duel.opening import duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import PlayerFailed, UsageError
 from arena.machine.jail_policy import NoJail
 from arena.paths import Paths
-from arena.players.make_entrant import DuelSide, FileSide, FixedSide, make_side
+from arena.players.file import FilePlayer
+from arena.players.player import KernelAccess, Player, PlayerKind, PlayerName, Submission, Task
 from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.baseline_variants import GRAPH, yardstick_source
+from arena.workspace.baseline_variants import GRAPH, variant_source
 from problems.catalogue import load_catalogue
+from problems.specification import Problem
+from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict
 
 COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
@@ -42,16 +44,37 @@ SETTING = choose_setting(PROBLEM, Choice(world=2, device="cpu"), Settings())
 MakeMatch = Callable[..., Match]
 
 
-def fixed(source: str, player: str) -> FixedSide:
-    return FixedSide(Contestant("house", player), "kernel.py", source)
+class Text(Player):
+    """Submits one text."""
+
+    def __init__(self, source: str, name: PlayerName) -> None:
+        self.source, self.name = source, name
+
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
+        return Submission(self.source)
 
 
-class Fails:
+def fixed(source: str, player: str, kind: PlayerKind = PlayerKind.NAMED) -> Text:
+    return Text(source, PlayerName(kind, player))
+
+
+def user(player: str, kernel: Path) -> FilePlayer:
+    return FilePlayer(PlayerName(PlayerKind.USER, player), kernel)
+
+
+def player_for(
+    word: str, paths: Paths, owner: str = "you", setting: Setting = SETTING, problem: Problem = PROBLEM
+) -> Player:
+    words, owners = (word, "baseline"), (owner, "guest")
+    return duel_players(words, owners, problem, setting, Settings(), CATALOGUE, paths)[0]
+
+
+class Fails(Player):
     """A model whose provider is gone."""
 
-    contestant = Contestant("file", "gone")
+    name = PlayerName(PlayerKind.USER, "gone")
 
-    async def play(self, table: object) -> str:
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
         raise PlayerFailed("no answer from the provider", "try later")
 
 
@@ -63,19 +86,8 @@ async def engine(paths: Paths) -> AsyncIterator[Engine]:
 
 @pytest.fixture
 def make_match(engine: Engine, paths: Paths) -> MakeMatch:
-    def make(left: DuelSide, right: DuelSide, minutes: float | None = None) -> Match:
-        header = DuelHeader(
-            duel_id=new_duel_id(),
-            created=time.time(),
-            problem_id=PROBLEM.id,
-            slug=PROBLEM.slug,
-            title=PROBLEM.title,
-            category=PROBLEM.category,
-            left=left.contestant,
-            right=right.contestant,
-            setting=SETTING,
-            minutes=minutes,
-        )
+    def make(left: Player, right: Player, minutes: float | None = None) -> Match:
+        header = new_header(PROBLEM, SETTING, (left, right), minutes)
         return Match(engine, paths, PROBLEM, header, (left, right))
 
     return make
@@ -139,9 +151,7 @@ async def test_a_provider_that_fails_loses_and_the_duel_goes_on(make_match: Make
 async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
-    match = make_match(
-        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=1.0
-    )
+    match = make_match(user("you", kernel), fixed("wrong", "b"), minutes=1.0)
 
     def judged(number: int) -> bool:
         attempts = match.state.left.attempts
@@ -163,9 +173,7 @@ async def test_while_paused_nothing_is_judged_and_the_clock_stands(
 ) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
-    match = make_match(
-        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("pass", "b"), minutes=5.0
-    )
+    match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)
     playing = asyncio.create_task(match.play())
     await until(lambda: all(match.state.side(name).last is not None for name in SIDES))
     await until(lambda: all(match.state.side(name).last.judged for name in SIDES))  # type: ignore[union-attr]
@@ -187,7 +195,7 @@ async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not
 ) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
-    players = [FileSide(Contestant("file", player, str(kernel)), kernel) for player in ("you", "guest")]
+    players = [user(player, kernel) for player in ("you", "guest")]
     match = make_match(*players, minutes=5.0)
     playing = asyncio.create_task(match.play())
     await until(lambda: match.state.left.best is not None and match.state.right.best is not None)
@@ -201,8 +209,7 @@ async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not
 
 
 async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> None:
-    model = fixed("pass", "model:m")
-    model.contestant = Contestant("model", "model:m")
+    model = fixed("pass", "m", PlayerKind.MODEL)
     with pytest.raises(NoJail):
         await make_match(model, fixed("pass", "b")).play()
 
@@ -247,37 +254,41 @@ async def test_events_are_in_order(make_match: MakeMatch, paths: Paths) -> None:
     ("word", "kind", "player"), [("house", "house", "house"), ("baseline", "baseline", "baseline")]
 )
 def test_words_stand_for_sides(word: str, kind: str, player: str, paths: Paths) -> None:
-    side = make_side(word, PROBLEM, SETTING, Settings(), CATALOGUE, paths)
-    assert (side.contestant.kind, side.contestant.player) == (kind, player)
+    found = player_for(word, paths)
+    facts = new_header(PROBLEM, SETTING, (found, found)).left
+    assert (facts.kind, facts.name) == (kind, player)
 
 
 @pytest.mark.parametrize("word", ["nowhere.py", "model:nobody"])
 def test_a_side_that_cannot_play_is_refused_before_anything_runs(word: str, paths: Paths) -> None:
     with pytest.raises(UsageError):
-        make_side(word, PROBLEM, SETTING, Settings(), CATALOGUE, paths)
+        player_for(word, paths)
 
 
-def test_a_yardstick_plays_on_gpus_alone(paths: Paths) -> None:
+async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:
     on_gpus = msgspec.structs.replace(SETTING, device="cuda")
-    side = make_side("baseline-graph", PROBLEM, on_gpus, Settings(), CATALOGUE, paths)
-    assert isinstance(side, FixedSide)
-    assert side.contestant == Contestant("baseline", "baseline-graph")
-    assert (side.name, side.source) == ("baseline-graph.py", yardstick_source(PROBLEM, GRAPH, "cuda"))
+    player = player_for("baseline-graph", paths, setting=on_gpus)
+    assert new_header(PROBLEM, on_gpus, (player, player)).left == DuelPlayer("baseline", "baseline-graph")
+    found = await player.play(Task(PROBLEM, on_gpus), KernelAccess())
+    assert (found.file_name, found.source) == (
+        "baseline-graph.py",
+        variant_source(PROBLEM, GRAPH, "cuda"),
+    )
     with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):
-        make_side("baseline-graph", PROBLEM, SETTING, Settings(), CATALOGUE, paths)
+        player_for("baseline-graph", paths)
     with pytest.raises(UsageError, match="no baseline-windows for 13"):
-        make_side("baseline-windows", PROBLEM, on_gpus, Settings(), CATALOGUE, paths)
+        player_for("baseline-windows", paths, setting=on_gpus)
 
 
 @pytest.mark.parametrize("player", ["baseline-graph", "house", "baseline", "model:m", "", " you"])
 def test_a_file_cannot_take_the_name_of_another_kernel(player: str, paths: Paths, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def solution(): pass\n")
     with pytest.raises(UsageError, match="player"):
-        make_side(str(tmp_path / "mine.py"), PROBLEM, SETTING, Settings(), CATALOGUE, paths, player)
+        player_for(str(tmp_path / "mine.py"), paths, player)
 
 
 def test_the_house_says_what_it_has(paths: Paths) -> None:
     problem = next(problem for problem in CATALOGUE.problems if problem.house_source is None)
     with pytest.raises(UsageError, match="no kernel for") as caught:
-        make_side("house", problem, SETTING, Settings(), CATALOGUE, paths)
+        player_for("house", paths, problem=problem)
     assert "13" in caught.value.advice

@@ -7,9 +7,9 @@ from arena.duel.events import (
     MOST_NAME,
     Abandoned,
     AnyDuelEvent,
-    Contestant,
     DuelEnded,
     DuelHeader,
+    DuelPlayer,
     FinalBegan,
     KernelJudged,
     Left,
@@ -36,8 +36,8 @@ def header(minutes: float | None = 1.0) -> DuelHeader:
         slug="allreduce",
         title="Sum all-reduce <of one>",
         category="collective",
-        left=Contestant("file", "you"),
-        right=Contestant("house", "house"),
+        left=DuelPlayer("file", "you"),
+        right=DuelPlayer("house", "house"),
         setting=SETTING,
         minutes=minutes,
     )
@@ -219,7 +219,7 @@ def decided(call: Interval) -> tuple[DuelState, DuelEnded]:
 
 def test_the_card_gives_the_winners_figure() -> None:
     duel, ended = decided(Interval(0.5, 0.4, 0.8))
-    assert final_words(duel.header, ended) == "house over you ▲ 2.00× [1.25, 2.50] in 11 interleaved rounds"
+    assert final_words(duel.header, ended) == "house over you ▲ 2.00× [1.25, 2.50], 11 interleaved rounds"
     assert "house wins: faster in the final" in text_card(duel.header, ended)
 
 

@@ -1,19 +1,15 @@
-"""The stand-ins of docs/campaign.py answer with kernels of the problem that is asked for."""
-
-import runpy
-from pathlib import Path
+"""The stand-ins of benchmarks/killed_sweep.py answer with kernels of the problem that is asked for."""
 
 import pytest
 
-import arena
 from arena.models.answer import kernel_source
 from arena.paths import Paths
 from arena.players.prompts.prompt import build_prompt
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
+from benchmarks.killed_sweep import answer
 from problems.catalogue import load_catalogue
 
-CAMPAIGN = Path(arena.__file__).resolve().parent.parent / "docs" / "campaign.py"
 CATALOGUE = load_catalogue()
 
 
@@ -21,7 +17,6 @@ CATALOGUE = load_catalogue()
 def test_a_stand_in_answers_with_a_kernel_of_the_problem_though_the_prompt_has_an_example(
     name: str, paths: Paths
 ) -> None:
-    answer = runpy.run_path(str(CAMPAIGN))["answer"]
     problem = CATALOGUE.find(name)
     setting = choose_setting(problem, Choice(world=2, device="cpu", preset="tiny"), Settings())
     prompt = build_prompt(problem, setting, CATALOGUE, paths, shots=1)

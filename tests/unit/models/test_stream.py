@@ -22,11 +22,11 @@ from model_server import (
 
 from arena.errors import PlayerFailed, UsageError
 from arena.models.answer import ModelAnswer
-from arena.models.budget import Budget
+from arena.models.budget import Budget, BudgetPool
 from arena.models.connection import stream as streaming
 from arena.models.connection.keys import HIDDEN
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
-from arena.models.model import ModelPlayer, model_player
+from arena.models.model import ModelClient, open_model
 from arena.settings import ModelSettings, Settings
 
 ASK = Conversation(
@@ -44,13 +44,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def player(
     server: ModelServer, protocol: str = "openai_chat", budget: Budget | None = None, **fields: object
-) -> ModelPlayer:
+) -> ModelClient:
     values = {"provider": protocol, "model": "m-1", "base_url": server.url, "key_env": "TEST_KEY"} | fields
     model = ModelSettings(**values)  # type: ignore[arg-type]
-    return model_player("test", Settings(models={"test": model}), budget or Budget(model))
+    return open_model("test", Settings(models={"test": model}), budget or Budget(model))
 
 
-async def ask(player: ModelPlayer) -> tuple[ModelAnswer, list[AnyPiece]]:
+async def ask(player: ModelClient) -> tuple[ModelAnswer, list[AnyPiece]]:
     pieces: list[AnyPiece] = []
     async with player:
         answer = await player.answer(ASK, pieces.append)
@@ -102,13 +102,13 @@ async def test_a_refusal_is_one(model_server: ModelServer, protocol: str) -> Non
     model_server.replies = [streamed("I will not.", finish="refusal")]
     answer, _ = await ask(player(model_server, protocol))
     assert answer.outcome == "refusal"
-    assert "declined" in answer.complaint
+    assert "declined" in answer.reason
 
 
 async def test_a_prompt_that_gemini_blocks_is_a_refusal(model_server: ModelServer) -> None:
     model_server.replies = [raw(b'data: {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}\n\n')]
     answer, _ = await ask(player(model_server, "gemini"))
-    assert answer.complaint == "the model declined: PROHIBITED_CONTENT"
+    assert answer.reason == "the model declined: PROHIBITED_CONTENT"
 
 
 async def test_an_empty_answer_and_one_without_code_are_told_apart(model_server: ModelServer) -> None:
@@ -117,7 +117,7 @@ async def test_an_empty_answer_and_one_without_code_are_told_apart(model_server:
     model_server.replies = [streamed("I think symmetric memory would be nice.")]
     answer, _ = await ask(player(model_server))
     assert answer.outcome == "prose"
-    assert "symmetric memory" in answer.complaint
+    assert "symmetric memory" in answer.reason
 
 
 async def test_reasoning_is_no_part_of_the_answer(model_server: ModelServer) -> None:
@@ -349,7 +349,7 @@ async def test_usage_that_comes_late_is_waited_for_and_a_connection_left_open_is
 async def test_a_budget_stops_an_answer_in_its_middle(model_server: ModelServer) -> None:
     model = ModelSettings(provider="openai_chat", model="m", price_in=1.0, price_out=10.0)
     model_server.replies = [streamed("word " * 40_000, sizes=lambda: 4096)]
-    budget = Budget(model, usd=0.01)
+    budget = BudgetPool(0.01).open(model)
     answer, pieces = await ask(player(model_server, budget=budget))
     assert answer.finish.reason == "budget"
     assert 0.01 <= budget.spent.usd < 0.012
@@ -375,7 +375,7 @@ def test_an_address_with_a_password_is_refused(model_server: ModelServer) -> Non
         "http://[::1",
     ):
         with pytest.raises(UsageError, match="base_url"):
-            model_player(
+            open_model(
                 "test",
                 Settings(models={"test": ModelSettings(provider="gemini", model="m", base_url=address)}),
             )

@@ -17,8 +17,9 @@ from arena.models.budget import Spent
 from arena.models.conversation import Text, Usage
 from arena.paths import Paths
 from arena.players import trace
-from arena.players.judge import PlayerJudge
-from arena.players.model_entrant import Agent
+from arena.players.agent import Agent
+from arena.players.judge_access import JudgeAccess
+from arena.players.player import Task
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,
@@ -84,7 +85,7 @@ async def test_the_trace_has_everything_and_is_what_listeners_heard(
     )
     (first, second) = [event for event in told if isinstance(event, Answered)]
     assert (first.outcome, second.outcome) == ("kernel", "prose")
-    assert second.complaint.startswith("the answer has no code")
+    assert second.reason.startswith("the answer has no code")
     assert isinstance(told[-1], Ended)
     assert (told[-1].best_step, told[-1].reason, told[-1].spent.written) == (1, "steps", 100)
     assert [event.at for event in told] == sorted(event.at for event in told)
@@ -119,7 +120,7 @@ async def test_it_stops_when_the_budget_is_spent(model_server: ModelServer, made
     agent = made(usd=1.0)
     best = await agent.run()
     assert (agent.reason, best.step if best else None, len(agent.attempts)) == ("budget", 1, 2)
-    assert agent.player.budget.spent.usd >= 1.0
+    assert agent.client.budget.spent.usd >= 1.0
 
 
 @pytest.mark.parametrize(
@@ -186,19 +187,19 @@ async def test_a_full_disk_does_not_stop_it(
 async def test_the_judge_refuses_where_the_referee_has_no_jail(paths: Paths) -> None:
     command = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
     problem = load_catalogue().find("13")
-    setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
+    task = Task(problem, choose_setting(problem, Choice(world=2, device="cpu"), Settings()))
     async with Engine(paths, command=command) as engine:
         for _ in range(2):  # also when the referee has been there for long
             with pytest.raises(MachineError, match="jail"):
-                await PlayerJudge(engine, problem, setting, "model:m").start()
+                await JudgeAccess(engine, task, "model:m").start()
             with pytest.raises(MachineError, match="jail"):
-                await PlayerJudge(engine, problem, setting, "model:m")("pass", "kernel.py")
-        judge = PlayerJudge(engine, problem, setting, "model:m", unsafe=True)
-        await judge.start()
-        found = (await judge("pass", "kernel.py")).report
+                await JudgeAccess(engine, task, "model:m").judge("pass", "kernel.py")
+        access = JudgeAccess(engine, task, "model:m", unsafe=True)
+        await access.start()
+        found = (await access.judge("pass", "kernel.py")).report
         assert (found.verdict, found.jail) == (Verdict.PASS, "none")
         with pytest.raises(UsageError, match="sizes do not fit"):
-            await judge("refuse", "kernel.py")
+            await access.judge("refuse", "kernel.py")
 
 
 def test_without_a_jail_nothing_runs_unless_it_is_meant() -> None:

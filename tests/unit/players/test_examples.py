@@ -7,7 +7,8 @@ import pytest
 
 from arena.models.templates import TEMPLATES
 from arena.paths import Paths
-from arena.players.judge import PlayerJudge
+from arena.players.judge_access import JudgeAccess
+from arena.players.player import Task
 from arena.players.prompts.examples import Example, load_examples
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice, choose_setting
@@ -33,5 +34,5 @@ async def test_every_example_passes(engine: Engine) -> None:
 
 async def verdict(engine: Engine, example: Example, world: int) -> Verdict:
     setting = choose_setting(example.problem, Choice(device="cpu", world=world), Settings())
-    judge = PlayerJudge(engine, example.problem, setting, "model:test", rounds=0, unsafe=True)
-    return (await judge(example.source, "example.py")).report.verdict
+    access = JudgeAccess(engine, Task(example.problem, setting), "model:test", rounds=0, unsafe=True)
+    return (await access.judge(example.source, "example.py")).report.verdict

@@ -3,7 +3,7 @@
 import pytest
 
 from arena.errors import UsageError
-from arena.players.entrant import PlayerKind, PlayerName, parse_player
+from arena.players.player import PlayerKind, PlayerName, parse_player
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import sandbox.kit
 from arena.errors import UsageError
 from arena.machine.calibration import Calibration
 from arena.models.answer import ModelAnswer
-from arena.models.budget import Budget, Spent
+from arena.models.budget import BudgetPool, Spent
 from arena.models.connection.keys import HIDDEN, Hiding, Key, find_key
 from arena.models.conversation import Conversation, Finish, Message, Text, Usage
 from arena.models.model import find_model
@@ -300,7 +300,7 @@ def test_pass_at_k(k: int, n: int, c: int, expected: float) -> None:
 
 def test_a_budget_believes_the_provider_and_estimates_what_it_has_not_said() -> None:
     model = ModelSettings(provider="gemini", model="m", price_in=2.0, price_out=10.0)
-    budget = Budget(model, tokens=1_000_000)
+    budget = BudgetPool(tokens=1_000_000).open(model)
     budget.begin(characters=3000)
     budget.count(Text("x" * 300))
     assert (budget.spent.read, budget.spent.written, budget.spent.estimated) == (1000, 100, True)
@@ -314,7 +314,7 @@ def test_a_budget_believes_the_provider_and_estimates_what_it_has_not_said() -> 
 
 def test_dollars_cannot_be_limited_without_prices() -> None:
     with pytest.raises(UsageError, match="prices"):
-        Budget(ModelSettings(provider="gemini", model="m"), usd=1.0)
+        BudgetPool(1.0).open(ModelSettings(provider="gemini", model="m"))
 
 
 def test_a_key_does_not_show_itself_and_is_inherited_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ from model_server import (
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.models.connection.calls import ARGUMENT_CHARACTERS
-from arena.players.model_entrant import Agent
-from arena.players.toolbox import CALLS, RESULT_CHARACTERS
+from arena.players.agent import Agent
+from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import (
     Answered,
     Asked,
@@ -90,7 +90,7 @@ async def test_calls_are_bounded(model_server: ModelServer, made: MakeAgent, ben
     texts = results(model_server.seen[1])
     assert [text.startswith("No calls are left") for text in texts] == [False] * CALLS + [True] * 3
     assert len(model_server.seen) == 2
-    assert agent.attempts[0].answer.complaint.startswith("it called tools again and again")
+    assert agent.attempts[0].answer.reason.startswith("it called tools again and again")
 
 
 async def test_sizes_are_bounded(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:
@@ -162,4 +162,4 @@ async def test_calls_are_paid_for_and_end_with_the_budget(model_server: ModelSer
     await agent.run()
     assert agent.reason == "budget"
     assert len(model_server.seen) == 3
-    assert agent.player.budget.spent.usd == pytest.approx(0.15, abs=0.01)
+    assert agent.client.budget.spent.usd == pytest.approx(0.15, abs=0.01)

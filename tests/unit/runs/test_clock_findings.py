@@ -61,8 +61,8 @@ def test_the_median_of_the_last_runs_by_clock_and_device(paths: Paths) -> None:
     found = clock_finding(paths)
     assert found.state == "ok"
     assert found.found == (
-        "CPU ranks: calls would have seen 12 % (median of 3 runs); GPUs: calls would have seen 80 % "
-        "(median of 1 run), device time would have seen 2 % (median of 1 run)"
+        "CPU ranks: smallest detectable difference 12 % end-to-end (median of 3 runs); "
+        "GPUs: smallest detectable difference 80 % end-to-end (median of 1 run), 2 % device time (median of 1 run)"
     )
     assert [(each.device, each.clock, each.sees, each.runs) for each in clocks_seen(paths)] == [
         ("cpu", "call", 12.0, 3),

@@ -50,7 +50,7 @@ def test_a_result_is_shown_by_the_clock_that_it_names():
     result = msgspec.structs.replace(end.result, speedup=both, clock="device", outcome="even")
     headline = headline_of(result)
     assert headline is not None
-    assert (headline.speedup, headline.where) == (EVEN, "on the device")
+    assert (headline.speedup, headline.where) == (EVEN, "device time")
     assert by_clock(both, "call") is NOISY
     assert headline_of(msgspec.structs.replace(result, speedup=None)) is None
 
@@ -68,9 +68,9 @@ def test_recordings_without_the_new_fields_replay(name):
 
 def test_what_both_clocks_would_have_seen_and_what_would_help():
     assert sees_words(Speedup(call=FAST, device=EVEN)) == (
-        "would have seen 12 % by calls, 1.7 % on the device"
+        "smallest detectable difference: 12 % (end-to-end), 1.7 % (device time)"
     )
-    assert sees_words(Speedup(call=FAST, device=None)) == "would have seen 12 % by calls"
+    assert sees_words(Speedup(call=FAST, device=None)) == "smallest detectable difference: 12 % (end-to-end)"
     assert sees_words(None) == ""
     assert advice_words("more rounds, a quieter machine", "F7") == "more rounds (F7), a quieter machine"
     assert advice_words("", "F7") == ""
@@ -81,7 +81,7 @@ def test_the_live_line_of_the_command_line_names_the_clock_and_the_end():
     for event in recorded("timing"):
         progress.event(event)
     line = progress._line()
-    assert "by calls" in line
+    assert "faster end-to-end" in line
     assert line.endswith("goes on up to 4 s")
 
 
@@ -90,9 +90,9 @@ def test_a_duel_names_the_clock_of_its_final():
     header = msgspec.json.decode(events[0], type=DuelHeader)
     side = Finalist(1, "ab", Verdict.PASS, "", 9.0, FAST, "device")
     ended = DuelEnded(winner="left", reason="", speedup=FAST, rounds=9, left=side, right=side, clock="device")
-    assert "▲ 1.50× [1.40, 1.60] on the device in 9" in final_words(header, ended)
-    assert "[1.40, 1.60] in 9" in final_words(header, msgspec.structs.replace(ended, clock=""))
-    assert speed_words(Interval(1.002, 1.001, 1.003), "call") == "▲ 1.00× [1.001, 1.003] by calls"
+    assert "▲ 1.50× [1.40, 1.60] device time, 9" in final_words(header, ended)
+    assert "[1.40, 1.60], 9" in final_words(header, msgspec.structs.replace(ended, clock=""))
+    assert speed_words(Interval(1.002, 1.001, 1.003), "call") == "▲ 1.00× [1.001, 1.003] end-to-end"
 
 
 def test_journals_of_older_duels_have_no_clock():

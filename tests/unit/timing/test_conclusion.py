@@ -3,13 +3,14 @@
 import pytest
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.conclusion import ends, verdict_of_clocks
-from sandbox.timing.interval import outcome, sees
+from sandbox.timing.conclusion import conclude, ends
+from sandbox.timing.interval import detectable_percent, outcome
 
 EVEN = Interval(1.0, 0.98, 1.02)
 FASTER = Interval(1.31, 1.2, 1.43)
 SLOWER = Interval(0.8, 0.75, 0.85)
 NOISY = Interval(1.0, 0.6, 1.7)
+SAME = "1.00× [0.98, 1.02]"
 
 
 @pytest.mark.parametrize(
@@ -27,39 +28,43 @@ NOISY = Interval(1.0, 0.6, 1.7)
     ],
 )
 def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, clock):
-    told = verdict_of_clocks(call, device)
+    told = conclude(call, device)
     assert (told.outcome, told.clock) == (word, clock)
 
 
 @pytest.mark.parametrize(
     ("call", "device", "sentence"),
     [
-        (NOISY, EVEN, "even on the device 1.00 [0.98, 1.02], would have seen 3 %; calls too noisy to tell"),
+        (
+            NOISY,
+            EVEN,
+            "same speed by device time 1.00× [0.98, 1.02], smallest detectable difference 3 %; end-to-end time is too noisy",
+        ),
         (
             FASTER,
             Interval(1.1, 1.09, 1.12),
-            "1.31× faster by calls [1.20, 1.43]; device time 1.10 [1.09, 1.12]",
+            "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]",
         ),
         (
             EVEN,
             FASTER,
-            "even by calls 1.00 [0.98, 1.02], would have seen 3 %; device time 1.31 [1.20, 1.43] (faster)",
+            f"same speed end-to-end {SAME}, smallest detectable difference 3 %; device time 1.31× [1.20, 1.43] (faster)",
         ),
-        (SLOWER, None, "1.25× slower by calls [0.75, 0.85]"),
-        (SLOWER, NOISY, "1.25× slower by calls [0.75, 0.85]; device time too noisy to tell"),
-        (NOISY, None, "too noisy to tell: a difference of 135 % might go unseen"),
+        (SLOWER, None, "1.25× slower end-to-end [0.75, 0.85]"),
+        (SLOWER, NOISY, "1.25× slower end-to-end [0.75, 0.85]; device time is too noisy"),
+        (NOISY, None, "too noisy: only a difference above 2.3× would show"),
     ],
 )
 def test_the_sentence_has_the_numbers(call, device, sentence):
-    assert verdict_of_clocks(call, device).sentence == sentence
+    assert conclude(call, device).sentence == sentence
 
 
 def test_advice_is_given_where_a_clock_cannot_tell():
-    assert verdict_of_clocks(EVEN, EVEN).advice == ""
-    assert verdict_of_clocks(NOISY, EVEN, ranks=4, cores=2).advice == (
+    assert conclude(EVEN, EVEN).advice == ""
+    assert conclude(NOISY, EVEN, ranks=4, cores=2).advice == (
         "more rounds, fewer ranks than cores, a quieter machine"
     )
-    assert "ranks" not in verdict_of_clocks(NOISY, None, ranks=2, cores=8).advice
+    assert "ranks" not in conclude(NOISY, None, ranks=2, cores=8).advice
 
 
 def test_ends_show_on_which_side_of_one_they_lie():
@@ -69,5 +74,5 @@ def test_ends_show_on_which_side_of_one_they_lie():
 
 def test_noisy_is_what_might_miss_half():
     assert outcome(Interval(1.0, 0.79, 1.27)) == "even"
-    assert sees(Interval(1.0, 0.79, 1.27)) < 50 < sees(Interval(1.0, 0.77, 1.29))
+    assert detectable_percent(Interval(1.0, 0.79, 1.27)) < 50 < detectable_percent(Interval(1.0, 0.77, 1.29))
     assert outcome(Interval(1.0, 0.77, 1.29)) == "too noisy"

@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ORDERS
-from sandbox.worlds.state import BUSY, IDLE, MOVES, IllegalMove, State, after
+from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.state import BUSY, IDLE, MOVES, State, after
 
 ANSWERS = [kind for kind in Kind if kind not in ORDERS]
 SYNCED = {Kind.SYNCED}
@@ -48,7 +49,7 @@ class Lifetime(RuleBasedStateMachine):
         """Whether it was legal."""
         try:
             self.state = after(self.state, kind)
-        except IllegalMove:
+        except HarnessFailed:
             return False
         return True
 

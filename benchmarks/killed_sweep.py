@@ -1,9 +1,8 @@
-"""Plays a campaign over the catalogue with two stand-ins for models, kills it with SIGKILL on the way, and checks its journal.
+"""Runs a sweep with two stand-ins for models, kills it with SIGKILL several times, and checks its journal.
 
-    python docs/campaign.py FOLDER [--problems SET] [--kills N] [--attempts K] [--ray]
+    python -m benchmarks.killed_sweep FOLDER [--problems SET] [--kills N] [--attempts K] [--ray]
 
-Everything lies in FOLDER afterwards: `PKB_ARENA_HOME=FOLDER pkb-arena board --html board.html` shows it. Needs walls around
-kernels, as every campaign with models does.
+Everything is in FOLDER afterwards: `PKB_ARENA_HOME=FOLDER pkb-arena board` shows it. Needs a jail, as every sweep with models.
 """
 
 import json
@@ -26,7 +25,7 @@ PRICES = "price_in = 3.0\nprice_out = 15.0\n"
 PIECE = 200
 RESULT = b'"type":"result"'
 ASKED = re.compile(r"^# Problem (\d+): ", re.MULTILINE)
-"""How the task's template begins (`arena/players/templates`)."""
+"""The first line of the task in a prompt (`arena/players/prompts`)."""
 
 
 @cache
@@ -36,11 +35,14 @@ def catalogue() -> Catalogue:
 
 
 def answer(prompt: str, able: float) -> str:
-    """A stand-in's answer: now and then right (the baseline, or the house's kernel), else wrong in one of the usual ways."""
+    """A stand-in's answer: sometimes right (the baseline, or the house kernel), else wrong in one of the usual ways.
+
+    able: probability of a right answer.
+    """
     asked = ASKED.search(prompt)
     if asked is None:
         return "I cannot find the problem."
-    # Not by a baseline in the prompt: its worked examples have theirs there, too.
+    # By its number: the worked examples in the prompt have baselines, too.
     problem = catalogue().find(asked[1])
     chance = random.random()
     if chance < able:
@@ -91,7 +93,7 @@ def serve(able: float) -> int:
 
 
 def resident_mib(pid: int) -> float:
-    """Memory of the driver's own process."""
+    """Resident memory of a process, MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
@@ -99,7 +101,7 @@ def resident_mib(pid: int) -> float:
 
 
 def main() -> None:
-    """Plays and prints what came of it; exits with 1 when a result is lost or there twice."""
+    """Runs the sweep and prints its progress; exits with 1 when a result is lost or appears twice."""
     parser = ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--problems", default="all")

@@ -10,12 +10,12 @@ from arena.errors import ArenaError
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import AnyPiece, Finish, Message, ToolCall, ToolResult
-from arena.models.model import ModelPlayer
+from arena.models.model import ModelClient
 from arena.players.attempts import Attempt, best_of
-from arena.players.judge import JudgeKernel
+from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, next_turn, verdict_words
 from arena.players.prompts.prompt import Prompt
-from arena.players.toolbox import Toolbox
+from arena.players.tools import KernelTools
 from arena.players.trace import TraceRecorder
 from sandbox.protocol.verdict import Verdict
 
@@ -32,17 +32,14 @@ HARNESS_ERRORS = 2
 class Agent:
     """One model at one problem. `run` once; what it found so far can be read at any time, also after a failure."""
 
-    player: ModelPlayer
-    judge: JudgeKernel | None
-    """None: kernels are written and not run."""
+    client: ModelClient
+    access: KernelAccess
     prompt: Prompt
     recorder: TraceRecorder
-    steps: int = STEPS
     patience: int | None = PATIENCE
-    """None: never mind gains. Samples are independent of each other when `feedback` is off."""
+    """Answers without a gain after which it stops; None: it never stops for that."""
     feedback: bool = True
-    build: JudgeKernel | None = None
-    """Compiles a kernel and calls it without judging it; None: the model is not offered that."""
+    """It reads its verdicts; else its answers are independent of each other."""
     attempts: list[Attempt] = field(default_factory=list, init=False)
     reason: str = field(default="", init=False)
     _gained_at: int = field(default=0, init=False)
@@ -63,7 +60,7 @@ class Agent:
         finally:
             best = self.best
             self.recorder.ended(
-                self.reason, best.step if best is not None else None, self.player.budget.spent
+                self.reason, best.step if best is not None else None, self.client.budget.spent
             )
         return self.best
 
@@ -73,8 +70,8 @@ class Agent:
         return best_of(self.attempts)
 
     async def _work(self) -> str:
-        while len(self.attempts) < self.steps:
-            if self.player.budget.reached:
+        while len(self.attempts) < self.access.steps:
+            if self.client.budget.reached:
                 return "budget"
             answer = await self._step()
             if answer.outcome == "budget":
@@ -88,24 +85,24 @@ class Agent:
         conversation = self.prompt.conversation
         if self.attempts and self.feedback:
             conversation = next_turn(conversation, self.attempts, self.prompt.version)
-        toolbox = self._toolbox()
-        if toolbox is not None:
-            conversation = conversation.offering(*toolbox.tools)
+        tools = self._tools()
+        if tools is not None:
+            conversation = conversation.offering(*tools.tools)
         began = len(self.attempts)
-        self._booked = self.player.budget.spent
+        self._booked = self.client.budget.spent
         self.recorder.ask(began + 1, conversation)
         while True:
-            answer = await self.player.answer(conversation, self._hear)
-            if toolbox is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
+            answer = await self.client.answer(conversation, self._hear)
+            if tools is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
                 break
-            if toolbox.left <= 0:  # it was told so, and calls on
+            if tools.left <= 0:  # it was told so, and calls on
                 break
             results = []
             for call in answer.calls:
-                if len(self.attempts) >= self.steps:
+                if len(self.attempts) >= self.access.steps:
                     return answer
-                results.append(await self._call(toolbox, call))
-            if len(self.attempts) >= self.steps:
+                results.append(await self._call(tools, call))
+            if len(self.attempts) >= self.access.steps:
                 return answer
             said = Message("assistant", answer.text, answer.calls, kept=answer.kept)
             conversation = conversation.then(said, Message("user", "", results=tuple(results)))
@@ -116,19 +113,19 @@ class Agent:
         """The answer's kernel is judged, unless it is one of those that were run on the way to it."""
         source = answer.source if answer.outcome == "kernel" else ""
         if ran and (not source or any(attempt.answer.source == source for attempt in ran)):
-            self.recorder.answered(answer.outcome, answer.complaint, "", self._spent())
+            self.recorder.answered(answer.outcome, answer.reason, "", self._spent())
             return
         self.recorder.step = len(self.attempts) + 1
         answer = replace(answer, spent=self._spent())
-        self.recorder.answered(answer.outcome, answer.complaint, source, answer.spent)
-        if not source or self.judge is None:
-            self._keep(Attempt(self.recorder.step, answer))
+        self.recorder.answered(answer.outcome, answer.reason, source, answer.spent)
+        if source and self.access.judges:
+            await self._judge(answer)
         else:
-            await self._judge(self.judge, answer)
+            self._keep(Attempt(self.recorder.step, answer))
 
-    async def _judge(self, judge: JudgeKernel, answer: ModelAnswer) -> Attempt:
+    async def _judge(self, answer: ModelAnswer) -> Attempt:
         step = len(self.attempts) + 1
-        judgement = await judge(answer.source, self._file_name(step))
+        judgement = await self.access.judge(answer.source, self._file_name(step))
         attempt = Attempt(step, answer, judgement)
         self.recorder.judged(judgement.report, judgement.printed, attempt.gains_on(self.best))
         self._keep(attempt)
@@ -138,45 +135,44 @@ class Agent:
         if attempt.gains_on(self.best):
             self._gained_at = attempt.step
         self.attempts.append(attempt)
+        self.access.attempted(attempt)
 
     def _file_name(self, step: int) -> str:
-        return re.sub(r"[^\w.-]+", "-", f"{self.player.name}-{step}.py")
+        return re.sub(r"[^\w.-]+", "-", f"{self.client.name}-{step}.py")
 
     def _spent(self) -> Spent:
         """Since the last kernel."""
-        before, self._booked = self._booked, self.player.budget.spent
+        before, self._booked = self._booked, self.client.budget.spent
         return self._booked - before
 
     # --- tools -----------------------------------------------------------------------------------------------
 
-    def _toolbox(self) -> Toolbox | None:
+    def _tools(self) -> KernelTools | None:
         """For one step. Independent samples have none: what one run told would be known to the next."""
-        if self.judge is None or not self.feedback or not self.player.takes_tools:
+        if not (self.access.judges and self.feedback) or not self.client.takes_tools:
             return None
-        return Toolbox(self.prompt.version, self._run, self._build if self.build is not None else None)
+        return KernelTools(self.prompt.version, self._run, self._build)
 
-    async def _call(self, toolbox: Toolbox, call: ToolCall) -> ToolResult:
+    async def _call(self, tools: KernelTools, call: ToolCall) -> ToolResult:
         self.recorder.called(call)
-        result = await toolbox.call(call)
+        result = await tools.call(call)
         self.recorder.returned(result)
         return result
 
     async def _run(self, source: str) -> str:
-        assert self.judge is not None
         self.recorder.step = len(self.attempts) + 1
         answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._spent())
-        self.recorder.answered(answer.outcome, answer.complaint, answer.source, answer.spent)
-        attempt = await self._judge(self.judge, answer)
-        left = self.steps - len(self.attempts)
+        self.recorder.answered(answer.outcome, answer.reason, answer.source, answer.spent)
+        attempt = await self._judge(answer)
+        left = self.access.steps - len(self.attempts)
         return f"{verdict_words(attempt, self.prompt.version)}\n\nAttempts left: {left}."
 
     async def _build(self, source: str) -> str:
-        assert self.build is not None
-        judgement = await self.build(source, self._file_name(len(self.attempts) + 1))
+        judgement = await self.access.build(source, self._file_name(len(self.attempts) + 1))
         return build_words(judgement, source, self.prompt.version)
 
     def _hear(self, piece: AnyPiece) -> None:
-        self.recorder.piece(piece, self.player.budget.spent)
+        self.recorder.piece(piece, self.client.budget.spent)
 
     def _give_up(self) -> str:
         if len(self.attempts) >= REFUSALS and all(

@@ -1,0 +1,72 @@
+"""The player of kernel files: a folder with a kernel for each problem, or one file for every problem."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from arena.errors import KernelUnreadable, UsageError
+from arena.players.player import KernelAccess, Player, PlayerName, Submission, Task
+from arena.workspace.kernels import KernelFile, read_kernel
+from arena.workspace.watcher import KernelWatcher
+from problems.specification import Problem
+
+
+class FilePlayer(Player):
+    """Submits a file. Where a clock runs, every save is submitted.
+
+    A folder has STEM.py, SLUG.py or ID.py, or kernel.py in a folder of that name.
+    """
+
+    fixed = True
+
+    def __init__(self, name: PlayerName, path: Path) -> None:
+        """
+        Raises:
+            UsageError: there is no such file or folder, or it cannot be read.
+        """
+        self.name = name
+        self._path = path.expanduser().absolute()
+        self.kernel_path = str(self._path)
+        if not self._path.exists():
+            raise UsageError(f"there is no file or folder {self._path}", "name the folder of your kernels")
+        if not os.access(self._path, os.R_OK | (os.X_OK if self._path.is_dir() else 0)):
+            raise UsageError(f"{self._path} cannot be read: Permission denied", "check its permissions")
+
+    def check(self, task: Task) -> None:
+        read_kernel(self._file(task.problem))
+
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
+        """
+        Raises:
+            UsageError: the folder has no kernel for this problem.
+            KernelUnreadable: it has one, which cannot be read.
+        """
+        path = self._file(task.problem)
+        kernel = await asyncio.to_thread(_read, path)
+        if access.clocked:
+            watcher = KernelWatcher(path, kernel.sha256)
+            try:
+                await access.judge(kernel.text, path.name)
+                async for kernel in watcher:
+                    await access.judge(kernel.text, path.name)
+            finally:
+                watcher.stop()
+        return Submission(kernel.text, path.name)
+
+    def _file(self, problem: Problem) -> Path:
+        folder = self._path
+        if folder.is_file():
+            return folder
+        names = (problem.stem, problem.slug, str(problem.id), f"{problem.id:02d}")
+        places = [place for name in names for place in (folder / f"{name}.py", folder / name / "kernel.py")]
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise UsageError(f"{folder} has no kernel for {problem.stem}", f"it would be {problem.stem}.py")
+        return found
+
+
+def _read(path: Path) -> KernelFile:
+    try:
+        return read_kernel(path)
+    except UsageError as error:
+        raise KernelUnreadable(error.message, error.advice) from None

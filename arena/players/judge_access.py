@@ -1,0 +1,79 @@
+"""Kernel access through a judge, for one player at one task. Models' kernels run in a jail, unless the user allows otherwise."""
+
+from collections.abc import Callable
+
+from arena.machine.jail_policy import require_jail
+from arena.players.attempts import Attempt
+from arena.players.player import KernelAccess, Task
+from arena.players.trace import AnyTraceEvent, Ended, TraceHeader
+from arena.runs.judge import Judge, Judgement, judge_to_end
+from arena.runs.run_request import RunRequest
+
+
+class JudgeAccess(KernelAccess):
+    """Judges every kernel at once, and keeps the player's attempts."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        task: Task,
+        player: str,
+        *,
+        steps: int = 1,
+        rounds: int | None = None,
+        budget_s: float = 1.0,
+        unsafe: bool = False,
+        hear: Callable[[AnyTraceEvent], None] = lambda event: None,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """rounds, budget_s: as in a `RunRequest`; unsafe: run without a jail where there is none."""
+        self.steps = steps
+        self.attempts: list[Attempt] = []
+        self.header: TraceHeader | None = None
+        """Of the player's trace, once it has begun."""
+        self.ended: Ended | None = None
+        self._judge, self._task, self._player = judge, task, player
+        self._rounds, self._budget_s, self._unsafe = rounds, budget_s, unsafe
+        self._hear, self._warn = hear, warn
+
+    async def start(self) -> None:
+        """Starts the judge.
+
+        Raises:
+            MachineError: it does not start, or has no jail and `unsafe` is not set.
+        """
+        await self._judge.start()
+        require_jail(self._judge.jail, self._unsafe)
+
+    async def judge(self, source: str, name: str) -> Judgement:
+        return await self._run(source, name, self._rounds)
+
+    async def build(self, source: str, name: str) -> Judgement:
+        return await self._run(source, name, 0)
+
+    async def _run(self, source: str, name: str, rounds: int | None) -> Judgement:
+        require_jail(self._judge.jail, self._unsafe)
+        request = RunRequest(
+            problem=self._task.problem,
+            setting=self._task.setting,
+            kernel_name=name,
+            source=source,
+            player=self._player,
+            rounds=rounds,
+            budget_s=self._budget_s,
+        )
+        return await judge_to_end(self._judge, request)
+
+    def began(self, header: TraceHeader) -> None:
+        self.header = header
+
+    def hear(self, event: AnyTraceEvent) -> None:
+        if isinstance(event, Ended):
+            self.ended = event
+        self._hear(event)
+
+    def attempted(self, attempt: Attempt) -> None:
+        self.attempts.append(attempt)
+
+    def warn(self, text: str) -> None:
+        self._warn(text)

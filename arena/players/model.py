@@ -1,0 +1,69 @@
+"""The player of a model: independent answers, or, as an agent, kernels and verdicts in turn until it is done."""
+
+import asyncio
+
+from arena.errors import PlayerFailed
+from arena.models.budget import price_words
+from arena.models.model import find_model, open_model
+from arena.players.agent import Agent
+from arena.players.player import (
+    KernelAccess,
+    NoAnswer,
+    Player,
+    PlayerKind,
+    PlayerName,
+    PlayerSetup,
+    Submission,
+    Task,
+)
+from arena.players.prompts.prompt import build_prompt
+from arena.players.trace import trace_header
+from sandbox.machine.processes import hide_from_ptrace
+
+
+class ModelPlayer(Player):
+    """Submits the best kernel that a model wrote."""
+
+    def __init__(self, name: PlayerName, setup: PlayerSetup) -> None:
+        """May take seconds: a keyring may be asked.
+
+        Raises:
+            UsageError: no such model, no key, or dollars are limited and it has no prices.
+        """
+        self.name = name
+        self.model = model = find_model(name.name, setup.settings)
+        self.facts = f"{model.model} · {model.provider} · {price_words(model)}"
+        self._setup = setup
+        self._feedback = setup.improves or name.kind is PlayerKind.AGENT
+        open_model(name.name, setup.settings)  # whatever is wrong with it is said before anything starts
+        setup.pool.close(setup.pool.open(model))
+        hide_from_ptrace()  # this process now holds a key
+
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
+        setup = self._setup
+        assert self.model is not None
+        budget = setup.pool.open(self.model)
+        failed: PlayerFailed | None = None
+        try:
+            prompt = await asyncio.to_thread(
+                build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots
+            )
+            async with open_model(self.name.name, setup.settings, budget) as client:
+                client.name = str(self.name)
+                header = trace_header(
+                    task.problem, task.setting, client, prompt, access.steps, setup.pool.usd
+                )
+                recorder = access.record(header, setup.paths)
+                agent = Agent(client, access, prompt, recorder, setup.patience, self._feedback)
+                await agent.run()
+        except PlayerFailed as error:
+            failed = error
+        finally:
+            spent = setup.pool.close(budget)
+        if failed is not None:
+            raise NoAnswer(failed, spent)
+        best = agent.best or (agent.attempts[-1] if agent.attempts else None)
+        if best is None or best.answer.outcome != "kernel":
+            reason = best.answer.outcome if best is not None else agent.reason
+            return Submission(None, "", reason, spent, header.trace_id, agent.reason)
+        return Submission(best.answer.source, "kernel.py", "", spent, header.trace_id, agent.reason)

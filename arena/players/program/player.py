@@ -1,0 +1,163 @@
+"""The player of an agent program, in a jail of its own."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+from arena.errors import PlayerFailed
+from arena.models.budget import Budget, Spent, price_words
+from arena.models.conversation import Text
+from arena.models.templates import TEMPLATES, fill_template
+from arena.players.player import KernelAccess, NoAnswer, Player, PlayerName, PlayerSetup, Submission, Task
+from arena.players.program.jailed import run_program
+from arena.players.program.program import AgentProgram
+from arena.players.program.readiness import require_ready
+from arena.players.program.task_tools import TaskTools
+from arena.players.program.watch import LIMIT, ProgramEnd, Watch
+from arena.players.prompts.prompt import Prompt, build_prompt
+from arena.players.trace import Counted, TraceHeader, TraceRecorder, new_trace_id
+from arena.runs.results import one_line
+
+BUDGET = "budget"
+SPENT_S = 10.0
+"""A program whose money is spent may work on without its model for so long, and until its last call of a tool is answered."""
+
+
+class ProgramPlayer(Player):
+    """Submits the best of the kernels that a program had judged."""
+
+    def __init__(self, name: PlayerName, program: AgentProgram, setup: PlayerSetup) -> None:
+        """
+        Raises:
+            UsageError: its model has no key, or no prices where there is a limit in dollars.
+            MachineError: there is no jail for it, or no MCP SDK.
+        """
+        self.name, self.model = name, program.model
+        self._program, self._setup = program, setup
+        require_ready(program)
+        jail = f"in a jail of its own, {program.seconds / 60:g} min"
+        if program.model is None:
+            self.facts = f"{jail} · reaches no model, costs nothing"
+        else:
+            setup.pool.close(setup.pool.open(program.model))
+            self.facts = f"{jail} · {program.model.model} · {price_words(program.model)}"
+
+    async def play(self, task: Task, access: KernelAccess) -> Submission:
+        budget = self._setup.pool.open(self.model) if self.model is not None else None
+        submission: Submission | None = None
+        failed, spent = PlayerFailed("it did not play"), Spent()
+        try:
+            submission = await self._attempt(task, access, budget)
+        except PlayerFailed as error:
+            failed = error
+        finally:
+            if budget is not None:
+                spent = self._setup.pool.close(budget)
+        if submission is None:
+            raise NoAnswer(failed, spent)
+        return replace(submission, spent=spent)
+
+    async def _attempt(self, task: Task, access: KernelAccess, budget: Budget | None) -> Submission:
+        """Starts the program in its jail and waits for its end."""
+        setup, program = self._setup, self._program
+        prompt = await asyncio.to_thread(
+            build_prompt, task.problem, task.setting, setup.catalogue, setup.paths, setup.shots
+        )
+        rules = fill_template(TEMPLATES, "program", steps=access.steps, minutes=f"{program.seconds / 60:g}")
+        text = "\n\n".join([prompt.conversation.system, prompt.conversation.messages[0].content, rules])
+        header = self._header(task, access, prompt, text)
+        recorder = access.record(header, setup.paths)
+        meter = _Meter(budget, recorder)
+        tools = TaskTools(task.problem, text, access, recorder, lambda: meter.spent)
+        meter.busy = lambda: tools.busy
+        watch = Watch(program.seconds, lambda said: recorder.piece(Text(said), meter.spent), meter.enough)
+        recorder.ask(1, prompt.conversation.offering(*tools.tools))
+        reason = "cancelled"
+        try:
+            work = run_program(program, text, tools, budget, setup.paths, watch)
+            reason = _why(await _unless_broken(tools, work), budget)
+        except Exception as error:
+            reason = f"failed: {error}"
+            raise
+        finally:
+            best = tools.best
+            meter.tell()
+            recorder.ended(reason, best.step if best is not None else None, meter.spent)
+        if best is not None:
+            return Submission(best.answer.source, trace_id=header.trace_id, ended=reason)
+        if reason.startswith("failed"):
+            raise PlayerFailed(f"{self.name} {reason}", "its trace has what it wrote")
+        why = reason if reason == BUDGET or reason.startswith(LIMIT) else "empty"
+        return Submission(None, reason=why, trace_id=header.trace_id, ended=reason)
+
+    def _header(self, task: Task, access: KernelAccess, prompt: Prompt, text: str) -> TraceHeader:
+        return TraceHeader(
+            trace_id=new_trace_id(),
+            created=time.time(),
+            problem_id=task.problem.id,
+            slug=task.problem.slug,
+            category=task.problem.category,
+            player=str(self.name),
+            provider="program",
+            model=self._program.model_name or self._program.name,
+            prompt_version=prompt.version,
+            prompt_sha256=hashlib.sha256(text.encode()).hexdigest(),
+            shots=prompt.shots,
+            setting=task.setting,
+            steps=access.steps,
+            budget_usd=self._setup.pool.usd,
+        )
+
+
+class _Meter:
+    """Records what a program spends, and ends it some time after its budget is spent."""
+
+    def __init__(self, budget: Budget | None, recorder: TraceRecorder) -> None:
+        self._budget, self._recorder = budget, recorder
+        self._told = Spent()
+        self._idle_since = time.monotonic()
+        self.busy: Callable[[], bool] = lambda: False
+        """A call of a tool is being answered."""
+
+    @property
+    def spent(self) -> Spent:
+        return self._budget.spent if self._budget is not None else Spent()
+
+    def tell(self) -> None:
+        if self.spent != self._told:
+            self._told = self.spent
+            self._recorder.emit(Counted(spent=self._told))
+
+    def enough(self) -> str:
+        """BUDGET once the program has worked on without its model for `SPENT_S`; else empty."""
+        self.tell()
+        if self._budget is None or not self._budget.reached or self.busy():
+            self._idle_since = time.monotonic()
+        return BUDGET if time.monotonic() - self._idle_since > SPENT_S else ""
+
+
+def _why(ended: ProgramEnd, budget: Budget | None) -> str:
+    """Why a program ended: see `Submission.ended`."""
+    if ended.stopped:
+        return ended.stopped
+    if budget is not None and budget.reached:
+        return BUDGET
+    if not ended.code:
+        return "done"
+    last = one_line(ended.last_words[-300:])
+    return f"failed: exit status {ended.code}" + (f": {last}" if last else "")
+
+
+async def _unless_broken(tools: TaskTools, work: Coroutine[Any, Any, ProgramEnd]) -> ProgramEnd:
+    """Waits for the program's end, or ends it when the harness fails: there is nothing left for it to do."""
+    running = asyncio.create_task(work)
+    tools.on_broken = running.cancel
+    try:
+        return await running
+    except asyncio.CancelledError:
+        if tools.broken is not None:
+            raise tools.broken from None
+        raise
