@@ -136,10 +136,10 @@ def compile(source: str, options: Any = (), arch: Any = None) -> Module:
 def as_on_gpus(text: str, name: str) -> types.ModuleType:
     """A kernel's text as a module whose CUDA path runs here, in small launches."""
     cuda.compile = compile  # type: ignore[assignment]
-    kit = Path(cuda.__file__).parent
+    folder = Path(cuda.__file__).parent / "blocks"
     for block in KIT_BLOCKS:
-        if f"sandbox.kit.{block}" not in sys.modules:
-            _executed((kit / f"{block}.py").read_text(), f"sandbox.kit.{block}")
+        if f"sandbox.kit.blocks.{block}" not in sys.modules:
+            _executed((folder / f"{block}.py").read_text(), f"sandbox.kit.blocks.{block}")
     return _executed(text, name)
 
 
