@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from benchmarks.kit_soak.soak import Block, here, pattern, unequal
 from sandbox.kit.blocks.clipping import clip
+from sandbox.kit.blocks.quantisation import next_scale
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.rows import all_to_all_rows
 from sandbox.kit.symmetric_memory.team import Team
@@ -101,10 +102,22 @@ def clipped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     return count
 
 
+def scaled(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """History and scale of FP8 delayed scaling, against the same bits computed by torch."""
+    length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
+    values = pattern(team.rank, number, (length,), dtype, at) - 100
+    history = pattern(team.rank, number + 1, (16,), torch.bfloat16, at) * chance.choice((0, 1))
+    rolled, scale = next_scale(values, history)
+    expected = torch.cat((history[1:], values.abs().amax().to(torch.bfloat16)[None]))
+    top = expected.amax().clamp(min=1e-12).float().reshape(1) / 448.0
+    return unequal(rolled, expected) + unequal(scale, top)
+
+
 BLOCKS: dict[str, Block] = {
     "staged_sum": staged_sum,
     "pushed": pushed,
     "resharded": resharded,
     "exchanged_rows": exchanged_rows,
     "clipped": clipped,
+    "scaled": scaled,
 }

@@ -80,6 +80,8 @@ SIZES: dict[str, list[dict[str, int]]] = {
         for form in ("", "_chunked", "_chunked_backward")
     },
 }
+for slug in ("fp8_reduce_scatter_grads", "fp8_allgather_params"):
+    SIZES[slug] = [{"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}]
 COMMON = [{"M": 5, "N": 7}, {"M": 97, "N": 88}]
 pytestmark = [
     pytest.mark.long,
@@ -107,7 +109,7 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
         pytest.skip(f"{slug} does not allow {world} ranks")
 
     def work(rank: int, world: int) -> list[tuple[Any, ...]]:
-        for block in ("candidates", "clipping", "fourier", "reshard", "rows", "truncation"):
+        for block in ("candidates", "clipping", "fourier", "quantisation", "reshard", "rows", "truncation"):
             sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
         module = _emulation().as_on_gpus(problem.house_source, "kernel")
         code = ProblemCode(problem)

@@ -16,7 +16,7 @@ from sandbox.kit.compilers import nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
 
-KIT_BLOCKS = ("candidates", "clipping", "fourier", "reshard", "rows", "truncation")
+KIT_BLOCKS = ("candidates", "clipping", "fourier", "quantisation", "reshard", "rows", "truncation")
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096}
 """Few threads do as well, and several blocks, chunks, slices and turns of a loop are wanted at sizes of a test."""
