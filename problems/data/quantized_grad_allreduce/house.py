@@ -29,7 +29,7 @@ template <class T> static __device__ void average(const Px& px, const T* x, uint
             const i64 low = min(((i64)part * gridDim.x + blockIdx.x) * length, share), high = min(low + length, share);
             for (int away = 1; away <= slices; ++away) {
                 const int slice = (px.rank + away) % slices;
-                for (i64 base = low; base < high; base += teams) {  // the same number of iterations in all lanes, because of the shuffles
+                for (i64 base = low; base < high; base += teams) {  // the same in all lanes: they shuffle
                     const i64 group = base + team, start = (slice * share + group) * q, end = min(start + q, n);
                     const bool is_here = group < high && start < n;
                     float value[16], top = 0;

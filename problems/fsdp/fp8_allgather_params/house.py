@@ -9,9 +9,9 @@ from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
 
 SOURCE = r"""
-// x: [n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [W][n], local. A thread
-// quantises 16 elements, stores their codes at all peers and their values in its own result. Block b has the words of range
-// part * gridDim.x + b and depends only on block b of the other ranks. While one part travels, the one before is expanded.
+// x: [n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [W][n], local. A
+// thread quantises 16 elements, stores their codes at all peers and their values in its own result. Block b has the words of
+// range part * gridDim.x + b and depends only on block b of the other ranks. While one part travels, the one before is expanded.
 template <class T> static __device__ void expand(uint4 code, float scale, T* to, i64 first, i64 n) {
     float value[16];
     #pragma unroll
