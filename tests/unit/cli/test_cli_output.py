@@ -57,7 +57,7 @@ def test_the_device_time_and_the_yardsticks_have_lines_of_their_own(
 def test_what_both_clocks_say_is_said_once_and_then_what_would_help(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = "same speed by device time 1.00× [0.98, 1.02]; end-to-end time is too noisy"
+    told = "same speed by device time 1.00× [0.98, 1.02]; end-to-end time too noisy"
     judged = msgspec.structs.replace(
         report(Interval(1.0, 0.98, 1.02)),
         outcome="even",
