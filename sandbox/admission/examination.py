@@ -298,7 +298,7 @@ class Examination:
     def counts(self, output: Output, reference: Reference) -> bool:
         """Whether an output differs from the baseline's where it is compared: in canonical order, on this rank."""
         try:
-            ordered = self.comparison.in_order(output)
+            ordered = self.comparison.in_order(output, reference.facts)
         except Exception:
             return True
         return ordered[0] != reference.baseline[0] or _differ(ordered, reference.baseline)

@@ -51,6 +51,7 @@ class ProblemCode:
     and may define
         layout(world) -> dict[str, list[list[int]]]      named process groups, each a partition (or part) of the ranks
         canonical(outputs, setting) -> outputs           brings outputs into one order where the order is free
+        facts(tensors, setting, solution) -> Any         what canonical takes as a third argument: facts of the inputs
         oracle(tensors, setting, solution) -> outputs    the exact result, where float64 inputs do not give it
         capacity(setting) -> int                         bytes that outputs may need at most, where sizes depend on data
         READ_BY_ARGUMENTS: tuple of names                tensors whose values `arguments` reads, such as splits
@@ -112,10 +113,15 @@ class ProblemCode:
         arguments: tuple[Any, ...] = self.inputs.arguments(tensors, setting)
         return arguments
 
-    def canonical(self, outputs: Any, setting: RankSetting) -> Any:
-        """Outputs in one order where the problem leaves the order free."""
+    def facts(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:
+        """What `canonical` has to know of these inputs (collective)."""
+        hook = getattr(self.inputs, "facts", None)
+        return (hook(tensors, setting, self.baseline),) if hook else ()
+
+    def canonical(self, outputs: Any, setting: RankSetting, facts: tuple[Any, ...] = ()) -> Any:
+        """Outputs in one order where the problem leaves the order free. facts: of the inputs that they belong to."""
         hook = getattr(self.inputs, "canonical", None)
-        return hook(outputs, setting) if hook else outputs
+        return hook(outputs, setting, *facts) if hook else outputs
 
     def capacity(self, setting: RankSetting) -> int | None:
         """Bytes that outputs may need at most, or None when every call returns the same shapes."""

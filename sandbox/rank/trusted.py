@@ -270,7 +270,7 @@ class TrustedRank(Rank):
         if order.against is None:
             each = [
                 self.comparison.farness_of(
-                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n)
+                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
                 for n in order.beside
             ]
@@ -278,7 +278,9 @@ class TrustedRank(Rank):
             self.comparison.reduce(found)
         else:
             baseline = arenas.sides[order.against].outputs
-            found = self.comparison.farness(theirs, baseline, order.beside, arenas.out_bytes, arenas.room)
+            found = self.comparison.farness(
+                theirs, baseline, order.beside, arenas.out_bytes, arenas.room, arenas.inputs_of
+            )
         far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
         return [slot for farness, slot in far if farness > 1]
 
