@@ -7,7 +7,7 @@ ArenaError
 └── MachineError            this machine or its files prevent it (exit code 3)
     ├── FolderUnwritable    a data folder cannot be created or written
     ├── PathRefused         the system lets nobody like this user read a file or a folder
-    ├── KernelUnreadable    a kernel file that a campaign needs is there and cannot be read
+    ├── KernelUnreadable    a kernel file that a sweep needs is there and cannot be read
     ├── WorkspaceLocked     another app has this workspace open
     ├── StoreError          the index of results cannot be used
     ├── RefereeFailed       the process that judges did not start, or is gone
@@ -81,7 +81,7 @@ def refusal(error: BaseException) -> PathRefused | None:
 
 
 class KernelUnreadable(MachineError):
-    """A kernel file that a campaign needs is there and cannot be read."""
+    """A kernel file that a sweep needs is there and cannot be read."""
 
 
 class FolderUnwritable(MachineError):

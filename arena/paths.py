@@ -46,7 +46,7 @@ class Paths:
         return self.data / "duels"
 
     @property
-    def campaigns(self) -> Path:
+    def sweeps(self) -> Path:
         return self.data / "campaigns"
 
     @property
@@ -74,7 +74,7 @@ class Paths:
             "traces": self.traces,
             "profiles": self.profiles,
             "duels": self.duels,
-            "campaigns": self.campaigns,
+            "campaigns": self.sweeps,
             "imports": self.imports,
             "results": self.database,
             "calibrations": self.calibrations,

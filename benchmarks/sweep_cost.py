@@ -1,6 +1,6 @@
-"""Measurement: what a campaign costs beside judging, and how that grows with what it has stored already.
+"""Measurement: what a sweep costs beside judging, and how that grows with what it has stored already.
 
-The judge answers at once. Everything else is as in any campaign: answers and results on the disk one by one, the run's
+The judge answers at once. Everything else is as in any sweep: answers and results on the disk one by one, the run's
 own journal, the index of results, the scores.
 """
 
@@ -16,21 +16,21 @@ from typing import TypeVar
 
 from arena.board.gathering import gather
 from arena.machine.fingerprint import this_machine
-from arena.models.budget_pool import Purse
+from arena.models.budget_pool import BudgetPool
 from arena.paths import Paths, make_folder, paths_in
-from arena.players.entrant import Desk, PlayerKind, PlayerName, Submission, Task
+from arena.players.entrant import KernelAccess, PlayerKind, PlayerName, Submission, Task
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.judge import Judgement
 from arena.runs.run_request import RunRequest, header_of
 from arena.runs.store import Store, entry_of
 from arena.settings import Settings
-from arena.sweep.journal import CampaignJournal
+from arena.sweep.journal import SweepJournal
 from arena.sweep.opening import begin_session
-from arena.sweep.plan import CampaignPlan
+from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import Listener
 from arena.sweep.records import CellResult
-from arena.sweep.sweep import Campaign
-from arena.sweep.workers import Seat
+from arena.sweep.sweep import Sweep
+from arena.sweep.workers import Worker
 from benchmarks.figure import Figure
 from problems.catalogue import Catalogue, load_catalogue
 from sandbox.protocol.events import (
@@ -68,28 +68,28 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
 
 
 async def _hosts(paths: Paths) -> Figure:
-    """A simulation: so many hosts whose every run takes `RUN_S`, one driver. How long seats wait for it."""
+    """A simulation: so many hosts whose every run takes `RUN_S`, one driver. How long workers wait for it."""
     problems = load_catalogue().problems
     attempts = -(-HOSTS * RUNS_EACH // len(problems))
-    plan = CampaignPlan(
+    plan = SweepPlan(
         players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts
     )
-    journal = CampaignJournal(paths.campaigns / "bench.jsonl", "bench")
+    journal = SweepJournal(paths.sweeps / "bench.jsonl", "bench")
     judge = InstantJudge(paths, RUN_S)
-    seats = [Seat(f"host {number}", judge, this_machine("cpu")) for number in range(HOSTS)]
+    workers = [Worker(f"host {number}", judge, this_machine("cpu")) for number in range(HOSTS)]
     settings, began = Settings(device="cpu", preset="tiny"), time.monotonic()
-    campaign = Campaign(
-        plan, problems, [_Writer()], seats, journal, settings, Purse(None), ahead=HOSTS, unsafe=True
+    sweep = Sweep(
+        plan, problems, [_Writer()], workers, journal, settings, BudgetPool(None), ahead=HOSTS, unsafe=True
     )
     try:
-        await campaign.run()
+        await sweep.run()
     finally:
         journal.close()
         judge.close()
     took = time.monotonic() - began
-    each = campaign.standing.judged / HOSTS
+    each = sweep.progress.judged / HOSTS
     idle = 100 * (1 - math.ceil(each) * RUN_S / took)  # in the last round not every host has a run
-    told = f"{each:.1f} runs each, {campaign.standing.judged / took:.0f} results a second"
+    told = f"{each:.1f} runs each, {sweep.progress.judged / took:.0f} results a second"
     return Figure(
         f"time that {HOSTS} hosts with runs of {RUN_S:g} s wait for the driver", idle, "%", detail=told
     )
@@ -98,33 +98,33 @@ async def _hosts(paths: Paths) -> Figure:
 async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
     catalogue = load_catalogue()
     attempts = -(-stored[-1] // len(catalogue.problems))
-    plan = CampaignPlan(
+    plan = SweepPlan(
         players=["agent:bench"], problems=[problem.slug for problem in catalogue.problems], attempts=attempts
     )
-    journal = CampaignJournal(paths.campaigns / "bench.jsonl", "bench")
+    journal = SweepJournal(paths.sweeps / "bench.jsonl", "bench")
     judge = InstantJudge(paths)
-    seat = Seat("instant", judge, this_machine("cpu"))
-    begin_session(journal, plan, [seat])
+    worker = Worker("instant", judge, this_machine("cpu"))
+    begin_session(journal, plan, [worker])
     marks: list[tuple[int, float, float]] = [(0, time.monotonic(), 0.0)]
 
     def judged(_: CellResult) -> None:
-        if campaign.standing.judged in stored:
-            marks.append((campaign.standing.judged, time.monotonic(), resident_mib()))
+        if sweep.progress.judged in stored:
+            marks.append((sweep.progress.judged, time.monotonic(), resident_mib()))
 
-    campaign = Campaign(
+    sweep = Sweep(
         plan,
         catalogue.problems,
         [_Writer()],
-        [seat],
+        [worker],
         journal,
         Settings(device="cpu", preset="tiny"),
-        Purse(None),
+        BudgetPool(None),
         unsafe=True,
         listener=Listener(judged=judged),
     )
     figures = []
     try:
-        await campaign.run()
+        await sweep.run()
     finally:
         journal.close()
         judge.close()
@@ -141,8 +141,8 @@ async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:
 
 def _reading(paths: Paths, catalogue: Catalogue, count: int) -> list[Figure]:
     """What it takes to go on, and to show a board."""
-    path = paths.campaigns / "bench.jsonl"
-    seconds, journal = _timed(lambda: CampaignJournal(path, "bench"))
+    path = paths.sweeps / "bench.jsonl"
+    seconds, journal = _timed(lambda: SweepJournal(path, "bench"))
     journal.close()
     board_s, _ = _timed(lambda: gather(paths, catalogue))
     size = path.stat().st_size
@@ -171,13 +171,13 @@ class _Writer:
     fixed = False
     player = PlayerName(PlayerKind.AGENT, "bench")
 
-    async def write(self, task: Task, desk: Desk) -> Submission:
+    async def write(self, task: Task, access: KernelAccess) -> Submission:
         text = f"# {task.problem.slug} {task.attempt}\n"
         return Submission(text + "#" * (KERNEL_BYTES - len(text)))
 
 
 class InstantJudge:
-    """A judge whose every verdict is PASS, for as many seats as ask. It keeps a run's journal and index as the engine does."""
+    """A judge whose every verdict is PASS, for as many workers as ask. It keeps a run's journal and index as the engine does."""
 
     jail = "bench"
 

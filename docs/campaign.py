@@ -1,9 +1,9 @@
-"""Plays a campaign over the catalogue with two stand-ins for models, kills it with SIGKILL on the way, and checks its journal.
+"""Plays a sweep over the catalogue with two stand-ins for models, kills it with SIGKILL on the way, and checks its journal.
 
     python docs/campaign.py FOLDER [--problems SET] [--kills N] [--attempts K] [--ray]
 
 Everything lies in FOLDER afterwards: `PKB_ARENA_HOME=FOLDER pkb-arena board --html board.html` shows it. Needs walls around
-kernels, as every campaign with models does.
+kernels, as every sweep with models does.
 """
 
 import json

@@ -6,7 +6,7 @@ from typing import Literal
 
 from textual.binding import Binding
 
-Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model", "campaign", "profile"]
+Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model", "sweep", "profile"]
 
 
 @dataclass(frozen=True)
@@ -163,21 +163,21 @@ ACTIONS = (
     Action(
         "campaigns",
         "c",
-        "campaigns",
-        "Campaigns: problems by players as `pkb-arena sweep` fills them in, every result to replay.",
+        "sweeps",
+        "Sweeps: problems by players as `pkb-arena sweep` fills them in, every result to replay.",
         "problems",
         show=False,
     ),
-    Action("open_cell", "enter", "open", "Replay the results under the cursor.", "campaign"),
+    Action("open_cell", "enter", "open", "Replay the results under the cursor.", "sweep"),
     Action(
         "filter_campaign",
         "slash",
         "filter",
         "Filter by id, words, category, or: solved unsolved wrong open.",
-        "campaign",
+        "sweep",
     ),
-    Action("next_campaign", "n", "next", "The campaign before this one.", "campaign"),
-    Action("leave_campaign", "escape", "leave", "Back to the problems; first out of the filter.", "campaign"),
+    Action("next_campaign", "n", "next", "The sweep before this one.", "sweep"),
+    Action("leave_campaign", "escape", "leave", "Back to the problems; first out of the filter.", "sweep"),
     Action("write_trace", "t", "write trace", "Write the profile as a trace that Perfetto opens.", "profile"),
     Action(
         "leave_profile",

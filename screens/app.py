@@ -254,11 +254,11 @@ class ArenaApp(TerminalApp):
 
         self.push_screen(DuelBoard(self.services), answered)
 
-    def show_campaigns(self) -> None:
-        """Shows the newest campaign, while it goes on or after it."""
-        from screens.sweep.screen import CampaignScreen
+    def show_sweeps(self) -> None:
+        """Shows the newest sweep, while it goes on or after it."""
+        from screens.sweep.screen import SweepScreen
 
-        self.push_screen(CampaignScreen(self))
+        self.push_screen(SweepScreen(self))
 
     def save_settings(self, settings: Settings) -> None:
         """Takes settings over and writes the file; says what went wrong."""

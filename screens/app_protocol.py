@@ -60,8 +60,8 @@ class AppProtocol(Protocol):
     def show_duel_board(self) -> None:
         """Shows ratings and duels."""
 
-    def show_campaigns(self) -> None:
-        """Shows the newest campaign, while it goes on or after it."""
+    def show_sweeps(self) -> None:
+        """Shows the newest sweep, while it goes on or after it."""
 
     async def refresh_picker(self) -> None:
         """Reads the results again and shows them in the list of problems."""

@@ -1,4 +1,4 @@
-"""Everything that a board shows, gathered from campaigns, people's runs, duels, bundles from elsewhere and the publication."""
+"""Everything that a board shows, gathered from sweeps, people's runs, duels, bundles from elsewhere and the publication."""
 
 import time
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
 from arena.paths import Paths
 from arena.runs.store import Entry, Store
-from arena.sweep.journal import JournalDamaged, campaign_path, journals, require_campaign
+from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
 
@@ -81,13 +81,13 @@ class Board(msgspec.Struct, frozen=True):
         return next((rating for rating in self.ratings if rating.player == player), None)
 
 
-def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) -> Board:
-    """The board of these campaigns, or of all of them, of people's runs and of bundles. Creates nothing.
+def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Board:
+    """The board of these sweeps, or of all of them, of people's runs and of bundles. Creates nothing.
 
     What is damaged is left out and named; it does not hide the rest.
 
     Raises:
-        UsageError: there is no such campaign.
+        UsageError: there is no such sweep.
     """
     found: list[Outcome] = []
     machines: dict[str, str] = {}
@@ -98,19 +98,19 @@ def gather(paths: Paths, catalogue: Catalogue, campaigns: Sequence[str] = ()) ->
             theirs = outcomes(path, source)
             known = machines_of(path)
         except JournalDamaged as error:
-            left_out.append(LeftOut(f"{error.message}; the board is without this campaign", error.advice))
+            left_out.append(LeftOut(f"{error.message}; the board is without this sweep", error.advice))
         except OSError as error:
-            what = f"{path}: {why(error)}; the board is without this campaign"
+            what = f"{path}: {why(error)}; the board is without this sweep"
             left_out.append(LeftOut(what, "see to its permissions, or move it elsewhere"))
         else:
             found.extend(theirs)
             machines.update({digest: str(machine) for digest, machine in known.items()})
 
-    chosen = [campaign_path(paths.campaigns, name) for name in campaigns] or journals(paths.campaigns)
+    chosen = [sweep_path(paths.sweeps, name) for name in sweeps] or journals(paths.sweeps)
     for path in chosen:
-        require_campaign(path)
+        require_sweep(path)
         take(path, "")
-    if not campaigns:
+    if not sweeps:
         for path in journals(paths.imports):
             take(path, path.stem)
         try:

@@ -70,7 +70,7 @@ def kind_of(player: str) -> str:
 
 
 def outcome_of(result: CellResult, source: str = "") -> Outcome:
-    """Of a campaign's result."""
+    """Of a sweep's result."""
     report, setting = result.report, result.cell.setting
     passed = result.passed
     noisy = passed and report is not None and report.outcome == NOISY

@@ -1,4 +1,4 @@
-"""Reading a campaign's results: the newest line of every key, as numbers or whole."""
+"""Reading a sweep's results: the newest line of every key, as numbers or whole."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from arena.board.outcomes import Outcome, outcome_of
 from arena.machine.fingerprint import Machine
 from arena.sweep.journal import read_lines
-from arena.sweep.records import REFUSED, CampaignSession, CellResult
+from arena.sweep.records import REFUSED, CellResult, SweepSession
 
 
 def results(path: Path) -> Iterator[CellResult]:
@@ -33,10 +33,10 @@ def outcomes(path: Path, source: str = "") -> list[Outcome]:
 
 
 def machines_of(path: Path) -> dict[str, Machine]:
-    """The machines of a campaign by their fingerprint.
+    """The machines of a sweep by their fingerprint.
 
     Raises:
         OSError, JournalDamaged: as `results`.
     """
-    lines = (line for line in read_lines(path) if isinstance(line, CampaignSession))
+    lines = (line for line in read_lines(path) if isinstance(line, SweepSession))
     return {machine.digest: machine for line in lines for machine in line.machines}

@@ -32,7 +32,7 @@ COMMANDS = {
     "agent": ("arena.cli.players.agent", "A model writes a kernel and improves it by the verdicts."),
     "sweep": (
         "arena.cli.runs.sweep",
-        "A campaign: players on problems; alone, every baseline against itself.",
+        "A sweep: players on problems; alone, every baseline against itself.",
     ),
     "board": ("arena.cli.board.board", "Everybody's scores, with the published ones beside them."),
     "export": ("arena.cli.board.export", "Results, kernels and traces as a bundle for others."),

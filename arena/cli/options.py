@@ -44,7 +44,7 @@ def _complete_problem(ctx: click.Context, param: click.Parameter, incomplete: st
 
 
 problem_argument = click.argument("problem", metavar="PROBLEM", shell_complete=_complete_problem)
-kernel_argument = click.argument("kernel", metavar="KERNEL", type=click.Path(path_type=Path))
+kernel_argument = click.argument("kernel", metavar="KERNEL", type=click.Path(path_type=Path, readable=False))
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:

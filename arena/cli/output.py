@@ -13,7 +13,7 @@ from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
-from sandbox.timing.interval import sees
+from sandbox.timing.interval import detectable_percent
 
 _COLOURS = {"faster": "green", "slower": "red"}
 
@@ -133,7 +133,7 @@ def _clock_lines(report: RunReport) -> list[str]:
         speedup = by_clock(report.speedup, clock)
         if speedup is None:
             continue
-        seen = f"   would have seen {percent(sees(speedup))}" if report.clock else ""
+        seen = f"   would have seen {percent(detectable_percent(speedup))}" if report.clock else ""
         times = f"baseline {base or 0.0:.1f} µs   kernel {mine or 0.0:.1f} µs a call"
         lines.append(f"{WHERE[clock]:<13} {speedup.median:.2f}×  {ends(speedup)}   {times}{seen}")
     return lines

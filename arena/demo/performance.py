@@ -149,8 +149,8 @@ class Performance:
             slug=problem.slug,
             title=problem.title,
             category=problem.category,
-            left=sides[0].contestant,
-            right=sides[1].contestant,
+            left=sides[0].player,
+            right=sides[1].player,
             setting=self._setting(problem),
             rounds=MODEL_ROUNDS,
         )

@@ -33,7 +33,7 @@ def text_card(header: DuelHeader, ended: DuelEnded) -> str:
             f"pkb-arena duel · {header.problem_id} {header.slug} · {_setting(header)}",
             f"{names}: {winner_words(header, ended)}",
             *(
-                f"  {header.contestant(name).short:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
+                f"  {header.player(name).short:<24} {'   '.join(_figures(header, _finalist(ended, name)))}"
                 for name in SIDES
             ),
             final_words(header, ended),
@@ -45,7 +45,7 @@ def winner_words(header: DuelHeader, ended: DuelEnded) -> str:
     """ "house wins: faster in the final", or "a draw: the interval includes 1"."""
     if ended.winner == "draw":
         return f"a draw: {ended.reason}"
-    return f"{header.contestant(ended.winner).short} wins: {ended.reason}"
+    return f"{header.player(ended.winner).short} wins: {ended.reason}"
 
 
 def speed_words(speed: Interval, clock: str = "") -> str:
@@ -125,7 +125,7 @@ def svg_card(state: DuelState) -> str:
     for name, x, anchor in (("left", 40, "start"), ("right", WIDTH - 40, "end")):
         side: SideName = "left" if name == "left" else "right"
         crown = " ★" if ended.winner == side else ""
-        parts.append(_line(x, 110, header.contestant(side).short + crown, 22, _COLOURS[side], anchor, "bold"))
+        parts.append(_line(x, 110, header.player(side).short + crown, 22, _COLOURS[side], anchor, "bold"))
         for row, words in enumerate(_figures(header, _finalist(ended, side))):
             parts.append(_line(x, 132 + 16 * row, words, 12, _TEXT, anchor))
     parts.append(_line(WIDTH // 2, 110, "vs", 14, _MUTED, "middle"))

@@ -33,12 +33,12 @@ def short_name(player: str, most: int = MOST_NAME) -> str:
     return f"{kind}…{end[max(end.find('/'), 0) :]}"
 
 
-class Contestant(msgspec.Struct, frozen=True):
+class DuelPlayer(msgspec.Struct, rename={"name": "player"}, frozen=True):
     """The player of a side."""
 
     kind: Kind
     """"baseline" stands for its reference forms, too."""
-    player: str
+    name: str
     """As in the index of results: `you`, `house`, `baseline`, `baseline-graph`, `model:NAME`."""
     kernel_path: str = ""
     """The file that is played from, if it is one."""
@@ -46,7 +46,7 @@ class Contestant(msgspec.Struct, frozen=True):
     @property
     def short(self) -> str:
         """The player as it is shown: see `short_name`."""
-        return short_name(self.player)
+        return short_name(self.name)
 
 
 class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="duel"):
@@ -59,8 +59,8 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     slug: str
     title: str
     category: str
-    left: Contestant
-    right: Contestant
+    left: DuelPlayer
+    right: DuelPlayer
     setting: Setting
     preset_sizes: bool = True
     minutes: float | None = None
@@ -71,7 +71,7 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     """Dollars that each side may spend on a provider; None: no limit."""
     version: int = VERSION
 
-    def contestant(self, side: SideName) -> Contestant:
+    def player(self, side: SideName) -> DuelPlayer:
         """The player of that side."""
         return self.left if side == "left" else self.right
 

@@ -151,7 +151,7 @@ class Match:
         self._started = time.monotonic()
         try:
             await self._judge.start()
-            if any(side.contestant.kind == "model" for side in self.sides.values()):
+            if any(side.player.kind == "model" for side in self.sides.values()):
                 require_jail(self._judge.jail, self.unsafe)
             await self._play_sides()
             ended = await self._decide()
@@ -235,14 +235,14 @@ class Match:
                 self.tell(KernelJudging(at=self.now, side=name, attempt=number, phase=event.phase))
             rounds(event)
 
-        contestant = self.sides[name].contestant
+        player = self.sides[name].player
         request = RunRequest(
             problem=self.problem,
             setting=self.state.header.setting,
             kernel_name=kernel_name,
             source=source,
-            kernel_path=contestant.kernel_path,
-            player=contestant.player,
+            kernel_path=player.kernel_path,
+            player=player.name,
             rounds=self.rounds,
             budget_s=self.budget_s,
         )
@@ -271,7 +271,7 @@ class Match:
             setting=self.state.header.setting,
             kernel_name=kernel_name,
             source=source,
-            player=self.sides[name].contestant.player,
+            player=self.sides[name].player.name,
             rounds=0,
         )
         async with self._turn():
@@ -313,12 +313,12 @@ class Match:
         request = RunRequest(
             problem=self.problem,
             setting=header.setting,
-            kernel_name=f"{_file_name(header.left.player)}.py",
+            kernel_name=f"{_file_name(header.left.name)}.py",
             source=left.source,
-            player=header.left.player,
+            player=header.left.name,
             rounds=self.rounds,
             budget_s=self.budget_s * FINAL_BUDGET,
-            versus=Rival(f"{_file_name(header.right.player)}.py", right.source),
+            versus=Rival(f"{_file_name(header.right.name)}.py", right.source),
         )
         self.tell(FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
         result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result

@@ -38,7 +38,7 @@ def ratings(records: Iterable[DuelRecord]) -> list[Rating]:
     """
     by_category: dict[str, list[DuelRecord]] = {}
     for record in sorted(records, key=lambda record: record.header.created):
-        if record.header.left.player != record.header.right.player:
+        if record.header.left.name != record.header.right.name:
             by_category.setdefault(ALL, []).append(record)
             by_category.setdefault(record.header.category, []).append(record)
     return [rating for category, played in by_category.items() for rating in _rate(category, played)]
@@ -49,7 +49,7 @@ def _rate(category: str, records: list[DuelRecord]) -> list[Rating]:
     skills = {}
     tally: dict[str, list[int]] = {}
     for record in records:
-        players = (record.header.left.player, record.header.right.player)
+        players = (record.header.left.name, record.header.right.name)
         for player in players:
             if player not in skills:
                 skills[player], tally[player] = model.rating(name=player), [0, 0, 0]

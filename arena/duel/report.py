@@ -2,7 +2,7 @@
 
 import msgspec
 
-from arena.duel.events import Contestant, Finalist, Winner
+from arena.duel.events import DuelPlayer, Finalist, Winner
 from arena.duel.state import DuelState, SideState
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
@@ -98,11 +98,11 @@ def duel_report(state: DuelState) -> DuelReport:
     )
 
 
-def _side(contestant: Contestant, side: SideState, finalist: Finalist) -> SideReport:
+def _side(player: DuelPlayer, side: SideState, finalist: Finalist) -> SideReport:
     return SideReport(
-        player=contestant.player,
-        kind=contestant.kind,
-        kernel=contestant.kernel_path or contestant.player,
+        player=player.name,
+        kind=player.kind,
+        kernel=player.kernel_path or player.name,
         attempts=[
             DuelAttemptReport(
                 attempt=attempt.number,

@@ -23,14 +23,18 @@ from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.rewards import reward
 from arena.runs.headline import by_clock
-from arena.sweep.journal import JournalDamaged, campaign_path, journals, read_lines, require_campaign
-from arena.sweep.plan import CampaignPlan
-from arena.sweep.records import AnyLine, CampaignSession, CellResult, Unanswered, Written
+from arena.sweep.journal import JournalDamaged, journals, read_lines, require_sweep, sweep_path
+from arena.sweep.plan import SweepPlan
+from arena.sweep.records import AnyLine, CellResult, SweepSession, Unanswered, Written
 from arena.workspace.kernels import Workspace, content_hash
 from problems.catalogue import Catalogue
 
 FORMATS = ("jsonl", "parquet")
-CAMPAIGNS, KERNELS, TRACES = "campaigns", "kernels", "traces"
+SWEEPS, KERNELS, TRACES = (
+    "campaigns",
+    "kernels",
+    "traces",
+)  # stored: bundles of all versions have these folders
 _BATCH = 5000
 
 
@@ -38,6 +42,7 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
     """One result, flat: for data frames."""
 
     campaign: str
+    """Name of the sweep. Columns keep their names: data frames of others read them."""
     at: float
     """Seconds since the epoch."""
     problem_id: int
@@ -82,25 +87,25 @@ class ResultRow(msgspec.Struct, frozen=True, kw_only=True):
 def export_bundle(
     paths: Paths, catalogue: Catalogue, folder: Path, names: Sequence[str] = (), form: str = "jsonl"
 ) -> Manifest:
-    """Writes these campaigns, or all, into a new folder.
+    """Writes these sweeps, or all, into a new folder.
 
     Raises:
-        UsageError: the folder is not empty, or there is no such campaign.
+        UsageError: the folder is not empty, or there is no such sweep.
         MachineError: Parquet without pyarrow, a journal is damaged, or the folder cannot be written.
     """
     if form == "parquet":
         _pyarrow()  # before anything is written
-    chosen = [campaign_path(paths.campaigns, name) for name in names] or journals(paths.campaigns)
+    chosen = [sweep_path(paths.sweeps, name) for name in names] or journals(paths.sweeps)
     for path in chosen:
-        require_campaign(path)
+        require_sweep(path)
     if not chosen:
-        raise UsageError("there is no campaign to export", "`pkb-arena sweep --players ...` makes one")
+        raise UsageError("there is no sweep to export", "`pkb-arena sweep --players ...` makes one")
     newest = {path: _newest(path) for path in chosen}  # damage is found before anything is written
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "name a new folder")
     make_folder(folder, NAMED)
     try:
-        (folder / CAMPAIGNS).mkdir()
+        (folder / SWEEPS).mkdir()
         (folder / KERNELS).mkdir()
         (folder / TRACES).mkdir()
         count = 0
@@ -124,7 +129,7 @@ def _newest(path: Path) -> dict[str, float]:
         return {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
     except OSError as error:
         raise JournalDamaged(
-            f"{path}: {why(error)}", "make it readable, or choose others by --campaign"
+            f"{path}: {why(error)}", "make it readable, or choose others by --sweep"
         ) from None
 
 
@@ -133,11 +138,11 @@ def _copy(
 ) -> Iterator[ResultRow]:
     """Copies a journal with its kernels and traces; yields the newest result of every key, as `newest` has them."""
     machines: dict[str, str] = {}
-    with (folder / CAMPAIGNS / path.name).open("wb") as out:
+    with (folder / SWEEPS / path.name).open("wb") as out:
         for line in read_lines(path):
             out.write(msgspec.json.encode(_without_paths(line)) + b"\n")
             match line:
-                case CampaignSession():
+                case SweepSession():
                     machines |= {machine.digest: str(machine) for machine in line.machines}
                 case Written() if line.source:
                     _keep_kernel(folder, line.source)
@@ -149,9 +154,9 @@ def _copy(
 
 def _without_paths(line: AnyLine) -> msgspec.Struct:
     """A line that names no folder of this machine."""
-    if isinstance(line, CampaignSession):
+    if isinstance(line, SweepSession):
         players = [_player(player) for player in line.plan.players]
-        plan: CampaignPlan = msgspec.structs.replace(line.plan, players=players)
+        plan: SweepPlan = msgspec.structs.replace(line.plan, players=players)
         return msgspec.structs.replace(line, plan=plan)
     if isinstance(line, Written | Unanswered | CellResult):
         cell = msgspec.structs.replace(line.cell, player=_player(line.cell.player))
@@ -188,7 +193,7 @@ def _keep_trace(paths: Paths, folder: Path, trace_id: str) -> None:
         shutil.copyfile(trace, folder / TRACES / trace.name)
 
 
-def row_of(campaign: str, line: CellResult, machine: str) -> ResultRow:
+def row_of(sweep: str, line: CellResult, machine: str) -> ResultRow:
     """A result as a flat row."""
     report, setting = line.report, line.cell.setting
     speed = by_clock(report.speedup, report.clock) if report is not None else None
@@ -196,7 +201,7 @@ def row_of(campaign: str, line: CellResult, machine: str) -> ResultRow:
     on_device = report is not None and report.clock == "device"
     base, mine = ((t.device if on_device else t.call) if t is not None else None for t in times)
     return ResultRow(
-        campaign=campaign,
+        campaign=sweep,
         at=line.at,
         problem_id=line.problem_id,
         problem=line.cell.slug,
@@ -235,7 +240,7 @@ def row_of(campaign: str, line: CellResult, machine: str) -> ResultRow:
 
 
 def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
-    """Checks a bundle and takes its campaigns into the board, as from elsewhere. Nothing of it is run.
+    """Checks a bundle and takes its sweeps into the board, as from elsewhere. Nothing of it is run.
 
     Returns:
         The names under which the board has them, and the manifest.
@@ -245,7 +250,7 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
         FolderUnwritable: the data folder cannot be written.
     """
     manifest = check_manifest(folder)
-    found = [name for name in manifest.files if name.startswith(f"{CAMPAIGNS}/") and name.endswith(".jsonl")]
+    found = [name for name in manifest.files if name.startswith(f"{SWEEPS}/") and name.endswith(".jsonl")]
     names = []
     for name in sorted(found):
         path = folder / name
@@ -256,7 +261,7 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
             raise BundleDamaged(error.message, "ask its maker for another bundle") from None
         except OSError as error:
             raise BundleDamaged(f"{path}: {why(error)}", "make it readable") from None
-        stem = campaign_path(paths.imports, f"{path.stem}-{manifest.files[name][:8]}").stem
+        stem = sweep_path(paths.imports, f"{path.stem}-{manifest.files[name][:8]}").stem
         make_folder(paths.imports)
         try:
             shutil.copyfile(path, paths.imports / f"{stem}.jsonl")
@@ -315,7 +320,7 @@ def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
     return f"""\
 # Results of pkb-arena
 
-{count} results of the campaigns {names}, written by pkb-arena {version}.
+{count} results of the sweeps {names}, written by pkb-arena {version}.
 
 - **What it is.** Kernels that players (models, agents, people, the house, the baseline) wrote for problems of
   ParallelKernelBench, each judged for correctness on fresh inputs against a float64 oracle, and timed against PyTorch + NCCL.

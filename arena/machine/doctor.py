@@ -12,8 +12,8 @@ from arena.machine.facts import installed_version, torch_is_cpu_only
 from arena.machine.finding import MachineFinding
 from arena.machine.gpu_findings import TORCH, gpu_findings
 from arena.machine.install_commands import as_root, python_install, system_install
+from arena.machine.isolation_fix import isolation_fix
 from arena.machine.jail_policy import is_jail
-from arena.machine.walls_fix import walls_fix
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
@@ -80,7 +80,7 @@ def _jail() -> MachineFinding:
         return MachineFinding("jail", "ok", found)
     loses = f"{found}: {profile.loses}" if profile.loses else found
     refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
-    return MachineFinding("jail", "limited", loses, f"{profile.advice}{refused}", walls_fix(profile.name))
+    return MachineFinding("jail", "limited", loses, f"{profile.advice}{refused}", isolation_fix(profile.name))
 
 
 def _world_memory() -> Iterator[MachineFinding]:

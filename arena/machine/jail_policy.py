@@ -26,5 +26,5 @@ def require_jail(jail_name: str, unsafe: bool) -> None:
         return
     raise NoJail(
         "a model's kernel would run without a jail: it could read your files, use the network and stop your processes",
-        "`pkb-arena doctor` says what the jail needs (mostly: apt-get install bubblewrap); --unsafe runs it all the same",
+        "install bubblewrap (`pkb-arena doctor` shows what is missing), or run it without isolation: --unsafe",
     )

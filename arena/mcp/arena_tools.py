@@ -21,7 +21,7 @@ from arena.players.judge import PlayerJudge
 from arena.players.program.toolset import NUMBER, TEXT, Misused, arguments_of, page, result, tool, work_on
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
-from arena.players.toolbox import PAGES, RUN, Work
+from arena.players.tools import PAGES, RUN, Work
 from arena.runs.judge import Judge
 from arena.runs.store import Entry, Store
 from arena.setting_choice import Choice, choose_setting, find_problem

@@ -59,7 +59,7 @@ class ModelAnswer:
         return "kernel" if self.source.strip() else "prose"
 
     @property
-    def complaint(self) -> str:
+    def reason(self) -> str:
         """The reason why there is no kernel, in one sentence; empty when there is one."""
         if self.calls and self.outcome in ("empty", "prose"):
             return "it called tools again and again, and there is no kernel in its answer"

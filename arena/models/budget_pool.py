@@ -1,20 +1,20 @@
-"""The money of a campaign: answers that are being written share one limit."""
+"""The money of a sweep: answers that are being written share one limit."""
 
 from arena.errors import UsageError
 from arena.models.budget import Budget, Spent, has_prices
 from arena.settings import ModelSettings
 
 
-class Purse:
-    """Counts what all players of a campaign spend; None is no limit."""
+class BudgetPool:
+    """Counts what all players of a sweep spend; None is no limit."""
 
     def __init__(self, usd: float | None, before: Spent = Spent()) -> None:  # noqa: B008 - a frozen value
         """before: spent by earlier sessions."""
         self.usd = usd
         self._done = before
-        self._open: list[PurseBudget] = []
+        self._open: list[PooledBudget] = []
 
-    def open(self, model: ModelSettings) -> "PurseBudget":
+    def open(self, model: ModelSettings) -> "PooledBudget":
         """A budget for one attempt of a model. Hand it back with `close`.
 
         Raises:
@@ -25,11 +25,11 @@ class Purse:
                 f"{model.model} has no prices, so dollars cannot be counted",
                 "set price_in and price_out of the model, or leave --budget out",
             )
-        budget = PurseBudget(model, self)
+        budget = PooledBudget(model, self)
         self._open.append(budget)
         return budget
 
-    def close(self, budget: "PurseBudget") -> Spent:
+    def close(self, budget: "PooledBudget") -> Spent:
         """The attempt is over. Returns what it has spent."""
         self._open.remove(budget)
         budget.end()
@@ -47,13 +47,13 @@ class Purse:
         return self.usd is not None and self.spent.usd >= self.usd
 
 
-class PurseBudget(Budget):
-    """One attempt's share: it ends when the whole purse is empty."""
+class PooledBudget(Budget):
+    """One attempt's share: it ends when the whole pool is empty."""
 
-    def __init__(self, model: ModelSettings, purse: Purse) -> None:
+    def __init__(self, model: ModelSettings, pool: BudgetPool) -> None:
         super().__init__(model)
-        self._purse = purse
+        self._pool = pool
 
     @property
     def reached(self) -> str:
-        return f"the campaign's budget of ${self._purse.usd:g} is spent" if self._purse.empty else ""
+        return f"the sweep's budget of ${self._pool.usd:g} is spent" if self._pool.empty else ""

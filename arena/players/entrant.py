@@ -91,7 +91,7 @@ class Submission:
     """The kernel's text; empty for the baseline, which is run against itself. None: there is no kernel."""
     file_name: str = "kernel.py"
     """Shown in tracebacks. For the baseline the word `baseline`."""
-    complaint: str = ""
+    reason: str = ""
     """Why there is no kernel: "refusal", "empty", "prose", "truncated"..."""
     spent: Spent = field(default=Spent())
     trace_id: str = ""
@@ -106,7 +106,7 @@ class NoAnswer(PlayerFailed):
         self.spent = spent
 
 
-class Desk(Protocol):
+class KernelAccess(Protocol):
     """Where an author may try kernels while it writes. Each call waits for its turn at the devices."""
 
     async def judge(self, source: str, name: str) -> Judgement:
@@ -135,7 +135,7 @@ class Author(Protocol):
     def fixed(self) -> bool:
         """It has one kernel for a problem, at no cost: one attempt says all."""
 
-    async def write(self, task: Task, desk: Desk) -> Submission:
+    async def write(self, task: Task, access: KernelAccess) -> Submission:
         """One attempt at a task. Cancelling ends it, with all processes and requests it started.
 
         Raises:

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import Protocol
 
-from arena.duel.events import Contestant
+from arena.duel.events import DuelPlayer
 from arena.foreign_text import printable
 from arena.models.budget import Budget, Spent
 from arena.models.model import ModelPlayer, find_model, model_player
@@ -82,7 +82,7 @@ class DuelTable(Protocol):
 class DuelSide(Protocol):
     """One player. `play` ends when the player wants no more; it may be cancelled at any time."""
 
-    contestant: Contestant
+    player: DuelPlayer
 
     async def play(self, table: DuelTable) -> str:
         """Plays. Returns why it left, `done` as a rule.
@@ -96,8 +96,8 @@ class DuelSide(Protocol):
 class FixedSide:
     """A kernel that does not change: the house's, the baseline, or a reference form of the baseline."""
 
-    def __init__(self, contestant: Contestant, name: str, source: str) -> None:
-        self.contestant = contestant
+    def __init__(self, player: DuelPlayer, name: str, source: str) -> None:
+        self.player = player
         self.name = name
         self.source = source
 
@@ -109,8 +109,8 @@ class FixedSide:
 class FileSide:
     """A kernel file. With a clock every save is handed in, else the file as it is."""
 
-    def __init__(self, contestant: Contestant, path: Path) -> None:
-        self.contestant = contestant
+    def __init__(self, player: DuelPlayer, path: Path) -> None:
+        self.player = player
         self.path = path
 
     async def play(self, table: DuelTable) -> str:
@@ -132,17 +132,17 @@ class ModelSide:
 
     def __init__(
         self,
-        contestant: Contestant,
-        player: ModelPlayer,
+        player: DuelPlayer,
+        writer: ModelPlayer,
         problem: Problem,
         setting: Setting,
         catalogue: Catalogue,
         paths: Paths,
         budget_usd: float | None = None,
     ) -> None:
-        """player: with the budget of these dollars."""
-        self.contestant = contestant
+        """writer: with the budget of these dollars."""
         self.player = player
+        self.writer = writer
         self.budget_usd = budget_usd
         self.problem = problem
         self.setting = setting
@@ -151,16 +151,16 @@ class ModelSide:
 
     async def play(self, table: DuelTable) -> str:
         prompt = await asyncio.to_thread(build_prompt, self.problem, self.setting, self.catalogue, self.paths)
-        header = trace_header(self.problem, self.setting, self.player, prompt, table.rounds, self.budget_usd)
+        header = trace_header(self.problem, self.setting, self.writer, prompt, table.rounds, self.budget_usd)
         recorder = TraceRecorder(
             header,
             self.paths,
             lambda error: table.said(f"the model's trace is incomplete: {error}"),
             [lambda event: _tell(table, event)],
         )
-        async with self.player:
+        async with self.writer:
             agent = Agent(
-                self.player,
+                self.writer,
                 table.judge,
                 prompt,
                 recorder,
@@ -170,7 +170,7 @@ class ModelSide:
             )
             await agent.run()
         if agent.reason == "budget":
-            return self.player.budget.reached
+            return self.writer.budget.reached
         return "done" if agent.reason == "steps" else agent.reason
 
 
@@ -179,7 +179,7 @@ class ProgramSide:
 
     def __init__(
         self,
-        contestant: Contestant,
+        player: DuelPlayer,
         program: AgentProgram,
         problem: Problem,
         setting: Setting,
@@ -191,7 +191,7 @@ class ProgramSide:
         Raises:
             UsageError: dollars are limited, and its model has no prices.
         """
-        self.contestant = contestant
+        self.player = player
         self.budget = Budget(program.model, budget_usd) if program.model is not None else None
         self.budget_usd = budget_usd
         self.program = program
@@ -226,8 +226,8 @@ def _tell(table: DuelTable, event: AnyTraceEvent) -> None:
             table.said(f"asked again in {event.wait_s:.0f} s: {event.reason}")
         case Called():
             table.said(f"calls {printable(event.tool)}")
-        case Answered() if event.complaint:
-            table.said(event.complaint)
+        case Answered() if event.reason:
+            table.said(event.reason)
 
 
 def spends_money(side: DuelSide) -> bool:
@@ -255,18 +255,19 @@ def make_side(
         MachineError: there is no jail for an agent program, or no MCP SDK.
     """
     if named := named_kernel(word, problem, catalogue, setting.device):
-        return FixedSide(Contestant("house" if word == HOUSE else "baseline", word), *named)
+        return FixedSide(DuelPlayer("house" if word == HOUSE else "baseline", word), *named)
     if word.startswith(MODEL):
         name = word.removeprefix(MODEL)
         writer = model_player(name, settings, Budget(find_model(name, settings), budget_usd))
         hide_from_ptrace()  # this process now holds a key
-        contestant = Contestant("model", writer.name)
-        return ModelSide(contestant, writer, problem, setting, catalogue, paths, budget_usd)
+        return ModelSide(
+            DuelPlayer("model", writer.name), writer, problem, setting, catalogue, paths, budget_usd
+        )
     if word.startswith(AGENT):
         program = named_program(word.removeprefix(AGENT), settings)
         require_ready(program)
-        return ProgramSide(Contestant("model", word), program, problem, setting, catalogue, paths, budget_usd)
+        return ProgramSide(DuelPlayer("model", word), program, problem, setting, catalogue, paths, budget_usd)
     path = Path(word).expanduser().absolute()
     read_kernel(path)
     check_own_name(player)
-    return FileSide(Contestant("file", player, str(path)), path)
+    return FileSide(DuelPlayer("file", player, str(path)), path)

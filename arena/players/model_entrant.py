@@ -15,7 +15,7 @@ from arena.players.attempts import Attempt, best_of
 from arena.players.judge import JudgeKernel
 from arena.players.prompts.feedback import build_words, fenced, next_turn, verdict_words
 from arena.players.prompts.prompt import Prompt
-from arena.players.toolbox import Toolbox
+from arena.players.tools import KernelTools
 from arena.players.trace import TraceRecorder
 from sandbox.protocol.verdict import Verdict
 
@@ -88,23 +88,23 @@ class Agent:
         conversation = self.prompt.conversation
         if self.attempts and self.feedback:
             conversation = next_turn(conversation, self.attempts, self.prompt.version)
-        toolbox = self._toolbox()
-        if toolbox is not None:
-            conversation = conversation.offering(*toolbox.tools)
+        tools = self._tools()
+        if tools is not None:
+            conversation = conversation.offering(*tools.tools)
         began = len(self.attempts)
         self._booked = self.player.budget.spent
         self.recorder.ask(began + 1, conversation)
         while True:
             answer = await self.player.answer(conversation, self._hear)
-            if toolbox is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
+            if tools is None or not answer.calls or answer.finish.reason in ("budget", "refusal"):
                 break
-            if toolbox.left <= 0:  # it was told so, and calls on
+            if tools.left <= 0:  # it was told so, and calls on
                 break
             results = []
             for call in answer.calls:
                 if len(self.attempts) >= self.steps:
                     return answer
-                results.append(await self._call(toolbox, call))
+                results.append(await self._call(tools, call))
             if len(self.attempts) >= self.steps:
                 return answer
             said = Message("assistant", answer.text, answer.calls, kept=answer.kept)
@@ -116,11 +116,11 @@ class Agent:
         """The answer's kernel is judged, unless it is one of those that were run on the way to it."""
         source = answer.source if answer.outcome == "kernel" else ""
         if ran and (not source or any(attempt.answer.source == source for attempt in ran)):
-            self.recorder.answered(answer.outcome, answer.complaint, "", self._spent())
+            self.recorder.answered(answer.outcome, answer.reason, "", self._spent())
             return
         self.recorder.step = len(self.attempts) + 1
         answer = replace(answer, spent=self._spent())
-        self.recorder.answered(answer.outcome, answer.complaint, source, answer.spent)
+        self.recorder.answered(answer.outcome, answer.reason, source, answer.spent)
         if not source or self.judge is None:
             self._keep(Attempt(self.recorder.step, answer))
         else:
@@ -149,15 +149,15 @@ class Agent:
 
     # --- tools -----------------------------------------------------------------------------------------------
 
-    def _toolbox(self) -> Toolbox | None:
+    def _tools(self) -> KernelTools | None:
         """For one step. Independent samples have none: what one run told would be known to the next."""
         if self.judge is None or not self.feedback or not self.player.takes_tools:
             return None
-        return Toolbox(self.prompt.version, self._run, self._build if self.build is not None else None)
+        return KernelTools(self.prompt.version, self._run, self._build if self.build is not None else None)
 
-    async def _call(self, toolbox: Toolbox, call: ToolCall) -> ToolResult:
+    async def _call(self, tools: KernelTools, call: ToolCall) -> ToolResult:
         self.recorder.called(call)
-        result = await toolbox.call(call)
+        result = await tools.call(call)
         self.recorder.returned(result)
         return result
 
@@ -165,7 +165,7 @@ class Agent:
         assert self.judge is not None
         self.recorder.step = len(self.attempts) + 1
         answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._spent())
-        self.recorder.answered(answer.outcome, answer.complaint, answer.source, answer.spent)
+        self.recorder.answered(answer.outcome, answer.reason, answer.source, answer.spent)
         attempt = await self._judge(self.judge, answer)
         left = self.steps - len(self.attempts)
         return f"{verdict_words(attempt, self.prompt.version)}\n\nAttempts left: {left}."

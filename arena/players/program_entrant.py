@@ -1,4 +1,4 @@
-"""An agent program at one task: in campaigns an author, in duels a side."""
+"""An agent program at one task: in sweeps an author, in duels a side."""
 
 import asyncio
 import hashlib

@@ -149,12 +149,12 @@ class Returned(TraceEvent, tag="returned", frozen=True, kw_only=True):
     error: bool
 
 
-class Answered(TraceEvent, tag="answered", frozen=True, kw_only=True):
+class Answered(TraceEvent, tag="answered", rename={"reason": "complaint"}, frozen=True, kw_only=True):
     """The answer is over, or has called the tool that judges a kernel."""
 
     outcome: str
     """As `ModelAnswer.outcome`."""
-    complaint: str
+    reason: str
     source: str
     spent: Spent
     """By this answer."""
@@ -260,9 +260,9 @@ class TraceRecorder:
         """The call is over."""
         self.emit(Returned(tool=result.name, text=result.text, error=result.error))
 
-    def answered(self, outcome: str, complaint: str, source: str, spent: Spent) -> None:
+    def answered(self, outcome: str, reason: str, source: str, spent: Spent) -> None:
         """The step's answer is over."""
-        self.emit(Answered(outcome=outcome, complaint=complaint, source=source, spent=spent))
+        self.emit(Answered(outcome=outcome, reason=reason, source=source, spent=spent))
 
     def judged(self, report: RunReport, printed: str, gain: bool) -> None:
         """The step's kernel has a verdict."""

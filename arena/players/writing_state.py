@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.models.conversation import Message
-from arena.players.toolbox import RUN
+from arena.players.tools import RUN
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,
@@ -32,7 +32,7 @@ class KernelState:
     text: str
     """All that the model wrote for it."""
     source: str
-    complaint: str
+    reason: str
     """The reason why there is no kernel; empty when there is one."""
     spent: Spent
     report: RunReport | None = None
@@ -119,7 +119,7 @@ class WritingState:
 
     def _answered(self, event: Answered) -> None:
         if self.kernel(event.step) is None:  # else it only told what it had run already
-            kernel = KernelState(event.step, self.text, event.source, event.complaint, event.spent)
+            kernel = KernelState(event.step, self.text, event.source, event.reason, event.spent)
             self.kernels.append(kernel)
         self.writing, self.text, self.thought = event.step + 1, "", ""
         self._do(JUDGING if event.source else WAITING)

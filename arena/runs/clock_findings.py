@@ -9,7 +9,7 @@ from arena.machine.finding import MachineFinding
 from arena.paths import Paths
 from sandbox.machine.devices import kind_of
 from sandbox.timing.conclusion import percent
-from sandbox.timing.interval import NOISY_SEES
+from sandbox.timing.interval import NOISY_PERCENT
 
 LAST = 40
 """Runs that are looked at, on any device."""
@@ -74,7 +74,7 @@ def clock_finding(paths: Paths) -> MachineFinding:
     noisy = [
         device
         for device in _devices(found)
-        if min(sight.sees for sight in found if sight.device == device) > NOISY_SEES
+        if min(sight.sees for sight in found if sight.device == device) > NOISY_PERCENT
     ]
     if noisy:
         return MachineFinding(

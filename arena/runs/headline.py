@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval, Result, Speedup, Timed
-from sandbox.timing.conclusion import ADVICE_ROUNDS, percent, verdict_of_clocks
-from sandbox.timing.interval import outcome, sees
+from sandbox.timing.conclusion import ADVICE_ROUNDS, conclude, percent
+from sandbox.timing.interval import detectable_percent, outcome
 
 SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", "too noisy": "~"}
 """In front of a speedup, by its outcome."""
@@ -44,7 +44,7 @@ def headline_of(result: Result) -> Headline | None:
 
 def headline_so_far(sample: Timed) -> Headline:
     """Of a run that is being measured."""
-    told = verdict_of_clocks(sample.call, sample.device)
+    told = conclude(sample.call, sample.device)
     return Headline(
         told.clock, told.outcome, sample.device if told.clock == "device" and sample.device else sample.call
     )
@@ -53,7 +53,7 @@ def headline_so_far(sample: Timed) -> Headline:
 def sees_words(speedup: Speedup | None) -> str:
     """ "would have seen 15 % by calls, 2 % on the device"; empty when nothing was timed."""
     found = [
-        f"{percent(sees(interval))} {where}"
+        f"{percent(detectable_percent(interval))} {where}"
         for clock, where in WHERE.items()
         if (interval := by_clock(speedup, clock)) is not None
     ]

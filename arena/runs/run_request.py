@@ -9,7 +9,7 @@ from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.events import Rival, Setting
-from sandbox.timing.stopping_rule import LOOKS
+from sandbox.timing.stopping_rule import CHECK_TIMES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class RunRequest:
     @property
     def most_s(self) -> float | None:
         """Seconds that timing may take; None where the number of rounds is given."""
-        return LOOKS[-1] * self.budget_s if self.rounds is None else None
+        return CHECK_TIMES[-1] * self.budget_s if self.rounds is None else None
 
 
 @dataclass(frozen=True)

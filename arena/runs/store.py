@@ -15,7 +15,7 @@ from arena.runs.journal import RunHeader, read_events, read_header
 from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.events import Finished, Result
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.interval import sees
+from sandbox.timing.interval import detectable_percent
 
 _SCHEMA = """
 create table if not exists result (
@@ -133,7 +133,7 @@ def entry_of(header: RunHeader, result: Result) -> Entry:
 def _sees(result: Result, clock: str) -> float | None:
     """Results that name no clock are of older versions, whose intervals mean something else."""
     interval = by_clock(result.speedup, clock) if result.clock else None
-    return sees(interval) if interval is not None else None
+    return detectable_percent(interval) if interval is not None else None
 
 
 _COLUMNS = Entry.__struct_fields__

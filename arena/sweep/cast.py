@@ -1,4 +1,4 @@
-"""The players of a campaign as authors: kernels of the arena, files, models, agents and agent programs."""
+"""The players of a sweep as authors: kernels of the arena, files, models, agents and agent programs."""
 
 import asyncio
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from arena.errors import KernelUnreadable, PlayerFailed, UsageError
 from arena.models.budget import Spent
-from arena.models.budget_pool import Purse
+from arena.models.budget_pool import BudgetPool
 from arena.models.model import find_model, model_player
 from arena.paths import Paths
 from arena.players.entrant import (
     Author,
-    Desk,
+    KernelAccess,
     NoAnswer,
     PlayerKind,
     PlayerName,
@@ -43,7 +43,7 @@ class AuthorSetup:
     settings: Settings
     catalogue: Catalogue
     paths: Paths
-    purse: Purse
+    pool: BudgetPool
     shots: int
     """Worked examples in a model's prompt."""
     steps: int
@@ -61,7 +61,7 @@ class NamedAuthor:
         self.player = player
         self._catalogue = catalogue
 
-    async def write(self, task: Task, desk: Desk) -> Submission:
+    async def write(self, task: Task, access: KernelAccess) -> Submission:
         named = named_kernel(self.player.name, task.problem, self._catalogue, task.setting.device)
         assert named is not None
         name, source = named
@@ -85,7 +85,7 @@ class FileAuthor:
         if not os.access(self._path, os.R_OK | (os.X_OK if self._path.is_dir() else 0)):
             raise UsageError(f"{self._path} cannot be read: Permission denied", "check its permissions")
 
-    async def write(self, task: Task, desk: Desk) -> Submission:
+    async def write(self, task: Task, access: KernelAccess) -> Submission:
         """
         Raises:
             UsageError: the folder has no kernel for this problem.
@@ -122,12 +122,12 @@ class ModelAuthor:
         self._stage = stage
         self._as_agent = player.kind is PlayerKind.AGENT
         model_player(player.name, stage.settings)  # whatever is wrong with it is said before anything starts
-        stage.purse.close(stage.purse.open(find_model(player.name, stage.settings)))
+        stage.pool.close(stage.pool.open(find_model(player.name, stage.settings)))
         hide_from_ptrace()  # this process now holds a key
 
-    async def write(self, task: Task, desk: Desk) -> Submission:
+    async def write(self, task: Task, access: KernelAccess) -> Submission:
         stage = self._stage
-        budget = stage.purse.open(find_model(self.player.name, stage.settings))
+        budget = stage.pool.open(find_model(self.player.name, stage.settings))
         failed: PlayerFailed | None = None
         try:
             player = model_player(self.player.name, stage.settings, budget)
@@ -136,29 +136,29 @@ class ModelAuthor:
                 build_prompt, task.problem, task.setting, stage.catalogue, stage.paths, stage.shots
             )
             steps = stage.steps if self._as_agent else 1
-            header = trace_header(task.problem, task.setting, player, prompt, steps, stage.purse.usd)
+            header = trace_header(task.problem, task.setting, player, prompt, steps, stage.pool.usd)
             recorder = TraceRecorder(header, stage.paths, self._trace_trouble, [])
             async with player:
                 agent = Agent(
                     player,
-                    desk.judge if self._as_agent else None,
+                    access.judge if self._as_agent else None,
                     prompt,
                     recorder,
                     steps,
                     feedback=self._as_agent,
-                    build=desk.build if self._as_agent else None,
+                    build=access.build if self._as_agent else None,
                 )
                 await agent.run()
         except PlayerFailed as error:
             failed = error
         finally:
-            spent = stage.purse.close(budget)
+            spent = stage.pool.close(budget)
         if failed is not None:
             raise NoAnswer(failed, spent)
         best = agent.best or (agent.attempts[-1] if agent.attempts else None)
         if best is None or best.answer.outcome != "kernel":
-            complaint = best.answer.outcome if best is not None else agent.reason
-            return Submission(None, complaint=complaint, spent=spent, trace_id=header.trace_id)
+            reason = best.answer.outcome if best is not None else agent.reason
+            return Submission(None, reason=reason, spent=spent, trace_id=header.trace_id)
         return Submission(best.answer.source, "kernel.py", "", spent, header.trace_id)
 
     def _trace_trouble(self, error: OSError) -> None:
@@ -180,20 +180,20 @@ class ProgramAuthor:
         self._program, self._stage = program, stage
         require_ready(program)
         if program.model is not None:
-            stage.purse.close(stage.purse.open(program.model))
+            stage.pool.close(stage.pool.open(program.model))
 
-    async def write(self, task: Task, desk: Desk) -> Submission:
+    async def write(self, task: Task, access: KernelAccess) -> Submission:
         stage, program = self._stage, self._program
-        budget = stage.purse.open(program.model) if program.model is not None else None
+        budget = stage.pool.open(program.model) if program.model is not None else None
         spent, played, failed = Spent(), None, None
         place = ProgramSetup(
             catalogue=stage.catalogue,
             paths=stage.paths,
-            judge=desk.judge,
-            build=desk.build,
+            judge=access.judge,
+            build=access.build,
             steps=stage.steps,
             budget=budget,
-            budget_usd=stage.purse.usd,
+            budget_usd=stage.pool.usd,
             shots=stage.shots,
             complain=lambda error: stage.complain(f"a trace of {self.player} is incomplete: {error}"),
         )
@@ -203,15 +203,15 @@ class ProgramAuthor:
             failed = error
         finally:
             if budget is not None:
-                spent = stage.purse.close(budget)
+                spent = stage.pool.close(budget)
         if failed is not None or played is None:
             raise NoAnswer(failed or PlayerFailed("it did not play"), spent)
         if played.reason.startswith(LIMIT):
             stage.complain(f"{self.player} was ended: {played.reason}")
         if played.best is None:
             told = played.reason == BUDGET or played.reason.startswith(LIMIT)
-            complaint = played.reason if told else "empty"
-            return Submission(None, complaint=complaint, spent=spent, trace_id=played.trace_id)
+            reason = played.reason if told else "empty"
+            return Submission(None, reason=reason, spent=spent, trace_id=played.trace_id)
         return Submission(played.best.answer.source, "kernel.py", "", spent, played.trace_id)
 
 

@@ -1,17 +1,17 @@
-"""A campaign as a table of problems and players, folded from its journal line by line; small, whatever the number of results."""
+"""A sweep as a table of problems and players, folded from its journal line by line; small, whatever the number of results."""
 
 from dataclasses import dataclass, field
 
 import msgspec
 
 from arena.runs.headline import by_clock
-from arena.sweep.plan import CampaignPlan
+from arena.sweep.plan import SweepPlan
 from arena.sweep.records import (
     NO_KERNEL,
     REFUSED,
     AnyLine,
-    CampaignSession,
     CellResult,
+    SweepSession,
     Unanswered,
     Written,
 )
@@ -64,15 +64,15 @@ class Square:
 
     @property
     def waiting(self) -> int:
-        """Answers that wait for a seat."""
+        """Answers that wait for a worker."""
         return max(0, self.written - len(self.marks))
 
 
 @dataclass
-class CampaignGrid:
-    """Everything that a screen shows of a campaign."""
+class SweepGrid:
+    """Everything that a screen shows of a sweep."""
 
-    plan: CampaignPlan | None = None
+    plan: SweepPlan | None = None
     sessions: int = 0
     squares: dict[tuple[str, str], Square] = field(default_factory=dict)
     """By problem (slug) and player."""
@@ -86,7 +86,7 @@ class CampaignGrid:
         """Takes the next line of the journal."""
         self.last_at = max(self.last_at, line.at)
         match line:
-            case CampaignSession():
+            case SweepSession():
                 self.plan = line.plan
                 self.sessions += 1
                 self.players = list(dict.fromkeys([*self.players, *line.plan.players]))

@@ -1,4 +1,4 @@
-"""A campaign's journal: one line a result, on the disk before the next one is begun. It is the only truth.
+"""A sweep's journal: one line a result, on the disk before the next one is begun. It is the only truth.
 
 A line that a crash or a full disk cut short is removed when the file is opened again, or at once.
 """
@@ -17,37 +17,37 @@ from arena.models.budget import Spent
 from arena.paths import files_in, make_folder, unwritable
 from arena.sweep.records import (
     AnyLine,
-    CampaignOpened,
-    CampaignSession,
     CellResult,
+    SweepOpened,
+    SweepSession,
     Unanswered,
     Written,
     decode_line,
 )
 
 
-class CampaignBusy(MachineError):
-    """Another process is at work on this campaign."""
+class SweepBusy(MachineError):
+    """Another process is at work on this sweep."""
 
 
 class JournalDamaged(MachineError):
-    """A file in the folder of campaigns is none, or has a line that cannot be read."""
+    """A file in the folder of sweeps is none, or has a line that cannot be read."""
 
 
 class JournalFull(MachineError):
     """A line could not be written; nothing of it is in the file."""
 
 
-class CampaignJournal:
+class SweepJournal:
     """A journal open for writing, by this process alone. Holds keys and offsets in memory, no result."""
 
     def __init__(self, path: Path, name: str) -> None:
         """Opens the journal, or creates it.
 
         Raises:
-            CampaignBusy: another process has it open.
+            SweepBusy: another process has it open.
             FolderUnwritable: it cannot be created or written.
-            JournalDamaged: the file is no campaign's journal.
+            JournalDamaged: the file is no sweep's journal.
         """
         make_folder(path.parent)
         self.path = path
@@ -59,8 +59,8 @@ class CampaignJournal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._file)
-            raise CampaignBusy(
-                f"another process is at work on the campaign {name}",
+            raise SweepBusy(
+                f"another process is at work on the sweep {name}",
                 "wait for it, watch it in the app (c in the list of problems), or choose another --name",
             ) from None
         self._size = 0
@@ -69,11 +69,11 @@ class CampaignJournal:
         """Offset of the `Written` line by its cell."""
         self.spent = Spent()
         """By all sessions so far. What a killed session had asked for and not yet had is not in it."""
-        self.sessions: list[CampaignSession] = []
+        self.sessions: list[SweepSession] = []
         try:
             self._read()
             if not self._size:
-                self.append(CampaignOpened(at=time.time(), name=name))
+                self.append(SweepOpened(at=time.time(), name=name))
         except BaseException:
             self.close()
             raise
@@ -97,7 +97,7 @@ class CampaignJournal:
                 self.spent += line.spent
             case Unanswered():
                 self.spent += line.spent
-            case CampaignSession():
+            case SweepSession():
                 self.sessions.append(line)
 
     def append(self, line: AnyLine) -> None:
@@ -137,7 +137,7 @@ class CampaignJournal:
         return line if isinstance(line, Written) else None
 
     def leave(self) -> None:
-        """Closes it; a campaign in which no session began, as with a player that cannot play, leaves no file behind."""
+        """Closes it; a sweep in which no session began, as with a player that cannot play, leaves no file behind."""
         if self._file >= 0 and not self.sessions:
             self.path.unlink(missing_ok=True)
         self.close()
@@ -153,7 +153,7 @@ def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
     """(offset, offset of the next line, line) of every whole line.
 
     Raises:
-        JournalDamaged: the file is no campaign's journal, or damaged before its end.
+        JournalDamaged: the file is no sweep's journal, or damaged before its end.
     """
     offset = 0
     with path.open("rb") as file:
@@ -168,11 +168,11 @@ def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
     """Line `number` (from 1) of a journal. Raises JournalDamaged."""
     try:
         line: AnyLine = decode_line(data)
-        if number == 1 and not isinstance(line, CampaignOpened):
-            raise msgspec.ValidationError("the first line names no campaign")
+        if number == 1 and not isinstance(line, SweepOpened):
+            raise msgspec.ValidationError("the first line names no sweep")
     except msgspec.MsgspecError:
         raise JournalDamaged(
-            f"{path}: line {number} is no line of a campaign's journal",
+            f"{path}: line {number} is no line of a sweep's journal",
             "remove that line, or move the file elsewhere" if number > 1 else "move the file elsewhere",
         ) from None
     return line
@@ -183,7 +183,7 @@ def read_lines(path: Path) -> Iterator[AnyLine]:
 
     Raises:
         OSError: it cannot be read.
-        JournalDamaged: it is no campaign's journal.
+        JournalDamaged: it is no sweep's journal.
     """
     return (line for _, _, line in _lines(path))
 
@@ -220,39 +220,39 @@ class JournalReader:
         return found
 
 
-def campaign_path(folder: Path, name: str) -> Path:
-    """The journal of a campaign of this name.
+def sweep_path(folder: Path, name: str) -> Path:
+    """The journal of a sweep of this name.
 
     Raises:
         UsageError: it cannot be a file's name.
     """
     if not name or len(name) > 80 or not all(c.isalnum() or c in "-_." for c in name) or name.startswith("."):
-        raise UsageError(f"{name!r} cannot be a campaign's name", "use letters, digits, - _ and .")
+        raise UsageError(f"{name!r} cannot be a sweep's name", "use letters, digits, - _ and .")
     return folder / f"{name}.jsonl"
 
 
-def require_campaign(path: Path) -> None:
+def require_sweep(path: Path) -> None:
     """Raises UsageError where there is no such journal, with the names of those that are there."""
     if not path.exists():
         names = ", ".join(other.stem for other in journals(path.parent))
         raise UsageError(
-            f"there is no campaign {path.stem!r}",
+            f"there is no sweep {path.stem!r}",
             f"choose from {names}" if names else "`pkb-arena sweep --players ...` makes one",
         )
 
 
 def journals(folder: Path) -> list[Path]:
-    """All campaigns' journals, the one that was written last at the end."""
+    """All sweeps' journals, the one that was written last at the end."""
     found = [(path.stat().st_mtime, path) for path in files_in(folder, ".jsonl")]
     return [path for _, path in sorted(found)]
 
 
-def last_plan(path: Path) -> CampaignSession | None:
+def last_plan(path: Path) -> SweepSession | None:
     """The last session of a journal; None where there is none, or the file is no journal."""
     last = None
     try:
         for line in read_lines(path):
-            if isinstance(line, CampaignSession):
+            if isinstance(line, SweepSession):
                 last = line
     except (OSError, JournalDamaged):
         return None

@@ -1,4 +1,4 @@
-"""The plan of a campaign: players, problems and attempts, in which setting, for how much money."""
+"""The plan of a sweep: players, problems and attempts, in which setting, for how much money."""
 
 import re
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ ALL = "all"
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
-class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The order of a campaign, as its journal keeps it."""
+class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The order of a sweep, as its journal keeps it."""
 
     players: list[str]
     problems: list[str]
@@ -32,7 +32,7 @@ class CampaignPlan(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     """Time budget of one measurement; None: as the settings say."""
     budget_usd: float | None = None
-    """For everything that providers are asked, in all sessions of the campaign together."""
+    """For everything that providers are asked, in all sessions of the sweep together."""
     other_sizes: bool = False
     """After a PASS three other settings are judged for correctness."""
     shots: int = 1

@@ -1,4 +1,4 @@
-"""The progress of a campaign, and its listeners."""
+"""The progress of a sweep, and its listeners."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,8 +22,8 @@ class Listener:
 
 
 @dataclass
-class CampaignStanding:
-    """Where a campaign is."""
+class SweepProgress:
+    """Where a sweep is."""
 
     total: int = 0
     """Cells of the plan, those that are left out not among them."""
@@ -37,7 +37,7 @@ class CampaignStanding:
     unanswered: int = 0
     """Cells whose player gave no answer."""
     stopped: str = ""
-    """Why the campaign ended early; empty while it did not."""
+    """Why the sweep ended early; empty while it did not."""
 
     @property
     def whole(self) -> bool:

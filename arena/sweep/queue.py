@@ -1,4 +1,4 @@
-"""The queue of a seat: tries of agents first, then what is ready at the problem that a seat has open, then the rest."""
+"""The queue of a worker: tries of agents first, then what is ready at the problem that a worker has open, then the rest."""
 
 import asyncio
 from collections import deque
@@ -12,13 +12,13 @@ from arena.sweep.records import Cell
 
 @dataclass(frozen=True)
 class KernelJob:
-    """A cell of the campaign with a kernel to judge, or with the reason why there is none."""
+    """A cell of the sweep with a kernel to judge, or with the reason why there is none."""
 
     cell: Cell
     task: Task
     author: Author
     submission: Submission | None
-    """None: of a fixed author, who is asked at the seat."""
+    """None: of a fixed author, who is asked at the worker."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Try:
 
 
 class Jobs:
-    """Holds no more than `most` kernels that writers have handed in; kernels at no cost are made when a seat wants one."""
+    """Holds no more than `most` kernels that writers have handed in; kernels at no cost are made when a worker wants one."""
 
     def __init__(self, fixed: Iterator[KernelJob], most: int) -> None:
         """fixed: kernels that are there already, problem by problem."""
@@ -61,13 +61,13 @@ class Jobs:
         return await job.verdict
 
     async def no_more_writing(self) -> None:
-        """Nobody writes any more: seats stop when nothing is left."""
+        """Nobody writes any more: workers stop when nothing is left."""
         async with self._changed:
             self._writing = False
             self._changed.notify_all()
 
     async def take(self, slug: str) -> KernelJob | Try | None:
-        """The next job for a seat that has this problem open; None when there will be none."""
+        """The next job for a worker that has this problem open; None when there will be none."""
         async with self._changed:
             await self._changed.wait_for(
                 lambda: bool(self._tries or self._ready or self._next_fixed) or not self._writing
@@ -98,8 +98,8 @@ class Jobs:
         return self._next_fixed.cell.slug == slug or len(self._ready) < self._most
 
 
-class SeatDesk:
-    """Implements `arena.players.entrant.Desk`: an author's tries wait for a seat like everything else, ahead of it."""
+class WorkerAccess:
+    """Implements `arena.players.entrant.KernelAccess`: an author's tries wait for a worker like everything else, ahead of it."""
 
     def __init__(self, jobs: Jobs, task: Task, player: str) -> None:
         self._jobs, self._task, self._player = jobs, task, player

@@ -1,4 +1,4 @@
-"""Seats on the hosts of a Ray cluster (the extra `ray`): one actor a host, which owns that host's engine.
+"""Workers on the hosts of a Ray cluster (the extra `ray`): one actor a host, which owns that host's engine.
 
 Only a kernel's text and its setting travel to a host, and events come back. The driver keeps the journals, the index of
 results and the keys. A host's actor that dies ends its run with a harness error; Ray starts it again.
@@ -28,7 +28,7 @@ from arena.runs.results import harness_error
 from arena.runs.run_request import RunRequest, header_of
 from arena.runs.store import Store, entry_of
 from arena.sweep.catalogue_version import version_of
-from arena.sweep.workers import Seat
+from arena.sweep.workers import Worker
 from arena.workspace.kernels import Workspace
 from problems.catalogue import UnknownProblem, load_catalogue
 from sandbox.machine.devices import kind_of
@@ -43,7 +43,7 @@ from sandbox.protocol.events import (
 )
 
 RESTARTS = 2
-"""Of one actor by Ray; the run that it was at is made again by the campaign."""
+"""Of one actor by Ray; the run that it was at is made again by the sweep."""
 OPEN_S = 180.0
 """For an actor to start, with its engine."""
 HOST_HOME = "PKB_ARENA_RAY_HOME"
@@ -71,12 +71,12 @@ class HostFacts(msgspec.Struct, frozen=True):
     machine: Machine
 
 
-class SeatHost:
+class RayHost:
     """The actor: an engine on its host. Its event loop is not in the main thread, and it installs no signal handler."""
 
     def __init__(self) -> None:
         home = os.environ.get(HOST_HOME)
-        self._temporary = None if home else tempfile.TemporaryDirectory(prefix="pkb-seat-")
+        self._temporary = None if home else tempfile.TemporaryDirectory(prefix="pkb-worker-")
         self._paths = paths_in(Path(home or self._temporary.name))  # type: ignore[union-attr]
         self._engine: Engine | None = None
         self._catalogue = load_catalogue()
@@ -208,10 +208,10 @@ class RemoteJudge:
 
 
 @asynccontextmanager
-async def ray_seats(
+async def ray_workers(
     paths: Paths, device: str, address: str = "", per_host: int = 1
-) -> AsyncIterator[list[Seat]]:
-    """A seat on every host of the cluster at `address`; without an address a cluster of this machine alone is started.
+) -> AsyncIterator[list[Worker]]:
+    """A worker on every host of the cluster at `address`; without an address a cluster of this machine alone is started.
 
     per_host: more than one only where nothing is timed: runs side by side disturb each other's times.
 
@@ -237,13 +237,13 @@ async def ray_seats(
     judges: list[RemoteJudge] = []
     actors: list[Any] = []
     try:
-        seats: list[Seat] = []
+        workers: list[Worker] = []
         for node in (node for node in ray.nodes() if node["Alive"]):
             gpus = int(node["Resources"].get("GPU", 0))
             if kind_of(device).on_gpus and not gpus:
                 continue
             for number in range(per_host):
-                host = ray.remote(SeatHost).options(
+                host = ray.remote(RayHost).options(
                     num_cpus=0.1,
                     num_gpus=gpus if kind_of(device).on_gpus else 0,
                     max_restarts=RESTARTS,
@@ -264,10 +264,10 @@ async def ray_seats(
                     ) from None
                 facts = msgspec.json.decode(told, type=HostFacts)
                 judges.append(RemoteJudge(actor, paths, facts))
-                seats.append(Seat(name, judges[-1], facts.machine))
-        if not seats:
+                workers.append(Worker(name, judges[-1], facts.machine))
+        if not workers:
             raise MachineError(f"no host of the Ray cluster has a {device} device", "see `ray status`")
-        yield seats
+        yield workers
     finally:
         for judge in judges:
             judge.close()

@@ -1,4 +1,7 @@
-"""The lines of a campaign's journal. Fields are added, never renamed."""
+"""The lines of a sweep's journal. Fields are added, never renamed.
+
+Journals on disk have older words: the tag `campaign`, the fields `seat` and `complaint`, the folder `campaigns`.
+"""
 
 import hashlib
 
@@ -7,7 +10,7 @@ import msgspec
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.runs.results import RunReport
-from arena.sweep.plan import CampaignPlan
+from arena.sweep.plan import SweepPlan
 from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict
 
@@ -20,31 +23,31 @@ TEXT_CHARACTERS = 2000
 """Of a traceback or compiler output that a result keeps; the run's own journal has all of it."""
 
 
-class CampaignLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+class SweepLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """Base of all lines. `at`: seconds since the epoch."""
 
     at: float = 0.0
 
 
-class CampaignOpened(CampaignLine, tag="campaign", frozen=True, kw_only=True):
+class SweepOpened(SweepLine, tag="campaign", frozen=True, kw_only=True):
     """First line."""
 
     name: str
     version: int = VERSION
 
 
-class CampaignSession(CampaignLine, tag="session", frozen=True, kw_only=True):
-    """Somebody starts, or goes on with, the campaign."""
+class SweepSession(SweepLine, tag="session", frozen=True, kw_only=True):
+    """Somebody starts, or goes on with, the sweep."""
 
-    plan: CampaignPlan
+    plan: SweepPlan
     machines: list[Machine]
-    """Of the seats, without repetition."""
+    """Of the workers, without repetition."""
     arena: str
     """Version of pkb-arena."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One place in the table of a campaign."""
+    """One place in the table of a sweep."""
 
     slug: str
     setting: Setting
@@ -64,18 +67,18 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return _digest(f"{self.digest} {sha256} {machine}".encode())
 
 
-class Written(CampaignLine, tag="written", frozen=True, kw_only=True):
+class Written(SweepLine, tag="written", rename={"reason": "complaint"}, frozen=True, kw_only=True):
     """A player has answered, and was paid: it is not asked again for this cell."""
 
     cell: Cell
     source: str | None
     file_name: str
-    complaint: str
+    reason: str
     spent: Spent
     trace_id: str
 
 
-class Unanswered(CampaignLine, tag="unanswered", frozen=True, kw_only=True):
+class Unanswered(SweepLine, tag="unanswered", frozen=True, kw_only=True):
     """A player was asked, and paid, and gave no answer: the provider failed, or the budget ended in its middle."""
 
     cell: Cell
@@ -83,7 +86,7 @@ class Unanswered(CampaignLine, tag="unanswered", frozen=True, kw_only=True):
     spent: Spent
 
 
-class CellResult(CampaignLine, tag="result", frozen=True, kw_only=True):
+class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True, kw_only=True):
     """A cell is judged. A later line with the same key replaces this one."""
 
     key: str
@@ -94,8 +97,8 @@ class CellResult(CampaignLine, tag="result", frozen=True, kw_only=True):
     sha256: str
     """Of the kernel; empty where there is none."""
     machine: str
-    """Fingerprint of the seat's machine; the session has it in words."""
-    seat: str
+    """Fingerprint of the worker's machine; the session has it in words."""
+    worker: str
     verdict: str
     """A `Verdict`, NO_KERNEL or REFUSED."""
     detail: str
@@ -104,12 +107,12 @@ class CellResult(CampaignLine, tag="result", frozen=True, kw_only=True):
     spent: Spent
     trace_id: str
     seconds: float
-    """At the seat, tries that failed and other sizes included."""
+    """At the worker, tries that failed and other sizes included."""
     tries: int = 1
 
     @property
     def final(self) -> bool:
-        """It says something of the kernel. What the harness failed at is tried again when the campaign goes on."""
+        """It says something of the kernel. What the harness failed at is tried again when the sweep goes on."""
         return self.verdict != Verdict.HARNESS_ERROR
 
     @property
@@ -118,7 +121,7 @@ class CellResult(CampaignLine, tag="result", frozen=True, kw_only=True):
         return self.verdict == Verdict.PASS
 
 
-AnyLine = CampaignOpened | CampaignSession | Written | Unanswered | CellResult
+AnyLine = SweepOpened | SweepSession | Written | Unanswered | CellResult
 
 decode_line = msgspec.json.Decoder(AnyLine).decode
 

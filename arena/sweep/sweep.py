@@ -1,6 +1,6 @@
-"""The driver of a campaign: has players write ahead of the seats, seats judge, and every result journalled before the next.
+"""The driver of a sweep: has players write ahead of the workers, workers judge, and every result journalled before the next.
 
-Local seats and seats on other machines are the same to it. Whatever ends it, the journal has all results until then.
+Local workers and workers on other machines are the same to it. Whatever ends it, the journal has all results until then.
 """
 
 import asyncio
@@ -14,42 +14,42 @@ import msgspec
 from arena.errors import ArenaError, KernelUnreadable, PlayerFailed, RunRefused, UsageError
 from arena.machine.jail_policy import require_jail
 from arena.models.budget import Spent
-from arena.models.budget_pool import Purse
+from arena.models.budget_pool import BudgetPool
 from arena.players.entrant import Author, PlayerKind, Submission, Task
 from arena.runs.other_sizes import judge_other_sizes
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import choose_setting
 from arena.settings import Settings
 from arena.sweep.catalogue_version import version_of
-from arena.sweep.journal import CampaignJournal
-from arena.sweep.plan import CampaignPlan
-from arena.sweep.progress import CampaignStanding, Listener
-from arena.sweep.queue import Jobs, KernelJob, SeatDesk, Try
+from arena.sweep.journal import SweepJournal
+from arena.sweep.plan import SweepPlan
+from arena.sweep.progress import Listener, SweepProgress
+from arena.sweep.queue import Jobs, KernelJob, Try, WorkerAccess
 from arena.sweep.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
-from arena.sweep.workers import Seat, SeatLost, fingerprints, judge_at
+from arena.sweep.workers import Worker, WorkerLost, fingerprints, judge_at
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
 from sandbox.protocol.verdict import Verdict
 
 LOST = 3
-"""Harness errors in a row after which a campaign stops: further runs would end so, too."""
+"""Harness errors in a row after which a sweep stops: further runs would end so, too."""
 FAILURES = 3
 """Failed answers of one player in a row after which it is asked no more."""
 
 
-class Campaign:
-    """One session of a campaign. `run` once."""
+class Sweep:
+    """One session of a sweep. `run` once."""
 
     def __init__(
         self,
-        plan: CampaignPlan,
+        plan: SweepPlan,
         problems: Sequence[Problem],
         cast: Sequence[Author],
-        seats: Sequence[Seat],
-        journal: CampaignJournal,
+        workers: Sequence[Worker],
+        journal: SweepJournal,
         settings: Settings,
-        purse: Purse,
+        pool: BudgetPool,
         *,
         ahead: int = 4,
         unsafe: bool = False,
@@ -57,33 +57,33 @@ class Campaign:
     ) -> None:
         """
         Args:
-            seats: started; the driver closes none of them.
-            ahead: answers that are written at the same time, and kernels that may wait for a seat.
+            workers: started; the driver closes none of them.
+            ahead: answers that are written at the same time, and kernels that may wait for a worker.
             unsafe: others' kernels may run where there is no jail.
         """
         self.plan = plan
         self.problems = problems
         self.cast = cast
-        self.seats = seats
+        self.workers = workers
         self.journal = journal
         self.settings = settings
-        self.purse = purse
+        self.pool = pool
         each = sum(1 if author.fixed else plan.attempts for author in cast)
-        self.standing = CampaignStanding(total=len(problems) * each)
+        self.progress = SweepProgress(total=len(problems) * each)
         self._ahead = ahead
         self._unsafe = unsafe
         self._listener = listener or Listener()
-        self._machines = fingerprints(seats)
+        self._machines = fingerprints(workers)
         self._failures: Counter[str] = Counter()
         self._harness_errors: Counter[str] = Counter()
-        """In a row, by seat."""
+        """In a row, by worker."""
         self._last_error = ""
-        self._sitting = len(seats)
+        self._sitting = len(workers)
         self._left_out: set[tuple[str, str]] = set()
         self._journal_turn = asyncio.Lock()
         self._jobs = Jobs(self._entries(fixed=True), ahead)  # which asks for the first one at once
 
-    async def run(self) -> CampaignStanding:
+    async def run(self) -> SweepProgress:
         """Works until every cell has a result or it can go no further. Cancelling it leaves no request and no run behind.
 
         Raises:
@@ -91,18 +91,18 @@ class Campaign:
             MachineError: the journal, a folder or the devices stand in the way.
         """
         if any(author.player.kind in (PlayerKind.MODEL, PlayerKind.AGENT) for author in self.cast):
-            for seat in self.seats:
-                require_jail(seat.judge.jail, self._unsafe)
+            for worker in self.workers:
+                require_jail(worker.judge.jail, self._unsafe)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write_all())
-                for seat in self.seats:
-                    group.create_task(self._sit(seat))
+                for worker in self.workers:
+                    group.create_task(self._sit(worker))
         except BaseExceptionGroup as group:
             _raise_all_but_stop(group)
-        if self.purse.empty and not self.standing.whole and not self.standing.stopped:
-            self.standing.stopped = f"the budget of ${self.purse.usd:g} is spent"
-        return self.standing
+        if self.pool.empty and not self.progress.whole and not self.progress.stopped:
+            self.progress.stopped = f"the budget of ${self.pool.usd:g} is spent"
+        return self.progress
 
     # --- cells -----------------------------------------------------------------------------------------------
 
@@ -135,14 +135,14 @@ class Campaign:
         player = str(author.player)
         if (problem.slug, player) not in self._left_out:
             self._left_out.add((problem.slug, player))
-            self.standing.total -= 1 if author.fixed else self.plan.attempts
+            self.progress.total -= 1 if author.fixed else self.plan.attempts
             self._listener.left_out(problem, player, why)
 
     def _is_done(self, cell: Cell, sha256: str) -> bool:
         return any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
 
     def _skip(self, cell: Cell) -> None:
-        self.standing.done += 1
+        self.progress.done += 1
         self._listener.skipped(cell)
 
     # --- writing ---------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Campaign:
                 submission = await self._ask(entry)
             else:
                 submission = Submission(
-                    written.source, written.file_name, written.complaint, written.spent, written.trace_id
+                    written.source, written.file_name, written.reason, written.spent, written.trace_id
                 )
             if submission is None:
                 continue
@@ -177,12 +177,12 @@ class Campaign:
     async def _ask(self, entry: KernelJob) -> Submission | None:
         """The author's answer, journalled; None where there is none."""
         player = entry.cell.player
-        if self.purse.empty or self._failures[player] >= FAILURES:
-            self.standing.unanswered += 1
+        if self.pool.empty or self._failures[player] >= FAILURES:
+            self.progress.unanswered += 1
             return None
-        self.standing.writing += 1
+        self.progress.writing += 1
         try:
-            submission = await entry.author.write(entry.task, SeatDesk(self._jobs, entry.task, player))
+            submission = await entry.author.write(entry.task, WorkerAccess(self._jobs, entry.task, player))
         except PlayerFailed as error:
             self._failures[player] += 1
             await self._unanswered(entry.cell, error.message, getattr(error, "spent", Spent()))
@@ -196,10 +196,10 @@ class Campaign:
             self._leave_out(entry.task.problem, entry.author, error.message)
             return None
         finally:
-            self.standing.writing -= 1
+            self.progress.writing -= 1
         self._failures[player] = 0
-        if submission.complaint == "budget":
-            await self._unanswered(entry.cell, submission.complaint, submission.spent)
+        if submission.reason == "budget":
+            await self._unanswered(entry.cell, submission.reason, submission.spent)
             return None
         await self._append(
             Written(
@@ -207,7 +207,7 @@ class Campaign:
                 cell=entry.cell,
                 source=submission.source,
                 file_name=submission.file_name,
-                complaint=submission.complaint,
+                reason=submission.reason,
                 spent=submission.spent,
                 trace_id=submission.trace_id,
             )
@@ -216,54 +216,54 @@ class Campaign:
 
     async def _unanswered(self, cell: Cell, why: str, spent: Spent) -> None:
         """The cell stays open; what was spent on it counts for the budget, in later sessions, too."""
-        self.standing.unanswered += 1
+        self.progress.unanswered += 1
         if spent.tokens:
             await self._append(Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
 
     # --- judging ---------------------------------------------------------------------------------------------
 
-    async def _sit(self, seat: Seat) -> None:
-        """One seat, job after job."""
+    async def _sit(self, worker: Worker) -> None:
+        """One worker, job after job."""
         slug = ""
         while (job := await self._jobs.take(slug)) is not None:
             slug = job.task.problem.slug
             if isinstance(job, Try):
-                await self._try_out(seat, job)
+                await self._try_out(worker, job)
             else:
-                await self._judge(seat, job)
-            if self._harness_errors[seat.name] >= LOST:
-                self._leave(seat)
+                await self._judge(worker, job)
+            if self._harness_errors[worker.name] >= LOST:
+                self._leave(worker)
                 return
 
-    def _leave(self, seat: Seat) -> None:
-        """A seat whose harness fails again and again judges no more; the last one to go ends the campaign."""
+    def _leave(self, worker: Worker) -> None:
+        """A worker whose harness fails again and again judges no more; the last one to go ends the sweep."""
         self._sitting -= 1
-        why = f"{LOST} harness errors in a row at {seat.name}"
+        why = f"{LOST} harness errors in a row at {worker.name}"
         if not self._sitting:
-            self.standing.stopped = f"{why}, the last one: {self._last_error}"
+            self.progress.stopped = f"{why}, the last one: {self._last_error}"
             raise _Stop
         self._listener.said(f"{why}: it judges no more; the last one: {self._last_error}")
 
-    async def _try_out(self, seat: Seat, job: Try) -> None:
+    async def _try_out(self, worker: Worker, job: Try) -> None:
         request = self._request(job.task, job.player, job.source, job.name)
         if job.rounds is not None:
             request = replace(request, rounds=job.rounds)
         try:
-            judgement, _ = await judge_at(seat, request)
+            judgement, _ = await judge_at(worker, request)
         except ArenaError as error:
             if not job.verdict.done():
                 job.verdict.set_exception(error)
-            if isinstance(error, SeatLost):
+            if isinstance(error, WorkerLost):
                 raise
             return
         if not job.verdict.done():
             job.verdict.set_result(judgement)
 
-    async def _judge(self, seat: Seat, entry: KernelJob) -> None:
+    async def _judge(self, worker: Worker, entry: KernelJob) -> None:
         submission, problem = entry.submission, entry.task.problem
         if submission is None:
             try:
-                submission = await entry.author.write(entry.task, SeatDesk(self._jobs, entry.task, ""))
+                submission = await entry.author.write(entry.task, WorkerAccess(self._jobs, entry.task, ""))
             except UsageError as error:
                 self._leave_out(problem, entry.author, error.message)
                 return
@@ -275,31 +275,31 @@ class Campaign:
                 self._skip(entry.cell)
                 return
         started = time.monotonic()
-        verdict, detail, report, tries = NO_KERNEL, submission.complaint, None, 1
+        verdict, detail, report, tries = NO_KERNEL, submission.reason, None, 1
         if submission.source is not None:
             player = str(entry.author.player)
             request = self._request(entry.task, player, submission.source, submission.file_name)
             try:
-                judgement, tries = await judge_at(seat, request)
+                judgement, tries = await judge_at(worker, request)
             except RunRefused as refused:
                 verdict, detail = REFUSED, refused.message
             else:
                 report = cut_short(judgement.report)
                 verdict, detail = report.verdict.value, report.detail
                 if report.verdict is Verdict.PASS and self.plan.other_sizes and player != BASELINE:
-                    others = await judge_other_sizes(seat.judge, request)
+                    others = await judge_other_sizes(worker.judge, request)
                     report = msgspec.structs.replace(report, other_sizes=others)
         sha256 = _hash(submission, problem)
         result = CellResult(
             at=time.time(),
-            key=entry.cell.key(sha256, seat.machine.digest),
+            key=entry.cell.key(sha256, worker.machine.digest),
             cell=entry.cell,
             problem_id=problem.id,
             category=problem.category,
             class_=problem.class_,
             sha256=sha256,
-            machine=seat.machine.digest,
-            seat=seat.name,
+            machine=worker.machine.digest,
+            worker=worker.name,
             verdict=verdict,
             detail=detail,
             report=report,
@@ -316,15 +316,15 @@ class Campaign:
 
     async def _record(self, result: CellResult) -> None:
         await self._append(result)
-        standing = self.standing
-        standing.judged += 1
-        standing.done += result.final
-        standing.verdicts[result.verdict] += 1
+        progress = self.progress
+        progress.judged += 1
+        progress.done += result.final
+        progress.verdicts[result.verdict] += 1
         self._listener.judged(result)
         if result.final:
-            self._harness_errors[result.seat] = 0
+            self._harness_errors[result.worker] = 0
         else:
-            self._harness_errors[result.seat] += 1
+            self._harness_errors[result.worker] += 1
             self._last_error = result.detail
 
     def _request(self, task: Task, player: str, source: str, name: str) -> RunRequest:
@@ -345,7 +345,7 @@ class Campaign:
 
 
 class _Stop(Exception):
-    """The campaign can go no further; its standing says why."""
+    """The sweep can go no further; its progress says why."""
 
 
 def _hash(submission: Submission, problem: Problem) -> str:

@@ -1,4 +1,4 @@
-"""The seats of a campaign: a seat is a judge with a machine; locally this machine's engine."""
+"""The workers of a sweep: a worker is a judge with a machine; locally this machine's engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TRIES = 3
 
 
 @dataclass(frozen=True)
-class Seat:
+class Worker:
     """One judge. It takes one run at a time."""
 
     name: str
@@ -22,35 +22,35 @@ class Seat:
     machine: Machine
 
 
-class SeatLost(MachineError):
-    """A seat can judge nothing any more; others may."""
+class WorkerLost(MachineError):
+    """A worker can judge nothing any more; others may."""
 
 
-async def judge_at(seat: Seat, request: RunRequest) -> tuple[Judgement, int]:
+async def judge_at(worker: Worker, request: RunRequest) -> tuple[Judgement, int]:
     """Judges a request, again where the harness failed. Returns the judgement and the number of tries.
 
     Raises:
         RunRefused: the setting cannot be run.
-        SeatLost: the seat does not come back.
+        WorkerLost: the worker does not come back.
         MachineError: this machine's files or devices prevent it.
     """
     for tries in range(1, TRIES + 1):
         try:
-            judgement = await judge_to_end(seat.judge, request)
+            judgement = await judge_to_end(worker.judge, request)
         except (RefereeFailed, RunCancelled) as error:
             if tries == TRIES:
-                raise SeatLost(f"{seat.name} judges no more: {error.message}", error.advice) from None
+                raise WorkerLost(f"{worker.name} judges no more: {error.message}", error.advice) from None
             continue
         if judgement.result.verdict is not Verdict.HARNESS_ERROR:
             break
     return judgement, tries
 
 
-def fingerprints(seats: Sequence[Seat]) -> list[str]:
-    """Of all seats, each once."""
-    return list(dict.fromkeys(seat.machine.digest for seat in seats))
+def fingerprints(workers: Sequence[Worker]) -> list[str]:
+    """Of all workers, each once."""
+    return list(dict.fromkeys(worker.machine.digest for worker in workers))
 
 
-def machines(seats: Sequence[Seat]) -> list[Machine]:
-    """Of all seats, each once."""
-    return list(dict.fromkeys(seat.machine for seat in seats))
+def machines(workers: Sequence[Worker]) -> list[Machine]:
+    """Of all workers, each once."""
+    return list(dict.fromkeys(worker.machine for worker in workers))

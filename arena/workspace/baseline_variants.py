@@ -22,7 +22,7 @@ def has(problem: Problem, word: str) -> bool:
     return plain and (word == WINDOWS or problem.collectives[0] in COPIED)
 
 
-def yardstick_source(problem: Problem, word: str, device: str) -> str:
+def variant_source(problem: Problem, word: str, device: str) -> str:
     """The text of the kernel that one of `WORDS` stands for. device: where it is to run.
 
     Raises:

@@ -1,6 +1,6 @@
 """Kernels with a word instead of a file: the baseline, its reference forms, the house's."""
 
-from arena.workspace.baseline_variants import WORDS, yardstick_source
+from arena.workspace.baseline_variants import WORDS, variant_source
 from arena.workspace.house import HOUSE, house_source
 from problems.catalogue import Catalogue
 from problems.specification import Problem
@@ -21,5 +21,5 @@ def named_kernel(word: str, problem: Problem, catalogue: Catalogue, device: str)
     if word == HOUSE:
         return "house.py", house_source(problem, catalogue)
     if word in WORDS:
-        return f"{word}.py", yardstick_source(problem, word, device)
+        return f"{word}.py", variant_source(problem, word, device)
     return None

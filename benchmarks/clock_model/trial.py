@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from benchmarks.clock_model.estimators import ESTIMATORS, Ends, MeasuredPairs
 from benchmarks.clock_model.noise import MadeBatches, Noise, make
 from sandbox.timing import stopping_rule
-from sandbox.timing.interval import FEWEST, NOISY_SEES, SEEN
+from sandbox.timing.interval import FEWEST, HALF_WIDTHS, NOISY_PERCENT
 
-LOOKS = stopping_rule.LOOKS
+CHECK_TIMES = stopping_rule.CHECK_TIMES
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ def measured(case: Case, batches: MadeBatches, random: np.random.Generator) -> M
 
 def pairs_at(case: Case) -> list[int]:
     """Pairs at each look."""
-    return [max(int(case.noise.pairs_per_s * case.budget_s * look), FEWEST) for look in LOOKS]
+    return [max(int(case.noise.pairs_per_s * case.budget_s * look), FEWEST) for look in CHECK_TIMES]
 
 
 def trial(case: Case, runs: int, names: Sequence[str], seed: int = 0) -> dict[str, TrialScore]:
@@ -75,8 +75,8 @@ def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> Tr
     ends: Ends = (np.zeros(runs), np.zeros(runs), np.zeros(runs))
     seconds = np.zeros(runs)
     going = np.arange(runs)
-    for look, count in zip(LOOKS, counts, strict=True):
-        if count < stopping_rule.LEAST_PAIRS and look != LOOKS[-1]:
+    for look, count in zip(CHECK_TIMES, counts, strict=True):
+        if count < stopping_rule.LEAST_PAIRS and look != CHECK_TIMES[-1]:
             continue
         part = MeasuredPairs(
             whole.baseline[going, :count],
@@ -89,7 +89,7 @@ def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> Tr
         for end, new in zip(ends, found, strict=True):
             end[going] = new
         seconds[going] = look * case.budget_s
-        going = going[~_is_settled(*found)]
+        going = going[~_is_enough(*found)]
         if not len(going):
             break
     _, low, high = ends
@@ -101,15 +101,15 @@ def _score(name: str, case: Case, whole: MeasuredPairs, counts: list[int]) -> Tr
         called=float((above | below).mean()),
         wrong=float(((above & (truth <= 0)) | (below & (truth >= 0))).mean()),
         covered=float(((low <= truth) & (truth <= high)).mean()),
-        too_noisy=float((~above & ~below & (np.expm1(SEEN * width) * 100 > NOISY_SEES)).mean()),
+        too_noisy=float((~above & ~below & (np.expm1(HALF_WIDTHS * width) * 100 > NOISY_PERCENT)).mean()),
         half_width=float(np.median(width)),
         seconds=float(seconds.mean()),
     )
 
 
-def _is_settled(middle: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.bool_]:
-    """As `stopping_rule.is_settled` says of one clock, of many runs."""
+def _is_enough(middle: NDArray[Any], low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.bool_]:
+    """As `stopping_rule.is_enough` says of one clock, of many runs."""
     width = (high - low) / 2
-    enough = math.log1p(stopping_rule.ENOUGH_SEES / 100) / SEEN
+    enough = math.log1p(stopping_rule.ENOUGH_PERCENT / 100) / HALF_WIDTHS
     settled: NDArray[np.bool_] = (width <= enough) | (np.abs(middle) >= stopping_rule.CLEAR * width)
     return settled

@@ -3,8 +3,7 @@
 profiles    the command lines, one per profile
 inside      the first program of a world without a PID namespace
 ending      asks it to end the world
-landlock    Landlock's rules
-supervisor  makes the connections of worlds that share this machine's network
+signal_scope  signals that a world may send: to itself alone
 seccomp     system calls that no kernel needs
 selftest    what a payload tries from inside; a profile that lets it through is not used
 choice      the strongest profile that this machine passes, found once per boot

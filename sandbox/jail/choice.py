@@ -16,9 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sandbox.jail import landlock, profiles, selftest
+from sandbox.jail import profiles, selftest
 from sandbox.jail.guest import Guest
-from sandbox.jail.profiles import FULL, LANDLOCK, NESTED, NONE, ROOT, Profile, Wrapped
+from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 from sandbox.machine.processes import signal_tree
 
@@ -56,8 +56,8 @@ class Jail:
 def choose() -> Jail:
     """Tests the profiles in order of strength; a tenth of a second each."""
     rejected: dict[str, str] = {}
-    for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED, LANDLOCK):
-        reason = _lacks(profile)
+    for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED):
+        reason = _missing()
         if reason is None:
             try:
                 program = build_filter(profile.name)
@@ -71,19 +71,11 @@ def choose() -> Jail:
     return Jail(NONE, None, rejected)
 
 
-def _lacks(profile: Profile) -> str | None:
-    """What a profile needs and this machine does not have, without a test; None when there is nothing."""
+def _missing() -> str | None:
+    """What every profile needs and this machine does not have, in a line; None where nothing is missing."""
     if sys.platform != "linux":
         return "there is no jail on this operating system"
-    if profile.name != "landlock":
-        return None if shutil.which("bwrap") else "bubblewrap is not installed"
-    if landlock.abi() < landlock.NEEDED_ABI:
-        return f"Landlock has version {landlock.abi()} in this kernel, and {landlock.NEEDED_ABI} is needed (Linux 6.12)"
-    if shutil.which("prlimit") is None:
-        return "prlimit is not installed"
-    if Path("/dev/nvidiactl").exists():
-        return "GPUs need more of /proc and /dev than it gives"
-    return None
+    return None if shutil.which("bwrap") else "bubblewrap is not installed"
 
 
 def why_not(profile: Profile, program: bytes) -> str | None:
@@ -106,8 +98,7 @@ def why_not(profile: Profile, program: bytes) -> str | None:
         lines = complaints.decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"the self-test ended with status {status}"
     leaks = [name for name in selftest.FORBIDDEN if found.get(name, True) and name not in _accepted(profile)]
-    needed = [name for name in selftest.NEEDED if name not in _foregone(profile)]
-    lacks = [name for name in needed if not found.get(name, False)]
+    lacks = [name for name in selftest.NEEDED if not found.get(name, False)]
     return (
         f"from inside, a kernel {', '.join(leaks)}"
         if leaks
@@ -142,11 +133,6 @@ def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
 def _accepted(profile: Profile) -> tuple[str, ...]:
     # Without a PID namespace the referee can be seen; it still cannot be read or signalled by another uid.
     return ("is_root",) if profile.name == "nested" and os.geteuid() != 0 else ()
-
-
-def _foregone(profile: Profile) -> tuple[str, ...]:
-    # NCCL alone shares memory by name, and machines with GPUs do not get a profile without a /dev/shm of the world's own.
-    return () if profile.has_own_mounts else ("has_shared_memory",)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ def ask(profile: Profile, tree: Callable[[], list[int]]) -> None:
 
     Nothing where the profile has a PID namespace, or nobody to ask: killing the tree is enough there, or all that can be done.
     """
-    if profile.name not in ("nested", "landlock"):
+    if profile.name != "nested":
         return
     seen = tree()
     for process in seen[:2]:  # bubblewrap stands before the program that is asked

@@ -13,7 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
-from sandbox.jail.filter_program import FilterProgram
 from sandbox.jail.profiles import CORE_BYTES, INSIDE, OPEN_FILES, PROCESSES, Profile
 from sandbox.jail.seccomp import filter_file
 from sandbox.machine.processes import kill_tree, tree
@@ -34,6 +33,12 @@ _DUMPABLE, _SECCOMP, _DROP_BOUNDING, _NO_NEW_PRIVILEGES = 4, 22, 24, 38
 _FILTER = 2
 _CAPABILITIES_VERSION = 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _FilterProgram(ctypes.Structure):
+    """A system-call filter as the kernel takes it: struct sock_fprog of linux/filter.h, instructions of eight bytes."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
 class NotInside(Exception):
@@ -86,7 +91,7 @@ def restrict(uid: int, gid: int, program: bytes) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (CORE_BYTES, CORE_BYTES))
     _require(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0, "cannot refuse new privileges")
-    filter_ = FilterProgram.of(program)
+    filter_ = _FilterProgram(len(program) // 8, program)
     _require(_libc.prctl(_SECCOMP, _FILTER, ctypes.byref(filter_), 0, 0) == 0, "cannot install the filter")
     _require_restricted(uid, gid)
 

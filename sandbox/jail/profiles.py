@@ -3,23 +3,18 @@
 full      a normal user, user namespaces allowed: everything below, and no capabilities anywhere
 root      started as root: bubblewrap keeps its privileges, the payload is given a uid of its own and drops all capabilities
 nested    a container that allows no new procfs: no PID namespace; the rest as in full or root
-landlock  no bubblewrap can start: file, socket and signal rules that a process puts on itself, and a supervisor for its
-          connections (sandbox/jail/inside.py)
 none      no walls: a scrubbed environment, closed descriptors, and a process tree that is killed as a whole
 """
 
-import contextlib
 import itertools
-import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sandbox.jail import landlock
+from sandbox.jail import signal_scope
 from sandbox.jail.guest import DISK_ROOM, PROCESSES_ROOM, Guest
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
@@ -41,8 +36,6 @@ PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
 """Limits of a world."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
-PCI = Path("/sys/bus/pci/devices")
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _uids = itertools.count()
 
 
@@ -74,7 +67,7 @@ class Profile:
     @property
     def has_own_mounts(self) -> bool:
         """Whether a world has a /tmp and a /dev/shm of its own; else its folder is the only place that it can write to."""
-        return self.name not in ("none", "landlock")
+        return self.name != "none"
 
     def inside(self, folder: Path) -> Path:
         """A world's private folder as its processes see it."""
@@ -98,11 +91,6 @@ class Profile:
         assert guest is None or self.name in WITH_GUESTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
-        if self.name == "landlock":
-            command = _landlock(folder, readable, filter_fd, devices)
-            env = environment(folder, extra)
-            env["PYTHONPATH"] = os.pathsep.join([str(_program_alone(folder)), *map(str, import_paths()[1:])])
-            return Wrapped([*command, *argv], env, (filter_fd,) if filter_fd else ())
         command = _bubblewrap(self.name, readable, filter_fd, devices, guest)
         return Wrapped([*command, *argv], environment(INSIDE, extra), (filter_fd,) if filter_fd else ())
 
@@ -110,7 +98,7 @@ class Profile:
 NONE = Profile(
     "none",
     "a kernel can read your files, reach the network and signal your processes",
-    "apt-get install bubblewrap",
+    "apt-get install bubblewrap, and allow user namespaces (Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
 )
 FULL = Profile("full")
 ROOT = Profile(
@@ -122,12 +110,6 @@ NESTED = Profile(
     "nested",
     "no PID namespace: processes are found and killed by walking the tree",
     "start the container with --security-opt systempaths=unconfined",
-)
-LANDLOCK = Profile(
-    "landlock",
-    "this machine's network and process table are shared, and a world has no /tmp and no /dev/shm of its own; a kernel can ask "
-    "whether a file exists and how large it is, and its connections need a supervisor's consent",
-    "apt-get install bubblewrap, and allow user namespaces (Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0)",
 )
 
 
@@ -260,51 +242,16 @@ def _bubblewrap(
     start = _limits(PROCESSES if guest is None else guest.caps.processes + PROCESSES_ROOM)
     if root:
         start = [*_drop(_uid() if guest is None else _guest_uid()), *start]
-    if name == "nested" and (not root or landlock.abi() >= landlock.NEEDED_ABI):
-        start += _behind(
-            {}
-        )  # as root the world has a uid of its own, which keeps signals in where Landlock cannot
+    if name == "nested" and (not root or signal_scope.is_available()):
+        start += _first_program()  # where it is left out, the world's own uid restricts its signals
     return [*command, "--", *start]
 
 
-def _landlock(
-    folder: Path, readable: tuple[Path, ...], filter_fd: int | None, devices: tuple[str, ...]
-) -> list[str]:
-    """The limits, then the program that puts the rules on. As root: a uid of its own, whose group may write to the folder."""
-    system = ["/usr", "/opt", *LINKS, *SYSTEM_FILES, "/proc/cpuinfo", "/proc/meminfo"]
-    # gloo looks for network cards, and fails where it is not allowed to
-    system += map(str, PCI.glob("*/class"))
-    plan = {
-        "filter": filter_fd,
-        "read": [*system, *map(str, program_paths()), *(str(path.resolve()) for path in readable)],
-        "list": [str(PCI)],
-        "write": [str(folder)],
-        "devices": [*DEVICES, *devices],
-    }
-    start = []
-    if os.geteuid() == 0:
-        uid = _uid()
-        os.chown(folder, -1, uid)
-        folder.chmod(0o770)
-        start = _drop(uid)
-    return [*start, *_limits(PROCESSES + _own_threads()), *_behind(plan)]
-
-
-def _program_alone(folder: Path) -> Path:
-    """A folder to import from that shows the program and nothing that lies beside it in a checkout."""
-    program = folder / "program"
-    if not program.exists():
-        program.mkdir()
-        for name in PROGRAM:
-            (program / name).symlink_to(SOURCE_ROOT / name)
-    return program
-
-
-def _behind(plan: dict[str, Any]) -> list[str]:
-    """sandbox/jail/inside.py, started without anything of the environment or of site-packages."""
+def _first_program() -> list[str]:
+    """The command that starts sandbox/jail/inside.py, without anything of the environment or of site-packages."""
     root = repr(str(SOURCE_ROOT))
     start = f"import sys; sys.path.insert(0, {root}); from sandbox.jail.inside import main; main()"
-    return [sys.executable, "-I", "-S", "-c", start, json.dumps(plan)]
+    return [sys.executable, "-I", "-S", "-c", start]
 
 
 def _uid() -> int:
@@ -325,13 +272,3 @@ def _drop(uid: int) -> list[str]:
 def _limits(processes: int) -> list[str]:
     files, core = f"--nofile={OPEN_FILES}:{OPEN_FILES}", f"--core={CORE_BYTES}:{CORE_BYTES}"
     return ["prlimit", f"--nproc={processes}:{processes}", files, core]
-
-
-def _own_threads() -> int:
-    """Threads of this user, which count against a limit that a world has in common with them; none as root."""
-    count = 0
-    for entry in os.scandir("/proc") if os.geteuid() else ():
-        with contextlib.suppress(OSError):
-            if entry.name.isdigit() and entry.stat().st_uid == os.geteuid():
-                count += len(os.listdir(f"{entry.path}/task"))
-    return count

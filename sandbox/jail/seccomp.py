@@ -17,13 +17,11 @@ CLONE_NEWUSER, EXIT_SIGNAL = 0x10000000, 0xFF
 SIGCONT = 18
 PR_SET_PDEATHSIG, F_SETSIG, TIOCSPTLCK = 1, 10, 0x40045431
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK = 1, 2, 10, 16, 17, 38, 40
-ITIMER_REAL, SOL_SOCKET = 0, 1
+AF_PACKET, AF_ALG, AF_VSOCK = 17, 38, 40
+ITIMER_REAL, SOL_SOCKET, IPPROTO_TCP = 0, 1, 6
 SO_MAX_PACING_RATE, SO_TXTIME = 47, 61
 TCP_CORK, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT = 3, 9, 18
-STREAM, SEQPACKET, SOCK_TYPE_MASK = 1, 5, 0xF
-IPPROTO_TCP, TCP_FASTOPEN_CONNECT, MSG_FASTOPEN = 6, 30, 0x20000000
-EPERM, ENOSYS, EOPNOTSUPP = 1, 38, 95
+EPERM, ENOSYS = 1, 38
 UNKNOWN = -1
 INT = 0xFFFFFFFF
 """The part of an argument that the kernel looks at where it takes an int: the rest may hold anything."""
@@ -32,21 +30,8 @@ ON_OTHERS = (  # noqa: SIM905
     "prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr"
 ).split()
 """Take a process id first; of the same user's, any."""
-UNRULED = (  # noqa: SIM905
-    "chmod fchmod fchmodat fchmodat2 chown lchown fchown fchownat setxattr lsetxattr fsetxattr setxattrat removexattr "
-    "lremovexattr fremovexattr removexattrat file_setattr utime utimes utimensat futimesat inotify_add_watch fanotify_init "
-    "mq_open mq_unlink shmctl semctl semop semtimedop msgctl msgsnd msgrcv"
-).split()
-"""What Landlock does not rule: every file's owner, mode, attributes, times and news of it, System V and POSIX queues."""
-NUMBERS = {
-    "memfd_secret": 447,
-    "fchmodat2": 452,
-    "setxattrat": 463,
-    "removexattrat": 466,
-    "file_setattr": 469,
-}
+NUMBERS = {"memfd_secret": 447}
 """Calls younger than many an installed libseccomp; the same numbers on every architecture."""
-SUPERVISED = ("connect", "bind", "listen")
 
 
 class NoFilter(RuntimeError):
@@ -56,8 +41,7 @@ class NoFilter(RuntimeError):
 def build_filter(profile: str = "full") -> bytes:
     """The filter of a profile, as bubblewrap and seccomp(2) read it.
 
-    nested: other processes of this user can be named, so none may be acted upon. landlock: beside that there is no network of
-    its own, so connections are left to a supervisor (sandbox/jail/supervisor.py) and sockets that need none are refused.
+    nested: other processes of this user can be named, so the calls that act on them are refused.
 
     Raises:
         NoFilter: pyseccomp or libseccomp is missing.
@@ -83,17 +67,8 @@ def _rules(program: "_Program", profile: str) -> bytes:
         program.refuse("socket", program.bits(0, INT, family))
     _stays_stopped(program)
     _rests(program)
-    if profile in ("nested", "landlock"):
+    if profile == "nested":
         _leave_others_alone(program)
-    if profile == "landlock":
-        for name in UNRULED:
-            program.refuse(name)
-        program.refuse(
-            "fallocate", error=EOPNOTSUPP
-        )  # takes a disk at once; writing is seen while it goes on
-        _streams_only(program)
-        for name in SUPERVISED:
-            program.ask(name)
     return program.export()
 
 
@@ -111,10 +86,6 @@ class _Program:
             number = NUMBERS.get(name, UNKNOWN)
         if number != UNKNOWN:  # else this architecture has no such call
             self._filter.add_rule(self._library.ERRNO(error), number, *conditions)
-
-    def ask(self, name: str) -> None:
-        """The call is the supervisor's to make."""
-        self._filter.add_rule(self._library.NOTIFY, name)
 
     def bits(self, argument: int, mask: int, value: int) -> Any:
         """A condition: these bits of an argument are value."""
@@ -167,29 +138,6 @@ def _leave_others_alone(program: _Program) -> None:
         # (which, 0) is the caller, its group or its user
         for which in (2, 3) if name == "ioprio_set" else (1, 2):
             program.refuse(name, program.bits(0, INT, which))
-
-
-def _streams_only(program: _Program) -> None:
-    """TCP, Unix streams and the list of interfaces are left. No datagram, and no connection that a send would open."""
-    streams = (AF_UNIX, AF_INET, AF_INET6)
-    for family in range(AF_NETLINK):
-        if family not in streams:
-            program.refuse("socket", program.bits(0, INT, family))
-    program.refuse("socket", program.above(0, AF_NETLINK))
-    for kind in range(SOCK_TYPE_MASK + 1):
-        if kind != STREAM:
-            for family in streams:
-                program.refuse("socket", program.bits(0, INT, family), program.bits(1, SOCK_TYPE_MASK, kind))
-            if kind != SEQPACKET:  # a pair of datagram sockets can still send to any path
-                program.refuse("socketpair", program.bits(1, SOCK_TYPE_MASK, kind))
-    for family in (AF_INET, AF_INET6):
-        program.refuse("socket", program.bits(0, INT, family), program.above(2, IPPROTO_TCP))
-    program.refuse("socket", program.bits(0, INT, AF_NETLINK), program.above(2, 0))
-    for name, flags in (("sendto", 3), ("sendmsg", 2), ("sendmmsg", 3)):
-        program.refuse(name, program.bits(flags, MSG_FASTOPEN, MSG_FASTOPEN))
-    program.refuse(
-        "setsockopt", program.bits(1, INT, IPPROTO_TCP), program.bits(2, INT, TCP_FASTOPEN_CONNECT)
-    )
 
 
 def filter_file(program: bytes) -> int:

@@ -16,7 +16,7 @@ from sandbox.machine.processes import cpu_seconds_of_all, threads, tree
 MOUNTS = ("tmp", "dev/shm")
 MOST_FILES = 100_000
 """An empty file takes no block, but a kilobyte of the kernel's memory."""
-_WALLS = 2
+_JAIL_PROCESSES = 2
 """Processes of bubblewrap itself."""
 
 
@@ -38,7 +38,7 @@ class GuestUsage:
         """Which cap the guest that was started as pid goes over, as "memory: ..."; empty where it keeps to all of them."""
         pids = tree(pid)
         self._open_mounts(pids)
-        count = threads(pids) - _WALLS
+        count = threads(pids) - _JAIL_PROCESSES
         if count > self._caps.processes:
             return f"processes: it has {count} processes and threads, more than the {self._caps.processes} it may have"
         return self._filled() or _of_memory(self._bound.excess(pids)) or self._computed(pids)

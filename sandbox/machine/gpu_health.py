@@ -11,7 +11,7 @@ GONE_SECONDS = 5.0
 _LOOK_SECONDS = 0.005
 
 
-def ailment(ours: Sequence[RankGpu], pids: Collection[int], seconds: float = GONE_SECONDS) -> str:
+def gpu_fault(ours: Sequence[RankGpu], pids: Collection[int], seconds: float = GONE_SECONDS) -> str:
     """What keeps the next run from these GPUs, in a line; empty when nothing does, or when NVML cannot be asked.
 
     pids: the killed world's ranks. Waits until none of them has a context, and with it memory, on any of the GPUs.

@@ -27,7 +27,7 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     """A socket on which the launcher says which rank ended, and how."""
 
 
-class Walls(msgspec.Struct, frozen=True):
+class JoinedJail(msgspec.Struct, frozen=True):
     """A jail that bubblewrap builds around a process that does nothing, for a world to join."""
 
     builder: int
@@ -50,7 +50,7 @@ class ForkOrder(msgspec.Struct, frozen=True):
     """The folder of the control group that it enters; empty: none."""
     born: int
     """A socket for the process id of the world's first process, and a handle of it (pidfd_open(2))."""
-    walls: Walls | None
+    jail: JoinedJail | None
     """None: no jail."""
 
     def with_descriptors(self, fds: list[int]) -> "ForkOrder":
@@ -63,8 +63,8 @@ class ForkOrder(msgspec.Struct, frozen=True):
             pipes=[fds[at] for at in plan.pipes],
             status=fds[plan.status],
         )
-        walls = self.walls and msgspec.structs.replace(self.walls, ready=fds[self.walls.ready])
-        return msgspec.structs.replace(self, plan=replaced, born=fds[self.born], walls=walls)
+        joined = self.jail and msgspec.structs.replace(self.jail, ready=fds[self.jail.ready])
+        return msgspec.structs.replace(self, plan=replaced, born=fds[self.born], jail=joined)
 
 
 encode = msgspec.json.Encoder().encode

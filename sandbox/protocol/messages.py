@@ -91,7 +91,7 @@ class ChooseBatch(Order, frozen=True):
     """Iterations, in slots one after another; 0 for a batch without calls."""
     warm: int = 0
     """Calls on kept inputs before the answer, so that every batch starts with warm caches."""
-    kept: bool = False
+    noop: bool = False
     """Return a kept result in place of each call: such a batch shows what the harness itself takes."""
     epoch: int = 0
     """The starting gate's, for a batch that is queued behind it; 0: the batch runs at GO."""

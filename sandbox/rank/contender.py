@@ -33,7 +33,7 @@ from sandbox.rank.iterations import Iterations
 from sandbox.rank.kernel.checked_calls import CallRefused, run_checked
 from sandbox.rank.kernel.module import KernelRefused, load_solution
 from sandbox.rank.kernel.traceback import describe, kernel_line
-from sandbox.rank.output_copies import Captures
+from sandbox.rank.output_copies import OutputCopies
 from sandbox.rank.problem_code import with_mutated
 from sandbox.rank.rank import Rank
 from sandbox.rank.serving import Reported
@@ -56,10 +56,10 @@ class ContenderRank(Rank):
         self.epoch = 0
         self.batch = slice(0, 0)
         """Of the armed iterations, those that the next GO runs."""
-        self.kept = False
+        self.noop = False
         """Whether that batch returns a kept result in place of each call."""
         self.last_result: Any = None
-        self.captures = Captures(self.device.holds_results)
+        self.output_copies = OutputCopies(self.device.holds_results)
         """Of the loaded kernel."""
         compiling.on_compile_start = lambda: self.say(Kind.COMPILING)
         compiling.on_compile_end = lambda: self.say(Kind.COMPILED)
@@ -135,7 +135,7 @@ class ContenderRank(Rank):
         assert self.code is not None
         self.kernel_path = str(self.folder / Path(order.name).name)
         self.solution = None
-        self.captures = Captures(self.device.holds_results)
+        self.output_copies = OutputCopies(self.device.holds_results)
         try:
             self.solution = load_solution(order.source, self.kernel_path, self.code.problem.parameters)
         except KernelRefused as refused:
@@ -158,7 +158,7 @@ class ContenderRank(Rank):
         if iterations.armed and not self.checking:
             assert self.solution is not None
             iterations.lay_out(self.solution)
-        self.batch, self.epoch, self.kept = slice(0, len(iterations.armed)), 0, False
+        self.batch, self.epoch, self.noop = slice(0, len(iterations.armed)), 0, False
         gc.collect(0)
         self.device.synchronize()
         self.say(Kind.ARMED)
@@ -170,13 +170,13 @@ class ContenderRank(Rank):
         first = order.first - self.iterations.first
         self.batch = slice(first, first + order.count)
         self.epoch = order.epoch
-        self.kept = order.kept
+        self.noop = order.noop
         self.device.receive(self.iterations.used_in)
         for _ in range(order.warm):
             self.last_result, _ = self.iterations.rehearse(self.solution)
         for iteration in self.iterations.armed[self.batch][:1]:
-            self.captures.warm_up(iteration.slot, self.last_result)
-        self.captures.start(order.count, order.kept)
+            self.output_copies.warm_up(iteration.slot, self.last_result)
+        self.output_copies.start(order.count, order.noop)
         self.spark.add_(1)
         self.device.synchronize()
         self.say(Kind.CHOSEN)
@@ -210,7 +210,7 @@ class ContenderRank(Rank):
 
     def done(self) -> None:
         """Stops the referee's clock; then brings unsealed outputs to where they are compared."""
-        self.say(Kind.DONE, int(self.captures.reuses))
+        self.say(Kind.DONE, int(self.output_copies.reuses))
         if not self.device.sealed:
             self.deliver()
             self.say(Kind.DELIVERED)
@@ -228,14 +228,14 @@ class ContenderRank(Rank):
         assert self.solution is not None
         assert self.iterations is not None
         solution, mutates = self.solution, self.iterations.mutates
-        if self.kept:
+        if self.noop:
             result = self.last_result
 
             def solution(*arguments: Any) -> Any:
                 return result
 
         batch = self.iterations.armed[self.batch]
-        put, finish = self.captures.put, self.captures.finish
+        put, finish = self.output_copies.put, self.output_copies.finish
         gc.disable()
         try:
             if not mutates:

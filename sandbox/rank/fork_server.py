@@ -72,11 +72,11 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
         if order.group:
             (Path(order.group) / "cgroup.procs").write_text("0")
         inside: tuple[int, int] | None = None
-        if order.walls is not None:
-            if not os.read(order.walls.ready, 1):
+        if order.jail is not None:
+            if not os.read(order.jail.ready, 1):
                 raise joining.NotInside("bubblewrap ended before its walls stood")
-            os.close(order.walls.ready)
-            inside = joining.join(order.walls.builder)
+            os.close(order.jail.ready)
+            inside = joining.join(order.jail.builder)
         child = os.fork()
         if child == 0:
             _launch(order, inside)
@@ -101,8 +101,8 @@ def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
         tempfile.tempdir = None  # an import may have looked it up
         os.chdir(order.folder)
         if inside is not None:
-            assert order.walls is not None
-            joining.restrict(*inside, order.walls.filter)
+            assert order.jail is not None
+            joining.restrict(*inside, order.jail.filter)
         die_with_parent()  # forgotten when a process gets another user
         launch(order.plan)
         sys.stdout.flush()

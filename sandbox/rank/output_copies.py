@@ -22,7 +22,7 @@ AT_ONCE = 16
 """One call in so many is copied at once, on average."""
 
 
-class Captures:
+class OutputCopies:
     """Of one kernel on one rank. Used on the clock."""
 
     def __init__(self, holds: bool) -> None:
@@ -33,7 +33,7 @@ class Captures:
         self.watched = 0
         """Calls of the longest batch in which every output was copied at once, and held to see whether it comes again."""
         self._warm = False
-        self._kept = False
+        self._noop = False
         self._watching = False
         self._defers = False
         self._at_once: frozenset[int] = frozenset()
@@ -56,15 +56,15 @@ class Captures:
         for tensor in slot.tensors_of(result) or ():
             copy_all([torch.empty_like(tensor), torch.empty_like(tensor)], [tensor, tensor])
 
-    def start(self, calls: int, kept: bool) -> None:
-        """Prepares for a batch, before its GO. kept: one result is returned again and again, to see what the harness takes.
+    def start(self, calls: int, noop: bool) -> None:
+        """Prepares for a batch, before its GO. noop: one result is returned again and again, to see what the harness takes.
 
         A batch may be prepared and not run: the world then made untimed calls alone.
         """
         self.forget()
-        self._kept, self._number = kept, 0
+        self._noop, self._number = noop, 0
         self._calls = min(calls, HELD)
-        self._watching = self.holds and not kept and not self.reuses and self._calls > self.watched
+        self._watching = self.holds and not noop and not self.reuses and self._calls > self.watched
         self._defers = self.holds and not self.reuses and not self._watching
         some = range(calls) if self._defers else ()
         self._at_once = frozenset(n for n in some if random.randrange(AT_ONCE) == 0)

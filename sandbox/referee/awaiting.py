@@ -64,13 +64,13 @@ class Awaiting:
                         if left < 0:
                             raise Deadline(missing, kind)
             except WorldFailed as failed:
-                if world.quarters.kernel:
+                if world.spec.kernel:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
                 raise HarnessFailed(f"{failed}\n{failed.text}\n{world.said[-4000:]}") from None
             except Deadline as late:
-                if world.quarters.kernel or may_be_late:
+                if world.spec.kernel or may_be_late:
                     raise
                 message = f"ranks {late.ranks} of the baseline world did not answer within {limit:.0f} s"
                 raise HarnessFailed(f"{message}\n{world.said[-4000:]}") from None

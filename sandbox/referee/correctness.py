@@ -10,7 +10,7 @@ from sandbox.protocol.events import Checked, Failure, PhaseEnded, PhaseStarted, 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
-from sandbox.referee.stacks import StackPlace, culprit, place_of, places_words
+from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
 from sandbox.referee.wording import meaning
 from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE
@@ -24,7 +24,7 @@ STACKS_SECONDS = 0.5
 """For ranks that did not finish in time to print where they are."""
 
 
-class Proving:
+class CorrectnessCheck:
     """Loads one revision on a stage and checks it."""
 
     def __init__(self, run: Run, exchange: Exchange) -> None:
@@ -41,7 +41,7 @@ class Proving:
         self.timed_out = False
         self.contender.watch_compiling(self.compiling)
 
-    def prove(self) -> tuple[Verdict, Failure | None]:
+    def judge(self) -> tuple[Verdict, Failure | None]:
         """Loads the kernel and checks it: is it right?"""
         verdict, failure = Verdict.PASS, None
         try:
@@ -174,7 +174,7 @@ class Proving:
         message = f"{ranks} {who} did not finish in time"
         if places:
             message += f": {places_words(places, late.ranks)}"
-        found = culprit(places)
+        found = blocked_rank(places)
         rank = found.rank if found else late.ranks[0] if late.ranks else None
         return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=found.line if found else None)
 

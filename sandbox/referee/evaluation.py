@@ -18,40 +18,40 @@ from sandbox.protocol.events import (
 )
 from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.correctness import Proving
+from sandbox.referee.correctness import CorrectnessCheck
 from sandbox.referee.labels import NO_DEVICE_TIME, REUSES
 from sandbox.referee.wording import detail
 from sandbox.timing.clocks import Clock
-from sandbox.timing.conclusion import Told, verdict_of_clocks
+from sandbox.timing.conclusion import Conclusion, conclude
 from sandbox.timing.roofline import Peaks, bound_us
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.turns import Account, TimedSide, Turns
+from sandbox.timing.turns import Observations, TimedSide, Turns
 from sandbox.worlds.exchange import Failed
 from sandbox.worlds.failures import Deadline, WorldFailed
 
 
-class RevisionJudge:
+class Evaluation:
     """Judges a revision: against the baseline, or against a rival in its place."""
 
-    def __init__(self, proof: Proving, peaks: Peaks, base: TimedSide | None) -> None:
+    def __init__(self, correctness: CorrectnessCheck, peaks: Peaks, base: TimedSide | None) -> None:
         """base: the worlds that run the baseline, or a rival kernel's in their place; None: nothing is timed."""
-        self.proof = proof
+        self.correctness = correctness
         self.peaks = peaks
         self.rounds: Rounds | None = None
         if base is not None:
-            mine = TimedSide(proof.exchange, [proof.contender], Account())
-            self.rounds = Rounds(proof.run, Turns(proof.run.setting, base, mine), peaks)
+            mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
+            self.rounds = Rounds(correctness.run, Turns(correctness.run.setting, base, mine), peaks)
         self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         """Entered before anything is timed: no other arena may time on these devices."""
 
     def judge(self) -> Result:
         """The whole run. Never raises for anything a kernel can do."""
-        verdict, failure = self.proof.prove()
+        verdict, failure = self.correctness.judge()
         if failure is None and self.rounds is not None:
             try:
                 self.measure()
             except (Failed, WorldFailed, Deadline) as error:
-                verdict, failure = self.proof.meaning_of(error)
+                verdict, failure = self.correctness.meaning_of(error)
         return self.result(verdict, failure)
 
     def measure(self) -> None:
@@ -61,20 +61,20 @@ class RevisionJudge:
             Failed, WorldFailed, Deadline: what ended it early.
         """
         assert self.rounds is not None
-        limit = self.proof.limits.time + self.rounds.settling.most_s
-        with self.turn(), self.proof.phase("time", limit):
+        limit = self.correctness.limits.time + self.rounds.stopping_rule.most_s
+        with self.turn(), self.correctness.phase("time", limit):
             self.rounds.measure()
 
-    def told(self, call: Interval | None, device: Interval | None) -> Told:
+    def conclusion(self, call: Interval | None, device: Interval | None) -> Conclusion:
         """What the clocks say. On CPU ranks fewer ranks may help, where they share cores with what else runs."""
-        setting = self.proof.run.setting
+        setting = self.correctness.run.setting
         cores = 0 if kind_of(setting.device).has_gate else len(os.sched_getaffinity(0))
-        return verdict_of_clocks(call, device, setting.world, cores)
+        return conclude(call, device, setting.world, cores)
 
     def result(self, verdict: Verdict, failure: Failure | None) -> Result:
         """Everything found, in one struct. Times and speedups only of a kernel that passed."""
-        proof = self.proof
-        outputs = [output for rank in proof.exchange.findings.values() for output in rank.values()]
+        correctness = self.correctness
+        outputs = [output for rank in correctness.exchange.findings.values() for output in rank.values()]
         worst = max(outputs, key=lambda output: (not output.ok, output.rms), default=None)
         passed = verdict is Verdict.PASS
         call, device = (
@@ -82,10 +82,10 @@ class RevisionJudge:
         )
         speed = call.speed if passed else None
         (base_call, mine_call), (base_device, mine_device) = call.medians(), device.medians()
-        told = self.told(speed, device.speed if passed else None)
+        conclusion = self.conclusion(speed, device.speed if passed else None)
         roofline = None
         if speed and mine_call and self.peaks.known:
-            bound, limiter = bound_us(proof.run.setting, self.peaks)
+            bound, limiter = bound_us(correctness.run.setting, self.peaks)
             roofline = Roofline(
                 bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter
             )
@@ -93,25 +93,25 @@ class RevisionJudge:
             verdict=verdict,
             detail=detail(verdict, failure),
             failure=failure,
-            paper_rule=proof.paper_rule(),
+            paper_rule=correctness.paper_rule(),
             error=Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
             speedup=Speedup(call=speed, device=device.speed) if speed else None,
             baseline_us=Microseconds(call=base_call, device=base_device) if speed else None,
             contender_us=Microseconds(call=mine_call, device=mine_device) if speed else None,
             roofline=roofline,
             seconds=Seconds(
-                **{name: proof.seconds.get(name, 0.0) for name in ("load", "compile", "check", "time")},
-                total=proof.timer.monotonic() - proof.started,
+                **{name: correctness.seconds.get(name, 0.0) for name in ("load", "compile", "check", "time")},
+                total=correctness.timer.monotonic() - correctness.started,
             ),
             jail="none",
-            sealed=proof.exchange.sealed,
-            outcome=told.outcome,
-            clock=told.clock,
-            told=told.sentence if told.outcome else "",
-            advice=told.advice,
+            sealed=correctness.exchange.sealed,
+            outcome=conclusion.outcome,
+            clock=conclusion.clock,
+            told=conclusion.sentence if conclusion.outcome else "",
+            advice=conclusion.advice,
             rounds=self.rounds.done if self.rounds else 0,
             samples=self.rounds.samples() if self.rounds else Samples(),
-            beside=proof.run.beside,
+            beside=correctness.run.beside,
             labels=self.labels,
         )
 
@@ -119,4 +119,4 @@ class RevisionJudge:
     def labels(self) -> list[str]:
         """What timing has shown of the kernel."""
         waits = self.rounds is not None and self.rounds.behind_gate.cannot_queue
-        return [NO_DEVICE_TIME] * waits + [REUSES] * self.proof.exchange.reuses
+        return [NO_DEVICE_TIME] * waits + [REUSES] * self.correctness.exchange.reuses

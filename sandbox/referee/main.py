@@ -42,8 +42,8 @@ from sandbox.protocol.harness_error import harness_error_result
 from sandbox.protocol.messages import MeasurePeaks, PeaksMeasured
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
-from sandbox.referee.correctness import Proving
-from sandbox.referee.evaluation import RevisionJudge
+from sandbox.referee.correctness import CorrectnessCheck
+from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import labels
 from sandbox.referee.lease import Lease, devices_of
 from sandbox.referee.versus import Versus
@@ -56,7 +56,7 @@ from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.pool import Worlds
 from sandbox.worlds.world import World
 from sandbox.worlds.world_folder import sweep
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 
 class Referee:
@@ -66,7 +66,7 @@ class Referee:
         self,
         jail: Jail | None = None,
         selector: selectors.BaseSelector | None = None,
-        start_processes: Callable[[Quarters], World] | None = None,
+        start_processes: Callable[[WorldSpec], World] | None = None,
         timer: TimeSource = time,
     ) -> None:
         """jail: the strongest that holds on this machine, unless given. start_processes: as `Worlds` takes it."""
@@ -169,17 +169,17 @@ class Referee:
             self.worlds.take_references(self.worlds.prepare_stage(setting, count), setting, count)
             self.worlds.prepare_spare(setting)
         except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError):
-            self.worlds.drop_baseline()
+            self.worlds.drop_oracle()
 
     def calibrate(self, setting: events.Setting) -> None:
         """Measures this machine's peaks in the baseline world, with nothing else running."""
         started = self.timer.monotonic()
         try:
-            self.worlds.drop_all_but_baseline()
-            world = self.worlds.open_baseline(setting)
+            self.worlds.drop_all_but_oracle()
+            world = self.worlds.open_oracle(setting)
             measured = ask(self.await_all, world, MeasurePeaks(), PeaksMeasured, deadlines.PREPARE)
         except (HarnessFailed, SettingRefused, WorldFailed, Deadline, Stopped, OSError) as error:
-            self.worlds.drop_baseline()
+            self.worlds.drop_oracle()
             self.emit(Fatal(message=f"calibration failed: {error}"))
             return
         peaks = {
@@ -204,7 +204,7 @@ class Referee:
     def judge(self, run: events.Run) -> None:
         """One run, from RunStarted to its last event."""
         self.run, self.cancelled = run, False
-        judging: RevisionJudge | None = None
+        evaluation: Evaluation | None = None
         started = self.timer.monotonic()
         digest = ""
         try:
@@ -220,9 +220,9 @@ class Referee:
             stage, references = self.prepare(run)
             rival = self.worlds.take_rival(run.setting) if run.versus is not None else None
             contender = self.worlds.take_spare(run.setting)
-            judging, judge = self.judges(run, stage, contender, references, rival)
-            judging.proof.started = started
-            judging.turn = partial(self.turn, run)
+            evaluation, judge = self.judges(run, stage, contender, references, rival)
+            evaluation.correctness.started = started
+            evaluation.turn = partial(self.turn, run)
             result = msgspec.structs.replace(judge(), jail=self.jail.name)
             if result.verdict is Verdict.PASS:
                 result = msgspec.structs.replace(result, labels=labels(run.source) + result.labels)
@@ -230,31 +230,31 @@ class Referee:
                 contender.keep_compiled(digest)
             if own and result.verdict is Verdict.PASS and not stage.varies:
                 self.worlds.keep_contender()
-            self.listen_on(0.3 if judging.proof.timed_out else 0.02)
+            self.listen_on(0.3 if evaluation.correctness.timed_out else 0.02)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         except Stopped:
             self.cancelled = False
             if self.worlds.stage is not None:
-                self.worlds.settle_baseline(self.poll)
-            if judging is not None:
-                self.worlds.settle_references()
-            self.emit(Cancelled(run_id=run.run_id, phase=_phase(judging)))
+                self.worlds.await_oracle(self.poll)
+            if evaluation is not None:
+                self.worlds.drop_busy_references()
+            self.emit(Cancelled(run_id=run.run_id, phase=_phase(evaluation)))
         except SettingRefused as refused:
-            self.worlds.drop_baseline()
+            self.worlds.drop_oracle()
             advice = "Choose other sizes, another dtype or world size."
             self.emit(Refused(run_id=run.run_id, message=str(refused).strip(), advice=advice))
         except (HarnessFailed, WorldFailed, Deadline, OSError) as error:
-            self.worlds.drop_baseline()
+            self.worlds.drop_oracle()
             self.worlds.drop_references()
             message = str(error).strip()
             text = error.text.strip() if isinstance(error, WorldFailed) and error.text else message
             message = message.splitlines()[0][:300] if message else "the harness failed"
-            result = harness_error_result(_phase(judging), message, text, self.jail.name, sealed=True)
+            result = harness_error_result(_phase(evaluation), message, text, self.jail.name, sealed=True)
             self.emit(Finished(run_id=run.run_id, sha256=digest, result=result))
         finally:
             self.run = None
             self.worlds.end_contender()
-            if not self.hung_up and judging is not None:
+            if not self.hung_up and evaluation is not None:
                 with contextlib.suppress(HarnessFailed):  # the next run starts one, and says why it cannot
                     self.worlds.renew_references(run.setting)
                     self.worlds.prepare_spare(run.setting)
@@ -266,17 +266,17 @@ class Referee:
         contender: World,
         references: list[World],
         rival: World | None,
-    ) -> tuple[RevisionJudge, Callable[[], events.Result]]:
-        """The contender's judging, and what judges the whole run."""
+    ) -> tuple[Evaluation, Callable[[], events.Result]]:
+        """The contender's evaluation, and what judges the whole run."""
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
             exchange = Exchange(run.run_id, stage, contender, self.await_all, self.emit, timer=self.timer)
-            judging = RevisionJudge(
-                Proving(run, exchange), peaks, self.baselines_side(run, stage, references)
+            evaluation = Evaluation(
+                CorrectnessCheck(run, exchange), peaks, self.baselines_side(run, stage, references)
             )
-            return judging, judging.judge
+            return evaluation, evaluation.judge
         versus = Versus(run, stage, (contender, rival), self.await_all, self.emit, peaks, self.timer)
-        return versus.judging, versus.judge
+        return versus.evaluation, versus.judge
 
     def baselines_side(self, run: events.Run, stage: Stage, references: list[World]) -> TimedSide | None:
         """The worlds that run the baseline; None where nothing is timed."""
@@ -352,8 +352,8 @@ def _baseline_source(setting: events.Setting) -> str:
         raise SettingRefused(f"the problem has no baseline that can be read: {error}") from None
 
 
-def _phase(judging: RevisionJudge | None) -> str:
-    return judging.proof.exchange.phase if judging else "prepare"
+def _phase(evaluation: Evaluation | None) -> str:
+    return evaluation.correctness.exchange.phase if evaluation else "prepare"
 
 
 def main() -> None:

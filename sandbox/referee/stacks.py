@@ -52,6 +52,6 @@ def places_words(places: list[StackPlace], ranks: Sequence[int]) -> str:
     return ", ".join(map(str, places))
 
 
-def culprit(places: list[StackPlace]) -> StackPlace | None:
+def blocked_rank(places: list[StackPlace]) -> StackPlace | None:
     """The rank that holds up the others: one that waits for nobody, else the first."""
     return next((place for place in places if not place.waits), places[0] if places else None)

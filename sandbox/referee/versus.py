@@ -15,11 +15,11 @@ from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.events import Failure, PhaseEnded, PhaseStarted, Result, RivalResult, Run
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.correctness import Proving
-from sandbox.referee.evaluation import RevisionJudge
+from sandbox.referee.correctness import CorrectnessCheck
+from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.wording import detail
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.turns import Account, TimedSide
+from sandbox.timing.turns import Observations, TimedSide
 from sandbox.worlds.exchange import RIVAL, AwaitAll, Exchange, Failed, Stage
 from sandbox.worlds.failures import Deadline, WorldFailed
 from sandbox.worlds.rank_wire import Received
@@ -55,19 +55,19 @@ class Versus:
 
         theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, source=run.versus.source)
         self.sides = (
-            Proving(run, Exchange(run.run_id, stage, worlds[0], noting, emit, timer=timer)),
-            Proving(theirs, Exchange(run.run_id, stage, worlds[1], noting, of_rival, RIVAL, timer)),
+            CorrectnessCheck(run, Exchange(run.run_id, stage, worlds[0], noting, emit, timer=timer)),
+            CorrectnessCheck(theirs, Exchange(run.run_id, stage, worlds[1], noting, of_rival, RIVAL, timer)),
         )
-        rival = TimedSide(self.sides[1].exchange, [worlds[1]], Account())
-        self.judging = RevisionJudge(self.sides[0], peaks, rival if run.rounds != 0 else None)
+        rival = TimedSide(self.sides[1].exchange, [worlds[1]], Observations())
+        self.evaluation = Evaluation(self.sides[0], peaks, rival if run.rounds != 0 else None)
 
     def judge(self) -> Result:
         """The whole run. Never raises for anything a kernel can do."""
-        found = [side.prove() for side in self.sides]
+        found = [side.judge() for side in self.sides]
         if self.run.rounds != 0 and all(failure is None for _, failure in found):
             self.sides[1].exchange.phase = "time"
             try:
-                self.judging.measure()
+                self.evaluation.measure()
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
                 found[blamed] = self.sides[blamed].meaning_of(error)
@@ -75,7 +75,7 @@ class Versus:
 
     def result(self, mine: tuple[Verdict, Failure | None], theirs: tuple[Verdict, Failure | None]) -> Result:
         """The contender's result with the rival's in it; a speedup only when both passed."""
-        result = self.judging.result(*mine)
+        result = self.evaluation.result(*mine)
         if theirs[0] is not Verdict.PASS:
             result = msgspec.structs.replace(
                 result,

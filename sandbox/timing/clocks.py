@@ -30,7 +30,7 @@ class Clock:
     """ "call" or "device"."""
     raw: list[Pair] = field(default_factory=list)
     """As measured; the harness's own time is in them."""
-    kept: dict[int, list[float]] = field(default_factory=dict)
+    noop: dict[int, list[float]] = field(default_factory=dict)
     """Batches of as many calls that return a kept result, microseconds a call: by reference, or CONTENDER."""
     speed: Interval | None = None
     rival: bool = False
@@ -41,9 +41,9 @@ class Clock:
         """Adds a pair."""
         self.raw.append(pair)
 
-    def note_kept(self, world: int, us: float) -> None:
+    def note_noop(self, world: int, us: float) -> None:
         """Adds a batch of kept results. world: index of the reference, or CONTENDER."""
-        self.kept.setdefault(world, []).append(us)
+        self.noop.setdefault(world, []).append(us)
 
     @property
     def harness_us(self) -> float:
@@ -51,7 +51,7 @@ class Clock:
 
         Where a kernel runs on both sides it is what the quicker one says: a kernel that delays its own copies gains nothing.
         """
-        costs: list[float] = [median(found) for world, found in self.kept.items() if self._believed(world)]
+        costs: list[float] = [median(found) for world, found in self.noop.items() if self._believed(world)]
         if not costs:
             return 0.0
         return min(costs) if self.rival else float(median(costs))
@@ -63,20 +63,20 @@ class Clock:
         the gate open; but of a contender no more than of the slowest reference, so that a delay gains it nothing beyond what
         worlds differ by anyway.
         """
-        if self.name == "call" or self.rival or world not in self.kept:
+        if self.name == "call" or self.rival or world not in self.noop:
             return self.harness_us
-        own: float = median(self.kept[world])
+        own: float = median(self.noop[world])
         return own if self._believed(world) else min(own, max(self._reference_costs(), default=0.0))
 
     def _believed(self, world: int) -> bool:
         return self.rival or world != CONTENDER
 
     def _reference_costs(self) -> list[float]:
-        return [median(found) for world, found in self.kept.items() if world != CONTENDER]
+        return [median(found) for world, found in self.noop.items() if world != CONTENDER]
 
     def harness_error(self) -> float:
         """Standard error of the log of the speedup that the harness's time, which is known so well, causes."""
-        found = [us for world, times in self.kept.items() if self._believed(world) for us in times]
+        found = [us for world, times in self.noop.items() if self._believed(world) for us in times]
         if len(found) < 2 or not self.raw:
             return 0.0
         middle: float = median(found)
@@ -98,7 +98,7 @@ class Clock:
             for pair in self.raw
         ]
 
-    def settle(self, floors: tuple[float, float] = (0.0, 0.0)) -> Interval | None:
+    def estimate(self, floors: tuple[float, float] = (0.0, 0.0)) -> Interval | None:
         """The speedup over all pairs so far.
 
         floors: what the calls of both sides take on the device alone, in microseconds; zeros where that is not known. Copies that
@@ -129,7 +129,7 @@ def _net(us: float, cost: float, floor: float) -> float:
 
 
 @dataclass
-class Looks:
+class ForeignWork:
     """What else ran on the GPUs right before batches, when the kernel had to be at rest."""
 
     foreign_us: dict[str, list[float]] = field(default_factory=dict)

@@ -3,14 +3,14 @@
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import outcome, sees
+from sandbox.timing.interval import detectable_percent, outcome
 
 ADVICE_ROUNDS = "more rounds"
 ADVICE_RANKS = "fewer ranks than cores"
 ADVICE_QUIET = "a quieter machine"
 
 
-class Told(NamedTuple):
+class Conclusion(NamedTuple):
     """What is said of a run's speed."""
 
     outcome: str
@@ -22,20 +22,20 @@ class Told(NamedTuple):
     """What would let the clocks tell more; empty when they tell enough."""
 
 
-def verdict_of_clocks(call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0) -> Told:
+def conclude(call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0) -> Conclusion:
     """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
 
     ranks, cores: of the machine's CPU ranks, to say whether fewer ranks would help; cores 0: not known or of no matter.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
     if not said:
-        return Told("", "", "nothing was timed", "")
+        return Conclusion("", "", "nothing was timed", "")
     telling = [name for name, interval in said.items() if outcome(interval) != "too noisy"]
     clock = telling[0] if telling else next(iter(said))
     advice = ""
     if len(telling) < len(said):
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
-    return Told(outcome(said[clock]), clock, _sentence(call, device), advice)
+    return Conclusion(outcome(said[clock]), clock, _sentence(call, device), advice)
 
 
 def _sentence(call: Interval | None, device: Interval | None) -> str:
@@ -44,7 +44,7 @@ def _sentence(call: Interval | None, device: Interval | None) -> str:
         return _clause(call, "by calls") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
         return _clause(device, "on the device") + ("; calls too noisy to tell" if call is not None else "")
-    best = min(sees(interval) for interval in (call, device) if interval is not None)
+    best = min(detectable_percent(interval) for interval in (call, device) if interval is not None)
     return f"too noisy to tell: a difference of {percent(best)} might go unseen"
 
 
@@ -56,7 +56,7 @@ def _clause(interval: Interval, where: str) -> str:
         case "slower":
             return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
         case _:
-            return f"even {where} {interval.median:.2f} {ends(interval)}, would have seen {percent(sees(interval))}"
+            return f"even {where} {interval.median:.2f} {ends(interval)}, would have seen {percent(detectable_percent(interval))}"
 
 
 def _beside(call: Interval, device: Interval) -> str:

@@ -21,7 +21,7 @@ BATCH = 0.005
 """Seconds that a batch should last: a world's switch and the ranks' meeting are taken off, but not to the microsecond."""
 CALLS = (128, 32, 4, 1)
 """Calls of a batch at the most: fewer are tried when a launch queue is too short for more."""
-KEPT = 3
+NOOP_BATCHES = 3
 """Batches of kept results of each reference, with one of the contender beside each: what the gate and the copies take."""
 SELDOM = 3
 """Once every reference has had two rounds behind the gate there is one in so many: device time has far less noise than calls."""
@@ -46,7 +46,7 @@ class DeviceTime:
         """How long a call takes behind the gate on the quicker side, as far as is known; 0 where there is no device time."""
         self._gates: dict[World, Gate] = {}
         self._most_calls = list(CALLS)
-        self._words: list[float] = []
+        self._done_delays: list[float] = []
         """Seconds that worlds without a kernel needed to say that they are done, after their marks, by batch."""
         self._turn = 0
 
@@ -87,12 +87,12 @@ class DeviceTime:
             self.calls = calls
             self._most_calls = [calls, *(fewer for fewer in self._most_calls if fewer < calls)]
         try:
-            for number in range(KEPT * len(self.turns.base.worlds)):
-                self.kept_batches(number)
+            for number in range(NOOP_BATCHES * len(self.turns.base.worlds)):
+                self.noop_batches(number)
         except _NotQueued:
             self._most_calls.clear()
             self._give_up()
-        self.turns.rest()
+        self.turns.stop_all()
         self.exchange.discard_outputs()
 
     def round(self, number: int) -> None:
@@ -109,13 +109,13 @@ class DeviceTime:
         self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
         self.cannot_queue = True
 
-    def kept_batches(self, number: int) -> None:
+    def noop_batches(self, number: int) -> None:
         """A batch of kept results on both sides: what the gate and the copies take. Raises _NotQueued."""
         for side in self.turns.sides:
             world = side.worlds[number % len(side.worlds)]
-            seconds = self._gated(side, world, Batch(0, self.calls, kept=True))
+            seconds = self._gated(side, world, Batch(0, self.calls, noop=True))
             name = CONTENDER if side is self.turns.mine else number % len(side.worlds)
-            self.clock.note_kept(name, seconds / self.calls * 1e6)
+            self.clock.note_noop(name, seconds / self.calls * 1e6)
 
     def _pairs(self, count: int, wanted: int, number: int = 0) -> list[Pair] | None:
         """Pairs of batches on fresh inputs, or None where so many calls cannot be queued. number: of the round."""
@@ -128,7 +128,7 @@ class DeviceTime:
             for place in range(wanted):
                 found.append(self._pair(Batch(place * calls, calls), number))
         except _NotQueued:
-            self.turns.rest()
+            self.turns.stop_all()
             self.exchange.discard_outputs()
             self._most_calls = [fewer for fewer in self._most_calls if fewer < calls]
             if not self._most_calls:
@@ -161,7 +161,7 @@ class DeviceTime:
         except Deadline:
             self._finish_late(side, world, batch)
             raise _NotQueued from None
-        with self.turns.watched(self.turns.resting(world)):
+        with self.turns.watched(self.turns.stopped_kernels(world)):
             # What is queued reads its inputs when it runs, so they can come this late.
             if self.exchange.sealed:
                 self.turns.fill_in(side, world, batch, "device")
@@ -171,17 +171,17 @@ class DeviceTime:
             ended = page.wait(self.limits.batch)
             done = self.exchange.await_done(world, self.limits.batch, stops=True)
         self.turns.take(side, batch)
-        if ended is None or (side.account is not None and self._went_on(started, ended, done)):
+        if ended is None or (side.observations is not None and self._went_on(started, ended, done)):
             ended = done
-        elif side.account is None:
-            self._words.append((done - ended) / 1e9)
+        elif side.observations is None:
+            self._done_delays.append((done - ended) / 1e9)
         return (ended - started) / 1e9
 
     def _went_on(self, started: int, ended: int, done: int) -> bool:
         """Whether a rank worked on after its mark, on a stream that the mark did not wait for. In nanoseconds."""
         allowed = TRAILING_SECONDS + TRAILING_SHARE * (ended - started) / 1e9
-        if self._words:
-            allowed += 2 * median(self._words)
+        if self._done_delays:
+            allowed += 2 * median(self._done_delays)
         return (done - ended) / 1e9 > allowed
 
     def _finish_late(self, side: TimedSide, world: World, batch: Batch) -> None:

@@ -21,9 +21,9 @@ TAIL = 0.005
 """Probability beyond either end of the interval: identical code is called faster or slower in at most 1 % of runs."""
 FEWEST = 6
 """Pairs with fewer batches of the contender than this claim nothing."""
-SEEN = 1.64
+HALF_WIDTHS = 1.64
 """A difference of so many half widths is called in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
-NOISY_SEES = 50.0
+NOISY_PERCENT = 50.0
 """A measurement that might miss a difference of so many percent is too noisy to say "even"."""
 WIDEST = 20.0
 """Ends of an interval are at most so far from 1, as natural logarithms."""
@@ -122,9 +122,9 @@ def half_width(interval: Interval) -> float:
     return math.log(max(interval.high, 1e-9) / max(interval.low, 1e-9)) / 2
 
 
-def sees(interval: Interval) -> float:
+def detectable_percent(interval: Interval) -> float:
     """The smallest difference, in percent, that this measurement would have called with a probability of about 95 %."""
-    return 100 * math.expm1(min(SEEN * half_width(interval), WIDEST))
+    return 100 * math.expm1(min(HALF_WIDTHS * half_width(interval), WIDEST))
 
 
 def outcome(interval: Interval) -> str:
@@ -133,4 +133,4 @@ def outcome(interval: Interval) -> str:
         return "faster"
     if interval.high < 1.0:
         return "slower"
-    return "too noisy" if sees(interval) > NOISY_SEES else "even"
+    return "too noisy" if detectable_percent(interval) > NOISY_PERCENT else "even"

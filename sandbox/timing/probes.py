@@ -100,7 +100,7 @@ class Probes:
 
         world.go_apart(order, before)
         side.exchange.await_done(world, self.turns.limits.batch)
-        self.turns.rest()
+        self.turns.stop_all()
         side.exchange.require_right(range(calls), hint=NOT_YET)
 
     def _replaced(self, side: TimedSide, calls: int, seconds: float) -> bool:
@@ -125,7 +125,7 @@ class Probes:
             if not found:
                 break
         side.exchange.await_done(world, self.turns.limits.batch)
-        self.turns.rest()
+        self.turns.stop_all()
         if replaced:
             side.exchange.require_right(sorted(replaced), hint=NOT_ITS_OWN)
         else:

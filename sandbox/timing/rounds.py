@@ -12,16 +12,16 @@ from sandbox.timing.device_time import DeviceTime
 from sandbox.timing.interval import Pair, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
-from sandbox.timing.stopping_rule import Decision, Settling
+from sandbox.timing.stopping_rule import Decision, StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
-KEPT_FIRST, KEPT_EVERY = 6, 3
+NOOP_FIRST, NOOP_EVERY = 6, 3
 """Batches of kept results before the first round, and rounds between two more of them."""
 HOST_BOUND = 0.8
 """Where the device works for a smaller share of a call, the host sets the pace."""
 WARM_PAIRS = 2
 """Batches on either side that do not count, once their length is known."""
-MEETING_SECONDS, BATCH_SECONDS = 4.0, 0.1
+SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
 """How long a kernel's calls last that only meet new shapes, at the most, and a batch of them, which is far from its deadline. A
 first batch tells how long a call is; the later ones are shorter."""
 SHOWN_EVERY = 0.1
@@ -41,12 +41,12 @@ class Rounds:
         self.call = Clock("call", rival=len(turns.kernels) > 1)
         self.behind_gate = DeviceTime(turns, self.pace)
         self.probes = Probes(turns)
-        self.settling = Settling(run.budget_s, run.rounds)
+        self.stopping_rule = StoppingRule(run.budget_s, run.rounds)
         self.calls = 0
         """Of a batch."""
         self.done = 0
         """Rounds that count."""
-        self.met_seconds = 0.0
+        self.shapes_seconds = 0.0
         """What calls with new shapes took before the first round: no part of the budget."""
         self._turn = 0
 
@@ -76,9 +76,9 @@ class Rounds:
         if self.behind_gate.call_seconds < HOST_BOUND * min(base_s, mine_s):
             self.calls = calls_for(self.pace, self.pace.long_s, base_s, mine_s, self.stage.layout.slots)
         self.turns.draw(self.calls)
-        for _ in range(KEPT_FIRST):
-            self.kept_batches()
-        self.turns.rest()
+        for _ in range(NOOP_FIRST):
+            self.noop_batches()
+        self.turns.stop_all()
         self.turns.exchange.discard_outputs()
         shown = 0.0
         decision = Decision.GO_ON
@@ -87,14 +87,14 @@ class Rounds:
             self.behind_gate.round(self.done)
             self.done += 1
             self.probes.after_round(self.calls, self.seconds)
-            elapsed = self.timer.monotonic() - started - self.turns.held_up - self.met_seconds
-            decision = self.settling.decide(elapsed, self.done, self.fewest_pairs, self.settle)
+            elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
+            decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)
             if elapsed - shown > SHOWN_EVERY or decision is not Decision.GO_ON:
                 shown = elapsed
-                expected = self.settling.expected(elapsed, self.done)
+                expected = self.stopping_rule.expected(elapsed, self.done)
                 self.show(expected if decision is Decision.GO_ON else self.done)
         self.probes.finish(self.calls, self.seconds)
-        self.turns.look_back(self.peaks)
+        self.turns.final_checks(self.peaks)
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -124,7 +124,7 @@ class Rounds:
         self.calls = max(1, min(self.stage.calls, slots))
         first = self.warm_pair(0)  # a kernel may be far slower than the baseline
         calls = warm_calls(max(first.baseline_us, first.contender_us) / 1e6)
-        self.meet_shapes(first.baseline_us / 1e6, first.contender_us / 1e6)
+        self.warm_up_shapes(first.baseline_us / 1e6, first.contender_us / 1e6)
         found = [first, *(self.warm_pair(n, 0 if n else calls) for n in range(len(self.turns.base.worlds)))]
         base = min(pair.baseline_us for pair in found) / 1e6
         mine = min(pair.contender_us for pair in found) / 1e6
@@ -135,7 +135,7 @@ class Rounds:
         self.done = 0
         return base, mine
 
-    def meet_shapes(self, base_s: float, mine_s: float) -> None:
+    def warm_up_shapes(self, base_s: float, mine_s: float) -> None:
         """Has kernels make as many calls on fresh inputs as references have made, where shapes differ from call to call.
 
         base_s, mine_s: seconds a call on either side.
@@ -143,17 +143,17 @@ class Rounds:
         started = self.timer.monotonic()
         for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
             most, longest = (
-                max(1, int(limit / max(seconds, 1e-7))) for limit in (MEETING_SECONDS, BATCH_SECONDS)
+                max(1, int(limit / max(seconds, 1e-7))) for limit in (SHAPES_SECONDS, BATCH_SECONDS)
             )
-            left = min(most, self.stage.distinct_calls) if side.account is not None else 0
+            left = min(most, self.stage.distinct_calls) if side.observations is not None else 0
             while left > 0:
                 batch = Batch(0, min(left, longest, self.stage.layout.slots))
                 self.turns.draw(batch.calls)
                 self.turns.timed(side, side.worlds[0], batch, 0)
-                self.turns.rest()
+                self.turns.stop_all()
                 self.turns.exchange.discard_outputs()
                 left -= batch.calls
-        self.met_seconds = self.timer.monotonic() - started
+        self.shapes_seconds = self.timer.monotonic() - started
 
     def warm_pair(self, number: int, calls: int = 0) -> Pair:
         """A pair with one of the references on fresh inputs that does not count; one iteration of it is compared.
@@ -174,8 +174,8 @@ class Rounds:
         self.turns.check_memory()
         pairs = pairs_for(self.pace, self.calls, self.stage.layout.slots)
         self.turns.draw(self.calls * pairs)
-        if self.done % KEPT_EVERY == KEPT_EVERY - 1:
-            self.kept_batches()  # into slots that the pairs write to afterwards
+        if self.done % NOOP_EVERY == NOOP_EVERY - 1:
+            self.noop_batches()  # into slots that the pairs write to afterwards
         self.turns.wake(Batch(0, self.calls), self.references)
         for place in range(pairs):
             for pair in self.pairs(Batch(place * self.calls, self.calls)):
@@ -200,38 +200,38 @@ class Rounds:
             if number is not None
         ]
 
-    def kept_batches(self) -> None:
+    def noop_batches(self) -> None:
         """A batch of kept results where no kernel runs, or on both sides of a duel: what the harness itself takes."""
         self._turn += 1
         for side in self.turns.sides:
-            if side.account is None or self.call.rival:
+            if side.observations is None or self.call.rival:
                 index = self._turn % len(side.worlds)
                 seconds = self.turns.timed(
-                    side, side.worlds[index], Batch(0, self.calls, kept=True), self._turn
+                    side, side.worlds[index], Batch(0, self.calls, noop=True), self._turn
                 )
                 name = CONTENDER if side is self.turns.mine else index
-                self.call.note_kept(name, seconds / self.calls * 1e6)
+                self.call.note_noop(name, seconds / self.calls * 1e6)
 
-    def settle(self) -> tuple[Interval | None, Interval | None]:
+    def estimate(self) -> tuple[Interval | None, Interval | None]:
         """The speedups so far by (call, device) time."""
-        device = self.device.settle()
+        device = self.device.estimate()
         floors = self.device.medians()
-        return self.call.settle((floors[0] or 0.0, floors[1] or 0.0)), device
+        return self.call.estimate((floors[0] or 0.0, floors[1] or 0.0)), device
 
     def samples(self) -> Samples:
         """All of it, for the record."""
-        mine = self.turns.mine.account
+        mine = self.turns.mine.observations
         return Samples(
             call=self.call.samples(),
             device=self.device.samples(),
             harness_us=self.call.harness_us,
             empty_gate_us=self.device.harness_us * self.behind_gate.calls,
-            foreign_us=mine.looks.foreign_us if mine is not None else {},
+            foreign_us=mine.foreign_work.foreign_us if mine is not None else {},
         )
 
     def show(self, expected: int) -> None:
         """The speedup so far, as an event. expected: rounds in all."""
-        call, device = self.settle()
+        call, device = self.estimate()
         last = self.call.pairs[-1]
         assert call is not None
         self.turns.exchange.emit(

@@ -2,13 +2,13 @@
 
 from sandbox.worlds.stopping import Activity
 
-REST_SECONDS, REST_SHARE = 200e-6, 0.02
+STOPPED_SECONDS, STOPPED_SHARE = 200e-6, 0.02
 """CPU time in one rest that is no sign of work: threads that get a core only to find that they are stopped."""
 DISTURBED, DISTURBED_SHARE = 2, 0.1
 """Rests with more than that are a fault once there are more than so many of them, and more than this share of all."""
 
 
-class Rests:
+class StoppedActivity:
     """The rests of one kernel in a run: while others were timed, and while its own inputs were filled in."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Rests:
         used = after.cpu_seconds - before.cpu_seconds
         started = len(after.pids - before.pids)
         self.count += 1
-        if started or used > max(REST_SECONDS, REST_SHARE * seconds):
+        if started or used > max(STOPPED_SECONDS, STOPPED_SHARE * seconds):
             self.disturbed += 1
             self.cpu_seconds += max(used, 0.0)
             self.processes += started

@@ -11,9 +11,9 @@ from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 from sandbox.protocol.messages import ChooseBatch
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.clocks import FOREIGN_US, Looks
+from sandbox.timing.clocks import FOREIGN_US, ForeignWork
 from sandbox.timing.roofline import Peaks, bound_us
-from sandbox.timing.stopped_activity import Rests
+from sandbox.timing.stopped_activity import StoppedActivity
 from sandbox.worlds.exchange import Exchange, Failed
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.stopping import CannotStop
@@ -30,14 +30,14 @@ WARM_SECONDS, MOST_WARM = 0.004, 10
 
 
 @dataclass
-class Account:
+class Observations:
     """What one kernel did in its turns, and out of them."""
 
-    rests: Rests = field(default_factory=Rests)
+    stopped_activity: StoppedActivity = field(default_factory=StoppedActivity)
     """What its processes did while they were stopped."""
     quickest: float = math.inf
     """Shortest time per call of any batch in microseconds, nothing subtracted."""
-    looks: Looks = field(default_factory=Looks)
+    foreign_work: ForeignWork = field(default_factory=ForeignWork)
     """Work on the devices when it had to be at rest."""
 
 
@@ -47,7 +47,7 @@ class TimedSide:
 
     exchange: Exchange
     worlds: Sequence[World]
-    account: Account | None = None
+    observations: Observations | None = None
     """None: no kernel runs in these worlds."""
 
 
@@ -58,7 +58,7 @@ class Batch:
     first: int
     """Slot of the first one."""
     calls: int
-    kept: bool = False
+    noop: bool = False
     """A kept result takes the place of each call: what is left is the harness's own time."""
 
 
@@ -94,13 +94,13 @@ class Turns:
         self._left_over = False
         self._memory_looked = 0.0
         ranks = setting.world
-        gpus = mine.worlds[0].quarters.gpus
+        gpus = mine.worlds[0].spec.gpus
         self._shares = [placement.cores_of(rank, ranks, gpus) for rank in range(ranks)]
 
     @property
     def kernels(self) -> list[TimedSide]:
         """The sides that run a kernel."""
-        return [side for side in self.sides if side.account is not None]
+        return [side for side in self.sides if side.observations is not None]
 
     @property
     def worlds(self) -> list[World]:
@@ -111,26 +111,26 @@ class Turns:
 
     def start(self) -> None:
         """Makes all worlds ready for the first round, once all groups of ranks have been made."""
-        for world in (self.exchange.baseline, *self.worlds):
+        for world in (self.exchange.oracle, *self.worlds):
             self.kind.settle_threads(world.rank_pids)
-        self.rest()
+        self.stop_all()
         self.exchange.sides = [side.exchange.side for side in self.sides]
         self.exchange.discard_outputs()
 
-    def rest(self) -> None:
+    def stop_all(self) -> None:
         """Stops every process of every world but the trusted one."""
         for world in self.worlds:
             world.pause()
 
-    def let(self, side: TimedSide, world: World) -> None:
+    def continue_only(self, side: TimedSide, world: World) -> None:
         """Continues one world and stops all others."""
-        self.rest()
+        self.stop_all()
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
             # Both kernels are stopped: work that runs on the GPUs now is not of the kernel that is continued next.
             self._left_over = self.exchange.foreign_us() > FOREIGN_US
         world.resume()
 
-    def let_kernels(self) -> None:
+    def continue_kernels(self) -> None:
         """Continues all kernels."""
         for side in self.kernels:
             for world in side.worlds:
@@ -157,7 +157,7 @@ class Turns:
 
     def draw(self, count: int) -> None:
         """Fresh iterations for both sides, while every world is stopped."""
-        self.rest()
+        self.stop_all()
         self.exchange.draw(count, expect_poison=True)
 
     def check_memory(self) -> None:
@@ -166,7 +166,7 @@ class Turns:
         if now - self._memory_looked < MEMORY_SECONDS:
             return
         self._memory_looked = now
-        self.rest()
+        self.stop_all()
         for side in self.kernels:
             for world in side.worlds:
                 world.check_memory()
@@ -179,20 +179,20 @@ class Turns:
         watch = watch and self.random.random() < WATCHED_SHARE
         foreign_us = side.exchange.reveal(batch.first, batch.calls, watch)
         if watch:
-            self._note_look(side, clock, foreign_us)
+            self._note_foreign_work(side, clock, foreign_us)
 
-    def _note_look(self, side: TimedSide, clock: str, foreign_us: float) -> None:
+    def _note_foreign_work(self, side: TimedSide, clock: str, foreign_us: float) -> None:
         """Whatever else ran on the devices right before a batch is laid at a kernel's door, if it can be known whose."""
-        mine = side.account
+        mine = side.observations
         if len(self.kernels) == 1:
-            account = self.kernels[0].account
-            assert account is not None
-            account.looks.note(f"{'contender' if mine else 'baseline'}, {clock}", foreign_us)
+            observations = self.kernels[0].observations
+            assert observations is not None
+            observations.foreign_work.note(f"{'contender' if mine else 'baseline'}, {clock}", foreign_us)
         elif mine is not None:
-            other = next(each.account for each in self.sides if each.account is not mine)
-            culprit = other if self._left_over else mine
-            assert culprit is not None
-            culprit.looks.note(f"{'its' if culprit is mine else 'the other'}, {clock}", foreign_us)
+            other = next(each.observations for each in self.sides if each.observations is not mine)
+            owner = other if self._left_over else mine
+            assert owner is not None
+            owner.foreign_work.note(f"{'its' if owner is mine else 'the other'}, {clock}", foreign_us)
 
     # --- one batch, by its call time -------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Turns:
 
         epoch: the gate's, for a gated batch; warm: untimed calls, if not as many as before every batch.
         """
-        self.let(side, world)
+        self.continue_only(side, world)
         self.pin(world, turn)
         started = self.timer.monotonic()
         self.exchange.arm(world, batch.first, batch.calls)
@@ -212,7 +212,7 @@ class Turns:
             # Without sealed memory a world copies its inputs by itself, before GO: what it does with them then nobody sees.
             self.reveal(side, batch, "call", watch=False)
         warm = warm or max(1, min(MOST_WARM, int(WARM_SECONDS / max(self.call_seconds, 1e-7))))
-        chosen = ChooseBatch(batch.first, batch.calls, warm, batch.kept, epoch)
+        chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch)
         self.exchange.choose(world, chosen)
 
     def wake(self, batch: Batch, references: Sequence[int]) -> None:
@@ -224,50 +224,50 @@ class Turns:
     def timed(self, side: TimedSide, world: World, batch: Batch, turn: int) -> float:
         """Seconds of a batch from GO until the last rank is done, on the referee's clock, with all other worlds stopped."""
         self.get_ready(side, world, batch, turn)
-        with self.watched(self.resting(world)):
+        with self.watched(self.stopped_kernels(world)):
             if self.exchange.sealed:
                 self.fill_in(side, world, batch, "call")
             started = world.go()
             seconds = (self.exchange.await_done(world, self.limits.batch, stops=True) - started) / 1e9
         self.take(side, batch)
-        if side.account is not None and not batch.kept:
-            side.account.quickest = min(side.account.quickest, seconds / max(batch.calls, 1) * 1e6)
+        if side.observations is not None and not batch.noop:
+            side.observations.quickest = min(side.observations.quickest, seconds / max(batch.calls, 1) * 1e6)
         return seconds
 
     def fill_in(self, side: TimedSide, world: World, batch: Batch, clock: str) -> None:
         """Completes a batch's inputs while its world is stopped, which it is afterwards."""
         self.stop(side, world)
-        with self.watched([] if side.account is None else [side]):
+        with self.watched([] if side.observations is None else [side]):
             self.reveal(side, batch, clock)
 
-    def resting(self, world: World) -> list[TimedSide]:
+    def stopped_kernels(self, world: World) -> list[TimedSide]:
         """The kernels that are stopped while a world has its turn."""
         return [side for side in self.kernels if world not in side.worlds]
 
     @contextlib.contextmanager
-    def watched(self, resting: Sequence[TimedSide]) -> Iterator[None]:
+    def watched(self, stopped: Sequence[TimedSide]) -> Iterator[None]:
         """Notes what the kernels of these sides, whose worlds are stopped, do within a block."""
-        for side in resting:
-            self.settle(side, side.worlds[0])
+        for side in stopped:
+            self.await_stopped(side, side.worlds[0])
         started = self.timer.monotonic()
-        before = [side.worlds[0].activity() for side in resting]
+        before = [side.worlds[0].activity() for side in stopped]
         yield
         seconds = self.timer.monotonic() - started
-        for side, activity in zip(resting, before, strict=True):
-            assert side.account is not None
-            side.account.rests.note(activity, side.worlds[0].activity(), seconds)
+        for side, activity in zip(stopped, before, strict=True):
+            assert side.observations is not None
+            side.observations.stopped_activity.note(activity, side.worlds[0].activity(), seconds)
 
     def stop(self, side: TimedSide, world: World) -> None:
-        """Stops one world and waits until it has. Raises as `settle`."""
+        """Stops one world and waits until it has. Raises as `await_stopped`."""
         world.pause()
-        self.settle(side, world)
+        self.await_stopped(side, world)
 
-    def settle(self, side: TimedSide, world: World) -> None:
+    def await_stopped(self, side: TimedSide, world: World) -> None:
         """Waits until a world that was told to stop has done so. Raises Failed where a kernel's does not."""
         try:
-            world.settle()
+            world.await_stopped()
         except CannotStop as error:
-            if side.account is None:
+            if side.observations is None:
                 raise HarnessFailed(f"the baseline: {error}") from None
             verdict = Verdict.BASELINE_DISTURBED
             failure = side.exchange.failure(f"the kernel cannot be stopped: {error}", verdict)
@@ -275,7 +275,7 @@ class Turns:
 
     def take(self, side: TimedSide, batch: Batch) -> None:
         """Takes a kernel's outputs while its world is stopped: it runs again before they are compared."""
-        if side.account is not None and not batch.kept:
+        if side.observations is not None and not batch.noop:
             side.exchange.take(batch.first, batch.calls)
 
     # --- afterwards ------------------------------------------------------------------------------------------
@@ -289,34 +289,34 @@ class Turns:
         Raises:
             Failed: with the side whose outputs are wrong.
         """
-        self.rest()
-        against = self.base.exchange.side if self.base.account is None else None
+        self.stop_all()
+        against = self.base.exchange.side if self.base.observations is None else None
         others = [slot for slot in range(timed) if slot not in slots]
         for side in self.kernels:
             side.exchange.require_right(slots, against, others)
 
-    def look_back(self, peaks: Peaks) -> None:
+    def final_checks(self, peaks: Peaks) -> None:
         """Late writers get one last chance to be seen; a disturbed opponent or an impossible time ends the run.
 
         Raises:
             Failed: with the side whose fault it is.
         """
-        self.let_kernels()
+        self.continue_kernels()
         self.timer.sleep(LATE_SECONDS)
         self.exchange.require_untouched()
         floor, limiter = bound_us(self.setting, peaks.impossible())
-        other = "baseline" if self.base.account is None else "other kernel"
+        other = "baseline" if self.base.observations is None else "other kernel"
         for side in self.kernels:
-            account = side.account
-            assert account is not None
+            observations = side.observations
+            assert observations is not None
             fault = ""
             verdict = Verdict.BASELINE_DISTURBED
-            if found := account.rests.fault(other):
+            if found := observations.stopped_activity.fault(other):
                 fault = found
-            elif account.looks.fault:
-                fault = account.looks.fault
-            elif account.quickest < floor:
+            elif observations.foreign_work.fault:
+                fault = observations.foreign_work.fault
+            elif observations.quickest < floor:
                 verdict = Verdict.IMPOSSIBLE_SPEED
-                fault = f"{account.quickest:.3f} us a call, but {limiter} alone needs {floor:.3f} us"
+                fault = f"{observations.quickest:.3f} us a call, but {limiter} alone needs {floor:.3f} us"
             if fault:
                 raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)

@@ -167,7 +167,7 @@ class Exchange:
         """The sides whose inputs are drawn: both while two contenders are timed against each other."""
         self.run_id = run_id
         self.stage = stage
-        self.baseline = stage.world
+        self.oracle = stage.world
         self.contender = contender
         self.await_all = await_all
         self.emit = emit
@@ -187,7 +187,7 @@ class Exchange:
 
     def ask(self, order: Order, reply: type[R]) -> list[R]:
         """The replies of the baseline world's ranks to an order, by rank."""
-        return ask(self.await_all, self.baseline, order, reply, self.stage.limits.own)
+        return ask(self.await_all, self.oracle, order, reply, self.stage.limits.own)
 
     def draw(self, count: int, expect_poison: bool) -> None:
         """Fresh secret inputs for the first `count` slots, and where each tensor lies (shapes may differ by rank)."""

@@ -17,11 +17,11 @@ from sandbox.jail.profiles import Wrapped, python_module, python_path
 from sandbox.machine.placement import cores_of
 from sandbox.machine.processes import kill_tree, tree
 from sandbox.protocol import launch_plan
-from sandbox.protocol.launch_plan import ForkOrder, LaunchPlan, Walls
+from sandbox.protocol.launch_plan import ForkOrder, JoinedJail, LaunchPlan
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.world_folder import WorldFolder
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 SHOWN = "compiled"
 """Of a world's folder, the one in which it finds what its kernel's text has compiled before."""
@@ -67,10 +67,10 @@ class StartedProgram:
 class Forked:
     """See FirstProcess: forked by the fork server."""
 
-    def __init__(self, born: socket.socket, walls: "subprocess.Popen[bytes] | None") -> None:
-        """born: says the process id, and hands over a handle; walls: bubblewrap around a process that does nothing."""
+    def __init__(self, born: socket.socket, builder: "subprocess.Popen[bytes] | None") -> None:
+        """born: says the process id, and hands over a handle; builder: bubblewrap around a process that does nothing."""
         self._born = born
-        self._walls = walls
+        self._builder = builder
         self._pid = 0
         self._handle: int | None = None
 
@@ -84,12 +84,12 @@ class Forked:
     def kill(self) -> bool:
         """A world that has not been forked yet finds no walls and nobody to talk to, and ends by itself."""
         gone = True
-        if self._walls is not None:  # with its namespace goes everything that is in it
-            gone = kill_tree(self._walls.pid)
-            if self._walls.stdin is not None:
-                self._walls.stdin.close()
+        if self._builder is not None:  # with its namespace goes everything that is in it
+            gone = kill_tree(self._builder.pid)
+            if self._builder.stdin is not None:
+                self._builder.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._walls.wait(timeout=0.2)
+                self._builder.wait(timeout=0.2)
         if self._found(0.0):
             gone = kill_tree(self._pid) and gone
         self._born.close()
@@ -116,7 +116,7 @@ def _is_readable(fd: int, seconds: float) -> bool:
 
 
 def start(
-    quarters: Quarters,
+    spec: WorldSpec,
     ends: Sequence[RankEnds],
     status: int,
     bound: Bound,
@@ -127,24 +127,24 @@ def start(
 
     Raises OSError where this machine has no process, descriptor or memory left.
     """
-    profile, kind = quarters.jail.profile, quarters.kind
+    profile, kind = spec.jail.profile, spec.kind
     plan = LaunchPlan(
-        ranks=quarters.ranks,
-        trusted=quarters.trusted,
+        ranks=spec.ranks,
+        trusted=spec.trusted,
         device_module=kind.rank_module,
         folder=str(profile.inside(folder.path)),
-        cores=[cores_of(rank, quarters.ranks, quarters.gpus) for rank in range(quarters.ranks)],
+        cores=[cores_of(rank, spec.ranks, spec.gpus) for rank in range(spec.ranks)],
         sockets=[end.sock for end in ends],
         reports=[end.report for end in ends],
         pipes=[end.pipe for end in ends],
         status=status,
     )
-    program = quarters.jail.filter
+    program = spec.jail.filter
     if profile.forks and (program is None or not joining.why_not(profile, program)):
-        return _forked(quarters, plan, bound, folder, servers)
+        return _forked(spec, plan, bound, folder, servers)
     argv = python_module("sandbox.rank.launcher", launch_plan.encode(plan).decode())
     passed = [*plan.sockets, *plan.reports, *plan.pipes, plan.status]
-    with _wrapped(quarters, argv, folder.path) as wrapped:
+    with _wrapped(spec, argv, folder.path) as wrapped:
         process = subprocess.Popen(
             bound.starts(wrapped.argv),
             pass_fds=[*passed, *wrapped.fds],
@@ -159,19 +159,19 @@ def start(
 
 
 def _forked(
-    quarters: Quarters, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers
+    spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers
 ) -> Forked:
     """Has walls built around a process that does nothing, if there are walls, and orders the world."""
-    server = servers.of(quarters.kind)
+    server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
-        wrapped = afterwards.enter_context(_wrapped(quarters, list(joining.HOLD), folder.path))
+        wrapped = afterwards.enter_context(_wrapped(spec, list(joining.HOLD), folder.path))
         born, theirs = socket.socketpair()
         undo.callback(born.close)
         afterwards.callback(theirs.close)
         fds = [*plan.sockets, *plan.reports, *plan.pipes, plan.status, theirs.fileno()]
         builder: subprocess.Popen[bytes] | None = None
-        walls: Walls | None = None
-        if quarters.jail.filter is not None:
+        joined: JoinedJail | None = None
+        if spec.jail.filter is not None:
             builder = subprocess.Popen(
                 bound.starts(wrapped.argv),
                 pass_fds=wrapped.fds,
@@ -186,14 +186,14 @@ def _forked(
             assert builder.stdout is not None
             afterwards.callback(builder.stdout.close)
             fds.append(builder.stdout.fileno())
-            walls = Walls(builder.pid, fds.index(builder.stdout.fileno()), quarters.jail.filter)
+            joined = JoinedJail(builder.pid, fds.index(builder.stdout.fileno()), spec.jail.filter)
         order = ForkOrder(
             plan=_by_places(plan, fds),
             environment=wrapped.env,
             folder=plan.folder,
             group=str(bound.group.path) if bound.group else "",
             born=fds.index(theirs.fileno()),
-            walls=walls,
+            jail=joined,
         )
         server.fork(order, fds)
         undo.pop_all()
@@ -212,12 +212,12 @@ def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
 
 
 @contextlib.contextmanager
-def _wrapped(quarters: Quarters, argv: list[str], folder: Path) -> Iterator[Wrapped]:
+def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped]:
     """A command behind the walls of a world. The baseline's, too: what they cost must cost all worlds the same."""
-    kind = quarters.kind
-    extra = {"PYTHONPATH": python_path()} | kind.environment(quarters.gpus)
-    readable = quarters.readable
-    if quarters.jail.name == "none":
+    kind = spec.kind
+    extra = {"PYTHONPATH": python_path()} | kind.environment(spec.gpus)
+    readable = spec.readable
+    if spec.jail.name == "none":
         cache = kernel_cache.prepared()
     else:
         cache = folder / SHOWN
@@ -225,7 +225,7 @@ def _wrapped(quarters: Quarters, argv: list[str], folder: Path) -> Iterator[Wrap
         readable = (*readable, cache)
     if cache is not None:
         extra["PKB_KERNEL_CACHE"] = str(cache)
-    wrapped = quarters.jail.wrap(argv, folder, extra, readable, kind.device_files(quarters.gpus))
+    wrapped = spec.jail.wrap(argv, folder, extra, readable, kind.device_files(spec.gpus))
     try:
         yield wrapped
     finally:

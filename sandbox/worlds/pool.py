@@ -22,7 +22,7 @@ from sandbox.worlds.first_calls import FirstCalls
 from sandbox.worlds.opening import has_open, opening, readable, stamps_of
 from sandbox.worlds.state import State
 from sandbox.worlds.world import Stamps, World
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 PROBED = 24
 """Iterations that the baseline's usual errors may be found from, at the most."""
@@ -36,18 +36,18 @@ class Worlds:
     def __init__(
         self,
         jail: Jail,
-        start_processes: Callable[[Quarters], World],
+        start_processes: Callable[[WorldSpec], World],
         await_all: AwaitAll,
         emit: Callable[[Any], None],
         timer: TimeSource = time,
     ) -> None:
-        """start_processes: starts a world with such quarters; raises OSError where this machine has no room for it."""
+        """start_processes: starts a world with this spec; raises OSError where this machine has no room for it."""
         self.jail = jail
         self.start_processes = start_processes
         self.await_all = await_all
         self.emit = emit
         self.timer = timer
-        self.baseline: World | None = None
+        self.oracle: World | None = None
         self.references: list[World] = []
         """They run the baseline, in processes like the contender's, with one set of arenas for all."""
         self._loaded: tuple[Stage, list[World]] | None = None
@@ -61,7 +61,7 @@ class Worlds:
         self._stage_key: tuple[events.Setting, Stamps] | None = None
         self.spare_setting: events.Setting | None = None
         self.killed: World | None = None
-        self.ailment = ""
+        self.gpu_fault = ""
         """What is wrong with the GPUs of the last killed world, in a line; empty: nothing."""
 
     def start(self, role: str, setting: events.Setting) -> World:
@@ -70,7 +70,7 @@ class Worlds:
         Raises HarnessFailed where this machine has no process, descriptor or memory left.
         """
         kind = kind_of(setting.device)
-        quarters = Quarters(
+        spec = WorldSpec(
             ranks=setting.world,
             kind=kind,
             trusted=role == "baseline",
@@ -80,7 +80,7 @@ class Worlds:
             kernel=role == "spare",
         )
         try:
-            world = self.start_processes(quarters)
+            world = self.start_processes(spec)
         except OSError as error:
             raise HarnessFailed(f"cannot start the {role} world: {error}") from error
         self.emit(WorldChanged(role=role, state="starting", world=world.ranks))
@@ -94,7 +94,7 @@ class Worlds:
 
     def close(self) -> None:
         """Kills every world."""
-        for world in (self.contender, self.rival, *self.spares, *self.references, self.baseline):
+        for world in (self.contender, self.rival, *self.spares, *self.references, self.oracle):
             if world is not None:
                 world.close()
 
@@ -116,8 +116,8 @@ class Worlds:
     @staticmethod
     def fits(world: World, setting: events.Setting) -> bool:
         """Whether a world has as many ranks as a setting wants, on the same devices."""
-        kind, quarters = kind_of(setting.device), world.quarters
-        return (quarters.ranks, quarters.kind, quarters.gpus) == (
+        kind, spec = kind_of(setting.device), world.spec
+        return (spec.ranks, spec.kind, spec.gpus) == (
             setting.world,
             kind,
             kind.gpus(setting.world),
@@ -128,7 +128,7 @@ class Worlds:
     def prepare_spare(self, setting: events.Setting) -> None:
         """Starts the next contender world in the background; another follows once it is ready: see `tend_spares`."""
         for world in list(self.spares):
-            if not (self.fits(world, setting) and world.quarters.readable == readable(setting)):
+            if not (self.fits(world, setting) and world.spec.readable == readable(setting)):
                 self._drop_spare(world)
         self.spare_setting = setting
         if not self.spares:
@@ -204,27 +204,27 @@ class Worlds:
         self.end(self.rival, "rival")
         self.contender = self.rival = None
         for world in used:
-            if world.quarters.kind.outlives_kernels:
+            if world.spec.kind.outlives_kernels:
                 self.examine(world)
 
     def examine(self, killed: World) -> None:
         """A kernel was killed: its memory must be gone, its GPUs sound, and the baseline world must still compute on them."""
         self.killed = killed
-        self.ailment = _ailment(killed)
-        world = self.baseline
-        if world is not None and world.idle and self.stage is not None and not self.ailment:
+        self.gpu_fault = _gpu_fault(killed)
+        world = self.oracle
+        if world is not None and world.idle and self.stage is not None and not self.gpu_fault:
             world.tell(Wake())
             try:
                 self.await_all(world, Kind.AWAKE, deadlines.HEALTH)
             except Exception:
                 # Cancelled, or out of order: either way the next run gets a baseline world that has answered.
-                self.drop_baseline()
+                self.drop_oracle()
 
     def require_health(self) -> str:
         """What was wrong after the last kill, if it still is; empty otherwise."""
-        if self.ailment and self.killed is not None:
-            self.ailment = _ailment(self.killed)
-        return self.ailment
+        if self.gpu_fault and self.killed is not None:
+            self.gpu_fault = _gpu_fault(self.killed)
+        return self.gpu_fault
 
     def keep_contender(self) -> None:
         """A contender that ran only the problem's own baseline, to its end, becomes the spare."""
@@ -248,13 +248,13 @@ class Worlds:
         """
         if self.stage is not None and self.has_stage(setting):
             return self.stage
-        world = self.open_baseline(setting, spare_too=True, references=references)
+        world = self.open_oracle(setting, spare_too=True, references=references)
         kind = kind_of(setting.device)
         order = Probe(fresh_seeds(PROBED), kind.arena_bytes)
         try:
             probed = ask(self.await_all, world, order, Probed, deadlines.PREPARE)
         except BaseException:
-            self.drop_baseline()  # its late answer would be taken for the next one
+            self.drop_oracle()  # its late answer would be taken for the next one
             raise
         seconds = max(reply.seconds for reply in probed)
         in_bytes, out_bytes = max(r.in_bytes for r in probed), max(r.out_bytes for r in probed)
@@ -270,36 +270,36 @@ class Worlds:
         self._stage_key = (setting, stamps_of(setting))
         return self.stage
 
-    def open_baseline(self, setting: events.Setting, spare_too: bool = False, references: int = 0) -> World:
+    def open_oracle(self, setting: events.Setting, spare_too: bool = False, references: int = 0) -> World:
         """The trusted world with a setting's problem open; its stage has still to be found."""
         self.stage = None
-        if self.baseline is not None and not self.fits(self.baseline, setting):
-            self.drop_baseline()
-        if self.baseline is None:
-            self.baseline = self.start("baseline", setting)
+        if self.oracle is not None and not self.fits(self.oracle, setting):
+            self.drop_oracle()
+        if self.oracle is None:
+            self.oracle = self.start("baseline", setting)
         if spare_too:
             self.prepare_spare(setting)  # all worlds import torch at the same time
         self.start_references(setting, references)
-        self.open_problem([self.baseline], setting, "baseline")
-        return self.baseline
+        self.open_problem([self.oracle], setting, "baseline")
+        return self.oracle
 
-    def drop_all_but_baseline(self) -> None:
+    def drop_all_but_oracle(self) -> None:
         """Ends spares and references: nothing may run beside a calibration."""
         for world in list(self.spares):
             self._drop_spare(world)
         self.drop_references()
 
-    def drop_baseline(self) -> None:
+    def drop_oracle(self) -> None:
         """Forgets the trusted world; the next run starts a new one."""
-        self.end(self.baseline, "baseline")
-        self.baseline = self.stage = None
+        self.end(self.oracle, "baseline")
+        self.oracle = self.stage = None
 
     # --- the references --------------------------------------------------------------------------------------
 
     def start_references(self, setting: events.Setting, count: int) -> None:
         """Starts what is missing of the worlds that run the baseline."""
         for world in list(self.references):
-            if not self.fits(world, setting) or world.failure or world.quarters.readable != readable(setting):
+            if not self.fits(world, setting) or world.failure or world.spec.readable != readable(setting):
                 self._drop_reference(world)
         while len(self.references) < count:
             self.references.append(self.start("reference", setting))
@@ -343,7 +343,7 @@ class Worlds:
         exchange = Exchange("", stage, worlds[0], self.await_all, self.emit, REFERENCE, self.timer)
         FirstCalls(exchange, worlds).make()
 
-    def settle_references(self) -> None:
+    def drop_busy_references(self) -> None:
         """After a run that ended early: a world that was running, or has queued a batch, is in the middle of something."""
         for world in list(self.references):
             if not (world.paused and world.idle):
@@ -366,9 +366,9 @@ class Worlds:
         self._loaded = None
         self.end(world, "reference")
 
-    def settle_baseline(self, poll: Callable[[float], None]) -> None:
+    def await_oracle(self, poll: Callable[[float], None]) -> None:
         """After a cancel the baseline world may still work: waits for its answers, or ends it."""
-        world = self.baseline
+        world = self.oracle
         if world is None:
             return
         # A number of its own: any other answer may have been asked for before.
@@ -380,8 +380,8 @@ class Worlds:
                 if world.take_synced(number):
                     return
                 poll(0.05)
-        self.drop_baseline()
+        self.drop_oracle()
 
 
-def _ailment(killed: World) -> str:
-    return killed.quarters.kind.ailment(killed.quarters.gpus, killed.rank_pids)
+def _gpu_fault(killed: World) -> str:
+    return killed.spec.kind.gpu_fault(killed.spec.gpus, killed.rank_pids)

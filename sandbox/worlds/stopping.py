@@ -41,7 +41,7 @@ class Stopping(Protocol):
     def complete(self) -> None:
         """Stops what has been started meanwhile, too."""
 
-    def settle(self) -> None:
+    def await_stopped(self) -> None:
         """Waits until everything has stopped. Raises CannotStop."""
 
     def activity(self) -> Activity:
@@ -63,7 +63,7 @@ class ByGroup:
     def complete(self) -> None:
         """Nothing is left to do: what a frozen process was starting is born frozen."""
 
-    def settle(self) -> None:
+    def await_stopped(self) -> None:
         if not _within(STOP_SECONDS, lambda: self._group.frozen):
             raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
 
@@ -100,7 +100,7 @@ class BySignals:
             stopped |= new
         self._known = self._ranks_first(found)
 
-    def settle(self) -> None:
+    def await_stopped(self) -> None:
         most = PROCESSES + PROCESSES_PER_RANK * len(self._ranks())
         if len(self._known) > most:
             raise CannotStop(

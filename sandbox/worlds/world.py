@@ -20,7 +20,7 @@ from sandbox.worlds.state import BUSY, IDLE, State
 from sandbox.worlds.stopping import Activity
 from sandbox.worlds.wires import Wires
 from sandbox.worlds.world_process import WorldProcess
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 Stamps = tuple[int, ...]
 """Times at which the files of a problem were changed, in nanoseconds."""
@@ -39,7 +39,7 @@ class Processes(Protocol):
     def paused(self) -> bool: ...
     def halt(self) -> None: ...
     def pause(self) -> None: ...
-    def settle(self) -> None: ...
+    def await_stopped(self) -> None: ...
     def resume(self) -> None: ...
     def activity(self) -> Activity: ...
     def pin(self, rank: int, cores: Sequence[int]) -> None: ...
@@ -89,7 +89,7 @@ class World:
 
     def __init__(
         self,
-        quarters: Quarters,
+        spec: WorldSpec,
         processes: Processes,
         lines: Lines,
         new_gate: Callable[[int], Gate] = GatePage,
@@ -99,9 +99,9 @@ class World:
 
         new_gate: makes the starting gate of so many ranks.
         """
-        self.quarters = quarters
-        self.ranks = quarters.ranks
-        self.trusted = quarters.trusted
+        self.spec = spec
+        self.ranks = spec.ranks
+        self.trusted = spec.trusted
         self._timer = timer
         self.started = timer.monotonic()
         self._processes = processes
@@ -114,7 +114,7 @@ class World:
     @classmethod
     def start(
         cls,
-        quarters: Quarters,
+        spec: WorldSpec,
         selector: selectors.BaseSelector,
         heard: Callable[["World", int, str], None],
         servers: ForkServers,
@@ -125,8 +125,8 @@ class World:
         """
         with contextlib.ExitStack() as inherited, contextlib.ExitStack() as undo:
             ranks, ends = [], []
-            for rank in range(quarters.ranks):
-                wire, end = RankWire.connect(rank, quarters.trusted)
+            for rank in range(spec.ranks):
+                wire, end = RankWire.connect(rank, spec.trusted)
                 undo.callback(wire.close)
                 for fd in end:
                     inherited.callback(os.close, fd)
@@ -135,10 +135,10 @@ class World:
             status, theirs = socket.socketpair()
             undo.callback(status.close)
             inherited.callback(theirs.close)
-            process = WorldProcess.start(quarters, ends, theirs.fileno(), servers)
+            process = WorldProcess.start(spec, ends, theirs.fileno(), servers)
             undo.pop_all()
         wires = Wires(ranks, status, selector, lambda rank, text: heard(world, rank, text))
-        world = cls(quarters, process, wires)
+        world = cls(spec, process, wires)
         return world
 
     # --- what it is ------------------------------------------------------------------------------------------
@@ -288,9 +288,9 @@ class World:
         runs. Nothing where that was done."""
         self._processes.pause()
 
-    def settle(self) -> None:
+    def await_stopped(self) -> None:
         """Waits until everything that was told to has stopped. Raises CannotStop."""
-        self._processes.settle()
+        self._processes.await_stopped()
 
     def resume(self) -> None:
         """Lets stopped processes go on."""

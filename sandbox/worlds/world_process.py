@@ -14,7 +14,7 @@ from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankEnds
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, Stopping
 from sandbox.worlds.world_folder import WorldFolder
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 MEMORY_CHECK_SECONDS = 0.25
 
@@ -23,10 +23,10 @@ class WorldProcess:
     """The processes of one world, from their start until `close`."""
 
     def __init__(
-        self, quarters: Quarters, first: FirstProcess, bound: bounds.Bound, folder: WorldFolder
+        self, spec: WorldSpec, first: FirstProcess, bound: bounds.Bound, folder: WorldFolder
     ) -> None:
         """bound: the memory that it may hold. See `start`."""
-        self._quarters = quarters
+        self._spec = spec
         self._first = first
         self._bound = bound
         self._folder = folder
@@ -35,7 +35,7 @@ class WorldProcess:
         self._stopping: Stopping = (
             ByGroup(bound.group)
             if bound.group
-            else BySignals(first.tree, lambda: self.rank_pids, quarters.kernel)
+            else BySignals(first.tree, lambda: self.rank_pids, spec.kernel)
         )
         self._paused = False
         self._complete = False
@@ -44,7 +44,7 @@ class WorldProcess:
 
     @classmethod
     def start(
-        cls, quarters: Quarters, ends: Sequence[RankEnds], status: int, servers: ForkServers
+        cls, spec: WorldSpec, ends: Sequence[RankEnds], status: int, servers: ForkServers
     ) -> "WorldProcess":
         """Starts the launcher. ends, status: descriptors that it inherits; the caller closes its own copies.
 
@@ -55,17 +55,17 @@ class WorldProcess:
         with contextlib.ExitStack() as undo:
             folder = WorldFolder()
             undo.callback(folder.remove)
-            kind = quarters.kind
-            limit = None if quarters.trusted else bounds.limit_bytes(quarters.ranks * kind.host_bytes)
-            bound = bounds.Bound(quarters.jail.profile, folder.path, limit)
+            kind = spec.kind
+            limit = None if spec.trusted else bounds.limit_bytes(spec.ranks * kind.host_bytes)
+            bound = bounds.Bound(spec.jail.profile, folder.path, limit)
             undo.callback(bound.close)
-            first = start(quarters, ends, status, bound, folder, servers)
+            first = start(spec, ends, status, bound, folder, servers)
             undo.pop_all()
-        return cls(quarters, first, bound, folder)
+        return cls(spec, first, bound, folder)
 
     def find_ranks(self) -> None:
         """Finds the ranks' process ids. For when all of them are ready, while nothing but the harness runs in the world."""
-        self.rank_pids = self._first.tree()[-self._quarters.ranks :]
+        self.rank_pids = self._first.tree()[-self._spec.ranks :]
 
     # --- stopping and watching -------------------------------------------------------------------------------
 
@@ -89,9 +89,9 @@ class WorldProcess:
             self._complete = True
             self._stopping.complete()
 
-    def settle(self) -> None:
+    def await_stopped(self) -> None:
         """Waits until everything that was told to has stopped. Raises CannotStop."""
-        self._stopping.settle()
+        self._stopping.await_stopped()
 
     def activity(self) -> Activity:
         """What the stopped processes have done so far."""
@@ -125,7 +125,7 @@ class WorldProcess:
     def excess(self) -> str:
         """That the world holds more than its share of memory, in a line; looked up once in a quarter of a second."""
         now = time.monotonic()
-        if self._quarters.trusted or now - self._memory_checked < MEMORY_CHECK_SECONDS:
+        if self._spec.trusted or now - self._memory_checked < MEMORY_CHECK_SECONDS:
             return ""
         if not self._first.is_there:
             return ""
@@ -138,19 +138,19 @@ class WorldProcess:
 
     def show_compiled(self, digest: str) -> None:
         """Shows the world what was compiled before for the kernel that it will load (its SHA-256)."""
-        if self._quarters.jail.name != "none":
+        if self._spec.jail.name != "none":
             kernel_cache.show(digest, self._folder.path / SHOWN)
 
     def keep_compiled(self, digest: str) -> None:
         """Copies what this world has compiled into the kernel cache, for the next world of the same kernel (its SHA-256)."""
-        jail = self._quarters.jail
-        if not self._quarters.trusted and jail.name != "none":
+        jail = self._spec.jail
+        if not self._spec.trusted and jail.name != "none":
             kernel_cache.harvest(self._first.tree()[-1], jail.profile.inside(self._folder.path), digest)
 
     def close(self) -> bool:
         """Kills every process of the world and removes its folder; True when all are gone."""
         self.resume()  # a world may have to end itself: see sandbox/jail/ending.py
-        ending.ask(self._quarters.jail.profile, self._first.tree)
+        ending.ask(self._spec.jail.profile, self._first.tree)
         gone = self._first.kill()
         gone = self._bound.close() and gone
         self._folder.remove()

@@ -9,7 +9,7 @@ from sandbox.machine.placement import RankGpu
 
 
 @dataclass(frozen=True)
-class Quarters:
+class WorldSpec:
     """Where the ranks of a world run, and what they may read."""
 
     ranks: int

@@ -40,7 +40,7 @@ def head(stage: DemoStage, scenes: int, width: int) -> Content:
 
 def player(state: DuelState, name: SideName) -> str:
     """A side's name, in capitals; a model's without the word."""
-    return printable(state.header.contestant(name).player).removeprefix("model:").upper()
+    return printable(state.header.player(name).name).removeprefix("model:").upper()
 
 
 def figure(attempt: AttemptState | None) -> tuple[str, str]:

@@ -21,7 +21,7 @@ _NAMES: dict[Scope, str] = {
     "duel": "in a duel",
     "replay": "in a duel that is replayed",
     "model": "while a model writes",
-    "campaign": "in a campaign",
+    "sweep": "in a sweep",
     "profile": "at a profile",
     "everywhere": "everywhere",
 }

@@ -24,7 +24,7 @@ PLACES = {
     "duel": "In a duel",
     "replay": "In a duel that is replayed",
     "model": "While a model writes",
-    "campaign": "In a campaign",
+    "sweep": "In a sweep",
     "profile": "At a profile",
     "everywhere": "Everywhere",
 }

@@ -133,7 +133,7 @@ class DuelScreen(BaseScreen):
         self._draw_result()
         for name in SIDES:
             side = state.side(name)
-            player = state.header.contestant(name).short
+            player = state.header.player(name).short
             entitle(self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name))
             over = state.ended is not None
             words = (

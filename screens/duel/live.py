@@ -62,8 +62,8 @@ class LiveDuelScreen(DuelScreen):
             slug=problem.slug,
             title=problem.title,
             category=problem.category,
-            left=sides[0].contestant,
-            right=sides[1].contestant,
+            left=sides[0].player,
+            right=sides[1].player,
             setting=setting,
             minutes=plan.minutes,
             rounds=MODEL_ROUNDS if plan.minutes is not None else 3,
@@ -107,7 +107,7 @@ class LiveDuelScreen(DuelScreen):
     @property
     def _path(self) -> Path:
         assert self.edits is not None
-        return Path(self.state.header.contestant(self.edits).kernel_path)
+        return Path(self.state.header.player(self.edits).kernel_path)
 
     def on_unmount(self) -> None:
         """Leaving keeps what is typed."""
@@ -211,6 +211,6 @@ def _side(
 def opponents(problem: Problem, models: list[str], programs: list[str], device: str) -> list[str]:
     """Players that a problem can have, as words of the command line. device: where the ranks are."""
     house = [HOUSE] if problem.house_source is not None else []
-    yardsticks = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
+    variants = [word for word in WORDS if kind_of(device).has_reference_forms and has(problem, word)]
     writers = [*(f"{MODEL}{name}" for name in models), *(f"{AGENT}{name}" for name in programs)]
-    return [*house, BASELINE, *yardsticks, *writers, GUEST]
+    return [*house, BASELINE, *variants, *writers, GUEST]

@@ -45,7 +45,7 @@ def score(state: DuelState, brief: bool = False) -> Content:
         words = _speedup(best, brief) if best is not None else ""
         won = state.ended is not None and state.ended.winner == name
         crown = "★ " if won else ""
-        player = state.header.contestant(name).player
+        player = state.header.player(name).name
         parts.append(
             Content.assemble(
                 (f"{crown}{printable(short_name(player, MOST_IN_SCORE))} ", f"{COLOURS[name]} bold"),
@@ -61,7 +61,7 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "ended":
             played = f"{clock_words(state.clock(now))} played"
             counts = [
-                f"{printable(state.header.contestant(name).short)} {len(state.side(name).attempts)}"
+                f"{printable(state.header.player(name).short)} {len(state.side(name).attempts)}"
                 for name in SIDES
             ]
             return Content.assemble(
@@ -92,7 +92,7 @@ def result(state: DuelState) -> Content:
     if ended.winner == "draw":
         head = Content.styled("a draw", "$foreground bold")
     else:
-        name = printable(header.contestant(ended.winner).short)
+        name = printable(header.player(ended.winner).short)
         head = Content.styled(f"★ {name} wins", f"{COLOURS[ended.winner]} bold")
     lines = [Content.assemble(head, (f": {ended.reason}", "$foreground"))]
     if ended.speedup is None:
@@ -222,7 +222,7 @@ def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:
 def pane_title(state: DuelState, name: SideName) -> str:
     """ "gpt-5.5 ─ kernel 3, writing"; at the end "★ gpt-5.5 ─ kernel 2"."""
     side = state.side(name)
-    player = printable(state.header.contestant(name).short)
+    player = printable(state.header.player(name).short)
     if state.ended is not None:
         crown = "★ " if state.ended.winner == name else ""
         shown = final_kernel(state, name)

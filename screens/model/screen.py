@@ -134,7 +134,7 @@ class ModelScreen(BaseScreen):
     def _live_row(self) -> bool:
         """Whether a row tells what goes on: not while a kernel is judged, whose own row does."""
         state = self.session.state
-        judging = bool(state.kernels) and state.kernels[-1].report is None and not state.kernels[-1].complaint
+        judging = bool(state.kernels) and state.kernels[-1].report is None and not state.kernels[-1].reason
         return not self.session.over and not judging
 
     def _followed(self, count: int) -> int:

@@ -67,12 +67,12 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
     right = best is kernel and kernel.report is not None and kernel.report.verdict is Verdict.PASS
     number = (f"{'★' if right else ' '}{kernel.number:>3}  ", "$foreground" if right else "$muted")
     report = kernel.report
-    if report is None and not kernel.complaint:
+    if report is None and not kernel.reason:
         if session.over:
             return Content.assemble(number, (f"– {_UNJUDGED}", "$muted"))
         return Content.assemble(number, (f"▸ {_judging(session)}", "$accent"))
     if report is None:
-        return Content.assemble(number, (printable(kernel.complaint), "$warning"))
+        return Content.assemble(number, (printable(kernel.reason), "$warning"))
     colour = f"${figures.verdict_style(report.verdict)}"
     speed = f"  {_speedup(report)}" if report.verdict is Verdict.PASS else ""
     return Content.assemble(
@@ -135,7 +135,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
     used = Content.styled(f"used  {spent(kernel.spent)}", "$muted")
     if report is None:
         judging = f"{_UNJUDGED.capitalize()}." if over else "It is judged now."
-        words = f"no kernel: {kernel.complaint}" if kernel.complaint else judging
+        words = f"no kernel: {kernel.reason}" if kernel.reason else judging
         return Content("\n").join([Content(printable(words)), Content(""), used])
     style = f"${figures.verdict_style(report.verdict)} bold"
     lines = [Content.styled(figures.verdict_words(report.verdict), style)]

@@ -281,7 +281,7 @@ class PickerScreen(BaseScreen):
         self.app.push_screen(BoardDialog(self.parent_app.services), chosen)
 
     def action_campaigns(self) -> None:
-        self.parent_app.show_campaigns()
+        self.parent_app.show_sweeps()
 
     def action_duel_board(self) -> None:
         self.parent_app.show_duel_board()

@@ -101,7 +101,7 @@ async def record_duel(
     path: Path, header: DuelHeader, settings: Settings, size: tuple[int, int], theme: str, speed: float
 ) -> Recording:
     """A duel's journal as its replay shows it."""
-    left, right = header.left.player, header.right.player
+    left, right = header.left.name, header.right.name
     recording = Recording(*size, f"pkb-arena · {header.problem_id} {header.slug} · {left} vs {right}")
     moments = [event.at for event in read_duel(path)]
     async with _opened(settings, size, theme) as (app, pilot, _):

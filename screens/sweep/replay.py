@@ -1,4 +1,4 @@
-"""One cell of a campaign: its attempts one by one, each run told again from its journal, and the kernel that was judged."""
+"""One cell of a sweep: its attempts one by one, each run told again from its journal, and the kernel that was judged."""
 
 import asyncio
 from pathlib import Path
@@ -144,5 +144,5 @@ class CellReplay(Dialog[None]):
             lines.append("made for one size: wrong at another one")
         cost = f"   ${mark.usd:.4f}" if mark.usd else ""
         trace = f"   pkb-arena replay {mark.trace_id} tells how it was written" if mark.trace_id else ""
-        lines.append(f"{mark.seconds:.1f} s at the seat{cost}   pace {self._pace:g}×{trace}")
+        lines.append(f"{mark.seconds:.1f} s at the worker{cost}   pace {self._pace:g}×{trace}")
         return [*lines, self._missing] if self._missing else lines

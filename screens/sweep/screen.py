@@ -1,4 +1,4 @@
-"""A campaign's grid: a row a problem, a column a player; it follows the journal while somebody writes it."""
+"""A sweep's grid: a row a problem, a column a player; it follows the journal while somebody writes it."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from textual.widgets import DataTable, Input
 
 from arena.errors import why
 from arena.foreign_text import printable
-from arena.sweep.grid import CampaignGrid, Square
+from arena.sweep.grid import Square, SweepGrid
 from arena.sweep.journal import JournalDamaged, JournalReader, journals
 from problems.specification import Problem
 from screens import figures
@@ -32,7 +32,7 @@ from screens.widgets.key_line import KeyLine
 FOLLOW_S = 0.5
 LINES = 2000
 """Of a journal that are read at a time: some milliseconds in a thread."""
-EMPTY = """No campaign yet. This starts one; it is shown here while it runs:
+EMPTY = """No sweep yet. This starts one; it is shown here while it runs:
 
     pkb-arena sweep --players baseline,house \\
         --problems category:collective"""
@@ -48,20 +48,20 @@ class GridTable(DataTable[Text]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_result")]
 
 
-class CampaignScreen(BaseScreen):
-    """Watches the newest campaign; `n` goes to the one before."""
+class SweepScreen(BaseScreen):
+    """Watches the newest sweep; `n` goes to the one before."""
 
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("screen.tcss")]
-    SCOPE: ClassVar[Scope] = "campaign"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings("campaign")]
+    SCOPE: ClassVar[Scope] = "sweep"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("sweep")]
 
     def __init__(self, parent_app: AppProtocol) -> None:
         super().__init__(parent_app)
         self.services = parent_app.services
-        self.grid = CampaignGrid()
+        self.grid = SweepGrid()
         self.paths: list[Path] = []
         self.number = 0
-        """Of the campaign shown, from the newest."""
+        """Of the sweep shown, from the newest."""
         self._reader: JournalReader | None = None
         self._reading = False
         self._shown: dict[tuple[str, str], str] = {}
@@ -70,39 +70,39 @@ class CampaignScreen(BaseScreen):
         self._columns: list[str] = []
 
     def compose(self) -> ComposeResult:
-        with Horizontal(id="campaign-head"):
-            yield PlainStatic("reading…", id="campaign-title")
-            yield PlainStatic("", id="campaign-standing")
+        with Horizontal(id="sweep-head"):
+            yield PlainStatic("reading…", id="sweep-title")
+            yield PlainStatic("", id="sweep-standing")
         words = "id, words, category, or: solved unsolved wrong open"
-        yield FilterInput(placeholder=words, id="campaign-filter")
-        yield GridTable(id="campaign-grid", cursor_type="cell", zebra_stripes=False)
-        yield PlainStatic("", id="campaign-cell")
+        yield FilterInput(placeholder=words, id="sweep-filter")
+        yield GridTable(id="sweep-grid", cursor_type="cell", zebra_stripes=False)
+        yield PlainStatic("", id="sweep-cell")
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.query_one("#campaign-filter").display = False
-        self.query_one("#campaign-grid").focus()
+        self.query_one("#sweep-filter").display = False
+        self.query_one("#sweep-grid").focus()
         redraw_with_theme(self, self.on_resize)
         self.start(self._open(), "open")
         self.set_interval(FOLLOW_S, self._follow)
 
     async def _open(self) -> None:
-        self.paths = list(reversed(await asyncio.to_thread(journals, self.services.paths.campaigns)))
+        self.paths = list(reversed(await asyncio.to_thread(journals, self.services.paths.sweeps)))
         if self.paths:
             self._begin(0)
         else:
-            self.query_one("#campaign-grid").display = False
-            self.query_one("#campaign-title", PlainStatic).update("Campaigns")
-            self.query_one("#campaign-cell", PlainStatic).update(EMPTY)
+            self.query_one("#sweep-grid").display = False
+            self.query_one("#sweep-title", PlainStatic).update("Sweeps")
+            self.query_one("#sweep-cell", PlainStatic).update(EMPTY)
         self.show_keys()
 
     def _begin(self, number: int) -> None:
         self.number = number
-        self.grid = CampaignGrid()
+        self.grid = SweepGrid()
         self._reader = JournalReader(self.paths[number])
         self._columns, self._rows = [], []
         self._shown.clear()
-        self.query_one("#campaign-grid", DataTable).clear(columns=True)
+        self.query_one("#sweep-grid", DataTable).clear(columns=True)
         self._follow()
 
     def _follow(self) -> None:
@@ -145,7 +145,7 @@ class CampaignScreen(BaseScreen):
         rows = self._matching()
         if rows != self._rows or self.grid.players != self._columns:
             self._draw_table(rows)
-        table = self.query_one("#campaign-grid", DataTable)
+        table = self.query_one("#sweep-grid", DataTable)
         for y, problem in enumerate(self._rows):
             for x, player in enumerate(self._columns, 2):
                 words, colour = self._words(problem, player)
@@ -156,7 +156,7 @@ class CampaignScreen(BaseScreen):
         self._show_cell()
 
     def _draw_table(self, rows: list[Problem]) -> None:
-        table = self.query_one("#campaign-grid", DataTable)
+        table = self.query_one("#sweep-grid", DataTable)
         at = table.cursor_coordinate
         self._rows, self._columns = rows, list(self.grid.players)
         self._shown.clear()
@@ -189,8 +189,8 @@ class CampaignScreen(BaseScreen):
     def _show_standing(self) -> None:
         name = self.paths[self.number].stem if self.paths else ""
         which = f"  {self.number + 1} of {len(self.paths)}" if len(self.paths) > 1 else ""
-        self.query_one("#campaign-title", PlainStatic).update(f"campaign {printable(name)}{which}")
-        self.query_one("#campaign-standing", PlainStatic).update(standing_words(self.grid, time.time()))
+        self.query_one("#sweep-title", PlainStatic).update(f"sweep {printable(name)}{which}")
+        self.query_one("#sweep-standing", PlainStatic).update(standing_words(self.grid, time.time()))
 
     # --- the filter ----------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class CampaignScreen(BaseScreen):
         catalogue = self.services.catalogue
         assert catalogue is not None
         wanted = set(self.grid.slugs)
-        words = self.query_one("#campaign-filter", Input).value.lower().split()
+        words = self.query_one("#sweep-filter", Input).value.lower().split()
         return [
             problem
             for problem in catalogue.problems
@@ -225,23 +225,23 @@ class CampaignScreen(BaseScreen):
         return idle if self.paths else idle | {"filter_campaign", "open_cell"}
 
     def action_filter_campaign(self) -> None:
-        box = self.query_one("#campaign-filter", Input)
+        box = self.query_one("#sweep-filter", Input)
         box.display = True
         box.focus()
 
-    @on(Input.Changed, "#campaign-filter")
+    @on(Input.Changed, "#sweep-filter")
     def _filtered(self) -> None:
         self._show()
 
-    @on(Input.Submitted, "#campaign-filter")
+    @on(Input.Submitted, "#sweep-filter")
     def action_to_table(self) -> None:
-        self.query_one("#campaign-grid").focus()
+        self.query_one("#sweep-grid").focus()
 
     # --- cells ---------------------------------------------------------------------------------------------
 
     @property
     def _current(self) -> tuple[Problem, str] | None:
-        at = self.query_one("#campaign-grid", DataTable).cursor_coordinate
+        at = self.query_one("#sweep-grid", DataTable).cursor_coordinate
         if at.row < len(self._rows) and 2 <= at.column < 2 + len(self._columns):
             return self._rows[at.row], self._columns[at.column - 2]
         return None
@@ -258,13 +258,13 @@ class CampaignScreen(BaseScreen):
             f"{n}: {mark.verdict}" + (f" {mark.detail}" if not mark.passed else "") for n, mark in marks
         )
         text = f"{problem.stem} · {player}   {said or 'no result yet'}"
-        self.query_one("#campaign-cell", PlainStatic).update(printable(text).replace("\n", " "))
+        self.query_one("#sweep-cell", PlainStatic).update(printable(text).replace("\n", " "))
 
-    @on(DataTable.CellHighlighted, "#campaign-grid")
+    @on(DataTable.CellHighlighted, "#sweep-grid")
     def _highlighted(self) -> None:
         self._show_cell()
 
-    @on(DataTable.CellSelected, "#campaign-grid")
+    @on(DataTable.CellSelected, "#sweep-grid")
     def _selected(self) -> None:
         self.action_open_cell()
 
@@ -283,15 +283,15 @@ class CampaignScreen(BaseScreen):
 
     def action_next_campaign(self) -> None:
         if len(self.paths) < 2:
-            self.say("there is no other campaign")
+            self.say("there is no other sweep")
         else:
             self._begin((self.number + 1) % len(self.paths))
 
     def action_leave_campaign(self) -> None:
-        box = self.query_one("#campaign-filter", Input)
+        box = self.query_one("#sweep-filter", Input)
         if box.display:
             box.value = ""
             box.display = False
-            self.query_one("#campaign-grid").focus()
+            self.query_one("#sweep-grid").focus()
         else:
             self.app.pop_screen()

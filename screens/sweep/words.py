@@ -1,9 +1,9 @@
-"""The words for squares of a campaign: always a sign beside a colour."""
+"""The words for squares of a sweep: always a sign beside a colour."""
 
 import time
 
 from arena.foreign_text import printable
-from arena.sweep.grid import CampaignGrid, Square
+from arena.sweep.grid import Square, SweepGrid
 from screens import figures
 
 WAITING = "…"
@@ -38,7 +38,7 @@ _SHORT = {
 }
 
 
-def standing_words(grid: CampaignGrid, now: float) -> str:
+def standing_words(grid: SweepGrid, now: float) -> str:
     """ "132 results · 71 right · $0.42 · last one 4 s ago"."""
     if not grid.sessions:
         return "nothing in it yet"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, has, yardstick_source
+from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, has, variant_source
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
@@ -24,7 +24,7 @@ WAITS = "64"
 
 @pytest.mark.parametrize(("number", "word"), REGISTERED)
 def test_nccl_on_registered_memory_passes(judge, passes, number, word):
-    source = yardstick_source(judge.catalogue.find(str(number)), word, "cuda")
+    source = variant_source(judge.catalogue.find(str(number)), word, "cuda")
     result = passes(str(number), source, preset="production", rounds=2, M=4096, N=2048)
     assert result.contender_us is not None
 
@@ -32,13 +32,13 @@ def test_nccl_on_registered_memory_passes(judge, passes, number, word):
 @pytest.mark.parametrize("number", ["1", "13", WRITES])
 def test_a_baseline_in_a_graph_passes_and_has_a_device_time(judge, passes, number):
     problem = judge.catalogue.find(number)
-    result = passes(number, yardstick_source(problem, GRAPH, "cuda"), preset="paper", rounds=4)
+    result = passes(number, variant_source(problem, GRAPH, "cuda"), preset="paper", rounds=4)
     assert result.contender_us is not None
     assert result.contender_us.device is not None
 
 
 def test_a_baseline_that_waits_for_the_gpu_says_that_it_cannot_be_captured(judge):
-    result = judge.run(WAITS, yardstick_source(judge.catalogue.find(WAITS), GRAPH, "cuda"))
+    result = judge.run(WAITS, variant_source(judge.catalogue.find(WAITS), GRAPH, "cuda"))
     assert result.verdict is Verdict.CRASH
     assert "cannot be captured in a CUDA graph" in result.detail
 

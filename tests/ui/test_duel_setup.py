@@ -167,6 +167,6 @@ async def test_a_program_by_its_path_plays_within_its_limit(
         screen.query_one("#start").press()
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         header = app.screen.state.header
-        assert (header.right.player, header.budget_usd) == (f"agent:{program}", 0.5)
+        assert (header.right.name, header.budget_usd) == (f"agent:{program}", 0.5)
         assert app.screen.match.sides["left"].budget_usd == 0.5
         await until(pilot, lambda: "$0.5 each" in screen_text(app))

@@ -8,7 +8,7 @@ from arena.duel.journal import read_duel_header
 from screens.app_protocol import DuelPlan
 from screens.duel.live import GUEST, YOU, LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen
-from screens.sweep.screen import CampaignScreen
+from screens.sweep.screen import SweepScreen
 
 pytestmark = pytest.mark.slow
 RECORDING = Path(__file__).parent / "recordings" / "duel.jsonl"
@@ -49,17 +49,15 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
 
 
 @pytest.mark.parametrize("columns", [60, 160])
-async def test_without_a_campaign_no_key_promises_one(open_app, until, screen_text, columns) -> None:
+async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 24)) as (app, pilot):
         await pilot.press("c")
-        await until(
-            pilot, lambda: isinstance(app.screen, CampaignScreen) and "No campaign yet" in screen_text(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "No sweep yet" in screen_text(app))
         await until(pilot, lambda: "filter" not in keys(screen_text(app)))
         assert "leave" in keys(screen_text(app))
         assert "next" not in keys(screen_text(app))
         assert "panes" not in keys(screen_text(app))
-        assert "No campaign yet" in "".join(screen_text(app).splitlines()[:4])
+        assert "No sweep yet" in "".join(screen_text(app).splitlines()[:4])
 
 
 @pytest.mark.parametrize("columns", [100, 160])

@@ -7,7 +7,7 @@ from screens.actions import ACTIONS, key_of
 from screens.dialogs.help import HelpScreen
 from screens.kernel.screen import KernelScreen
 from screens.picker.welcome import Welcome
-from screens.sweep.screen import CampaignScreen
+from screens.sweep.screen import SweepScreen
 
 pytestmark = pytest.mark.slow
 
@@ -39,11 +39,11 @@ async def test_the_palette_over_the_welcome_does_what_the_list_of_problems_can(
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
-        await pilot.press("ctrl+p", *"campaign")
-        await until(pilot, lambda: "campaigns  c" in screen_text(app))
+        await pilot.press("ctrl+p", *"sweeps")
+        await until(pilot, lambda: "sweeps  c" in screen_text(app))
         await pilot.press("down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, CampaignScreen))
-        assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "CampaignScreen"]
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen))
+        assert [type(screen).__name__ for screen in app.screen_stack] == ["PickerScreen", "SweepScreen"]
         assert not services.first_start  # the welcome counts as read
 
 

@@ -1,4 +1,4 @@
-"""The campaign screen: it follows a journal that another process writes, filters it, and opens a cell as a replay."""
+"""The sweep screen: it follows a journal that another process writes, filters it, and opens a cell as a replay."""
 
 import time
 from pathlib import Path
@@ -11,12 +11,12 @@ from arena.models.budget import Spent
 from arena.paths import Paths
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.results import report
-from arena.sweep.journal import CampaignJournal
-from arena.sweep.plan import CampaignPlan
-from arena.sweep.records import CampaignSession, Cell, CellResult, Written
+from arena.sweep.journal import SweepJournal
+from arena.sweep.plan import SweepPlan
+from arena.sweep.records import Cell, CellResult, SweepSession, Written
 from sandbox.protocol.events import AnyEvent, Finished, Setting
 from screens.sweep.replay import CellReplay
-from screens.sweep.screen import CampaignScreen
+from screens.sweep.screen import SweepScreen
 
 pytestmark = pytest.mark.slow
 SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
@@ -27,33 +27,27 @@ def result(player: str, slug: str, number: int, verdict: str, attempt: int = 1) 
     cell = Cell(slug=slug, setting=SETTING, player=player, attempt=attempt, catalogue="v")
     return CellResult(
         at=time.time(), key=cell.key("", "m"), cell=cell, problem_id=number, category="collective", class_="C", sha256="",
-        machine="m", seat="local", verdict=verdict, detail="off by one", report=None, spent=Spent(), trace_id="", seconds=1.0,
+        machine="m", worker="local", verdict=verdict, detail="off by one", report=None, spent=Spent(), trace_id="", seconds=1.0,
     )  # fmt: skip
 
 
 @pytest.fixture
-def journal(paths: Paths) -> CampaignJournal:
-    """A campaign that has begun."""
-    journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
-    plan = CampaignPlan(players=PLAYERS, problems=["allreduce", "allgather"], attempts=2)
-    journal.append(CampaignSession(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
+def journal(paths: Paths) -> SweepJournal:
+    """A sweep that has begun."""
+    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
+    plan = SweepPlan(players=PLAYERS, problems=["allreduce", "allgather"], attempts=2)
+    journal.append(SweepSession(at=time.time(), plan=plan, machines=[Machine("m", "", "", "")], arena="0"))
     return journal
 
 
-async def test_cells_fill_while_somebody_writes(
-    open_app, until, screen_text, journal: CampaignJournal
-) -> None:
+async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, journal: SweepJournal) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("c")
-        await until(
-            pilot, lambda: isinstance(app.screen, CampaignScreen) and "model:opus" in screen_text(app)
-        )
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "model:opus" in screen_text(app))
         journal.append(result("house", "allreduce", 1, "PASS"))
         cell = result("model:opus", "allgather", 2, "WRONG_RESULT").cell
         paid = Spent(usd=0.5)
-        journal.append(
-            Written(cell=cell, source="x", file_name="k.py", complaint="", spent=paid, trace_id="")
-        )
+        journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=paid, trace_id=""))
         await until(pilot, lambda: "✓ right" in screen_text(app) and "…" in screen_text(app))
         journal.append(result("model:opus", "allgather", 2, "WRONG_RESULT"))
         journal.append(result("model:opus", "allgather", 2, "PASS", attempt=2))
@@ -66,12 +60,12 @@ async def test_cells_fill_while_somebody_writes(
         await pilot.press("escape")
         await until(pilot, lambda: "All-gather" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, CampaignScreen))
+        await until(pilot, lambda: not isinstance(app.screen, SweepScreen))
     journal.close()
 
 
 async def test_a_damaged_line_is_named_and_what_came_before_it_is_shown(
-    open_app, until, screen_text, journal: CampaignJournal
+    open_app, until, screen_text, journal: SweepJournal
 ) -> None:
     journal.append(result("house", "allreduce", 1, "PASS"))
     journal.close()
@@ -79,8 +73,8 @@ async def test_a_damaged_line_is_named_and_what_came_before_it_is_shown(
         file.write(b"{}\n")
     async with open_app() as (app, pilot):
         await pilot.press("c")
-        await until(pilot, lambda: "✓ right" in screen_text(app) and "is no line of a campaign" in told(app))
-        assert f"{journal.path}: line 4 is no line of a campaign's journal" in told(app)
+        await until(pilot, lambda: "✓ right" in screen_text(app) and "is no line of a sweep" in told(app))
+        assert f"{journal.path}: line 4 is no line of a sweep's journal" in told(app)
         assert "remove that line, or move the file elsewhere" in told(app)
 
 
@@ -90,7 +84,7 @@ def told(app) -> str:
 
 
 async def test_a_cell_is_replayed_from_the_journal_of_its_run(
-    open_app, until, screen_text, events, paths: Paths, journal: CampaignJournal
+    open_app, until, screen_text, events, paths: Paths, journal: SweepJournal
 ) -> None:
     recorded: list[AnyEvent] = events("told")
     finished = next(event for event in recorded if isinstance(event, Finished))
@@ -115,31 +109,29 @@ async def test_a_cell_is_replayed_from_the_journal_of_its_run(
         await pilot.press("home")
         await until(pilot, lambda: "▸ replaying" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, CampaignScreen))
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen))
 
 
-async def test_without_a_campaign_it_says_how_one_begins(
-    open_app, until, screen_text, tmp_path: Path
-) -> None:
+async def test_without_a_sweep_it_says_how_one_begins(open_app, until, screen_text, tmp_path: Path) -> None:
     async with open_app(size=(60, 24)) as (app, pilot):
         await pilot.press("c")
-        await until(pilot, lambda: "No campaign yet" in screen_text(app))
+        await until(pilot, lambda: "No sweep yet" in screen_text(app))
         await pilot.press("enter", "n", "slash", "escape", "escape")
-        await until(pilot, lambda: not isinstance(app.screen, CampaignScreen))
+        await until(pilot, lambda: not isinstance(app.screen, SweepScreen))
 
 
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])
 async def test_titles_have_the_room_and_the_keys_say_what_enter_does(
-    open_app, until, screen_text, services, journal: CampaignJournal, columns, whole
+    open_app, until, screen_text, services, journal: SweepJournal, columns, whole
 ) -> None:
     journal.append(result("house", "allgather", 2, "PASS"))
     async with open_app(size=(columns, 30)) as (app, pilot):
         title = services.catalogue.find("2").title
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, CampaignScreen) and "✓ right" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "✓ right" in screen_text(app))
         await until(pilot, lambda: (title in screen_text(app)) == whole)
         await until(pilot, lambda: "enter open" in screen_text(app).splitlines()[-1])
         await pilot.resize_terminal(220 - columns, 30)
         await until(pilot, lambda: (title in screen_text(app)) != whole and "✓ right" in screen_text(app))
         await pilot.press("slash", "down")
-        await until(pilot, lambda: app.focused is app.screen.query_one("#campaign-grid"))
+        await until(pilot, lambda: app.focused is app.screen.query_one("#sweep-grid"))

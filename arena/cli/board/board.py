@@ -23,11 +23,12 @@ _file = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.option(
+    "--sweep",
     "--campaign",
-    "campaigns",
+    "sweeps",
     multiple=True,
     metavar="NAME",
-    help="Only this campaign; repeatable. [default: everything]",
+    help="Only this sweep; repeatable. [default: everything]",
 )
 @click.option("--by", type=click.Choice(["category", "class"]), help="A row for each category or class.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -40,7 +41,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 @click.pass_context
 def command(
     ctx: click.Context,
-    campaigns: tuple[str, ...],
+    sweeps: tuple[str, ...],
     by: str | None,
     as_csv: bool,
     as_markdown: bool,
@@ -48,7 +49,7 @@ def command(
     page_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Scores of models, agents, people, the house and the baseline, from campaigns and from people's runs.
+    """Scores of models, agents, people, the house and the baseline, from sweeps and from people's runs.
 
     Results of different presets, world sizes or machines are in tables of their own. Plots need the extra `board`.
     A file that is damaged is named and left out; the exit code is 3 then.
@@ -56,7 +57,7 @@ def command(
     if sum((as_json, as_csv, as_markdown)) > 1:
         raise UsageError("--json, --csv and --markdown exclude each other", "ask for one of them")
     session = open_session()
-    board = gather(session.paths, session.catalogue, campaigns)
+    board = gather(session.paths, session.catalogue, sweeps)
     for file, draw in ((svg, whole_picture), (page_file, page.page)):
         if file is not None:
             _write(file, draw, board)

@@ -14,7 +14,12 @@ from arena.export.manifest import require_key, sign
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
-    "--campaign", "campaigns", multiple=True, metavar="NAME", help="Only this one; repeatable. [default: all]"
+    "--sweep",
+    "--campaign",
+    "sweeps",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one; repeatable. [default: all]",
 )
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True,
@@ -28,7 +33,7 @@ from arena.export.manifest import require_key, sign
     help="Sign with this SSH key.",
 )
 @json_option
-def command(folder: Path, campaigns: tuple[str, ...], form: str, key: Path | None, as_json: bool) -> None:
+def command(folder: Path, sweeps: tuple[str, ...], form: str, key: Path | None, as_json: bool) -> None:
     """Write a bundle into DIR, a new folder: results as a table, journals, kernels, traces, a data card, a manifest.
 
     Another arena takes it into its board with `pkb-arena import DIR`.
@@ -36,7 +41,7 @@ def command(folder: Path, campaigns: tuple[str, ...], form: str, key: Path | Non
     session = open_session()
     if key is not None:
         require_key(key.expanduser())
-    manifest = export_bundle(session.paths, session.catalogue, folder, campaigns, form)
+    manifest = export_bundle(session.paths, session.catalogue, folder, sweeps, form)
     if key is not None:
         sign(folder, key.expanduser())
     if as_json:

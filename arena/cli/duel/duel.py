@@ -98,7 +98,7 @@ def command(
             "--budget limits what models and agent programs spend, and no side is one that spends",
             "leave it out",
         )
-    if sides[0].contestant.kind == sides[1].contestant.kind == "file" and left_name == right_name:
+    if sides[0].player.kind == sides[1].player.kind == "file" and left_name == right_name:
         raise UsageError(
             f"both sides are called {left_name!r}", "tell them apart with --left-name and --right-name"
         )
@@ -109,8 +109,8 @@ def command(
         slug=found.slug,
         title=found.title,
         category=found.category,
-        left=sides[0].contestant,
-        right=sides[1].contestant,
+        left=sides[0].player,
+        right=sides[1].player,
         setting=setting,
         preset_sizes=setting.sizes == found.presets.get(setting.preset),
         minutes=minutes,

@@ -45,7 +45,7 @@ def _words(header: DuelHeader, event: AnyDuelEvent) -> str:
         case Resumed():
             return "the clock goes on"
         case FinalBegan():
-            return f"final: kernel {event.left} of {header.left.player} against kernel {event.right} of {header.right.player}"
+            return f"final: kernel {event.left} of {header.left.name} against kernel {event.right} of {header.right.name}"
         case FinalMeasured() if event.round == event.rounds:
             rounds = "1 round" if event.round == 1 else f"{event.round} rounds"
             return f"final: {speed_words(event.speedup, event.clock)} after {rounds}"
@@ -58,7 +58,7 @@ def _words(header: DuelHeader, event: AnyDuelEvent) -> str:
 
 
 def _who(header: DuelHeader, event: Submitted | KernelJudged | Said | Left) -> str:
-    return f"{header.contestant(event.side).player} ({event.side})"
+    return f"{header.player(event.side).name} ({event.side})"
 
 
 def _verdict(event: KernelJudged) -> str:

@@ -53,7 +53,7 @@ def command(category: str, as_json: bool) -> None:
     for record in reversed(records[-SHOWN:]):
         header = record.header
         when = time.strftime("%d %b %H:%M", time.localtime(header.created))
-        names = f"{header.left.player} vs {header.right.player}"
+        names = f"{header.left.name} vs {header.right.name}"
         print_line(
             f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {winner_words(header, record.ended)}"
         )

@@ -66,7 +66,7 @@ def _line(event: AnyTraceEvent) -> str:
             first = printable(event.text).strip().partition("\n")[0]
             return f"{event.step}: {'✗ ' if event.error else ''}{printable(event.tool)} says: {first[:120]}"
         case Answered():
-            words = printable(event.complaint) or f"a kernel of {len(event.source.splitlines())} lines"
+            words = printable(event.reason) or f"a kernel of {len(event.source.splitlines())} lines"
             return f"{event.step}: {words}, {spent_text(event.spent)}"
         case Judged():
             return f"{event.step}: {compact(event.report)}{'  (gain)' if event.gain else ''}"

@@ -52,13 +52,13 @@ class Plan:
     run: bool = True
 
 
-class AttemptReport(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True, kw_only=True):
     """One answer."""
 
     step: int
     outcome: str
     """ "kernel", "refusal", "empty", "prose", "truncated" or "budget"."""
-    complaint: str
+    reason: str
     sha256: str | None
     continued: int
     spent: Spent
@@ -233,7 +233,7 @@ def _attempt(attempt: Attempt) -> AttemptReport:
     return AttemptReport(
         step=attempt.step,
         outcome=attempt.answer.outcome,
-        complaint=attempt.answer.complaint,
+        reason=attempt.answer.reason,
         sha256=content_hash(kernel) if kernel else None,
         continued=attempt.answer.continued,
         spent=attempt.answer.spent,
@@ -244,7 +244,7 @@ def _attempt(attempt: Attempt) -> AttemptReport:
 def print_writing(report: WritingReport) -> None:
     """A model's work for a person."""
     for attempt in report.attempts:
-        what = compact(attempt.report) if attempt.report is not None else attempt.complaint or "not run"
+        what = compact(attempt.report) if attempt.report is not None else attempt.reason or "not run"
         mark = "*" if attempt.step == report.best else " "
         print_line(f"{mark} {attempt.step}  {what}")
     if report.pass_at:

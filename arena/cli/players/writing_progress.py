@@ -67,7 +67,7 @@ class WritingProgress:
             case Returned():
                 self._doing = "waiting"
             case Answered():
-                words = event.complaint or f"a kernel of {len(event.source.splitlines())} lines"
+                words = event.reason or f"a kernel of {len(event.source.splitlines())} lines"
                 self._line(f"{words}, {spent_text(event.spent)}")
             case Judged():
                 self._line(compact(event.report))

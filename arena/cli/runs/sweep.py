@@ -1,4 +1,4 @@
-"""`pkb-arena sweep`: a campaign of players at problems. Without `--players` every baseline is run against itself."""
+"""`pkb-arena sweep`: a sweep of players at problems. Without `--players` every baseline is run against itself."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,21 +11,21 @@ from arena.cli.interrupts import run_interruptibly
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, rounds_option, setting_options
 from arena.cli.players.model_options import shots_option, unsafe_option
-from arena.cli.runs.campaign_progress import CampaignProgress
-from arena.cli.runs.sweep_output import BaselineRows, print_campaign
+from arena.cli.runs.sweep_output import BaselineRows, print_sweep
+from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
 from arena.machine.facts import choose_device
 from arena.machine.fingerprint import this_machine
-from arena.models.budget_pool import Purse
+from arena.models.budget_pool import BudgetPool
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
 from arena.sweep.cast import AuthorSetup, make_author
-from arena.sweep.journal import CampaignJournal
+from arena.sweep.journal import SweepJournal
 from arena.sweep.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
-from arena.sweep.plan import ALL, CampaignPlan, choose_problems, parse_players
-from arena.sweep.progress import CampaignStanding
-from arena.sweep.sweep import Campaign
-from arena.sweep.workers import Seat
+from arena.sweep.plan import ALL, SweepPlan, choose_problems, parse_players
+from arena.sweep.progress import SweepProgress
+from arena.sweep.sweep import Sweep
+from arena.sweep.workers import Worker
 from arena.workspace.named_kernels import BASELINE
 from sandbox.protocol.verdict import ExitCode
 
@@ -70,7 +70,7 @@ class SweepOrder:
     "--budget",
     type=Number(0, min_open=True),
     metavar="USD",
-    help="Ask no provider any more when this much is spent, in all sessions of the campaign together.",
+    help="Ask no provider any more when this much is spent, in all sessions of the sweep together.",
 )
 @click.option(
     "--seconds",
@@ -83,11 +83,11 @@ class SweepOrder:
     default=None,
     help="After a PASS judge three other legal settings for correctness. [default: on with --players]",
 )
-@click.option("--name", default="", metavar="NAME", help="Name of the campaign. [default: date and time]")
+@click.option("--name", default="", metavar="NAME", help="Name of the sweep. [default: date and time]")
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the campaign of this --name, else with the newest of the same plan; with no other option: the newest.",
+    help="Go on with the sweep of this --name, else with the newest of the same plan; with no other option: the newest.",
 )
 @click.option(
     "--ahead",
@@ -110,7 +110,7 @@ class SweepOrder:
     is_flag=False,
     flag_value="",
     metavar="[ADDRESS]",
-    help="Judge on the hosts of a Ray cluster, one seat a host (extra `ray`). [without ADDRESS: a cluster of this machine]",
+    help="Judge on the hosts of a Ray cluster, one worker a host (extra `ray`). [without ADDRESS: a cluster of this machine]",
 )
 @shots_option
 @setting_options
@@ -138,11 +138,11 @@ def command(
     unsafe: bool,
     as_json: bool,
 ) -> None:
-    """Run players on problems: every result is journalled, and a campaign that was stopped goes on with --resume.
+    """Run players on problems: every result is journalled, and a sweep that was stopped goes on with --resume.
 
     Without --players the baselines of all problems (or of those named) are run against themselves, and a table is
     printed. Exit code 1 when a baseline does not pass, or is called faster or slower than itself by the clock of the
-    headline. With --players: 0 when every result is in, whatever the verdicts; 3 when the campaign could not be
+    headline. With --players: 0 when every result is in, whatever the verdicts; 3 when the sweep could not be
     finished: a provider, the machine, or the budget.
     """
     session = open_session()
@@ -152,7 +152,7 @@ def command(
         name, plan = plan_to_go_on(session.paths, name)
     else:
         cast = parse_players(players) if players is not None else [BASELINE]
-        plan = CampaignPlan(
+        plan = SweepPlan(
             players=cast,
             problems=[problem.slug for problem in choose_problems(session.catalogue, words or [ALL])],
             attempts=attempts or 1,
@@ -174,30 +174,30 @@ def command(
     ctx.exit(_run(session, plan, order))
 
 
-def _run(session: CliSession, plan: CampaignPlan, order: SweepOrder) -> int:
-    """The campaign, then its results on stdout. Returns the exit code."""
+def _run(session: CliSession, plan: SweepPlan, order: SweepOrder) -> int:
+    """The sweep, then its results on stdout. Returns the exit code."""
     problems = [session.problem(slug) for slug in plan.problems]
     journal = open_journal(session.paths, order.name, order.resume)
     rows = BaselineRows(plan) if plan.players == [BASELINE] else None
     try:
-        purse = Purse(plan.budget_usd, journal.spent)
+        pool = BudgetPool(plan.budget_usd, journal.spent)
         stage = AuthorSetup(
-            session.settings, session.catalogue, session.paths, purse, plan.shots, plan.steps, say
+            session.settings, session.catalogue, session.paths, pool, plan.shots, plan.steps, say
         )
         authors = [make_author(word, stage) for word in plan.players]
-        progress = CampaignProgress(order.name, rows)
+        progress = SweepProgressLine(order.name, rows)
 
-        async def campaign() -> None:
-            async with _seats(session, plan, order, progress) as seats:
-                begin_session(journal, plan, seats)
-                made = Campaign(
+        async def sweep() -> None:
+            async with _workers(session, plan, order, progress) as workers:
+                begin_session(journal, plan, workers)
+                made = Sweep(
                     plan,
                     problems,
                     authors,
-                    seats,
+                    workers,
                     journal,
                     session.settings,
-                    purse,
+                    pool,
                     ahead=order.ahead,
                     unsafe=order.unsafe,
                     listener=progress.listener,
@@ -206,46 +206,46 @@ def _run(session: CliSession, plan: CampaignPlan, order: SweepOrder) -> int:
                     await made.run()
 
         try:
-            run_interruptibly(campaign())
-        finally:  # an interrupted campaign has found out something, too
-            _show(journal, rows, progress.standing, order)
+            run_interruptibly(sweep())
+        finally:  # an interrupted sweep has found out something, too
+            _show(journal, rows, progress.progress, order)
     finally:
         journal.leave()
-    standing = progress.standing
+    counts = progress.progress
     if rows is not None:
-        return ExitCode.PASS if rows.sound() and not standing.stopped else ExitCode.KERNEL_FAILED
-    return ExitCode.PASS if standing.whole else ExitCode.ENVIRONMENT
+        return ExitCode.PASS if rows.sound() and not counts.stopped else ExitCode.KERNEL_FAILED
+    return ExitCode.PASS if counts.whole else ExitCode.ENVIRONMENT
 
 
 @asynccontextmanager
-async def _seats(
-    session: CliSession, plan: CampaignPlan, order: SweepOrder, progress: CampaignProgress
-) -> AsyncIterator[list[Seat]]:
-    """This machine's engine as the only seat, or the hosts of a cluster."""
+async def _workers(
+    session: CliSession, plan: SweepPlan, order: SweepOrder, progress: SweepProgressLine
+) -> AsyncIterator[list[Worker]]:
+    """This machine's engine as the only worker, or the hosts of a cluster."""
     device = choose_device(plan.device or session.settings.device)
     if order.ray is not None:
-        from arena.sweep.ray_workers import ray_seats
+        from arena.sweep.ray_workers import ray_workers
 
-        async with ray_seats(session.paths, device, order.ray) as seats:
-            yield seats
+        async with ray_workers(session.paths, device, order.ray) as workers:
+            yield workers
         return
     async with Engine(session.paths) as engine:
         engine.subscribe_notices(progress.notice)
         await engine.start()
-        yield [Seat("local", engine, this_machine(device))]
+        yield [Worker("local", engine, this_machine(device))]
 
 
 def _show(
-    journal: CampaignJournal, rows: BaselineRows | None, standing: CampaignStanding, order: SweepOrder
+    journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgress, order: SweepOrder
 ) -> None:
     """The results on stdout; on stderr what is missing, and how to go on."""
-    if standing.stopped:
-        say(f"stopped: {standing.stopped}")
+    if progress.stopped:
+        say(f"stopped: {progress.stopped}")
     if rows is not None:
         rows.read_earlier(journal.path)
         rows.show(order.as_json)
-    elif standing.done:
-        print_campaign(journal.path, standing, order.as_json)
-    if standing.total and not standing.whole:
-        missing = f"{standing.done} of {standing.total} results are in"
+    elif progress.done:
+        print_sweep(journal.path, progress, order.as_json)
+    if progress.total and not progress.whole:
+        missing = f"{progress.done} of {progress.total} results are in"
         say(f"{missing}; go on with `pkb-arena sweep --resume --name {order.name}`")

@@ -1,4 +1,4 @@
-"""The output of `sweep` on stdout: the table of baselines against themselves, or the scores of a campaign."""
+"""The output of `sweep` on stdout: the table of baselines against themselves, or the scores of a sweep."""
 
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from arena.runs.headline import WHERE, by_clock
 from arena.runs.results import RunReport
 from arena.runs.rows import REFUSED, PlannedRun, RunRow, unfinished_row
 from arena.runs.table import BASELINE_TABLE, Column, TextTable
-from arena.sweep.plan import CampaignPlan
-from arena.sweep.progress import CampaignStanding
+from arena.sweep.plan import SweepPlan
+from arena.sweep.progress import SweepProgress
 from arena.sweep.records import Cell, CellResult
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
@@ -26,7 +26,7 @@ from sandbox.protocol.verdict import Verdict
 class BaselineRows:
     """Collects the rows of the table, also of results that an earlier session made."""
 
-    def __init__(self, plan: CampaignPlan) -> None:
+    def __init__(self, plan: SweepPlan) -> None:
         self._plan = plan
         self._rows: dict[str, RunRow] = {}
         self._earlier: set[str] = set()
@@ -139,20 +139,20 @@ def _bounds(interval: Interval | None) -> list[float] | None:
     return None if interval is None else [interval.low, interval.median, interval.high]
 
 
-def print_campaign(path: Path, standing: CampaignStanding, as_json: bool) -> None:
-    """The scores of every player in a campaign, with what is still missing."""
+def print_sweep(path: Path, progress: SweepProgress, as_json: bool) -> None:
+    """The scores of every player in a sweep, with what is still missing."""
     cards = scorecards(outcomes(path))
     if as_json:
         print_json(
             {
                 "campaign": path.stem,
                 "journal": str(path),
-                "whole": standing.whole,
-                "stopped": standing.stopped,
-                "total": standing.total,
-                "done": standing.done,
-                "judged": standing.judged,
-                "unanswered": standing.unanswered,
+                "whole": progress.whole,
+                "stopped": progress.stopped,
+                "total": progress.total,
+                "done": progress.done,
+                "judged": progress.judged,
+                "unanswered": progress.unanswered,
                 "scores": cards,
             }
         )
@@ -182,4 +182,4 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("$", lambda card: f"{card.usd:.2f}" if card.usd else "", right=True),
     )
 )
-"""Players of one campaign. Scores with 95 % intervals over problems (`arena/board/definitions.py`)."""
+"""Players of one sweep. Scores with 95 % intervals over problems (`arena/board/definitions.py`)."""

@@ -15,7 +15,7 @@ from arena.players.attempts import Attempt, best_of
 from arena.players.judge import JudgeKernel
 from arena.players.program.toolset import TEXT, Misused, arguments_of, page, result, tool, work_on
 from arena.players.prompts.feedback import build_words, fenced, verdict_words
-from arena.players.toolbox import PAGES, RUN
+from arena.players.tools import PAGES, RUN
 from arena.players.trace import TraceRecorder
 from arena.workspace.templates import BASELINE, starter, template_names
 from problems.specification import Problem
@@ -133,7 +133,7 @@ class TaskTools:
             return "No attempts are left. The best of your kernels is the one that counts."
         before, self._booked = self._booked, self._spent()
         answer = ModelAnswer(fenced(source, "python"), Finish("stop"), self._booked - before)
-        self._recorder.answered(answer.outcome, answer.complaint, answer.source, answer.spent)
+        self._recorder.answered(answer.outcome, answer.reason, answer.source, answer.spent)
         judgement = await self._judge(answer.source, f"attempt-{step}.py")
         attempt = Attempt(step, answer, judgement)
         self._recorder.judged(judgement.report, judgement.printed, attempt.gains_on(self.best))

@@ -7,7 +7,7 @@ import msgspec
 
 from arena.foreign_text import printable
 from arena.models.conversation import Tool, ToolCall, ToolResult
-from arena.players.toolbox import RESULT_CHARACTERS, Toolbox, Work
+from arena.players.tools import RESULT_CHARACTERS, KernelTools, Work
 from arena.runs.results import one_line
 
 TEXT = {"type": "string"}
@@ -17,7 +17,7 @@ Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 
 class ToolSet(Protocol):
-    """Implemented for a person's own agent (`arena_tools.py`) and for a player of a campaign (`task_tools.py`)."""
+    """Implemented for a person's own agent (`arena_tools.py`) and for a player of a sweep (`task_tools.py`)."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -58,15 +58,15 @@ def arguments_of(arguments: Mapping[str, Any], wanted: type[Arguments]) -> Argum
 
 
 async def work_on(version: str, name: str, source: str, run: Work, build: Work) -> ToolResult:
-    """One call of `compile` or `run`, as a model's toolbox does it: fences around a kernel are taken off, the text is bounded."""
+    """One call of `compile` or `run`, as for a model: fences around a kernel are taken off, the text is bounded."""
     call = ToolCall(name, msgspec.json.encode({"source": source}).decode())
-    return await Toolbox(version, run, build).call(call)
+    return await KernelTools(version, run, build).call(call)
 
 
 async def page(version: str, name: str) -> ToolResult:
     """One page of `kit_docs`."""
     call = ToolCall("kit_docs", msgspec.json.encode({"page": name}).decode())
-    return await Toolbox(version, _nothing, None).call(call)
+    return await KernelTools(version, _nothing, None).call(call)
 
 
 async def _nothing(source: str) -> str:

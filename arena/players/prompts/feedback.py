@@ -47,7 +47,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
         told = verdict_words(last, version)
     else:
         answer = last.answer.text.strip()[:_REPLY_CHARACTERS] or "(nothing)"
-        told = fill_template(version, "no_kernel", complaint=one_line(last.answer.complaint))
+        told = fill_template(version, "no_kernel", complaint=one_line(last.answer.reason))
     parts = [told]
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
@@ -68,7 +68,7 @@ def _task(last: Attempt) -> str:
 def _row(attempt: Attempt) -> str:
     report = attempt.report
     if report is None:
-        return f"- {attempt.step}: no kernel ({one_line(attempt.answer.complaint)})"
+        return f"- {attempt.step}: no kernel ({one_line(attempt.answer.reason)})"
     if attempt.passed:
         where = WHERE.get(report.clock, "")
         speed = (

@@ -51,7 +51,7 @@ class Cpu:
         """None."""
         return ()
 
-    def ailment(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
+    def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
         """A core is free when its process is gone."""
         return ""
 

@@ -58,9 +58,9 @@ class Cuda:
         """Those of these GPUs, and what all GPUs share."""
         return gpu_device_files(gpus)
 
-    def ailment(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
+    def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
         """By NVML: contexts that are still held, and GPUs that ask for a reset."""
-        return gpu_health.ailment(gpus, killed)
+        return gpu_health.gpu_fault(gpus, killed)
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
         """NCCL has no threads that poll on the ranks' cores."""

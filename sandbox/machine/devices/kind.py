@@ -37,7 +37,7 @@ class DeviceKind(Protocol):
     kit_language: str
     """What kernels are compiled from beside Python: the template `kit_<language>` tells models of it."""
     has_reference_forms: bool
-    """Whether the baseline can run in other forms, too (sandbox/yardsticks)."""
+    """Whether the baseline can run in other forms, too (sandbox/baseline_variants)."""
     loop_input_bytes: int
     """Inputs of a plain loop on one rank, at the most."""
 
@@ -77,7 +77,7 @@ class DeviceKind(Protocol):
     def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
         """Files of /dev that a world needs."""
 
-    def ailment(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
+    def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
         """What keeps the next run from these GPUs, in a line; empty when nothing does. killed: process ids of the ranks."""
 
     def settle_threads(self, ranks: Iterable[int]) -> None:

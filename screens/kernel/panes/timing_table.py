@@ -25,7 +25,7 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
     return ordered[min(len(ordered) - 1, int(percent / 100.0 * len(ordered)))]
 
 
-YARDSTICKS = {
+VARIANT_NAMES = {
     "baseline-graph": "as CUDA graph",
     "baseline-windows": "NCCL windows",
     "baseline-copy-engine": "NCCL copies",
@@ -60,7 +60,7 @@ def _with_ellipsis(line: str, width: int) -> str:
 
 
 class TimingTable(PlainStatic, RunPane, can_focus=True):
-    """Call time with its spread, device time where it is defined, percent of the roofline; yardsticks below."""
+    """Call time with its spread, device time where it is defined, percent of the roofline; variants below."""
 
     DEFAULT_CSS = """
     TimingTable {
@@ -137,8 +137,8 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
                 bound = f"{100 * roofline.bound_us / median:.0f} %" if roofline and median else "–"
                 row += f"{bound:>10}"
             rows.append(Content(row))
-        for yardstick, times in (result.beside if result else {}).items():
-            row = f"{YARDSTICKS.get(yardstick, yardstick)[:16]:<17}{figures.microseconds(times.call)}"
+        for variant, times in (result.beside if result else {}).items():
+            row = f"{VARIANT_NAMES.get(variant, variant)[:16]:<17}{figures.microseconds(times.call)}"
             rows.append(
                 Content.styled(
                     row + (f"{'':18}{figures.microseconds(times.device)}" if wide else ""), "$muted"

@@ -23,7 +23,7 @@ HOUSE = {
         text in p.house_source
         for text in (
             "cuda.compile",
-            "sandbox.kit.r",
+            "sandbox.kit.blocks.r",
             "sandbox.kit.blocks.clipping",
             "sandbox.kit.blocks.truncation",
         )
@@ -108,7 +108,7 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
 
     def work(rank: int, world: int) -> list[tuple[Any, ...]]:
         for block in ("candidates", "clipping", "fourier", "reshard", "rows", "truncation"):
-            sys.modules.pop(f"sandbox.kit.{block}", None)
+            sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
         module = _emulation().as_on_gpus(problem.house_source, "kernel")
         code = ProblemCode(problem)
         wrong = []

@@ -66,7 +66,7 @@ def test_a_house_kernel_agrees_with_the_baseline_in_every_mode(in_ranks, emulate
 
     def work(rank: int, world: int) -> list[tuple[Any, ...]]:
         for block in ("fourier", "reshard"):
-            sys.modules.pop(f"sandbox.kit.{block}", None)
+            sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
         houses: dict[str, types.ModuleType] = {}
         wrong: list[tuple[Any, ...]] = []
         for slug, arguments in _calls(rank):

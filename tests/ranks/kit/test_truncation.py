@@ -85,7 +85,7 @@ def test_the_cut_by_candidates_on_emulated_gpus_is_that_of_whole_rows(in_ranks, 
         emulation = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(emulation)
         for block in ("candidates", "truncation"):
-            sys.modules.pop(f"sandbox.kit.{block}", None)
+            sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
         kernel = emulation.as_on_gpus("from sandbox.kit.blocks.truncation import find_cut", "kernel")
         return wrong_cuts(kernel.find_cut, rank, world, dtype, columns)
 

@@ -9,7 +9,7 @@ import pytest
 from model_server import KEY, ModelServer, streamed
 
 from arena.duel.card import svg_card, text_card
-from arena.duel.events import Contestant, DuelHeader, KernelJudged, Left, Spending
+from arena.duel.events import DuelHeader, DuelPlayer, KernelJudged, Left, Spending
 from arena.duel.journal import duel_records, new_duel_id, read_duel
 from arena.duel.match import Match
 from arena.duel.report import duel_report
@@ -46,7 +46,7 @@ def settings_for(model_server: ModelServer, command: list[str], **variables: str
 def match_of(
     engine: Engine, paths: Paths, side: DuelSide, budget_usd: float | None, rounds: int = 2
 ) -> Match:
-    other = FixedSide(Contestant("house", "other"), "kernel.py", "wrong")
+    other = FixedSide(DuelPlayer("house", "other"), "kernel.py", "wrong")
     header = DuelHeader(
         duel_id=new_duel_id(),
         created=time.time(),
@@ -54,8 +54,8 @@ def match_of(
         slug=PROBLEM.slug,
         title=PROBLEM.title,
         category=PROBLEM.category,
-        left=side.contestant,
-        right=other.contestant,
+        left=side.player,
+        right=other.player,
         setting=SETTING,
         minutes=None,
         rounds=rounds,
@@ -157,4 +157,4 @@ def test_dollars_are_not_limited_where_they_cannot_be_counted(
     settings = Settings(models={"free": free})
     with pytest.raises(UsageError, match="free has no prices"):
         make_side("model:free", PROBLEM, SETTING, settings, CATALOGUE, paths, budget_usd=1.0)
-    assert make_side("model:free", PROBLEM, SETTING, settings, CATALOGUE, paths).contestant.player
+    assert make_side("model:free", PROBLEM, SETTING, settings, CATALOGUE, paths).player.name

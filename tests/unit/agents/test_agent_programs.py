@@ -45,7 +45,7 @@ def said(played: Played, paths: Paths) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("guests", "small_budget")
-def test_a_program_plays_a_problem_in_a_campaign_and_passes(pkb_arena, script: Path, paths: Paths):
+def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path, paths: Paths):
     arguments = (
         "--problems",
         "1",
@@ -82,7 +82,7 @@ async def test_keys_the_judges_files_and_foreign_kernels_cannot_be_had(
     key_file = tmp_path / "key"
     key_file.write_text(secret)
     house = next(problem.folder / "house.py" for problem in CATALOGUE.problems if problem.house_source)
-    judge = SOURCE_ROOT / "sandbox" / "referee" / "judging.py"
+    judge = SOURCE_ROOT / "sandbox" / "referee" / "evaluation.py"
     files = [theirs, paths.settings_file, key_file, house, judge, PROBLEM.folder / "inputs.py"]
     folders = [paths.data, paths.workspace, SOURCE_ROOT / "sandbox", SOURCE_ROOT / "problems"]
     calls = [

@@ -10,7 +10,7 @@ from benchmarks.clock_model.noise import MODELS, QUIET_DEVICE, VIRTUAL_CORES, ma
 from benchmarks.clock_model.table import MOST_WRONG, OFFSETS, differences, estimators
 from benchmarks.clock_model.trial import Case, trial
 from sandbox.protocol.events import Interval
-from sandbox.timing.interval import sees
+from sandbox.timing.interval import detectable_percent
 
 RUNS = 400
 """Of each noise and offset: 1600 a row, 17600 in all."""
@@ -47,7 +47,7 @@ def test_real_differences_are_called():
 def test_what_it_would_have_seen_it_sees():
     case = Case(VIRTUAL_CORES, OFFSETS["call"][1], 3)
     width = trial(case, RUNS, (USED,))[USED].half_width
-    difference = sees(Interval(1.0, math.exp(-width), math.exp(width))) / 100
+    difference = detectable_percent(Interval(1.0, math.exp(-width), math.exp(width))) / 100
     seen = trial(Case(VIRTUAL_CORES, OFFSETS["call"][1], 3, faster=difference), RUNS, (USED,), seed=1)[USED]
     assert seen.called >= 0.9
 

@@ -1,4 +1,4 @@
-"""`pkb-arena board` from a campaign's journal, in every form; what is drawn is looked at by people."""
+"""`pkb-arena board` from a sweep's journal, in every form; what is drawn is looked at by people."""
 
 import csv
 import json
@@ -15,9 +15,9 @@ import pytest
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.sweep.journal import CampaignJournal
-from arena.sweep.plan import CampaignPlan
-from arena.sweep.records import CampaignSession, Cell, CellResult
+from arena.sweep.journal import SweepJournal
+from arena.sweep.plan import SweepPlan
+from arena.sweep.records import Cell, CellResult, SweepSession
 from sandbox.protocol.events import Setting
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -32,17 +32,17 @@ def result(
     cell = Cell(slug=slug, setting=setting, player=player, attempt=attempt, catalogue="v")
     return CellResult(
         key=cell.key(f"hash {attempt}", machine.digest), cell=cell, problem_id=number, category="collective", class_="C",
-        sha256=f"hash {attempt}", machine=machine.digest, seat="local", verdict=verdict, detail="", report=None,
+        sha256=f"hash {attempt}", machine=machine.digest, worker="local", verdict=verdict, detail="", report=None,
         spent=Spent(usd=0.5), trace_id="", seconds=1.0,
     )  # fmt: skip
 
 
 @pytest.fixture
-def campaign(paths: Paths) -> Path:
-    """A campaign of two players on two machines."""
-    journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
-    plan = CampaignPlan(players=["house", "model:<b>m</b>"], problems=["allreduce", "allgather"])
-    journal.append(CampaignSession(at=time.time(), plan=plan, machines=[HERE, ELSEWHERE], arena="0"))
+def sweep(paths: Paths) -> Path:
+    """A sweep of two players on two machines."""
+    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
+    plan = SweepPlan(players=["house", "model:<b>m</b>"], problems=["allreduce", "allgather"])
+    journal.append(SweepSession(at=time.time(), plan=plan, machines=[HERE, ELSEWHERE], arena="0"))
     for number, slug in ((1, "allreduce"), (2, "allgather")):
         journal.append(result("house", slug, number, "PASS"))
         journal.append(result("model:<b>m</b>", slug, number, "PASS" if number == 1 else "WRONG_RESULT"))
@@ -53,7 +53,7 @@ def campaign(paths: Paths) -> Path:
     return journal.path
 
 
-def test_json_has_machines_apart_and_the_published_beside(pkb_arena: CommandLine, campaign: Path) -> None:
+def test_json_has_machines_apart_and_the_published_beside(pkb_arena: CommandLine, sweep: Path) -> None:
     done = pkb_arena("board", "--json")
     assert done.returncode == 0, done.stderr
     board = json.loads(done.stdout)
@@ -73,7 +73,7 @@ def test_json_has_machines_apart_and_the_published_beside(pkb_arena: CommandLine
     assert published["Gemini 3 Pro + mini-SWE-agent"]["kind"] == "agent"
 
 
-def test_text_markdown_and_csv(pkb_arena: CommandLine, campaign: Path) -> None:
+def test_text_markdown_and_csv(pkb_arena: CommandLine, sweep: Path) -> None:
     text = pkb_arena("board", "--campaign", "spring").stdout
     assert "8 × NVIDIA H200" in text
     assert "published model" in text
@@ -89,7 +89,7 @@ def test_text_markdown_and_csv(pkb_arena: CommandLine, campaign: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_needs_nothing_else_and_foreign_names_are_text(
-    pkb_arena: CommandLine, campaign: Path, tmp_path: Path
+    pkb_arena: CommandLine, sweep: Path, tmp_path: Path
 ) -> None:
     done = pkb_arena("board", "--html", "b.html", "--svg", "b.svg")
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
     assert not (home / "data").exists()
     missing = pkb_arena("board", "--campaign", "x")
     assert missing.returncode == 2
-    assert "no campaign 'x'" in missing.stderr
+    assert "no sweep 'x'" in missing.stderr
     both = pkb_arena("board", "--json", "--csv")
     assert both.returncode == 2
     nothing = pkb_arena("board", "--svg", "x.svg")
@@ -132,11 +132,11 @@ def test_lines_of_a_journal_come_back_as_they_were_written() -> None:
 
 
 def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
-    pkb_arena: CommandLine, campaign: Path, paths: Paths
+    pkb_arena: CommandLine, sweep: Path, paths: Paths
 ) -> None:
     whole = pkb_arena("board").stdout
-    damaged = campaign.with_name("autumn.jsonl")
-    lines = campaign.read_bytes().splitlines(keepends=True)
+    damaged = sweep.with_name("autumn.jsonl")
+    lines = sweep.read_bytes().splitlines(keepends=True)
     damaged.write_bytes(b"".join([*lines[:2], b"{}\n", *lines[2:]]))
     paths.duels.mkdir(parents=True)
     (paths.duels / "notes.jsonl").write_text("no duel\n")
@@ -144,7 +144,7 @@ def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
     done = pkb_arena("board")
     assert (done.returncode, done.stdout) == (3, whole)
     for words in (
-        f"{damaged}: line 3 is no line of a campaign's journal; the board is without this campaign",
+        f"{damaged}: line 3 is no line of a sweep's journal; the board is without this sweep",
         "remove that line, or move the file elsewhere",
         f"{paths.duels / 'notes.jsonl'}: this is no duel's journal; the ratings are without it",
         "the board is without people's runs",
@@ -159,11 +159,9 @@ def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
     assert pkb_arena("board", "--campaign", "spring", "--json").returncode == 3
 
 
-def test_a_campaign_that_nobody_may_read_is_named(
-    pkb_arena: CommandLine, campaign: Path, paths: Paths
-) -> None:
-    campaign.with_name("autumn.jsonl").mkdir()
+def test_a_sweep_that_nobody_may_read_is_named(pkb_arena: CommandLine, sweep: Path, paths: Paths) -> None:
+    sweep.with_name("autumn.jsonl").mkdir()
     done = pkb_arena("board")
     assert done.returncode == 3
-    assert "autumn.jsonl: Is a directory; the board is without this campaign" in done.stderr
+    assert "autumn.jsonl: Is a directory; the board is without this sweep" in done.stderr
     assert "8 × NVIDIA H200" in done.stdout

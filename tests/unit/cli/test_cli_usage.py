@@ -275,7 +275,7 @@ def test_a_folder_of_problems_that_is_not_there_is_named(pkb_arena: CommandLine,
     assert "problem_dirs" in done.stderr
 
 
-def test_a_campaign_that_cannot_begin_leaves_no_file(pkb_arena: CommandLine, home: Path) -> None:
+def test_a_sweep_that_cannot_begin_leaves_no_file(pkb_arena: CommandLine, home: Path) -> None:
     done = pkb_arena("sweep", "--players", "model:nobody", "--problems", "1")
     assert done.returncode == 2
     assert "no model 'nobody'" in done.stderr

@@ -25,7 +25,7 @@ def _without_privileges() -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    """A home with a run, a campaign and settings; all can be deleted in the end."""
+    """A home with a run, a sweep and settings; all can be deleted in the end."""
     home = tmp_path / "home"
     for folder in ("config", "data/runs", "data/campaigns", "data/duels", "data/workspace", "state"):
         (home / folder).mkdir(parents=True)

@@ -13,9 +13,9 @@ from arena.duel.events import (
     SIDES,
     Abandoned,
     AnyDuelEvent,
-    Contestant,
     DuelEnded,
     DuelHeader,
+    DuelPlayer,
     KernelJudged,
     Left,
     Submitted,
@@ -31,7 +31,7 @@ from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
-from arena.workspace.baseline_variants import GRAPH, yardstick_source
+from arena.workspace.baseline_variants import GRAPH, variant_source
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
@@ -43,13 +43,13 @@ MakeMatch = Callable[..., Match]
 
 
 def fixed(source: str, player: str) -> FixedSide:
-    return FixedSide(Contestant("house", player), "kernel.py", source)
+    return FixedSide(DuelPlayer("house", player), "kernel.py", source)
 
 
 class Fails:
     """A model whose provider is gone."""
 
-    contestant = Contestant("file", "gone")
+    player = DuelPlayer("file", "gone")
 
     async def play(self, table: object) -> str:
         raise PlayerFailed("no answer from the provider", "try later")
@@ -71,8 +71,8 @@ def make_match(engine: Engine, paths: Paths) -> MakeMatch:
             slug=PROBLEM.slug,
             title=PROBLEM.title,
             category=PROBLEM.category,
-            left=left.contestant,
-            right=right.contestant,
+            left=left.player,
+            right=right.player,
             setting=SETTING,
             minutes=minutes,
         )
@@ -140,7 +140,7 @@ async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatc
     kernel = tmp_path / "kernel.py"
     kernel.write_text("wrong")
     match = make_match(
-        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=1.0
+        FileSide(DuelPlayer("file", "you", str(kernel)), kernel), fixed("wrong", "b"), minutes=1.0
     )
 
     def judged(number: int) -> bool:
@@ -164,7 +164,7 @@ async def test_while_paused_nothing_is_judged_and_the_clock_stands(
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
     match = make_match(
-        FileSide(Contestant("file", "you", str(kernel)), kernel), fixed("pass", "b"), minutes=5.0
+        FileSide(DuelPlayer("file", "you", str(kernel)), kernel), fixed("pass", "b"), minutes=5.0
     )
     playing = asyncio.create_task(match.play())
     await until(lambda: all(match.state.side(name).last is not None for name in SIDES))
@@ -187,7 +187,7 @@ async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not
 ) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
-    players = [FileSide(Contestant("file", player, str(kernel)), kernel) for player in ("you", "guest")]
+    players = [FileSide(DuelPlayer("file", player, str(kernel)), kernel) for player in ("you", "guest")]
     match = make_match(*players, minutes=5.0)
     playing = asyncio.create_task(match.play())
     await until(lambda: match.state.left.best is not None and match.state.right.best is not None)
@@ -202,7 +202,7 @@ async def test_who_agreed_keeps_the_kernels_and_who_gives_up_afterwards_does_not
 
 async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> None:
     model = fixed("pass", "model:m")
-    model.contestant = Contestant("model", "model:m")
+    model.player = DuelPlayer("model", "model:m")
     with pytest.raises(NoJail):
         await make_match(model, fixed("pass", "b")).play()
 
@@ -248,7 +248,7 @@ async def test_events_are_in_order(make_match: MakeMatch, paths: Paths) -> None:
 )
 def test_words_stand_for_sides(word: str, kind: str, player: str, paths: Paths) -> None:
     side = make_side(word, PROBLEM, SETTING, Settings(), CATALOGUE, paths)
-    assert (side.contestant.kind, side.contestant.player) == (kind, player)
+    assert (side.player.kind, side.player.name) == (kind, player)
 
 
 @pytest.mark.parametrize("word", ["nowhere.py", "model:nobody"])
@@ -261,8 +261,8 @@ def test_a_yardstick_plays_on_gpus_alone(paths: Paths) -> None:
     on_gpus = msgspec.structs.replace(SETTING, device="cuda")
     side = make_side("baseline-graph", PROBLEM, on_gpus, Settings(), CATALOGUE, paths)
     assert isinstance(side, FixedSide)
-    assert side.contestant == Contestant("baseline", "baseline-graph")
-    assert (side.name, side.source) == ("baseline-graph.py", yardstick_source(PROBLEM, GRAPH, "cuda"))
+    assert side.player == DuelPlayer("baseline", "baseline-graph")
+    assert (side.name, side.source) == ("baseline-graph.py", variant_source(PROBLEM, GRAPH, "cuda"))
     with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):
         make_side("baseline-graph", PROBLEM, SETTING, Settings(), CATALOGUE, paths)
     with pytest.raises(UsageError, match="no baseline-windows for 13"):

@@ -1,6 +1,6 @@
 """Ratings from stored duels, and the journals that they come from."""
 
-from arena.duel.events import Abandoned, Contestant, DuelEnded, DuelHeader, Finalist, Winner
+from arena.duel.events import Abandoned, DuelEnded, DuelHeader, DuelPlayer, Finalist, Winner
 from arena.duel.journal import DuelRecord, duel_records, open_duel_journal, read_duel
 from arena.duel.ratings import ALL, Rating, ratings
 from arena.paths import Paths
@@ -18,8 +18,8 @@ def record(number: int, left: str, right: str, winner: Winner, category: str = "
         slug="gemm_allreduce",
         title="",
         category=category,
-        left=Contestant("file", left),
-        right=Contestant("file", right),
+        left=DuelPlayer("file", left),
+        right=DuelPlayer("file", right),
         setting=SETTING,
     )
     ended = DuelEnded(at=1.0, winner=winner, reason="", speedup=None, rounds=0, left=NOBODY, right=NOBODY)

@@ -19,9 +19,9 @@ from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
 from arena.rewards import reward
 from arena.runs.results import RunReport
-from arena.sweep.journal import CampaignJournal
-from arena.sweep.plan import CampaignPlan
-from arena.sweep.records import CampaignSession, Cell, CellResult, Written
+from arena.sweep.journal import SweepJournal
+from arena.sweep.plan import SweepPlan
+from arena.sweep.records import Cell, CellResult, SweepSession, Written
 from arena.workspace.kernels import content_hash
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Seconds, Setting, Speedup
@@ -46,24 +46,22 @@ def report(verdict: Verdict = Verdict.PASS, low: float = 1.4, **more: object) ->
 
 
 @pytest.fixture
-def campaign(paths: Paths) -> Paths:
+def sweep(paths: Paths) -> Paths:
     """One result of a person's folder, by a kernel that was written down with it."""
-    journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
+    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
     player = "file:/home/me/secret-project/mine"
-    plan = CampaignPlan(players=[player], problems=["allreduce"])
-    journal.append(CampaignSession(at=time.time(), plan=plan, machines=[HERE], arena="0"))
+    plan = SweepPlan(players=[player], problems=["allreduce"])
+    journal.append(SweepSession(at=time.time(), plan=plan, machines=[HERE], arena="0"))
     setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
     cell = Cell(slug="allreduce", setting=setting, player=player, attempt=1, catalogue="v")
     paid = Spent(10, 20, 0.5)
-    journal.append(
-        Written(cell=cell, source=KERNEL, file_name="k.py", complaint="", spent=paid, trace_id="t1")
-    )
+    journal.append(Written(cell=cell, source=KERNEL, file_name="k.py", reason="", spent=paid, trace_id="t1"))
     key = cell.key(content_hash(KERNEL), HERE.digest)
     for at, verdict in ((1.0, Verdict.HARNESS_ERROR), (2.0, Verdict.PASS)):
         journal.append(
             CellResult(
                 at=at, key=key, cell=cell, problem_id=1, category="collective", class_="C", sha256=content_hash(KERNEL),
-                machine=HERE.digest, seat="local", verdict=verdict.value, detail="", report=report(verdict),
+                machine=HERE.digest, worker="local", verdict=verdict.value, detail="", report=report(verdict),
                 spent=paid, trace_id="t1", seconds=1.0,
             )
         )  # fmt: skip
@@ -73,8 +71,8 @@ def campaign(paths: Paths) -> Paths:
     return paths
 
 
-def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(campaign: Paths, tmp_path: Path) -> None:
-    manifest = export_bundle(campaign, CATALOGUE, tmp_path / "b")
+def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(sweep: Paths, tmp_path: Path) -> None:
+    manifest = export_bundle(sweep, CATALOGUE, tmp_path / "b")
     (row,) = (json.loads(line) for line in (tmp_path / "b" / "results.jsonl").read_text().splitlines())
     assert (row["verdict"], row["player"], row["machine"]) == ("PASS", "file:mine", str(HERE))
     assert (row["speedup_low"], row["reward"]) == (1.4, pytest.approx(math.log2(1.4)))
@@ -84,21 +82,21 @@ def test_a_bundle_has_each_result_once_and_no_path_of_this_machine(campaign: Pat
     for path in (tmp_path / "b").rglob("*"):
         assert not path.is_file() or b"/home/me" not in path.read_bytes(), path
     with pytest.raises(UsageError, match="not empty"):
-        export_bundle(campaign, CATALOGUE, tmp_path / "b")
+        export_bundle(sweep, CATALOGUE, tmp_path / "b")
 
 
-def test_parquet_says_the_same(campaign: Paths, tmp_path: Path) -> None:
+def test_parquet_says_the_same(sweep: Paths, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    export_bundle(campaign, CATALOGUE, tmp_path / "b", form="parquet")
+    export_bundle(sweep, CATALOGUE, tmp_path / "b", form="parquet")
     (row,) = parquet.read_table(tmp_path / "b" / "results.parquet").to_pylist()
     assert (row["verdict"], row["world"], row["one_size_only"]) == ("PASS", 2, None)
     assert not (tmp_path / "b" / "results.jsonl").exists()
 
 
 def test_another_arena_shows_it_as_from_elsewhere(
-    campaign: Paths, tmp_path: Path, pkb_arena: CommandLine, monkeypatch: pytest.MonkeyPatch
+    sweep: Paths, tmp_path: Path, pkb_arena: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export_bundle(campaign, CATALOGUE, tmp_path / "b")
+    export_bundle(sweep, CATALOGUE, tmp_path / "b")
     there = tmp_path / "there"
     monkeypatch.setenv("PKB_ARENA_HOME", str(there))
     done = pkb_arena("import", str(tmp_path / "b"), "--json")
@@ -107,13 +105,11 @@ def test_another_arena_shows_it_as_from_elsewhere(
     board = pkb_arena("board").stdout
     assert f"from elsewhere ({name})" in board
     assert "file:mine" in board
-    assert (
-        pkb_arena("sweep", "--resume").returncode == 2
-    )  # it is on the board, and not a campaign to go on with
+    assert pkb_arena("sweep", "--resume").returncode == 2  # it is on the board, and not a sweep to go on with
 
 
-def test_a_bundle_that_is_not_as_it_was_made_is_refused(campaign: Paths, tmp_path: Path) -> None:
-    export_bundle(campaign, CATALOGUE, tmp_path / "b")
+def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: Path) -> None:
+    export_bundle(sweep, CATALOGUE, tmp_path / "b")
     elsewhere = paths_in(tmp_path / "there")
     journal = tmp_path / "b" / "campaigns" / "spring.jsonl"
     whole = journal.read_bytes()
@@ -141,7 +137,7 @@ def test_a_bundle_that_is_not_as_it_was_made_is_refused(campaign: Paths, tmp_pat
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen here")
 def test_a_signed_bundle_names_its_signer_and_a_changed_one_does_not(
-    campaign: Paths, tmp_path: Path, pkb_arena: CommandLine
+    sweep: Paths, tmp_path: Path, pkb_arena: CommandLine
 ) -> None:
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
@@ -162,7 +158,7 @@ def test_a_signed_bundle_names_its_signer_and_a_changed_one_does_not(
 def test_what_is_missing_is_named(paths: Paths, tmp_path: Path, pkb_arena: CommandLine) -> None:
     done = pkb_arena("export", "b")
     assert done.returncode == 2
-    assert "no campaign to export" in done.stderr
+    assert "no sweep to export" in done.stderr
     assert not (tmp_path / "b").exists()
     assert pkb_arena("import", "nowhere").returncode == 2
 
@@ -189,7 +185,7 @@ def test_the_reward_s_range_is_the_callers() -> None:
 
 
 def test_mistakes_with_bundles_are_one_error_each(
-    pkb_arena: CommandLine, campaign: Paths, tmp_path: Path
+    pkb_arena: CommandLine, sweep: Paths, tmp_path: Path
 ) -> None:
     whole = tmp_path / "whole"
     assert pkb_arena("export", str(whole)).returncode == 0
@@ -212,10 +208,10 @@ def test_mistakes_with_bundles_are_one_error_each(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_damaged_campaign_is_found_before_anything_is_written(
-    pkb_arena: CommandLine, campaign: Paths, tmp_path: Path
+def test_a_damaged_sweep_is_found_before_anything_is_written(
+    pkb_arena: CommandLine, sweep: Paths, tmp_path: Path
 ) -> None:
-    with (campaign.campaigns / "spring.jsonl").open("a") as file:
+    with (sweep.sweeps / "spring.jsonl").open("a") as file:
         file.write("no line\n")
     done = pkb_arena("export", str(tmp_path / "new"))
     assert done.returncode == 3

@@ -47,16 +47,16 @@ class MadeKernel:
 
     call_us: BatchTime = field(default_factory=lambda: noisy(100.0))
     gated_us: BatchTime = field(default_factory=lambda: noisy(80.0))
-    kept_us: BatchTime = field(default_factory=lambda: noisy(2.0))
+    noop_us: BatchTime = field(default_factory=lambda: noisy(2.0))
     """Of a batch of kept results."""
-    kept_gated_us: BatchTime = field(default_factory=lambda: noisy(2.0))
+    noop_gated_us: BatchTime = field(default_factory=lambda: noisy(2.0))
     start_us: float = 0.0
     """More in every batch of calls."""
     offsets: Sequence[float] = (0.0,)
     """By world that loads it: the logarithm by which it is slower than others."""
     queues: int = 1000
     """Calls that can be launched without waiting for the device."""
-    queues_kept: bool = True
+    queues_noop: bool = True
     """Whether kept results can be copied without waiting for it."""
     trailing_us: float = 10.0
     """From the mark behind the gate until the rank says that it is done."""
@@ -78,7 +78,7 @@ class MadeKernel:
 
 
 @dataclass
-class MadeBaseline:
+class MadeOracle:
     """What the ranks of the trusted world find."""
 
     seconds: float = 100e-6

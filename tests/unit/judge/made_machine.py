@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from made_clock import MadeClock, MadeSelector
-from made_kernels import Fault, MadeBaseline, MadeKernel
+from made_kernels import Fault, MadeKernel, MadeOracle
 from made_trusted import TrustedRanks
 from made_worlds import MadeGate, MadeProcesses, MadeRanks
 
@@ -23,11 +23,11 @@ from sandbox.referee.awaiting import Awaiting
 from sandbox.referee.main import Referee
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.turns import Account, TimedSide, Turns
+from sandbox.timing.turns import Observations, TimedSide, Turns
 from sandbox.worlds.exchange import REFERENCE, RIVAL, Exchange, Stage
 from sandbox.worlds.pool import Worlds
 from sandbox.worlds.world import World
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 JAIL = Jail(NONE, None, {})
 PROBLEM = Path(problems.__file__).parent / "collective" / "allgather"
@@ -86,7 +86,7 @@ class MadeGpu(MadeCpu):
         super().__init__()
         self.complaint = ""
 
-    def ailment(self, gpus: Sequence[RankGpu], killed: Any) -> str:
+    def gpu_fault(self, gpus: Sequence[RankGpu], killed: Any) -> str:
         return self.complaint
 
 
@@ -104,7 +104,7 @@ class MadeMachine:
         self.clock = MadeClock()
         self.selector = MadeSelector(self.clock)
         self.device = device
-        self.baseline = MadeBaseline()
+        self.oracle = MadeOracle()
         reference = reference or MadeKernel()
         self.kernels = {
             "kernel.py": kernel or MadeKernel(),
@@ -127,19 +127,19 @@ class MadeMachine:
     def poll(self, seconds: float) -> None:
         self.selector.select(seconds)
 
-    def start(self, quarters: Quarters) -> World:
+    def start(self, spec: WorldSpec) -> World:
         """Starts a made world. Raises OSError where there is no room."""
         if self.room == 0:
             raise OSError("no room for a world")
         self.room -= 1
-        role = "baseline" if quarters.trusted else "spare" if quarters.kernel else "reference"
+        role = "baseline" if spec.trusted else "spare" if spec.kernel else "reference"
         if role == "baseline":
-            ranks: MadeRanks = TrustedRanks(self.clock, quarters, self.baseline)
+            ranks: MadeRanks = TrustedRanks(self.clock, spec, self.oracle)
         else:
             faults = self.faults.get(role, [])
-            ranks = MadeRanks(self.clock, quarters, faults.pop(0) if faults else [], self.kernel_of)
+            ranks = MadeRanks(self.clock, spec, faults.pop(0) if faults else [], self.kernel_of)
         processes = MadeProcesses(ranks, 1 + len(self._parts))
-        world = World(quarters, processes, ranks, lambda count: MadeGate(ranks), self.clock)
+        world = World(spec, processes, ranks, lambda count: MadeGate(ranks), self.clock)
         self.started[role].append(world)
         self._parts[world] = (ranks, processes)
         return world
@@ -203,7 +203,7 @@ class MadeMachine:
         world.tell(LoadKernel(name, ""))
         self.await_all(world, Kind.LOADED, 10.0)
         exchange.phase = "time"
-        return TimedSide(exchange, [world], Account())
+        return TimedSide(exchange, [world], Observations())
 
     def rounds(
         self, run: Run | None = None, peaks: Peaks | None = None, references: int = 2, rival: str = ""

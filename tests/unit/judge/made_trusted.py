@@ -1,9 +1,9 @@
-"""The ranks of a made trusted world: they answer as a MadeBaseline tells."""
+"""The ranks of a made trusted world: they answer as a MadeOracle tells."""
 
 import os
 
 from made_clock import MadeClock
-from made_kernels import MadeBaseline, MadeKernel
+from made_kernels import MadeKernel, MadeOracle
 from made_worlds import ORDER_SECONDS, MadeRanks
 
 from sandbox.protocol.frames import Kind
@@ -33,15 +33,15 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 
 class TrustedRanks(MadeRanks):
     """The ranks of the trusted world."""
 
-    def __init__(self, clock: MadeClock, quarters: Quarters, baseline: MadeBaseline) -> None:
-        self.baseline = baseline
-        super().__init__(clock, quarters, baseline.faults, lambda name: (MadeKernel(), 0.0))
+    def __init__(self, clock: MadeClock, spec: WorldSpec, oracle: MadeOracle) -> None:
+        self.oracle = oracle
+        super().__init__(clock, spec, oracle.faults, lambda name: (MadeKernel(), 0.0))
 
     def take_order(self, rank: int, order: Order) -> None:
         reply = self._answer(rank, order)
@@ -51,11 +51,11 @@ class TrustedRanks(MadeRanks):
             self._reply(rank, order.kind, reply.kind, ORDER_SECONDS, reply)
 
     def _fds(self, kind: Kind) -> list[int]:
-        count = {Kind.ARENAS_MADE: 1 if self.baseline.lost_fds else 2}.get(kind, 0)
+        count = {Kind.ARENAS_MADE: 1 if self.oracle.lost_fds else 2}.get(kind, 0)
         return [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
 
     def _answer(self, rank: int, order: Order) -> Reply | None:
-        made = self.baseline
+        made = self.oracle
         match order:
             case Probe():
                 sizes = (made.in_bytes, made.out_bytes, 4)

@@ -1,7 +1,7 @@
 """Worlds without processes: their ranks answer by a script, when the made clock says so.
 
 A made world is a real World, with its states and all that is legal in them, on made processes, made lines and a made gate.
-What its ranks do is told by a MadeKernel; the trusted world's by a MadeBaseline.
+What its ranks do is told by a MadeKernel; the trusted world's by a MadeOracle.
 """
 
 import math
@@ -24,7 +24,7 @@ from sandbox.protocol.messages import (
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.stopping import Activity, CannotStop
-from sandbox.worlds.world_spec import Quarters
+from sandbox.worlds.world_spec import WorldSpec
 
 ANSWER = {
     Kind.OPEN: Kind.OPENED,
@@ -47,13 +47,13 @@ class MadeRanks:
     def __init__(
         self,
         clock: MadeClock,
-        quarters: Quarters,
+        spec: WorldSpec,
         faults: list[Fault],
         kernel_of: Callable[[str], tuple[MadeKernel, float]],
     ) -> None:
         """faults: of the ranks themselves, whatever kernel they load. kernel_of(name): the kernel and this world's offset."""
         self.clock = clock
-        self.quarters = quarters
+        self.spec = spec
         self.kernel_of = kernel_of
         self.sealed = True
         self.said: dict[int, str] = {}
@@ -71,7 +71,7 @@ class MadeRanks:
         self.marked_ns = 0
         self._opened_gate = False
         self._waiting_for_gate: list[tuple[int, Kind]] = []
-        self._answers: list[deque[Received]] = [deque() for _ in range(quarters.ranks)]
+        self._answers: list[deque[Received]] = [deque() for _ in range(spec.ranks)]
         self._reported: dict[int, WorldFailed] = {}
         self._ended: dict[int, WorldFailed] = {}
         self._held: list[Callable[[], None]] = []
@@ -82,7 +82,7 @@ class MadeRanks:
         """After GO."""
         self._begins_at = 0.0
         self._watch: Callable[[bool], None] | None = None
-        for rank in range(quarters.ranks):
+        for rank in range(spec.ranks):
             self._reply(rank, Kind.READY, Kind.READY, START_SECONDS)
 
     # --- as World sees them ------------------------------------------------------------------------------------
@@ -117,9 +117,9 @@ class MadeRanks:
             self._queue(calls)
         else:
             kernel = self.kernel
-            us = kernel.kept_us(calls) if self.batch.kept else kernel.start_us + kernel.call_us(calls)
+            us = kernel.noop_us(calls) if self.batch.noop else kernel.start_us + kernel.call_us(calls)
             us *= math.exp(self.offset)
-            for rank in range(self.quarters.ranks) if ranks is None else ranks:
+            for rank in range(self.spec.ranks) if ranks is None else ranks:
                 self._done(rank, Kind.GO, us / 1e6 * (1.0 if rank == 0 else 0.9))
         self._count[Kind.GO] = self._count.get(Kind.GO, 0) + 1
 
@@ -216,8 +216,8 @@ class MadeRanks:
 
     def _queue(self, calls: int) -> None:
         self._opened_gate = False
-        fits = self.kernel.queues_kept if self.batch.kept else calls <= self.kernel.queues
-        for rank in range(self.quarters.ranks):
+        fits = self.kernel.queues_noop if self.batch.noop else calls <= self.kernel.queues
+        for rank in range(self.spec.ranks):
             if fits:
                 self._reply(rank, Kind.GO, Kind.QUEUED, 1e-6 * calls)
             else:
@@ -226,7 +226,7 @@ class MadeRanks:
     def gate_opened(self) -> None:
         """The device starts with what is queued."""
         kernel, calls = self.kernel, self.batch.count
-        us = kernel.kept_gated_us(calls) if self.batch.kept else kernel.start_us + kernel.gated_us(calls)
+        us = kernel.noop_gated_us(calls) if self.batch.noop else kernel.start_us + kernel.gated_us(calls)
         self.marked_ns = self.clock.now_ns + round(us * math.exp(self.offset) * 1e3)
         waiting, self._waiting_for_gate = self._waiting_for_gate, []
         for rank, kind in waiting:
@@ -277,7 +277,7 @@ class MadeProcesses:
 
     def __init__(self, ranks: MadeRanks, number: int) -> None:
         self.ranks = ranks
-        self.rank_pids = [1000 * number + rank for rank in range(ranks.quarters.ranks)]
+        self.rank_pids = [1000 * number + rank for rank in range(ranks.spec.ranks)]
         self.pins: list[tuple[int, list[int]]] = []
         """(rank, cores) in order."""
         self.stacks_printed = False
@@ -304,7 +304,7 @@ class MadeProcesses:
     def halt(self) -> None:
         self.ranks.paused = True
 
-    def settle(self) -> None:
+    def await_stopped(self) -> None:
         if self.ranks.kernel.unstoppable:
             raise CannotStop(self.ranks.kernel.unstoppable)
 

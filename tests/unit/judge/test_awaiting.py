@@ -109,7 +109,7 @@ def test_memory_is_not_looked_up_within_a_short_wait() -> None:
 def test_whatever_goes_wrong_in_a_world_without_a_kernel_is_the_harnesss_fault(role: str) -> None:
     machine = MadeMachine()
     machine.faults["reference"] = [[Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]]
-    machine.baseline.faults += [Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]
+    machine.oracle.faults += [Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]
     pool, stage, _ = opened(machine)
     worlds = {"baseline": stage.world, "reference": pool.take_references(stage, machine.setting(), 1)[0]}
     world = worlds[role]
@@ -121,7 +121,7 @@ def test_whatever_goes_wrong_in_a_world_without_a_kernel_is_the_harnesss_fault(r
 
 def test_a_world_without_a_kernel_that_is_late_is_the_harnesss_fault_unless_it_may_be() -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
+    machine.oracle.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
     _, stage, _ = opened(machine)
     stage.world.tell(Wake())
     with pytest.raises(
@@ -134,7 +134,7 @@ def test_a_world_without_a_kernel_that_is_late_is_the_harnesss_fault_unless_it_m
 
 def test_a_setting_that_the_problem_refuses_is_no_failure() -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even"))
+    machine.oracle.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even"))
     with pytest.raises(SettingRefused, match="M must be even"):
         opened(machine)
 

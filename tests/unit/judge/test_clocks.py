@@ -2,15 +2,15 @@
 
 import pytest
 
-from sandbox.timing.clocks import CONTENDER, FOREIGN_US, LEAST_SHARE, Clock, Looks
+from sandbox.timing.clocks import CONTENDER, FOREIGN_US, LEAST_SHARE, Clock, ForeignWork
 from sandbox.timing.interval import Pair
 
 
-def clock(name: str = "device", rival: bool = False, kept: dict[int, list[float]] | None = None) -> Clock:
+def clock(name: str = "device", rival: bool = False, noop: dict[int, list[float]] | None = None) -> Clock:
     made = Clock(name, rival=rival)
-    for world, times in (kept or {}).items():
+    for world, times in (noop or {}).items():
         for us in times:
-            made.note_kept(world, us)
+            made.note_noop(world, us)
     for number in range(8):
         made.note(Pair(number % 2, 100.0, 50.0, baseline_first=number % 3 == 0, round=number // 2))
     return made
@@ -18,7 +18,7 @@ def clock(name: str = "device", rival: bool = False, kept: dict[int, list[float]
 
 def test_a_clock_without_pairs_says_nothing() -> None:
     empty = Clock("call")
-    assert empty.settle() is None
+    assert empty.estimate() is None
     assert empty.medians() == (None, None)
     assert empty.samples() == []
     assert empty.harness_us == 0.0
@@ -26,19 +26,19 @@ def test_a_clock_without_pairs_says_nothing() -> None:
 
 
 def test_the_harness_is_taken_off_call_time_alike_on_both_sides() -> None:
-    made = clock("call", kept={0: [9, 10, 11], 1: [11, 12, 13]})
+    made = clock("call", noop={0: [9, 10, 11], 1: [11, 12, 13]})
     assert made.harness_us == 11
     assert made.medians() == (89, 39)
 
 
 def test_a_contenders_word_on_call_time_is_not_asked_for() -> None:
-    made = clock("call", kept={0: [10], 1: [10], CONTENDER: [40]})
+    made = clock("call", noop={0: [10], 1: [10], CONTENDER: [40]})
     assert made.harness_us == 10
     assert made.cost_us(CONTENDER) == 10
 
 
 def test_of_device_time_each_world_has_its_own_cost() -> None:
-    made = clock(kept={0: [4, 5, 6], 1: [7, 8, 9], CONTENDER: [2, 3, 4]})
+    made = clock(noop={0: [4, 5, 6], 1: [7, 8, 9], CONTENDER: [2, 3, 4]})
     assert [made.cost_us(world) for world in (0, 1, CONTENDER)] == [5, 8, 3]
     assert {sample.baseline_us for sample in made.samples()} == {95, 92}
     assert {sample.contender_us for sample in made.samples()} == {47}
@@ -46,27 +46,27 @@ def test_of_device_time_each_world_has_its_own_cost() -> None:
 
 def test_a_contender_that_delays_its_kept_batches_gains_no_more_than_the_slowest_reference_takes() -> None:
     honest, delaying = ({0: [5.0], 1: [8.0], CONTENDER: [us]} for us in (8.0, 45.0))
-    assert clock(kept=delaying).cost_us(CONTENDER) == 8
-    assert clock(kept=delaying).medians() == clock(kept=honest).medians()
+    assert clock(noop=delaying).cost_us(CONTENDER) == 8
+    assert clock(noop=delaying).medians() == clock(noop=honest).medians()
 
 
 def test_between_two_kernels_the_quicker_word_counts_for_both() -> None:
-    made = clock(rival=True, kept={0: [5.0], CONTENDER: [45.0]})
+    made = clock(rival=True, noop={0: [5.0], CONTENDER: [45.0]})
     assert made.harness_us == made.cost_us(0) == made.cost_us(CONTENDER) == 5
 
 
 def test_what_is_taken_off_leaves_a_share_and_the_devices_own_time() -> None:
-    made = clock("call", kept={0: [60.0], 1: [60.0]})
+    made = clock("call", noop={0: [60.0], 1: [60.0]})
     assert made.medians() == (40.0, 50.0 * LEAST_SHARE)
-    made.settle((45.0, 30.0))
+    made.estimate((45.0, 30.0))
     assert made.medians() == (45.0, 30.0)
 
 
 def test_an_uncertain_cost_makes_the_interval_wider() -> None:
-    sure, unsure = clock("call", kept={0: [10.0] * 8}), clock("call", kept={0: [1.0, 20.0] * 4})
+    sure, unsure = clock("call", noop={0: [10.0] * 8}), clock("call", noop={0: [1.0, 20.0] * 4})
     assert sure.harness_error() == 0.0
     assert unsure.harness_error() > 0.0
-    narrow, wide = sure.settle(), unsure.settle()
+    narrow, wide = sure.estimate(), unsure.estimate()
     assert narrow is not None
     assert wide is not None
     assert wide.high / wide.low > narrow.high / narrow.low
@@ -78,7 +78,7 @@ def test_an_uncertain_cost_makes_the_interval_wider() -> None:
 def test_foreign_work_counts_before_a_fifth_of_the_batches_of_a_kind_and_never_once(
     busy: int, quiet: int, fault: bool
 ) -> None:
-    looks = Looks()
+    looks = ForeignWork()
     for _ in range(busy):
         looks.note("contender, call", FOREIGN_US + 1)
     for _ in range(quiet):

@@ -1,4 +1,4 @@
-"""Proving on made worlds: whatever a kernel does wrong when it is loaded or checked has its verdict."""
+"""The correctness check on made worlds: whatever a kernel does wrong when it is loaded or checked has its verdict."""
 
 import signal
 from collections.abc import Callable
@@ -14,23 +14,23 @@ from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import Arm, CheckPoison, CompareOutputs
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.correctness import CHECKED_SLOTS, Proving
+from sandbox.referee.correctness import CHECKED_SLOTS, CorrectnessCheck
 from sandbox.referee.stacks import place_of
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange
 from sandbox.worlds.failures import HarnessFailed
 
 
-def proving(machine: MadeMachine) -> Proving:
+def correctness_check(machine: MadeMachine) -> CorrectnessCheck:
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare_stage(setting)
     world = pool.take_spare(setting)
     exchange = Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
-    return Proving(machine.run(), exchange)
+    return CorrectnessCheck(machine.run(), exchange)
 
 
 def proved(machine: MadeMachine) -> tuple[Verdict, Failure]:
-    verdict, failure = proving(machine).prove()
+    verdict, failure = correctness_check(machine).judge()
     assert failure is not None
     return verdict, failure
 
@@ -41,23 +41,23 @@ def of_kernel(*faults: Fault, **kernel: Any) -> MadeMachine:
 
 def test_a_right_kernel_passes_with_its_phases_in_order() -> None:
     machine = MadeMachine()
-    proof = proving(machine)
-    assert proof.prove() == (Verdict.PASS, None)
+    correctness = correctness_check(machine)
+    assert correctness.judge() == (Verdict.PASS, None)
     phases = [(type(event).__name__, event.phase) for event in machine.events if hasattr(event, "phase")]
     assert phases == [(kind, name) for name in ("load", "check") for kind in ("PhaseStarted", "PhaseEnded")]
     (checked,) = machine.of(Checked)
     assert (checked.verdict, checked.paper_rule, checked.failure) == (Verdict.PASS, "match", None)
-    assert set(proof.seconds) == {"load", "check"}
-    assert proof.exchange.findings.keys() == {0, 1}
+    assert set(correctness.seconds) == {"load", "check"}
+    assert correctness.exchange.findings.keys() == {0, 1}
 
 
 def test_a_few_iterations_are_checked_on_private_copies_and_fewer_where_there_is_one_slot() -> None:
     for in_bytes, count in ((1 << 10, CHECKED_SLOTS), (1 << 30, 1)):
         machine = MadeMachine()
-        machine.baseline.in_bytes = in_bytes
-        proof = proving(machine)
-        proof.prove()
-        (armed,) = [o for o in machine.ranks(proof.contender).orders if isinstance(o, Arm)]
+        machine.oracle.in_bytes = in_bytes
+        correctness = correctness_check(machine)
+        correctness.judge()
+        (armed,) = [o for o in machine.ranks(correctness.contender).orders if isinstance(o, Arm)]
         assert armed.checking
         assert len(armed.slots) == count
 
@@ -114,9 +114,9 @@ def test_a_rank_that_ends_is_named_with_what_ended_it(status: int, verdict: Verd
 
 def test_a_world_that_the_system_ended_for_its_memory_is_out_of_memory() -> None:
     machine = of_kernel(Fault(Kind.GO, status=9))
-    proof = proving(machine)
-    machine.processes(proof.contender).why_killed = "the world held 3 GiB"
-    verdict, failure = proof.prove()
+    correctness = correctness_check(machine)
+    machine.processes(correctness.contender).why_killed = "the world held 3 GiB"
+    verdict, failure = correctness.judge()
     assert (verdict, failure and failure.message) == (Verdict.OUT_OF_MEMORY, "the world held 3 GiB")
 
 
@@ -125,16 +125,16 @@ def test_ranks_that_say_nothing_miss_the_deadline_and_are_asked_where_they_are(
     order: Kind, phase: str
 ) -> None:
     machine = of_kernel(Fault(order, ranks=(0, 1)))
-    proof = proving(machine)
+    correctness = correctness_check(machine)
     before = machine.clock.monotonic()
-    verdict, failure = proof.prove()
+    verdict, failure = correctness.judge()
     assert verdict is Verdict.TIMEOUT
     assert failure is not None
     assert failure.message == "ranks 0, 1 did not finish in time"
     assert failure.phase == phase
-    assert machine.processes(proof.contender).stacks_printed
-    assert proof.timed_out
-    limit = proof.limits.first_call if order is Kind.GO else proof.limits.load
+    assert machine.processes(correctness.contender).stacks_printed
+    assert correctness.timed_out
+    limit = correctness.limits.first_call if order is Kind.GO else correctness.limits.load
     assert limit < machine.clock.monotonic() - before < limit + 1.0
 
 
@@ -145,12 +145,12 @@ def stack(*frames: tuple[str, int], thread: str = "Current thread") -> str:
 
 def test_the_rank_that_holds_up_the_others_is_named_with_its_line() -> None:
     machine = of_kernel(Fault(Kind.GO, ranks=(0, 1)))
-    proof = proving(machine)
-    proof.run = msgspec.structs.replace(proof.run, kernel_name="kernel.py", source="\n" * 12)
-    said = machine.ranks(proof.contender).said
+    correctness = correctness_check(machine)
+    correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
+    said = machine.ranks(correctness.contender).said
     said[0] = stack(("/x/torch/distributed/c10d.py", 2949), ("/tmp/w/kernel.py", 10), ("/a/rank.py", 300))
     said[1] = stack(("/t.py", 1), thread="Thread") + stack(("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
-    _, failure = proof.prove()
+    _, failure = correctness.judge()
     assert failure is not None
     assert failure.message.endswith("in time: rank 0 waits at line 10, rank 1 is at line 8")
     assert (failure.rank, failure.line) == (1, 8)
@@ -158,11 +158,11 @@ def test_the_rank_that_holds_up_the_others_is_named_with_its_line() -> None:
 
 def test_ranks_at_the_same_line_are_named_once() -> None:
     machine = of_kernel(Fault(Kind.GO, ranks=(0, 1)))
-    proof = proving(machine)
-    proof.run = msgspec.structs.replace(proof.run, kernel_name="kernel.py", source="\n" * 12)
+    correctness = correctness_check(machine)
+    correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
     for said in (0, 1):
-        machine.ranks(proof.contender).said[said] = stack(("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
-    _, failure = proof.prove()
+        machine.ranks(correctness.contender).said[said] = stack(("/tmp/w/kernel.py", 8), ("/a/rank.py", 300))
+    _, failure = correctness.judge()
     assert failure is not None
     assert failure.message == "ranks 0, 1 did not finish in time: both are at line 8"
 
@@ -200,19 +200,19 @@ def test_one_rank_that_hangs_is_named_alone() -> None:
 
 def test_compiling_is_a_phase_of_its_own_and_has_its_own_deadline() -> None:
     machine = of_kernel(compile_s=60.0)
-    proof = proving(machine)
-    assert proof.prove()[0] is Verdict.PASS
-    assert proof.seconds["compile"] == pytest.approx(60.0)
+    correctness = correctness_check(machine)
+    assert correctness.judge()[0] is Verdict.PASS
+    assert correctness.seconds["compile"] == pytest.approx(60.0)
     assert [event.phase for event in machine.of(PhaseStarted)] == ["load", "compile", "check"]
     assert [event.phase for event in machine.of(PhaseEnded)] == ["compile", "load", "check"]
 
 
 def test_compiling_has_an_end_too() -> None:
     machine = of_kernel(compile_s=1000.0)
-    proof = proving(machine)
+    correctness = correctness_check(machine)
     before = machine.clock.monotonic()
-    assert proof.prove()[0] is Verdict.TIMEOUT
-    assert machine.clock.monotonic() - before == pytest.approx(COMPILE + proof.limits.load, abs=1.0)
+    assert correctness.judge()[0] is Verdict.TIMEOUT
+    assert machine.clock.monotonic() - before == pytest.approx(COMPILE + correctness.limits.load, abs=1.0)
 
 
 # --- comparing -----------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ Finds = Callable[[int, CompareOutputs, int], OutputFinding]
 
 
 def finding(machine: MadeMachine, finds: Finds) -> MadeMachine:
-    machine.baseline.finding = finds
+    machine.oracle.finding = finds
     return machine
 
 
@@ -279,27 +279,27 @@ def test_a_rank_that_cannot_show_its_outputs_again_is_wrong(fault: Fault) -> Non
 
 def test_what_is_written_after_the_outputs_were_read_is_late() -> None:
     machine = MadeMachine()
-    machine.baseline.touched = lambda rank, order: [0] if isinstance(order, CheckPoison) and rank else []
+    machine.oracle.touched = lambda rank, order: [0] if isinstance(order, CheckPoison) and rank else []
     verdict, failure = proved(machine)
     assert (verdict, failure.rank) == (Verdict.LATE_OUTPUT, 1)
 
 
 def test_upstreams_rule_is_told_apart() -> None:
     machine = finding(MadeMachine(), lambda rank, order, slot: OutputFinding(Verdict.PASS, paper=slot != 1))
-    proof = proving(machine)
-    assert proof.paper_rule() is None
-    assert proof.prove()[0] is Verdict.PASS
-    assert proof.paper_rule() == "mismatch"
+    correctness = correctness_check(machine)
+    assert correctness.paper_rule() is None
+    assert correctness.judge()[0] is Verdict.PASS
+    assert correctness.paper_rule() == "mismatch"
 
 
 def test_a_trusted_rank_that_fails_is_never_the_kernels_fault() -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(Kind.COMPARE, Kind.BROKEN, text="the oracle failed"))
+    machine.oracle.faults.append(Fault(Kind.COMPARE, Kind.BROKEN, text="the oracle failed"))
     with pytest.raises(HarnessFailed, match="the oracle failed"):
-        proving(machine).prove()
+        correctness_check(machine).judge()
 
 
 @pytest.mark.parametrize(("busy", "verdict"), [(0.9, Verdict.PASS), (0.1, Verdict.TIMEOUT)])
 def test_first_calls_that_compute_have_twice_as_long(busy: float, verdict: Verdict) -> None:
     machine = MadeMachine(kernel=MadeKernel(call_us=lambda calls: 15e6, cpu_share=busy))
-    assert proving(machine).prove()[0] is verdict
+    assert correctness_check(machine).judge()[0] is verdict

@@ -7,7 +7,7 @@ from made_machine import MadeMachine
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, FinishBatch
 from sandbox.timing.clocks import CONTENDER
-from sandbox.timing.device_time import BATCH, CALLS, KEPT, QUEUE_SECONDS, SELDOM
+from sandbox.timing.device_time import BATCH, CALLS, NOOP_BATCHES, QUEUE_SECONDS, SELDOM
 from sandbox.timing.rounds import Rounds
 from sandbox.worlds.exchange import Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
@@ -87,17 +87,17 @@ def test_calls_that_wait_for_the_device_have_no_device_time_and_their_call_time_
     rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
     assert rounds.behind_gate.cannot_queue
     assert not rounds.behind_gate.runs
-    assert rounds.device.settle() is None
+    assert rounds.device.estimate() is None
     assert rounds.call.speed is not None
     assert rounds.done == ROUNDS
 
 
 @pytest.mark.parametrize("side", ["kernel", "reference"])
 def test_kept_results_that_wait_for_the_device_end_device_time_alone(side: str) -> None:
-    waiting = MadeKernel(gated_us=QUICK, queues_kept=False)
+    waiting = MadeKernel(gated_us=QUICK, queues_noop=False)
     rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
     assert rounds.behind_gate.cannot_queue
-    assert rounds.device.settle() is None
+    assert rounds.device.estimate() is None
     assert rounds.call.speed is not None
     assert rounds.done == ROUNDS
 
@@ -171,23 +171,23 @@ def test_what_worlds_need_to_say_that_they_are_done_is_no_work() -> None:
 
 @pytest.mark.slow
 def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_references_differ_by() -> None:
-    def speed(kept_us: float) -> float:
-        reference = MadeKernel(offsets=(0.0, 0.2), kept_gated_us=noisy(5.0))
-        machine = made(MadeKernel(gated_us=noisy(80.0), kept_gated_us=noisy(kept_us)), reference)
-        found = measured(machine).device.settle()
+    def speed(noop_us: float) -> float:
+        reference = MadeKernel(offsets=(0.0, 0.2), noop_gated_us=noisy(5.0))
+        machine = made(MadeKernel(gated_us=noisy(80.0), noop_gated_us=noisy(noop_us)), reference)
+        found = measured(machine).device.estimate()
         assert found is not None
         return found.median
 
     honest, delaying, absurd = speed(5.0), speed(30.0), speed(79.0)
     assert delaying == absurd
     assert honest < delaying < honest * 1.03  # 1.1 of 75 us
-    rounds = measured(made(MadeKernel(kept_gated_us=noisy(79.0)), MadeKernel(kept_gated_us=noisy(5.0))))
+    rounds = measured(made(MadeKernel(noop_gated_us=noisy(79.0)), MadeKernel(noop_gated_us=noisy(5.0))))
     assert rounds.device.cost_us(CONTENDER) == pytest.approx(5.0)
 
 
 def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None:
     machine = MadeMachine(
-        "made-gpu", MadeKernel(kept_gated_us=noisy(60.0)), rival=MadeKernel(kept_gated_us=noisy(4.0))
+        "made-gpu", MadeKernel(noop_gated_us=noisy(60.0)), rival=MadeKernel(noop_gated_us=noisy(4.0))
     )
     rounds = measured(machine, rival="rival.py")
     assert rounds.device.medians() == pytest.approx((76.0, 76.0))
@@ -196,22 +196,25 @@ def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None
 def test_kept_batches_behind_the_gate_run_on_both_sides_with_every_reference() -> None:
     machine = made()
     rounds = measured(machine, references=3)
-    for world, times in ((rounds.turns.base.worlds[2], KEPT), (rounds.turns.mine.worlds[0], 3 * KEPT)):
+    for world, times in (
+        (rounds.turns.base.worlds[2], NOOP_BATCHES),
+        (rounds.turns.mine.worlds[0], 3 * NOOP_BATCHES),
+    ):
         orders = machine.ranks(world).orders
-        assert sum(isinstance(o, ChooseBatch) and o.kept and o.epoch > 0 for o in orders) == times
+        assert sum(isinstance(o, ChooseBatch) and o.noop and o.epoch > 0 for o in orders) == times
 
 
 def test_a_wrong_iteration_behind_the_gate_ends_the_run() -> None:
     machine = made()
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
     finished = machine.ranks(rounds.turns.mine.worlds[0]).orders
-    honest = machine.baseline.finding
+    honest = machine.oracle.finding
 
     def finding(rank: int, order: CompareOutputs, slot: int):
-        gated = any(isinstance(each, ChooseBatch) and each.epoch and not each.kept for each in finished)
+        gated = any(isinstance(each, ChooseBatch) and each.epoch and not each.noop for each in finished)
         return wrong() if gated else honest(rank, order, slot)
 
-    machine.baseline.finding = finding
+    machine.oracle.finding = finding
     with pytest.raises(Failed, match="3 of 10 elements wrong"):
         rounds.measure()
     assert rounds.done == 0
@@ -219,7 +222,7 @@ def test_a_wrong_iteration_behind_the_gate_ends_the_run() -> None:
 
 def test_without_sealed_memory_inputs_are_there_before_the_batch_is_queued() -> None:
     machine = made()
-    machine.baseline.sealed = False
+    machine.oracle.sealed = False
     rounds = machine.rounds(machine.run(rounds=ROUNDS))
     queued = []
     machine.at_order(

@@ -10,8 +10,8 @@ from made_machine import MadeMachine
 from sandbox.protocol.events import PhaseStarted, Result
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
-from sandbox.referee.correctness import Proving
-from sandbox.referee.evaluation import RevisionJudge
+from sandbox.referee.correctness import CorrectnessCheck
+from sandbox.referee.evaluation import Evaluation
 from sandbox.referee.labels import NO_DEVICE_TIME
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.turns import TimedSide
@@ -20,17 +20,17 @@ from sandbox.worlds.exchange import REFERENCE, Exchange
 PEAKS = Peaks(1e12, 1e10, 1e10, "made-gpu")
 
 
-def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> RevisionJudge:
+def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> Evaluation:
     pool, setting, run = machine.pool(), machine.setting(), machine.run(rounds=rounds)
     stage = pool.prepare_stage(setting, 2)
     world = pool.take_spare(setting)
-    proof = Proving(
+    correctness = CorrectnessCheck(
         run, Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
     )
     if rounds == 0:
-        return RevisionJudge(proof, peaks, None)
+        return Evaluation(correctness, peaks, None)
     worlds = pool.take_references(stage, setting, 2)
-    return RevisionJudge(proof, peaks, TimedSide(machine.exchange(stage, worlds[0], REFERENCE), worlds))
+    return Evaluation(correctness, peaks, TimedSide(machine.exchange(stage, worlds[0], REFERENCE), worlds))
 
 
 def judged(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> Result:
@@ -88,7 +88,7 @@ def test_without_rounds_a_kernel_is_only_checked() -> None:
 
 def test_a_kernel_that_is_wrong_is_not_timed() -> None:
     machine = gpu()
-    machine.baseline.finding = lambda rank, order, slot: wrong()
+    machine.oracle.finding = lambda rank, order, slot: wrong()
     result = judged(machine)
     assert result.verdict is Verdict.WRONG_RESULT
     assert (result.rounds, result.speedup) == (0, None)

@@ -4,7 +4,7 @@ import gc
 import os
 
 import pytest
-from made_kernels import MadeBaseline, figures, right, wrong
+from made_kernels import MadeOracle, figures, right, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.events import OutputError, RankChecked
@@ -31,7 +31,7 @@ def test_arenas_go_from_each_trusted_rank_to_its_twin_and_no_descriptor_stays() 
     machine = MadeMachine()
     found = exchange(machine)
     found.hand_over_arenas()
-    made = [o for o in machine.ranks(found.baseline).orders if isinstance(o, MakeArenas)]
+    made = [o for o in machine.ranks(found.oracle).orders if isinstance(o, MakeArenas)]
     assert [order.own for order in made] == [True, False]
     assert descriptors() == before
 
@@ -39,7 +39,7 @@ def test_arenas_go_from_each_trusted_rank_to_its_twin_and_no_descriptor_stays() 
 def test_lost_descriptors_are_the_harnesss_fault_and_none_stays_open() -> None:
     before = descriptors()
     machine = MadeMachine()
-    machine.baseline.lost_fds = True
+    machine.oracle.lost_fds = True
     with pytest.raises(HarnessFailed, match="too many open files"):
         exchange(machine)
     assert descriptors() == before
@@ -50,7 +50,7 @@ def test_iterations_are_drawn_for_all_sides_and_armed_by_their_slots() -> None:
     found = exchange(machine)
     found.sides = [CONTENDER, RIVAL]
     found.draw(6, expect_poison=False)
-    draw = machine.ranks(found.baseline).orders[-1]
+    draw = machine.ranks(found.oracle).orders[-1]
     assert isinstance(draw, Draw)
     assert (draw.sides, draw.intact, len(set(draw.seeds))) == ([CONTENDER, RIVAL], False, 6)
     found.arm(found.contender, 2, 3)
@@ -63,7 +63,7 @@ def test_iterations_are_drawn_for_all_sides_and_armed_by_their_slots() -> None:
 def test_poison_that_is_gone_when_the_next_inputs_are_drawn_has_its_side(side: int) -> None:
     machine = MadeMachine()
     found = exchange(machine)
-    machine.baseline.touched = lambda rank, order: [side] if rank == 1 else []
+    machine.oracle.touched = lambda rank, order: [side] if rank == 1 else []
     found.draw(2, expect_poison=False)
     with pytest.raises(Failed, match="rank 1 wrote to an output") as failed:
         found.draw(2, expect_poison=True)
@@ -75,12 +75,12 @@ def test_poison_that_is_gone_when_the_next_inputs_are_drawn_has_its_side(side: i
 def test_the_longest_foreign_moment_of_any_rank_counts_and_only_when_somebody_looks() -> None:
     machine = MadeMachine()
     moments = iter([3.0, 250.0, 1.0, 2.0])
-    machine.baseline = MadeBaseline(foreign_us=lambda order: next(moments))
+    machine.oracle = MadeOracle(foreign_us=lambda order: next(moments))
     found = exchange(machine)
     assert found.reveal(0, 2) == 0.0
     assert found.reveal(0, 2, watch=True) == 250.0
     assert found.foreign_us() == 2.0
-    looked = machine.ranks(found.baseline).orders[-1]
+    looked = machine.ranks(found.oracle).orders[-1]
     assert isinstance(looked, Reveal)
     assert looked.side is None
 
@@ -88,7 +88,7 @@ def test_the_longest_foreign_moment_of_any_rank_counts_and_only_when_somebody_lo
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_batch_ends_with_done_and_unsealed_outputs_are_fetched_off_the_clock(sealed: bool) -> None:
     machine = MadeMachine()
-    machine.baseline.sealed = sealed
+    machine.oracle.sealed = sealed
     found = exchange(machine)
     found.draw(2, expect_poison=False)
     found.arm(found.contender)
@@ -103,7 +103,7 @@ def test_discarding_compares_nothing_on_any_side() -> None:
     found = exchange(machine)
     found.sides = [CONTENDER, REFERENCE]
     found.discard_outputs()
-    last = machine.ranks(found.baseline).orders[-2:]
+    last = machine.ranks(found.oracle).orders[-2:]
     assert [(o.slots, o.side) for o in last if isinstance(o, CompareOutputs)] == [
         ([], CONTENDER),
         ([], REFERENCE),
@@ -114,7 +114,7 @@ def test_the_first_rank_that_fails_decides_and_all_are_shown() -> None:
     machine = MadeMachine()
     found = exchange(machine)
     found.phase = "check"
-    machine.baseline.finding = lambda rank, order, slot: (
+    machine.oracle.finding = lambda rank, order, slot: (
         right() if rank == 0 else wrong(Verdict.NONFINITE if slot else Verdict.WRONG_RESULT)
     )
     verdict, failure = found.compare([0, 1])

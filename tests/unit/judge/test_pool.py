@@ -105,7 +105,7 @@ def test_a_problem_of_the_users_own_is_readable_and_opened_anew_when_its_files_c
     stranger = pool.spares[0]
     world = pool.take_spare(setting)
     assert stranger.state is State.DEAD
-    assert world.quarters.readable == (tmp_path / "mine",)
+    assert world.spec.readable == (tmp_path / "mine",)
     stage = pool.prepare_stage(setting)
     assert pool.has_stage(setting)
     os.utime(tmp_path / "mine" / "baseline.py", ns=(1, 1))

@@ -18,7 +18,7 @@ from sandbox.worlds.state import State
 
 def test_a_stage_has_slots_and_limits_of_what_was_probed_and_is_kept() -> None:
     machine = MadeMachine()
-    machine.baseline.seconds = 0.01
+    machine.oracle.seconds = 0.01
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare_stage(setting)
     assert (stage.layout.in_bytes, stage.layout.room, stage.layout.sealed) == (1024, 4, True)
@@ -34,8 +34,8 @@ def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
     sizes = []
     for sealed in (True, False):
         machine = MadeMachine("made-gpu")
-        machine.baseline.sealed = sealed
-        machine.baseline.in_bytes = 16 << 20
+        machine.oracle.sealed = sealed
+        machine.oracle.in_bytes = 16 << 20
         sizes.append(machine.pool().prepare_stage(machine.setting()).layout.slots)
     assert sizes == [
         MadeGpu.arena_bytes // ((16 << 20) + 1024),
@@ -45,11 +45,11 @@ def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
 
 def test_a_baseline_that_fails_its_probe_is_not_used_again() -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    machine.oracle.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
     pool = machine.pool()
     with pytest.raises(HarnessFailed, match="no"):
         pool.prepare_stage(machine.setting())
-    assert pool.baseline is None
+    assert pool.oracle is None
     assert pool.prepare_stage(machine.setting()).world is machine.started["baseline"][1]
 
 
@@ -66,9 +66,9 @@ def test_nothing_but_the_baseline_stays_for_a_calibration() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
     pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
-    pool.drop_all_but_baseline()
+    pool.drop_all_but_oracle()
     assert (pool.spares, pool.references) == ([], [])
-    assert pool.baseline is not None
+    assert pool.oracle is not None
 
 
 # --- references ----------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_cl
 
 def test_where_memory_is_short_fewer_references_run_and_others_end() -> None:
     machine = MadeMachine()
-    machine.baseline.references = 2
+    machine.oracle.references = 2
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare_stage(setting, 4)
     started = list(pool.references)
@@ -106,8 +106,8 @@ def test_where_memory_is_short_fewer_references_run_and_others_end() -> None:
 @pytest.mark.parametrize("sealed", [True, False])
 def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> None:
     machine = MadeMachine("made-gpu")
-    machine.baseline.varies, machine.baseline.sealed = True, sealed
-    machine.baseline.in_bytes = machine.baseline.out_bytes = MadeGpu.unsealed_arena_bytes // 300
+    machine.oracle.varies, machine.oracle.sealed = True, sealed
+    machine.oracle.in_bytes = machine.oracle.out_bytes = MadeGpu.unsealed_arena_bytes // 300
     pool, setting = machine.pool(), machine.setting()
     stage = pool.prepare_stage(setting, 2)
     assert stage.distinct_calls == MOST_DISTINCT
@@ -125,14 +125,14 @@ def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> Non
 
 def test_slow_calls_on_many_inputs_are_fewer() -> None:
     machine = MadeMachine()
-    machine.baseline.varies, machine.baseline.seconds = True, 0.1
+    machine.oracle.varies, machine.oracle.seconds = True, 0.1
     assert machine.pool().prepare_stage(machine.setting()).distinct_calls == int(DISTINCT_SECONDS / 0.1)
 
 
 @pytest.mark.parametrize("varies", [False, True])
 def test_after_a_run_whose_shapes_differed_references_are_as_new_as_the_next_kernel(varies: bool) -> None:
     machine = MadeMachine()
-    machine.baseline.varies = varies
+    machine.oracle.varies = varies
     pool, setting = machine.pool(), machine.setting()
     before = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
     pool.renew_references(setting)
@@ -175,7 +175,7 @@ def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None
     pool, setting = machine.pool(), machine.setting()
     resting, running = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
     resting.pause()
-    pool.settle_references()
+    pool.drop_busy_references()
     assert pool.references == [resting]
     assert running.state is State.DEAD
     assert not pool.has_references(1)
@@ -189,11 +189,11 @@ def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None
 def test_a_trusted_world_that_answers_is_kept_after_a_cancel() -> None:
     machine = MadeMachine()
     pool = machine.pool()
-    pool.settle_baseline(machine.poll)
+    pool.await_oracle(machine.poll)
     world = pool.prepare_stage(machine.setting()).world
     world.tell(CheckPoison([0]))
-    pool.settle_baseline(machine.poll)
-    assert pool.baseline is world
+    pool.await_oracle(machine.poll)
+    assert pool.oracle is world
     assert world.idle
     assert machine.ranks(world).missing(Kind.POISON_CHECKED, str) == [0, 1]
 
@@ -201,13 +201,13 @@ def test_a_trusted_world_that_answers_is_kept_after_a_cancel() -> None:
 @pytest.mark.parametrize("fault", [Fault(Kind.SYNC), Fault(Kind.SYNC, status=9)])
 def test_a_trusted_world_that_does_not_answer_after_a_cancel_is_replaced(fault: Fault) -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(fault)
+    machine.oracle.faults.append(fault)
     pool = machine.pool()
     world = pool.prepare_stage(machine.setting()).world
     before = machine.clock.monotonic()
-    pool.settle_baseline(machine.poll)
+    pool.await_oracle(machine.poll)
     assert world.state is State.DEAD
-    assert (pool.baseline, pool.stage) == (None, None)
+    assert (pool.oracle, pool.stage) == (None, None)
     assert machine.clock.monotonic() - before < 2.1
 
 
@@ -225,8 +225,8 @@ def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None
         rounds.measure()
     machine.stop = False
     assert queued.paused
-    pool.settle_baseline(machine.poll)
-    pool.settle_references()
+    pool.await_oracle(machine.poll)
+    pool.drop_busy_references()
     assert queued.state is State.DEAD
     assert pool.references == [other]
 
@@ -237,20 +237,20 @@ def test_after_a_kill_on_a_device_the_baseline_must_still_compute_there() -> Non
     pool.prepare_stage(setting)
     pool.take_spare(setting)
     pool.end_contender()
-    assert pool.baseline is not None
-    assert machine.ranks(pool.baseline).orders[-1].kind is Kind.WAKE
+    assert pool.oracle is not None
+    assert machine.ranks(pool.oracle).orders[-1].kind is Kind.WAKE
     assert pool.require_health() == ""
 
 
 def test_a_baseline_that_no_longer_computes_after_a_kill_is_replaced() -> None:
     machine = MadeMachine("made-gpu")
-    machine.baseline.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
+    machine.oracle.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
     pool, setting = machine.pool(), machine.setting()
     pool.prepare_stage(setting)
     pool.take_spare(setting)
     before = machine.clock.monotonic()
     pool.end_contender()
-    assert pool.baseline is None
+    assert pool.oracle is None
     assert machine.clock.monotonic() - before == pytest.approx(deadlines.HEALTH, abs=0.5)
 
 
@@ -261,8 +261,8 @@ def test_an_unsound_device_is_complained_of_until_it_is_sound_again(gpu: MadeGpu
     pool.take_spare(setting)
     gpu.complaint = "GPU 0 asks for a reset"
     pool.end_contender()
-    assert pool.baseline is not None
-    assert machine.ranks(pool.baseline).orders[-1].kind is not Kind.WAKE
+    assert pool.oracle is not None
+    assert machine.ranks(pool.oracle).orders[-1].kind is not Kind.WAKE
     assert pool.require_health() == "GPU 0 asks for a reset"
     gpu.complaint = ""
     assert pool.require_health() == ""

@@ -106,7 +106,7 @@ def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(wait
 
 def test_an_output_that_is_wrong_only_when_ranks_start_apart_ends_the_run() -> None:
     machine = stoppable()
-    machine.baseline.finding = lambda rank, order, slot: (
+    machine.oracle.finding = lambda rank, order, slot: (
         wrong() if order.against is None and len(order.slots) == APART_CALLS and apart(machine) else right()
     )
     with pytest.raises(Failed) as failed:
@@ -123,7 +123,7 @@ def replaced(order: CompareOutputs, machine: MadeMachine) -> bool:
 
 def test_an_output_that_belongs_to_the_old_inputs_ends_the_run() -> None:
     machine = stoppable()
-    machine.baseline.finding = lambda rank, order, slot: wrong() if replaced(order, machine) else right()
+    machine.oracle.finding = lambda rank, order, slot: wrong() if replaced(order, machine) else right()
     with pytest.raises(Failed) as failed:
         measured(machine)
     assert failed.value.verdict is Verdict.WRONG_RESULT
@@ -132,7 +132,7 @@ def test_an_output_that_belongs_to_the_old_inputs_ends_the_run() -> None:
 
 def test_only_calls_that_no_rank_can_have_begun_get_other_inputs() -> None:
     machine = stoppable()
-    machine.baseline.progress = lambda rank, order: Progress(3 + rank, False, True)
+    machine.oracle.progress = lambda rank, order: Progress(3 + rank, False, True)
     measured(machine)
     slots = [again.slot for again in orders(machine, DrawAgain) if isinstance(again, DrawAgain)]
     assert min(slots) == 5
@@ -140,7 +140,7 @@ def test_only_calls_that_no_rank_can_have_begun_get_other_inputs() -> None:
 
 def test_a_batch_that_had_ended_is_tried_again_but_not_for_ever() -> None:
     machine = stoppable()
-    machine.baseline.progress = lambda rank, order: Progress(order.count, False, True)
+    machine.oracle.progress = lambda rank, order: Progress(order.count, False, True)
     rounds = measured(machine)
     assert rounds.probes.tries == MOST_TRIES
     assert rounds.probes.replaced_due == WANTED_REPLACED
@@ -149,7 +149,7 @@ def test_a_batch_that_had_ended_is_tried_again_but_not_for_ever() -> None:
 
 def test_inputs_are_replaced_only_by_those_that_fit_on_every_rank() -> None:
     machine = stoppable()
-    machine.baseline.fits = lambda rank, order: [(n % 2 == rank) for n in range(len(order.seeds))]
+    machine.oracle.fits = lambda rank, order: [(n % 2 == rank) for n in range(len(order.seeds))]
     rounds = measured(machine)
     assert rounds.probes.replaced_due == WANTED_REPLACED
     assert not any(again.replace for again in orders(machine, DrawAgain) if isinstance(again, DrawAgain))
@@ -157,7 +157,7 @@ def test_inputs_are_replaced_only_by_those_that_fit_on_every_rank() -> None:
 
 def test_progress_that_cannot_be_seen_replaces_nothing() -> None:
     machine = stoppable()
-    machine.baseline.progress = lambda rank, order: Progress(0, rank == 1, rank == 0)
+    machine.oracle.progress = lambda rank, order: Progress(0, rank == 1, rank == 0)
     rounds = measured(machine)
     assert (rounds.probes.replaced_due, rounds.probes.tries) == (0, 1)
     assert orders(machine, DrawAgain) == []
@@ -165,7 +165,7 @@ def test_progress_that_cannot_be_seen_replaces_nothing() -> None:
 
 def test_an_output_before_its_call_breaks_the_protocol() -> None:
     machine = stoppable()
-    machine.baseline.progress = lambda rank, order: Progress(1, rank == 1, True)
+    machine.oracle.progress = lambda rank, order: Progress(1, rank == 1, True)
     with pytest.raises(Failed) as failed:
         measured(machine)
     assert failed.value.verdict is Verdict.PROTOCOL

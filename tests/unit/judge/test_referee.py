@@ -82,7 +82,7 @@ def test_fewer_worlds_run_the_baseline_for_few_rounds(rounds: int | None, refere
 
 def test_a_run_says_that_memory_has_room_for_fewer_worlds_and_goes_on(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    machine.baseline.references = 1
+    machine.oracle.references = 1
     referee = machine.referee()
     for _ in range(2):
         referee.judge(machine.run(budget_s=0.1))
@@ -166,7 +166,7 @@ def test_a_reference_that_fails_is_a_harness_error_and_the_next_run_has_new_ones
 def test_a_trusted_rank_that_fails_is_a_harness_error(order: Kind, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     text = 'Traceback (most recent call last):\n  File "oracle.py", line 3\nOutOfMemoryError: no room\nTry less.\n'
-    machine.baseline.faults.append(Fault(order, Kind.BROKEN, text=text, times=1))
+    machine.oracle.faults.append(Fault(order, Kind.BROKEN, text=text, times=1))
     referee = machine.referee()
     referee.judge(machine.run(rounds=6))
     judged = result(told())
@@ -219,12 +219,12 @@ def test_a_setting_that_cannot_be_run_is_refused(
 
 def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even\n"))
+    machine.oracle.faults.append(Fault(Kind.OPEN, Kind.REFUSED, text="M must be even\n"))
     referee = machine.referee()
     referee.judge(machine.run(rounds=6))
     (refused,) = [event for event in told() if isinstance(event, Refused)]
     assert refused.message == "M must be even"
-    assert referee.worlds.baseline is None
+    assert referee.worlds.oracle is None
 
 
 # --- cancelling ----------------------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
     referee = machine.referee()
     start = machine.start
 
-    def starting(quarters: Any) -> Any:
-        world = start(quarters)
+    def starting(spec: Any) -> Any:
+        world = start(spec)
         if machine.started[role][:1] == [world]:
             machine.at_order(world, order, lambda: referee.hear_command(Cancel(run_id="1")), after)
         return world
@@ -365,11 +365,11 @@ def test_warming_leaves_a_stage_references_and_a_spare(told: Callable[[], list[A
 
 def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
+    machine.oracle.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
     referee = machine.referee()
     referee.warm(machine.setting(dtype="int64"))
     referee.warm(machine.setting())
-    assert referee.worlds.baseline is None
+    assert referee.worlds.oracle is None
     assert {type(event) for event in told()} == {events.WorldChanged}
 
 
@@ -380,7 +380,7 @@ def test_a_calibration_has_the_slowest_ranks_peaks_with_nothing_beside_it(
     referee = machine.referee()
     referee.warm(machine.setting())
     ranks = iter([{"local": 3e9, "start_us": 5.0}, {"local": 2e9, "start_us": 4.0}])
-    machine.baseline.peaks_of = lambda rank: next(ranks)
+    machine.oracle.peaks_of = lambda rank: next(ranks)
     referee.calibrate(machine.setting())
     (calibrated,) = [event for event in told() if isinstance(event, Calibrated)]
     assert calibrated.peaks == {"local": 2e9, "start_us": 5.0}
@@ -389,9 +389,9 @@ def test_a_calibration_has_the_slowest_ranks_peaks_with_nothing_beside_it(
 
 def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
-    machine.baseline.faults.append(Fault(Kind.MEASURE_PEAKS, Kind.BROKEN, text="no"))
+    machine.oracle.faults.append(Fault(Kind.MEASURE_PEAKS, Kind.BROKEN, text="no"))
     referee: Referee = machine.referee()
     referee.calibrate(machine.setting())
     (fatal,) = [event for event in told() if isinstance(event, Fatal)]
     assert fatal.message.startswith("calibration failed: rank 0: BROKEN no")
-    assert referee.worlds.baseline is None
+    assert referee.worlds.oracle is None

@@ -13,8 +13,8 @@ from sandbox.protocol.events import RankChecked, Timed
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ChooseBatch, CompareOutputs, Draw, Order
 from sandbox.protocol.verdict import Verdict
-from sandbox.timing.rounds import KEPT_EVERY, KEPT_FIRST, Rounds
-from sandbox.timing.stopping_rule import Settling
+from sandbox.timing.rounds import NOOP_EVERY, NOOP_FIRST, Rounds
+from sandbox.timing.stopping_rule import StoppingRule
 from sandbox.worlds.exchange import CONTENDER, REFERENCE, Failed
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
 from sandbox.worlds.world import World
@@ -52,7 +52,7 @@ def test_a_slow_side_shortens_the_batch() -> None:
 
 def test_an_arena_of_one_slot_has_batches_of_one_call() -> None:
     machine = MadeMachine()
-    machine.baseline.in_bytes = MadeCpu.arena_bytes
+    machine.oracle.in_bytes = MadeCpu.arena_bytes
     rounds = machine.rounds()
     rounds.measure()
     assert rounds.stage.layout.slots == rounds.calls == 1
@@ -64,36 +64,36 @@ def test_pairs_while_worlds_get_warm_do_not_count() -> None:
     machine = MadeMachine(kernel=MadeKernel(lambda calls: calls * (5000.0 if next(batches) < 4 else 50.0)))
     rounds = machine.rounds()
     rounds.measure()
-    assert rounds.turns.kernels[0].account is not None
+    assert rounds.turns.kernels[0].observations is not None
     assert [pair.contender_us for pair in rounds.call.raw] == pytest.approx([50.0] * 6 * PAIRS)
 
 
 @pytest.mark.parametrize("rival", ["", "rival.py"])
 def test_kernels_call_on_as_many_inputs_as_references_have_where_shapes_differ(rival: str) -> None:
     machine = MadeMachine()
-    machine.baseline.varies = True
+    machine.oracle.varies = True
     rounds = machine.rounds(rival=rival)
     rounds.turns.start()
     before = [len(machine.ranks(world).orders) for world in rounds.turns.worlds]
-    rounds.meet_shapes(100e-6, 0.1)
+    rounds.warm_up_shapes(100e-6, 0.1)
     for world, start in zip(rounds.turns.worlds, before, strict=True):
         chosen = [order for order in machine.ranks(world).orders[start:] if isinstance(order, ChooseBatch)]
         kernel = world in [side.worlds[0] for side in rounds.turns.kernels]
         slow = world is rounds.turns.mine.worlds[0]
         assert sum(order.count for order in chosen) == kernel * (40 if slow else MOST_DISTINCT)
         assert world.paused
-    assert rounds.met_seconds > 0
+    assert rounds.shapes_seconds > 0
 
 
 def test_every_reference_runs_every_batch_where_shapes_differ() -> None:
     machine = MadeMachine()
-    machine.baseline.varies = True
+    machine.oracle.varies = True
     rounds = machine.rounds(machine.run(rounds=6), references=3)
     calls = dict.fromkeys(rounds.turns.worlds, 0)
 
     def count(world: World) -> None:
         batch = machine.ranks(world).batch
-        calls[world] += 0 if batch.kept else batch.count
+        calls[world] += 0 if batch.noop else batch.count
 
     for world in calls:
         machine.ranks(world).on_go = partial(count, world)
@@ -112,12 +112,12 @@ def test_calls_with_new_shapes_are_no_part_of_the_budget() -> None:
     seconds = []
     for varies in (False, True):
         machine = MadeMachine(kernel=MadeKernel(noisy(100.0)), reference=MadeKernel(noisy(100.0)))
-        machine.baseline.varies = varies
+        machine.oracle.varies = varies
         rounds = machine.rounds(machine.run())
         started = machine.clock.monotonic()
         rounds.measure()
-        seconds.append(machine.clock.monotonic() - started - rounds.met_seconds)
-        assert (rounds.met_seconds > 0) == varies
+        seconds.append(machine.clock.monotonic() - started - rounds.shapes_seconds)
+        assert (rounds.shapes_seconds > 0) == varies
     assert seconds[1] == pytest.approx(seconds[0], rel=0.2)
 
 
@@ -190,22 +190,22 @@ def test_a_rank_with_one_core_needs_no_pinning(gpu: MadeGpu, monkeypatch: pytest
 
 def kept(machine: MadeMachine, rounds: Rounds, side: int) -> int:
     orders = [o for world in rounds.turns.sides[side].worlds for o in machine.ranks(world).orders]
-    return sum(isinstance(order, ChooseBatch) and order.kept for order in orders)
+    return sum(isinstance(order, ChooseBatch) and order.noop for order in orders)
 
 
 def test_batches_of_kept_results_run_first_and_every_few_rounds_without_the_contender() -> None:
     machine = MadeMachine()
     rounds = machine.rounds(machine.run(rounds=9))
     rounds.measure()
-    assert kept(machine, rounds, 0) == KEPT_FIRST + 9 // KEPT_EVERY
+    assert kept(machine, rounds, 0) == NOOP_FIRST + 9 // NOOP_EVERY
     assert kept(machine, rounds, 1) == 0
 
 
 def test_in_a_duel_both_kernels_run_batches_of_kept_results_and_the_quicker_word_counts() -> None:
-    machine = MadeMachine(kernel=MadeKernel(kept_us=noisy(40.0)), rival=MadeKernel(kept_us=noisy(3.0)))
+    machine = MadeMachine(kernel=MadeKernel(noop_us=noisy(40.0)), rival=MadeKernel(noop_us=noisy(3.0)))
     rounds = machine.rounds(machine.run(rounds=9), rival="rival.py")
     rounds.measure()
-    assert kept(machine, rounds, 0) == kept(machine, rounds, 1) == KEPT_FIRST + 9 // KEPT_EVERY
+    assert kept(machine, rounds, 0) == kept(machine, rounds, 1) == NOOP_FIRST + 9 // NOOP_EVERY
     assert rounds.call.medians() == pytest.approx((97.0, 97.0))
 
 
@@ -235,7 +235,7 @@ def test_iterations_of_every_pair_are_compared_with_what_the_reference_made() ->
 
 def test_a_timed_iteration_that_is_wrong_ends_the_run() -> None:
     machine = MadeMachine()
-    machine.baseline.finding = lambda rank, order, slot: wrong() if rank == 1 else right()
+    machine.oracle.finding = lambda rank, order, slot: wrong() if rank == 1 else right()
     rounds = machine.rounds()
     with pytest.raises(Failed) as failed:
         rounds.measure()
@@ -255,7 +255,7 @@ def touched_at_draw(number: int, side: int):
 
 def test_an_output_written_after_it_was_due_ends_the_run() -> None:
     machine = MadeMachine()
-    machine.baseline.touched = touched_at_draw(5, CONTENDER)
+    machine.oracle.touched = touched_at_draw(5, CONTENDER)
     rounds = machine.rounds()
     with pytest.raises(Failed, match="wrote to an output after its call had ended") as failed:
         rounds.measure()
@@ -264,7 +264,7 @@ def test_an_output_written_after_it_was_due_ends_the_run() -> None:
 
 def test_a_reference_that_writes_late_is_the_harnesss_fault() -> None:
     machine = MadeMachine()
-    machine.baseline.touched = touched_at_draw(5, REFERENCE)
+    machine.oracle.touched = touched_at_draw(5, REFERENCE)
     with pytest.raises(HarnessFailed, match="rank 0 of the baseline wrote to an output"):
         machine.rounds().measure()
 
@@ -297,7 +297,7 @@ def test_a_contender_that_says_done_before_go_breaks_the_protocol() -> None:
 
 def test_unsealed_outputs_are_fetched_after_each_batch_and_inputs_come_before_go() -> None:
     machine = MadeMachine(kernel=MadeKernel(noisy(50.0)))
-    machine.baseline.sealed = False
+    machine.oracle.sealed = False
     rounds = machine.rounds()
     running_at_reveal: list[bool] = []
     machine.at_order(
@@ -315,6 +315,6 @@ def test_a_kernel_that_is_slow_to_assemble_its_batches_has_as_many_rounds() -> N
     kernels = (MadeKernel(noisy(50.0, 0.2)), MadeKernel(noisy(50.0, 0.2), arm_s=0.5))
     quick, slow = (MadeMachine(kernel=kernel).rounds() for kernel in kernels)
     for rounds in (quick, slow):
-        rounds.settling = Settling(0.2)
+        rounds.stopping_rule = StoppingRule(0.2)
         rounds.measure()
     assert slow.done >= quick.done // 2

@@ -6,9 +6,9 @@ import pytest
 from made_kernels import MadeKernel, noisy
 from made_machine import MadeMachine
 
-from sandbox.timing.interval import outcome, sees
+from sandbox.timing.interval import detectable_percent, outcome
 from sandbox.timing.rounds import Rounds
-from sandbox.timing.stopping_rule import LOOKS
+from sandbox.timing.stopping_rule import CHECK_TIMES
 
 
 class Noise(NamedTuple):
@@ -42,7 +42,7 @@ def settled(device: str, noise: Noise, factor: float, seed: int, budget_s: float
     rounds = machine.rounds(machine.run(budget_s=budget_s), references=2 if device == "made-cpu" else 4)
     started = machine.clock.monotonic()
     rounds.measure()
-    assert machine.clock.monotonic() - started < budget_s * LOOKS[-1] + 1.0
+    assert machine.clock.monotonic() - started < budget_s * CHECK_TIMES[-1] + 1.0
     return rounds
 
 
@@ -52,7 +52,7 @@ def settled(device: str, noise: Noise, factor: float, seed: int, budget_s: float
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
 def test_identical_code_is_never_called_faster_or_slower(device: str, level: str, seed: int) -> None:
     rounds = settled(device, LEVELS[level], 1.0, seed)
-    clocks = [interval for interval in rounds.settle() if interval is not None]
+    clocks = [interval for interval in rounds.estimate() if interval is not None]
     assert len(clocks) == (1 if device == "made-cpu" else 2)
     for interval in clocks:
         assert outcome(interval) in ("even", "too noisy")
@@ -68,7 +68,7 @@ def test_identical_code_is_never_called_faster_or_slower(device: str, level: str
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
 def test_a_difference_of_a_fifth_is_called(device: str, level: str, factor: float, seed: int) -> None:
     rounds = settled(device, LEVELS[level], factor, seed)
-    for interval in rounds.settle():
+    for interval in rounds.estimate():
         if interval is not None:
             assert outcome(interval) == ("faster" if factor > 1 else "slower")
             assert interval.median == pytest.approx(factor, rel=0.05)
@@ -79,7 +79,7 @@ def test_a_difference_of_a_fifth_is_called(device: str, level: str, factor: floa
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_on_a_loud_machine_device_time_still_tells(seed: int) -> None:
-    call, device = settled("made-gpu", LEVELS["loud"], 1.2, seed).settle()
+    call, device = settled("made-gpu", LEVELS["loud"], 1.2, seed).estimate()
     assert call is not None
     assert device is not None
     assert outcome(device) == "faster"
@@ -92,7 +92,7 @@ def test_quiet_machines_are_settled_early_and_loud_ones_use_the_time_there_is() 
     assert early.done < late.done
     assert early.call.speed is not None
     assert late.call.speed is not None
-    assert sees(early.call.speed) < sees(late.call.speed)
+    assert detectable_percent(early.call.speed) < detectable_percent(late.call.speed)
 
 
 def test_a_budget_that_is_too_short_for_enough_pairs_is_overdrawn() -> None:

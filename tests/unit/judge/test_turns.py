@@ -1,7 +1,7 @@
 """Whose fault it is: what a kernel does out of its turn, on made worlds, alone and against another kernel."""
 
 import pytest
-from made_kernels import MadeBaseline, MadeKernel, noisy, wrong
+from made_kernels import MadeKernel, MadeOracle, noisy, wrong
 from made_machine import MadeMachine
 
 from sandbox.protocol.frames import Kind
@@ -33,10 +33,10 @@ def test_what_stopping_itself_takes_is_no_disturbance() -> None:
     machine = MadeMachine(kernel=MadeKernel(cpu_share=0.01))
     rounds = machine.rounds(machine.run(rounds=12))
     rounds.measure()
-    account = rounds.turns.mine.account
-    assert account is not None
-    assert account.rests.count > 24  # both of every pair
-    assert account.rests.disturbed == 0
+    observations = rounds.turns.mine.observations
+    assert observations is not None
+    assert observations.stopped_activity.count > 24  # both of every pair
+    assert observations.stopped_activity.disturbed == 0
 
 
 def test_a_kernel_that_cannot_be_stopped_is_not_timed() -> None:
@@ -88,12 +88,12 @@ def test_faster_than_the_machine_can_move_the_bytes_is_impossible(device: str) -
 
 
 def test_a_kept_result_is_quicker_than_the_machine_and_no_record() -> None:
-    machine = MadeMachine("made-gpu", MadeKernel(kept_us=noisy(0.01)), rival=MadeKernel(kept_us=noisy(0.01)))
+    machine = MadeMachine("made-gpu", MadeKernel(noop_us=noisy(0.01)), rival=MadeKernel(noop_us=noisy(0.01)))
     rounds = machine.rounds(rival="rival.py", peaks=Peaks(1e12, 1e12, 1e8, "made-gpu"))
     rounds.measure()
-    assert [side.account.quickest for side in rounds.turns.kernels if side.account] == pytest.approx(
-        [100.0] * 2
-    )
+    assert [
+        side.observations.quickest for side in rounds.turns.kernels if side.observations
+    ] == pytest.approx([100.0] * 2)
 
 
 def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> None:
@@ -107,7 +107,7 @@ def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> N
         running.append(not rounds.turns.mine.worlds[0].paused)
         return [CONTENDER] if rank == 1 else []
 
-    machine.baseline.touched = touched
+    machine.oracle.touched = touched
     failed = failing(rounds)
     assert (failed.verdict, failed.failure.rank) == (Verdict.LATE_OUTPUT, 1)
     assert all(running)
@@ -117,14 +117,14 @@ def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> N
 @pytest.mark.parametrize("side", [CONTENDER, RIVAL])
 def test_in_a_duel_the_one_whose_outputs_are_wrong_or_late_is_blamed(side: int) -> None:
     machine = MadeMachine()
-    honest = machine.baseline.finding
-    machine.baseline.finding = lambda rank, order, slot: (
+    honest = machine.oracle.finding
+    machine.oracle.finding = lambda rank, order, slot: (
         wrong() if order.side == side else honest(rank, order, slot)
     )
     assert failing(machine.rounds(rival="rival.py")).side == side
 
-    machine.baseline.finding = honest
-    machine.baseline.touched = lambda rank, order: [side] if isinstance(order, CheckPoison) else []
+    machine.oracle.finding = honest
+    machine.oracle.touched = lambda rank, order: [side] if isinstance(order, CheckPoison) else []
     failed = failing(machine.rounds(rival="rival.py"))
     assert (failed.verdict, failed.side) == (Verdict.LATE_OUTPUT, side)
 
@@ -149,7 +149,7 @@ def test_a_kernel_that_holds_too_much_memory_fails_while_it_rests() -> None:
 
 def looking(machine: MadeMachine, foreign) -> Rounds:
     """Rounds in which `foreign(order)` runs on the devices when the trusted ranks look, in microseconds."""
-    machine.baseline = MadeBaseline(foreign_us=foreign)
+    machine.oracle = MadeOracle(foreign_us=foreign)
     return machine.rounds(machine.run(rounds=12))
 
 
@@ -202,7 +202,7 @@ def test_in_a_duel_what_runs_while_both_rest_was_left_by_the_one_before(left_ove
             return 300.0 if left_over and turn_of and turn_of[-1] == RIVAL else 0.0
         return 300.0 if order.side == CONTENDER and (not left_over or turn_of[-1] == RIVAL) else 0.0
 
-    machine.baseline = MadeBaseline(foreign_us=foreign)
+    machine.oracle = MadeOracle(foreign_us=foreign)
     rounds = machine.rounds(machine.run(rounds=24), rival="rival.py")
     for side in rounds.turns.sides:
         number = side.exchange.side

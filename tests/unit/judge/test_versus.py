@@ -95,7 +95,7 @@ def test_a_kernel_that_fails_fails_alone(name: str, side: int, fault: Fault, ver
 @pytest.mark.parametrize("late", [False, True])
 def test_wrong_and_late_outputs_are_laid_at_the_right_door(side: int, late: bool) -> None:
     machine = MadeMachine()
-    honest = machine.baseline.finding
+    honest = machine.oracle.finding
     timed = [False]
 
     def finding(rank: int, order: Any, slot: int) -> Any:
@@ -105,7 +105,7 @@ def test_wrong_and_late_outputs_are_laid_at_the_right_door(side: int, late: bool
     def touched(rank: int, order: Any) -> list[int]:
         return [side] if late and timed[0] and isinstance(order, CheckPoison) else []
 
-    machine.baseline.finding, machine.baseline.touched = finding, touched
+    machine.oracle.finding, machine.oracle.touched = finding, touched
     result = fought(machine)
     found = verdicts(result)
     assert (found[side], found[1 - side]) == (

@@ -12,7 +12,7 @@ from arena.machine.cupy_choice import choose_cupy
 from arena.machine.finding import MachineFinding
 from arena.machine.fix_plan import as_script, fix_plan
 from arena.machine.install_commands import extra_requirements, python_install, system_install
-from arena.machine.walls_fix import walls_fix
+from arena.machine.isolation_fix import isolation_fix
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -79,16 +79,18 @@ def test_python_packages_go_where_the_program_lives() -> None:
 
 
 def test_walls_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.machine.walls_fix.shutil.which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr("arena.machine.walls_fix.ctypes.util.find_library", lambda name: "libseccomp.so.2")
+    monkeypatch.setattr("arena.machine.isolation_fix.shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(
+        "arena.machine.isolation_fix.ctypes.util.find_library", lambda name: "libseccomp.so.2"
+    )
     (tmp_path / "kernel").mkdir()
     switch = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
     switch.write_text("1\n")
-    (line,) = walls_fix("landlock", tmp_path)
+    (line,) = isolation_fix("none", tmp_path)
     assert line.endswith("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")
     switch.write_text("0\n")
-    assert walls_fix("landlock", tmp_path) == ()
-    assert walls_fix("root", tmp_path) == ()
+    assert isolation_fix("none", tmp_path) == ()
+    assert isolation_fix("root", tmp_path) == ()
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_with_fewer_cores_than_gpus_the_ranks_share_what_there_is(ask):
 
 
 def test_a_killed_world_must_be_gone_from_its_gpus(ask):
-    health = "ailment(rank_gpus(2), {4711}, 0.05)"
+    health = "gpu_fault(rank_gpus(2), {4711}, 0.05)"
     assert ask(health) == ""
     assert ask(health, PID_1=4711) == "a killed kernel still holds GPU 1 after 0 s"
     assert ask(health, PID_1=4712) == ""
@@ -66,8 +66,8 @@ def test_a_killed_world_must_be_gone_from_its_gpus(ask):
 
 
 def test_a_gpu_that_is_not_sound_is_named(ask):
-    health = "ailment(rank_gpus(2), set(), 0.05)"
+    health = "gpu_fault(rank_gpus(2), set(), 0.05)"
     assert ask(health, RECOVERY_1=1) == "GPU 1: the driver asks for a reset of the GPU"
     assert ask(health, ECC_0=3) == "GPU 0: uncorrectable memory errors: 3"
-    assert "GPU is lost" in ask("ailment([RankGpu(1)], set(), 0.05)", HANDLE_1=-15)
+    assert "GPU is lost" in ask("gpu_fault([RankGpu(1)], set(), 0.05)", HANDLE_1=-15)
     assert ask(health, INIT=-9) == ""

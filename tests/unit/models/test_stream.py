@@ -102,13 +102,13 @@ async def test_a_refusal_is_one(model_server: ModelServer, protocol: str) -> Non
     model_server.replies = [streamed("I will not.", finish="refusal")]
     answer, _ = await ask(player(model_server, protocol))
     assert answer.outcome == "refusal"
-    assert "declined" in answer.complaint
+    assert "declined" in answer.reason
 
 
 async def test_a_prompt_that_gemini_blocks_is_a_refusal(model_server: ModelServer) -> None:
     model_server.replies = [raw(b'data: {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}\n\n')]
     answer, _ = await ask(player(model_server, "gemini"))
-    assert answer.complaint == "the model declined: PROHIBITED_CONTENT"
+    assert answer.reason == "the model declined: PROHIBITED_CONTENT"
 
 
 async def test_an_empty_answer_and_one_without_code_are_told_apart(model_server: ModelServer) -> None:
@@ -117,7 +117,7 @@ async def test_an_empty_answer_and_one_without_code_are_told_apart(model_server:
     model_server.replies = [streamed("I think symmetric memory would be nice.")]
     answer, _ = await ask(player(model_server))
     assert answer.outcome == "prose"
-    assert "symmetric memory" in answer.complaint
+    assert "symmetric memory" in answer.reason
 
 
 async def test_reasoning_is_no_part_of_the_answer(model_server: ModelServer) -> None:

@@ -84,7 +84,7 @@ async def test_the_trace_has_everything_and_is_what_listeners_heard(
     )
     (first, second) = [event for event in told if isinstance(event, Answered)]
     assert (first.outcome, second.outcome) == ("kernel", "prose")
-    assert second.complaint.startswith("the answer has no code")
+    assert second.reason.startswith("the answer has no code")
     assert isinstance(told[-1], Ended)
     assert (told[-1].best_step, told[-1].reason, told[-1].spent.written) == (1, "steps", 100)
     assert [event.at for event in told] == sorted(event.at for event in told)

@@ -13,7 +13,7 @@ import pytest
 from arena.errors import UsageError
 from arena.mcp.arena_tools import ArenaTools, Terms
 from arena.paths import Paths, find_paths
-from arena.players.toolbox import RESULT_CHARACTERS
+from arena.players.tools import RESULT_CHARACTERS
 from arena.runs.engine import Engine
 from arena.runs.store import Store
 from arena.setting_choice import Choice

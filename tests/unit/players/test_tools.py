@@ -21,7 +21,7 @@ from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.models.connection.calls import ARGUMENT_CHARACTERS
 from arena.players.model_entrant import Agent
-from arena.players.toolbox import CALLS, RESULT_CHARACTERS
+from arena.players.tools import CALLS, RESULT_CHARACTERS
 from arena.players.trace import (
     Answered,
     Asked,
@@ -90,7 +90,7 @@ async def test_calls_are_bounded(model_server: ModelServer, made: MakeAgent, ben
     texts = results(model_server.seen[1])
     assert [text.startswith("No calls are left") for text in texts] == [False] * CALLS + [True] * 3
     assert len(model_server.seen) == 2
-    assert agent.attempts[0].answer.complaint.startswith("it called tools again and again")
+    assert agent.attempts[0].answer.reason.startswith("it called tools again and again")
 
 
 async def test_sizes_are_bounded(model_server: ModelServer, made: MakeAgent, bench: Bench) -> None:

@@ -6,7 +6,7 @@ import torch
 from sandbox.memory import slots
 from sandbox.memory.trees import flatten
 from sandbox.rank import output_copies
-from sandbox.rank.output_copies import Captures
+from sandbox.rank.output_copies import OutputCopies
 
 CALLS, ROOM, SIZE = 40, 16, 16 << 10
 MANY = CALLS + output_copies.HELD
@@ -62,10 +62,10 @@ def ready_slots(value, count):
     return found
 
 
-def run(taken, solution, calls, kept=False):
+def run(taken, solution, calls, noop=False):
     """A batch; its outputs as the trusted side reads them."""
     batch = ready_slots(solution(0), calls)
-    taken.start(calls, kept)
+    taken.start(calls, noop)
     for number, slot in enumerate(batch):
         taken.put(slot, solution(number))
     taken.finish()
@@ -88,7 +88,7 @@ def run(taken, solution, calls, kept=False):
     ],
 )
 def test_every_output_arrives_in_every_batch(solution, holds):
-    taken = Captures(holds)
+    taken = OutputCopies(holds)
     for calls in (5, CALLS, CALLS, MANY, MANY):
         for number, tensors in enumerate(run(taken, solution, calls)):
             for tensor, expected in zip(tensors, [t for _, t in flatten(solution(number))[1]], strict=True):
@@ -107,7 +107,7 @@ def test_every_output_arrives_in_every_batch(solution, holds):
     ],
 )
 def test_memory_that_comes_again_is_seen(solution, reuses):
-    taken = Captures(holds=True)
+    taken = OutputCopies(holds=True)
     run(taken, solution, CALLS)
     assert taken.reuses is reuses
     run(taken, solution, CALLS)
@@ -115,25 +115,25 @@ def test_memory_that_comes_again_is_seen(solution, reuses):
 
 
 def test_a_longer_batch_that_was_prepared_and_not_run_says_nothing_of_memory_that_comes_again():
-    taken, solution = Captures(holds=True), Buffers(2)
+    taken, solution = OutputCopies(holds=True), Buffers(2)
     run(taken, solution, 1)
-    taken.start(3, kept=False)
+    taken.start(3, noop=False)
     for number, (tensor,) in enumerate(run(taken, solution, 3)):
         assert torch.equal(tensor, fresh(number))
     assert taken.reuses
 
 
 def test_a_kept_result_is_no_reuse():
-    taken, kept = Captures(holds=True), fresh(1)
+    taken, kept = OutputCopies(holds=True), fresh(1)
     run(taken, fresh, CALLS)
-    outputs = run(taken, lambda number: kept, CALLS, kept=True)
+    outputs = run(taken, lambda number: kept, CALLS, noop=True)
     assert not taken.reuses
     assert all(torch.equal(tensor, kept) for (tensor,) in outputs)
 
 
 def test_a_result_that_a_later_call_completes_is_wrong_somewhere():
     """Several calls' work done in one go, by the last of them."""
-    taken, waiting = Captures(holds=True), []
+    taken, waiting = OutputCopies(holds=True), []
 
     def fuses(number):
         waiting.append(torch.empty(8, 4).fill_(-1))
@@ -146,7 +146,7 @@ def test_a_result_that_a_later_call_completes_is_wrong_somewhere():
 
     def wrong(calls):
         waiting.clear()
-        taken.start(calls, kept=False)
+        taken.start(calls, noop=False)
         batch = ready_slots(fresh(0), calls)
         for number, slot in enumerate(batch):
             taken.put(slot, fuses(number))

@@ -59,7 +59,7 @@ def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_ne
                 os.close(fd)
             assert len(descriptors) == 2 * len(answers)
             stage.world.tell(CheckPoison([]))  # the last question of a check, which is cancelled here
-            referee.worlds.settle_baseline(referee.poll)
+            referee.worlds.await_oracle(referee.poll)
         stage.world.tell(Wake())  # as after every killed contender on GPUs
         referee.await_all(stage.world, Kind.AWAKE, 10.0)
     finally:

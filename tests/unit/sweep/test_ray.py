@@ -1,4 +1,4 @@
-"""A campaign over Ray on this machine: the same results, an actor that is killed, a driver that is killed and goes on."""
+"""A sweep over Ray on this machine: the same results, an actor that is killed, a driver that is killed and goes on."""
 
 import json
 import os
@@ -44,9 +44,9 @@ def until(condition: object, seconds: float = 200.0) -> None:
         time.sleep(0.05)
 
 
-def seat_host(process: "subprocess.Popen[str]") -> psutil.Process | None:
+def ray_host(process: "subprocess.Popen[str]") -> psutil.Process | None:
     below = psutil.Process(process.pid).children(recursive=True)
-    return next((child for child in below if child.name().startswith("ray::SeatHost")), None)
+    return next((child for child in below if child.name().startswith("ray::RayHost")), None)
 
 
 def test_a_killed_actor_and_a_killed_driver_lose_nothing(home: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_killed_actor_and_a_killed_driver_lose_nothing(home: Path) -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         until(lambda: len(results(home)) >= 1)
-        host = seat_host(process)
+        host = ray_host(process)
         assert host is not None
         host.kill()  # in the middle of a run: Ray starts it again, the run is made again
         until(lambda: len(results(home)) >= 3)
@@ -79,7 +79,7 @@ def test_no_key_reaches_a_cluster_that_is_started_here(home: Path, monkeypatch: 
     command = [*COMMAND, "--problems", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        until(lambda: seat_host(process) is not None)
+        until(lambda: ray_host(process) is not None)
         for child in psutil.Process(process.pid).children(recursive=True):
             try:
                 assert "SOME_API_KEY" not in child.environ(), child.name()

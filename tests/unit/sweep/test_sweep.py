@@ -1,4 +1,4 @@
-"""A campaign through its driver and its command, with a referee that does what the kernels' texts say."""
+"""A sweep through its driver and its command, with a referee that does what the kernels' texts say."""
 
 import asyncio
 import json
@@ -17,18 +17,18 @@ import pytest
 from arena.errors import PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
-from arena.models.budget_pool import Purse
+from arena.models.budget_pool import BudgetPool
 from arena.paths import Paths
-from arena.players.entrant import Author, Desk, NoAnswer, PlayerKind, PlayerName, Submission, Task
+from arena.players.entrant import Author, KernelAccess, NoAnswer, PlayerKind, PlayerName, Submission, Task
 from arena.runs.engine import Engine
 from arena.settings import Settings
 from arena.sweep.cast import AuthorSetup, FileAuthor, make_author
-from arena.sweep.journal import CampaignBusy, CampaignJournal, read_lines
-from arena.sweep.plan import CampaignPlan, choose_problems, parse_players
+from arena.sweep.journal import SweepBusy, SweepJournal, read_lines
+from arena.sweep.plan import SweepPlan, choose_problems, parse_players
 from arena.sweep.progress import Listener
 from arena.sweep.records import CellResult, Written
-from arena.sweep.sweep import Campaign
-from arena.sweep.workers import Seat
+from arena.sweep.sweep import Sweep
+from arena.sweep.workers import Worker
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
@@ -49,7 +49,7 @@ class Scripted:
         self.tries = tries
         self.at_once = self.most_at_once = 0
 
-    async def write(self, task: Task, desk: Desk) -> Submission:
+    async def write(self, task: Task, access: KernelAccess) -> Submission:
         self.asked.append((task.problem.slug, task.attempt))
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
@@ -59,37 +59,37 @@ class Scripted:
         if isinstance(answer, Exception):
             raise answer
         if self.tries and answer is not None:
-            assert (await desk.judge("wrong", "try.py")).result.verdict is Verdict.WRONG_RESULT
-        return Submission(answer, complaint="" if answer else "refusal", spent=Spent(10, 5, 0.25))
+            assert (await access.judge("wrong", "try.py")).result.verdict is Verdict.WRONG_RESULT
+        return Submission(answer, reason="" if answer else "refusal", spent=Spent(10, 5, 0.25))
 
 
-def plan_for(problems: str, players: Sequence[str] = (), **more: object) -> CampaignPlan:
+def plan_for(problems: str, players: Sequence[str] = (), **more: object) -> SweepPlan:
     slugs = [problem.slug for problem in choose_problems(CATALOGUE, [problems])]
-    return CampaignPlan(players=list(players), problems=slugs, device="cpu", **more)  # type: ignore[arg-type]
+    return SweepPlan(players=list(players), problems=slugs, device="cpu", **more)  # type: ignore[arg-type]
 
 
 async def played(
-    paths: Paths, plan: CampaignPlan, cast: Sequence[Author], listener: Listener | None = None, seats: int = 1
-) -> Campaign:
-    """One session of the campaign "c"; the journal is closed after it."""
-    journal = CampaignJournal(paths.campaigns / "c.jsonl", "c")
-    engines = [Engine(paths, command=REFEREE) for _ in range(seats)]
+    paths: Paths, plan: SweepPlan, cast: Sequence[Author], listener: Listener | None = None, workers: int = 1
+) -> Sweep:
+    """One session of the sweep "c"; the journal is closed after it."""
+    journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
+    engines = [Engine(paths, command=REFEREE) for _ in range(workers)]
     try:
         for engine in engines:
             await engine.start()
-        campaign = Campaign(
+        sweep = Sweep(
             plan,
             [CATALOGUE.find(slug) for slug in plan.problems],
             cast,
-            [Seat(f"seat {n}", engine, HERE) for n, engine in enumerate(engines)],
+            [Worker(f"worker {n}", engine, HERE) for n, engine in enumerate(engines)],
             journal,
             Settings(),
-            Purse(plan.budget_usd, journal.spent),
+            BudgetPool(plan.budget_usd, journal.spent),
             unsafe=True,
             listener=listener,
         )
-        await campaign.run()
-        return campaign
+        await sweep.run()
+        return sweep
     finally:
         for engine in engines:
             await engine.close()
@@ -97,39 +97,39 @@ async def played(
 
 
 def results(paths: Paths) -> list[CellResult]:
-    return [line for line in read_lines(paths.campaigns / "c.jsonl") if isinstance(line, CellResult)]
+    return [line for line in read_lines(paths.sweeps / "c.jsonl") if isinstance(line, CellResult)]
 
 
 async def test_every_cell_has_one_result_and_a_second_session_has_nothing_to_do(paths: Paths) -> None:
     player = Scripted("pass", "wrong", None)
     plan = plan_for("1-4", attempts=3)
     first = await played(paths, plan, [player])
-    assert first.standing.whole
+    assert first.progress.whole
     assert len(player.asked) == 12
     assert {result.key for result in results(paths)} == {result.key for result in results(paths)}
     assert len({(r.cell.slug, r.cell.attempt) for r in results(paths)}) == len(results(paths)) == 12
     verdicts = {r.cell.attempt: r.verdict for r in results(paths)}
     assert verdicts == {1: "PASS", 2: "WRONG_RESULT", 3: "NO_KERNEL"}
     again = await played(paths, plan, [player])
-    assert again.standing.whole
-    assert again.standing.judged == 0
+    assert again.progress.whole
+    assert again.progress.judged == 0
     assert len(player.asked) == 12
     assert len(results(paths)) == 12
 
 
-async def test_a_result_on_its_way_to_the_journal_is_counted_when_the_campaign_is_interrupted(
+async def test_a_result_on_its_way_to_the_journal_is_counted_when_the_sweep_is_interrupted(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append, at_the_disk = CampaignJournal.append, threading.Event()
+    append, at_the_disk = SweepJournal.append, threading.Event()
     judged: list[CellResult] = []
 
-    def slow(journal: CampaignJournal, line: Written | CellResult) -> None:
+    def slow(journal: SweepJournal, line: Written | CellResult) -> None:
         append(journal, line)
         if isinstance(line, CellResult):
             at_the_disk.set()
             time.sleep(0.3)
 
-    monkeypatch.setattr(CampaignJournal, "append", slow)
+    monkeypatch.setattr(SweepJournal, "append", slow)
     heard = Listener(judged=judged.append)
     playing = asyncio.create_task(played(paths, plan_for("1-4"), [Scripted("pass")], heard))
     await asyncio.to_thread(at_the_disk.wait, 30)
@@ -147,74 +147,74 @@ async def test_writing_runs_ahead_within_its_bound(paths: Paths) -> None:
 
 
 async def test_two_seats_share_the_cells(paths: Paths) -> None:
-    await played(paths, plan_for("1-12"), [Scripted("pass")], seats=2)
-    assert {result.seat for result in results(paths)} == {"seat 0", "seat 1"}
+    await played(paths, plan_for("1-12"), [Scripted("pass")], workers=2)
+    assert {result.worker for result in results(paths)} == {"worker 0", "worker 1"}
     assert len(results(paths)) == 12
 
 
 @pytest.mark.slow
 async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(paths: Paths) -> None:
-    """The referee of seat 1 dies with every kernel; what it failed at waits for the next session."""
+    """The referee of worker 1 dies with every kernel; what it failed at waits for the next session."""
     said: list[str] = []
     broken = (*REFEREE[:1], "-c", "raise SystemExit(3)")
-    journal = CampaignJournal(paths.campaigns / "c.jsonl", "c")
+    journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
     plan = plan_for(
         "all", attempts=3
-    )  # the sound seat must not be done before the other has failed three times
+    )  # the sound worker must not be done before the other has failed three times
     async with Engine(paths, command=REFEREE) as sound, Engine(paths, command=broken) as dying:
-        campaign = Campaign(
+        sweep = Sweep(
             plan,
             [CATALOGUE.find(slug) for slug in plan.problems],
             [Scripted("pass")],
-            [Seat("sound", sound, HERE), Seat("dying", dying, HERE)],
+            [Worker("sound", sound, HERE), Worker("dying", dying, HERE)],
             journal,
             Settings(),
-            Purse(None),
+            BudgetPool(None),
             unsafe=True,
             listener=Listener(said=said.append),
         )
-        await campaign.run()
+        await sweep.run()
     journal.close()
     assert ["dying: it judges no more" in text for text in said] == [True]
     verdicts = Counter(result.verdict for result in results(paths))
     assert verdicts == {"PASS": 3 * 87 - 3, "HARNESS_ERROR": 3}
-    assert not campaign.standing.whole
-    assert campaign.standing.stopped == ""
+    assert not sweep.progress.whole
+    assert sweep.progress.stopped == ""
 
 
 async def test_an_agent_tries_kernels_at_the_seats(paths: Paths) -> None:
-    campaign = await played(paths, plan_for("1-3"), [Scripted("pass", tries=True)])
-    assert campaign.standing.whole
+    sweep = await played(paths, plan_for("1-3"), [Scripted("pass", tries=True)])
+    assert sweep.progress.whole
     assert [result.verdict for result in results(paths)] == ["PASS"] * 3
 
 
 async def test_a_provider_that_is_broken_is_asked_no_more_and_the_others_go_on(paths: Paths) -> None:
     broken, sound = Scripted(PlayerFailed("no answer: 503"), name="broken"), Scripted("pass", name="sound")
     said: list[str] = []
-    campaign = await played(paths, plan_for("1-12"), [broken, sound], Listener(said=said.append))
-    assert not campaign.standing.whole
-    assert campaign.standing.done == 12
-    assert campaign.standing.unanswered == 12
+    sweep = await played(paths, plan_for("1-12"), [broken, sound], Listener(said=said.append))
+    assert not sweep.progress.whole
+    assert sweep.progress.done == 12
+    assert sweep.progress.unanswered == 12
     assert len(broken.asked) < 3 + 4
     assert any("503" in text and "asked no more" in text for text in said)
     mended = Scripted("pass", name="broken")
-    campaign = await played(paths, plan_for("1-12"), [mended, sound])
-    assert campaign.standing.whole
+    sweep = await played(paths, plan_for("1-12"), [mended, sound])
+    assert sweep.progress.whole
     assert len(results(paths)) == 24
 
 
 @pytest.mark.slow
 async def test_a_kernel_that_was_paid_for_is_not_asked_for_again_when_the_machine_fails(paths: Paths) -> None:
     player = Scripted("die")
-    campaign = await played(paths, plan_for("1-6"), [player])
-    assert "3 harness errors in a row" in campaign.standing.stopped
-    assert not campaign.standing.whole
+    sweep = await played(paths, plan_for("1-6"), [player])
+    assert "3 harness errors in a row" in sweep.progress.stopped
+    assert not sweep.progress.whole
     asked = len(player.asked)
-    written = [line for line in read_lines(paths.campaigns / "c.jsonl") if isinstance(line, Written)]
+    written = [line for line in read_lines(paths.sweeps / "c.jsonl") if isinstance(line, Written)]
     assert len(written) == asked
-    assert campaign.standing.judged == 3
+    assert sweep.progress.judged == 3
     again = await played(paths, plan_for("1-6"), [player])
-    assert again.standing.done == 0
+    assert again.progress.done == 0
     assert len({(slug, attempt) for slug, attempt in player.asked}) == len(player.asked)
 
 
@@ -222,19 +222,19 @@ async def test_the_budget_holds_over_sessions_and_an_answer_in_two_is_not_a_resu
     """0.25 dollars an answer are in the journal: a second session counts them."""
     player = Scripted("pass")
     await played(paths, plan_for("1-4"), [player])
-    campaign = await played(paths, plan_for("1-8", budget_usd=1.0), [player])
+    sweep = await played(paths, plan_for("1-8", budget_usd=1.0), [player])
     assert len(player.asked) == 4
-    assert campaign.standing.stopped == "the budget of $1 is spent"
-    assert (campaign.standing.done, campaign.standing.total) == (4, 8)
+    assert sweep.progress.stopped == "the budget of $1 is spent"
+    assert (sweep.progress.done, sweep.progress.total) == (4, 8)
 
 
 async def test_what_was_spent_without_an_answer_counts_in_later_sessions(paths: Paths) -> None:
     failing = Scripted(NoAnswer(PlayerFailed("cut off"), Spent(100, 50, 0.75)))
     await played(paths, plan_for("1"), [failing])
     assert results(paths) == []
-    campaign = await played(paths, plan_for("1-2", budget_usd=0.5), [Scripted("pass")])
-    assert campaign.standing.stopped == "the budget of $0.5 is spent"
-    assert campaign.purse.spent.usd == 0.75
+    sweep = await played(paths, plan_for("1-2", budget_usd=0.5), [Scripted("pass")])
+    assert sweep.progress.stopped == "the budget of $0.5 is spent"
+    assert sweep.pool.spent.usd == 0.75
 
 
 async def test_a_fixed_kernel_that_changed_is_judged_again(paths: Paths, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ async def test_a_setting_that_is_refused_is_a_result_and_not_tried_again(paths: 
     player = Scripted("refuse")
     await played(paths, plan_for("1"), [player])
     assert [(r.verdict, r.detail) for r in results(paths)] == [("REFUSED", "sizes do not fit")]
-    assert (await played(paths, plan_for("1"), [player])).standing.judged == 0
+    assert (await played(paths, plan_for("1"), [player])).progress.judged == 0
 
 
 async def test_who_has_no_kernel_for_a_problem_is_left_out(paths: Paths, tmp_path: Path) -> None:
@@ -262,22 +262,22 @@ async def test_who_has_no_kernel_for_a_problem_is_left_out(paths: Paths, tmp_pat
     left: list[str] = []
     listener = Listener(left_out=lambda problem, player, why: left.append(problem.slug))
     author = FileAuthor(PlayerName(PlayerKind.FILE, str(tmp_path)))
-    campaign = await played(paths, plan_for("1-4"), [author], listener)
+    sweep = await played(paths, plan_for("1-4"), [author], listener)
     assert left == ["allgather", "reduce"]
-    assert campaign.standing.whole
+    assert sweep.progress.whole
     assert {result.cell.slug for result in results(paths)} == {"allreduce", "broadcast"}
 
 
 async def test_a_journal_has_one_writer_and_loses_a_line_that_was_cut_short(paths: Paths) -> None:
     await played(paths, plan_for("1-2"), [Scripted("pass")])
-    path = paths.campaigns / "c.jsonl"
-    journal = CampaignJournal(path, "c")
-    with pytest.raises(CampaignBusy):
-        CampaignJournal(path, "c")
+    path = paths.sweeps / "c.jsonl"
+    journal = SweepJournal(path, "c")
+    with pytest.raises(SweepBusy):
+        SweepJournal(path, "c")
     journal.close()
     path.write_bytes(path.read_bytes()[:-40])
-    campaign = await played(paths, plan_for("1-2"), [Scripted("pass")])
-    assert campaign.standing.judged == 1
+    sweep = await played(paths, plan_for("1-2"), [Scripted("pass")])
+    assert sweep.progress.judged == 1
     assert len(results(paths)) == 2
 
 
@@ -299,7 +299,7 @@ def test_problem_sets_and_players() -> None:
 
 
 def test_a_player_without_a_model_or_a_folder_is_refused_before_anything_starts(paths: Paths) -> None:
-    stage = AuthorSetup(Settings(), CATALOGUE, paths, Purse(None), 1, 20, print)
+    stage = AuthorSetup(Settings(), CATALOGUE, paths, BudgetPool(None), 1, 20, print)
     for word in ("model:nobody", "agent:nobody", "file:/no/such/folder"):
         with pytest.raises(UsageError):
             make_author(word, stage)
@@ -310,10 +310,10 @@ CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def test_what_cannot_be_done_says_so(pkb_arena: CommandLine, home: Path) -> None:
     for arguments, words in (
-        (("--resume",), "no campaign to go on with"),
-        (("--resume", "--name", "x"), "no campaign 'x'"),
+        (("--resume",), "no sweep to go on with"),
+        (("--resume", "--name", "x"), "no sweep 'x'"),
         (("--players", "nobody"), "names no player"),
-        (("--players", "baseline", "--name", "a/b"), "cannot be a campaign's name"),
+        (("--players", "baseline", "--name", "a/b"), "cannot be a sweep's name"),
         (("--players", "model:nobody"), "no model 'nobody'"),
         (("--problems", "category:none"), "no category"),
     ):
@@ -351,13 +351,13 @@ def killed_in_the_middle(command: Sequence[str], path: Path) -> None:
 def test_killed_three_times_nothing_is_lost_and_nothing_done_twice(paths: Paths) -> None:
     command = [sys.executable, "-c", SCRIPT.format(folder=str(Path(__file__).parent))]
     for _ in range(3):
-        killed_in_the_middle(command, paths.campaigns / "c.jsonl")
+        killed_in_the_middle(command, paths.sweeps / "c.jsonl")
     before = {result.key for result in results(paths)}
     subprocess.run(command, check=True, timeout=60)
     keys = [result.key for result in results(paths)]
     assert len(keys) == len(set(keys)) == 60
     assert before < set(keys)
-    written = [line for line in read_lines(paths.campaigns / "c.jsonl") if isinstance(line, Written)]
+    written = [line for line in read_lines(paths.sweeps / "c.jsonl") if isinstance(line, Written)]
     assert len({line.cell.digest for line in written}) == len(written) == 60
 
 

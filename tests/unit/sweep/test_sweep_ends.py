@@ -1,4 +1,4 @@
-"""Campaigns of models through the command, and how campaigns end early: a full disk, ctrl+c, a provider that is gone."""
+"""Sweeps of models through the command, and how sweeps end early: a full disk, ctrl+c, a provider that is gone."""
 
 import errno
 import json
@@ -14,8 +14,8 @@ import pytest
 from model_server import KEY, ModelServer, status, streamed
 
 from arena.paths import Paths
-from arena.sweep.journal import CampaignJournal, JournalFull, read_lines
-from arena.sweep.records import CampaignSession
+from arena.sweep.journal import JournalFull, SweepJournal, read_lines
+from arena.sweep.records import SweepSession
 from problems.catalogue import load_catalogue
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -43,7 +43,7 @@ def lines(home: Path, kind: str) -> list[dict[str, object]]:
 def test_a_line_that_does_not_fit_leaves_nothing_of_itself(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = CampaignJournal(paths.campaigns / "c.jsonl", "c")
+    journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
     whole = journal.path.read_bytes()
     write = os.pwrite
 
@@ -53,7 +53,7 @@ def test_a_line_that_does_not_fit_leaves_nothing_of_itself(
         return write(file, data[:10], at)
 
     monkeypatch.setattr(os, "pwrite", half)
-    line = CampaignSession(at=1.0, plan=None, machines=[], arena="")  # type: ignore[arg-type]
+    line = SweepSession(at=1.0, plan=None, machines=[], arena="")  # type: ignore[arg-type]
     with pytest.raises(JournalFull, match="No space left"):
         journal.append(line)
     monkeypatch.undo()

@@ -3,8 +3,8 @@
 import pytest
 
 from sandbox.protocol.events import Interval
-from sandbox.timing.conclusion import ends, verdict_of_clocks
-from sandbox.timing.interval import outcome, sees
+from sandbox.timing.conclusion import conclude, ends
+from sandbox.timing.interval import detectable_percent, outcome
 
 EVEN = Interval(1.0, 0.98, 1.02)
 FASTER = Interval(1.31, 1.2, 1.43)
@@ -27,7 +27,7 @@ NOISY = Interval(1.0, 0.6, 1.7)
     ],
 )
 def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, clock):
-    told = verdict_of_clocks(call, device)
+    told = conclude(call, device)
     assert (told.outcome, told.clock) == (word, clock)
 
 
@@ -51,15 +51,15 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
     ],
 )
 def test_the_sentence_has_the_numbers(call, device, sentence):
-    assert verdict_of_clocks(call, device).sentence == sentence
+    assert conclude(call, device).sentence == sentence
 
 
 def test_advice_is_given_where_a_clock_cannot_tell():
-    assert verdict_of_clocks(EVEN, EVEN).advice == ""
-    assert verdict_of_clocks(NOISY, EVEN, ranks=4, cores=2).advice == (
+    assert conclude(EVEN, EVEN).advice == ""
+    assert conclude(NOISY, EVEN, ranks=4, cores=2).advice == (
         "more rounds, fewer ranks than cores, a quieter machine"
     )
-    assert "ranks" not in verdict_of_clocks(NOISY, None, ranks=2, cores=8).advice
+    assert "ranks" not in conclude(NOISY, None, ranks=2, cores=8).advice
 
 
 def test_ends_show_on_which_side_of_one_they_lie():
@@ -69,5 +69,5 @@ def test_ends_show_on_which_side_of_one_they_lie():
 
 def test_noisy_is_what_might_miss_half():
     assert outcome(Interval(1.0, 0.79, 1.27)) == "even"
-    assert sees(Interval(1.0, 0.79, 1.27)) < 50 < sees(Interval(1.0, 0.77, 1.29))
+    assert detectable_percent(Interval(1.0, 0.79, 1.27)) < 50 < detectable_percent(Interval(1.0, 0.77, 1.29))
     assert outcome(Interval(1.0, 0.77, 1.29)) == "too noisy"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sandbox.timing import random_effects
-from sandbox.timing.interval import FEWEST, TAIL, Pair, outcome, sees, speedup, turns_of
+from sandbox.timing.interval import FEWEST, TAIL, Pair, detectable_percent, outcome, speedup, turns_of
 
 
 def pairs(count, spread=0.02, factor=1.0, worlds=3, offset=0.0, seed=0):
@@ -114,12 +114,12 @@ def test_it_is_deterministic():
 
 
 def test_the_harness_uncertainty_is_part_of_the_interval():
-    assert sees(speedup(pairs(40), harness=0.05)) > 20 > sees(speedup(pairs(40)))
+    assert detectable_percent(speedup(pairs(40), harness=0.05)) > 20 > detectable_percent(speedup(pairs(40)))
 
 
 def test_one_reference_allows_for_offsets_that_it_cannot_see():
     alone, known = pairs(40, spread=0.001, worlds=1), pairs(160, spread=0.001, worlds=4, seed=9)
-    assert sees(speedup(alone, beside=known)) < sees(speedup(alone))
+    assert detectable_percent(speedup(alone, beside=known)) < detectable_percent(speedup(alone))
 
 
 RUNS = 3000

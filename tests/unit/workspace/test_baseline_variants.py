@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from arena.errors import UsageError
-from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, WORDS, has, yardstick_source
+from arena.workspace.baseline_variants import COPY_ENGINE, GRAPH, WINDOWS, WORDS, has, variant_source
 from problems.catalogue import load_catalogue
 from sandbox.baseline_variants import graph_text
 
@@ -29,7 +29,7 @@ def _bound(tree: ast.Module) -> list[str]:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=IDS)
 def test_the_graph_of_every_baseline_is_a_kernel_in_which_no_name_hides_another(problem):
-    text = yardstick_source(problem, GRAPH, "cuda")
+    text = variant_source(problem, GRAPH, "cuda")
     tree = ast.parse(text)
     assert f"{problem.id} · {problem.title}" in (ast.get_docstring(tree) or "")
     assert not [word for word in ("__PROBLEM__", "__BASELINE__", "__future__") if word in text]
@@ -50,14 +50,14 @@ def test_windows_are_for_four_plain_collectives_and_copy_engines_for_two():
         for word in (WINDOWS, COPY_ENGINE):
             if not has(problem, word):
                 with pytest.raises(UsageError, match=f"no {word} for {problem.id} {problem.slug}"):
-                    yardstick_source(problem, word, "cuda")
+                    variant_source(problem, word, "cuda")
 
 
 @pytest.mark.parametrize(
     ("number", "word", "collective"), [(1, WINDOWS, "all_reduce"), (8, COPY_ENGINE, "all_to_all")]
 )
 def test_a_windows_text_knows_its_collective(number, word, collective):
-    tree = ast.parse(yardstick_source(load_catalogue().find(str(number)), word, "cuda"))
+    tree = ast.parse(variant_source(load_catalogue().find(str(number)), word, "cuda"))
     fixed = {
         node.target.id: node.value.value
         for node in tree.body

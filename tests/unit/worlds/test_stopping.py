@@ -11,7 +11,7 @@ import pytest
 
 from sandbox.jail import cgroup
 from sandbox.machine import processes
-from sandbox.timing.stopped_activity import Rests
+from sandbox.timing.stopped_activity import StoppedActivity
 from sandbox.worlds.stopping import Activity, ByGroup, BySignals, CannotStop, Stopping
 
 FORKS_WHEN_TOLD = """
@@ -71,11 +71,11 @@ def started(request) -> Iterator[Started]:
     started.end()
 
 
-def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signal.Signals) -> Rests:
+def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signal.Signals) -> StoppedActivity:
     """One rest in which these signals arrive from elsewhere."""
     stopping.halt()
     stopping.complete()
-    stopping.settle()
+    stopping.await_stopped()
     before, began = stopping.activity(), time.monotonic()
     for number in signals:
         os.kill(process.pid, number)
@@ -85,9 +85,9 @@ def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signa
         before.pids and signals and time.monotonic() < until and not has_gone_on(before, stopping.activity())
     ):
         time.sleep(0.01)
-    rests = Rests()
-    rests.note(before, stopping.activity(), time.monotonic() - began)
-    return rests
+    stopped_activity = StoppedActivity()
+    stopped_activity.note(before, stopping.activity(), time.monotonic() - began)
+    return stopped_activity
 
 
 def has_gone_on(before: Activity, now: Activity) -> bool:
@@ -105,12 +105,12 @@ def test_a_world_that_starts_is_stopped_before_its_ranks_are_known():
     try:
         stopping.halt()
         stopping.complete()
-        stopping.settle()
+        stopping.await_stopped()
         assert processes.state(process.pid) == "T"
         stopping.go_on()
         ranks.append(process.pid)
         stopping.halt()  # the ranks at once, before anything else is looked up
-        stopping.settle()
+        stopping.await_stopped()
         assert processes.state(process.pid) == "T"
     finally:
         process.kill()
@@ -142,7 +142,7 @@ def test_ended_processes_without_end_are_no_way_to_gain_time():
         started.stopping.halt()
         started.stopping.complete()
         with pytest.raises(CannotStop, match="it keeps 201 processes; 192 may be there"):
-            started.stopping.settle()
+            started.stopping.await_stopped()
     finally:
         started.end()
 
@@ -168,13 +168,13 @@ def test_what_a_killed_referee_left_frozen_is_killed_by_the_next(monkeypatch):
 
 def test_a_fault_needs_more_than_a_few_rests_and_a_tenth_of_them():
     idle, busy = Activity(1.0), Activity(1.001)
-    rests = Rests()
+    stopped_activity = StoppedActivity()
     for _ in range(20):
-        rests.note(idle, idle, 0.01)
+        stopped_activity.note(idle, idle, 0.01)
     for count in range(1, 4):
-        assert not rests.fault("baseline")
-        rests.note(idle, busy, 0.01)
-        assert rests.disturbed == count
-    assert "in 3 of 23 rests, while the baseline was timed" in rests.fault("baseline")
-    rests.note(idle, Activity(1.001), 0.1)  # a hundredth of a long rest is what stopping takes
-    assert rests.disturbed == 3
+        assert not stopped_activity.fault("baseline")
+        stopped_activity.note(idle, busy, 0.01)
+        assert stopped_activity.disturbed == count
+    assert "in 3 of 23 rests, while the baseline was timed" in stopped_activity.fault("baseline")
+    stopped_activity.note(idle, Activity(1.001), 0.1)  # a hundredth of a long rest is what stopping takes
+    assert stopped_activity.disturbed == 3

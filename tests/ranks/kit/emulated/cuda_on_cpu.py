@@ -138,8 +138,8 @@ def as_on_gpus(text: str, name: str) -> types.ModuleType:
     cuda.compile = compile  # type: ignore[assignment]
     kit = Path(cuda.__file__).parent
     for block in KIT_BLOCKS:
-        if f"sandbox.kit.{block}" not in sys.modules:
-            _executed((kit / f"{block}.py").read_text(), f"sandbox.kit.{block}")
+        if f"sandbox.kit.blocks.{block}" not in sys.modules:
+            _executed((kit / "blocks" / f"{block}.py").read_text(), f"sandbox.kit.blocks.{block}")
     return _executed(text, name)
 
 

@@ -1,4 +1,4 @@
-"""A campaign's progress on stderr: one line that is redrawn on a terminal, a line a result elsewhere."""
+"""A sweep's progress on stderr: one line that is redrawn on a terminal, a line a result elsewhere."""
 
 import shutil
 import sys
@@ -11,9 +11,9 @@ from arena.cli.diagnostics import complain, say
 from arena.cli.runs.sweep_output import BaselineRows
 from arena.runs.headline import by_clock
 from arena.runs.run_request import Notice
-from arena.sweep.progress import CampaignStanding, Listener
+from arena.sweep.progress import Listener, SweepProgress
 from arena.sweep.records import Cell, CellResult
-from arena.sweep.sweep import Campaign
+from arena.sweep.sweep import Sweep
 from problems.specification import Problem
 from sandbox.protocol.verdict import Verdict
 
@@ -23,8 +23,8 @@ RECENT = 40
 _BAR = 24
 
 
-class CampaignProgress:
-    """Listens to a campaign."""
+class SweepProgressLine:
+    """Listens to a sweep."""
 
     def __init__(self, name: str, rows: BaselineRows | None) -> None:
         """rows: takes results, too, where baselines are run against themselves."""
@@ -34,27 +34,27 @@ class CampaignProgress:
         self._name = name
         self._rows = rows
         self._live = sys.stderr.isatty()
-        self._campaign: Campaign | None = None
+        self._sweep: Sweep | None = None
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._began = self._drawn_at = 0.0
         self._width = 0
 
     @contextmanager
-    def watching(self, campaign: Campaign) -> Iterator[None]:
-        """Draws while the campaign runs."""
-        self._campaign = campaign
+    def watching(self, sweep: Sweep) -> Iterator[None]:
+        """Draws while the sweep runs."""
+        self._sweep = sweep
         self._began = time.monotonic()
         self._recent.append(self._began)
-        say(f"campaign {self._name}: {campaign.journal.path}")
+        say(f"sweep {self._name}: {sweep.journal.path}")
         try:
             yield
         finally:
             self._clear()
 
     @property
-    def standing(self) -> CampaignStanding:
-        """Where the campaign is, or was when it ended."""
-        return self._campaign.standing if self._campaign is not None else CampaignStanding()
+    def progress(self) -> SweepProgress:
+        """Where the sweep is, or was when it ended."""
+        return self._sweep.progress if self._sweep is not None else SweepProgress()
 
     def notice(self, notice: Notice) -> None:
         """Shows a notice of the engine on a line of its own."""
@@ -87,7 +87,7 @@ class CampaignProgress:
 
     def _draw(self) -> None:
         now = time.monotonic()
-        if not self._live or self._campaign is None or now - self._drawn_at < REDRAW_S:
+        if not self._live or self._sweep is None or now - self._drawn_at < REDRAW_S:
             return
         self._drawn_at = now
         columns = max(20, shutil.get_terminal_size().columns - 1)
@@ -100,22 +100,22 @@ class CampaignProgress:
         self._width = len(line)
 
     def _words(self, now: float) -> str:
-        assert self._campaign is not None
-        standing, purse = self._campaign.standing, self._campaign.purse
-        total = max(standing.total, 1)
-        filled = round(_BAR * min(standing.done / total, 1.0))
-        parts = [f"{'█' * filled}{'░' * (_BAR - filled)} {standing.done}/{standing.total}"]
+        assert self._sweep is not None
+        progress, pool = self._sweep.progress, self._sweep.pool
+        total = max(progress.total, 1)
+        filled = round(_BAR * min(progress.done / total, 1.0))
+        parts = [f"{'█' * filled}{'░' * (_BAR - filled)} {progress.done}/{progress.total}"]
         if len(self._recent) > 1:
             each = (self._recent[-1] - self._recent[0]) / (len(self._recent) - 1)
-            left = each * max(standing.total - standing.done - standing.unanswered, 0)
+            left = each * max(progress.total - progress.done - progress.unanswered, 0)
             parts.append(f"{each:.1f} s each, {_duration(left)} to go")
-        good = standing.verdicts[Verdict.PASS.value]
-        parts.append(f"✓ {good}  ✗ {standing.judged - good}")
-        if standing.writing:
-            parts.append(f"{standing.writing} writing")
-        if purse.spent.usd or purse.usd:
-            limit = f" of ${purse.usd:g}" if purse.usd is not None else ""
-            parts.append(f"${purse.spent.usd:.2f}{limit}")
+        good = progress.verdicts[Verdict.PASS.value]
+        parts.append(f"✓ {good}  ✗ {progress.judged - good}")
+        if progress.writing:
+            parts.append(f"{progress.writing} writing")
+        if pool.spent.usd or pool.usd:
+            limit = f" of ${pool.usd:g}" if pool.usd is not None else ""
+            parts.append(f"${pool.spent.usd:.2f}{limit}")
         return "   ".join(parts)
 
     def _clear(self) -> None:

@@ -14,7 +14,7 @@ _SWITCHES = {
 """Of /proc/sys: what a switch reads when it forbids user namespaces, and what it has to read."""
 
 
-def walls_fix(profile: str, switches: Path = Path("/proc/sys")) -> tuple[str, ...]:
+def isolation_fix(profile: str, switches: Path = Path("/proc/sys")) -> tuple[str, ...]:
     """profile: the jail that is there now. Packages first; where those are there, the system's switches."""
     missing = [] if shutil.which("bwrap") else ["bubblewrap"]
     if ctypes.util.find_library("seccomp") is None:

@@ -41,7 +41,7 @@ class _PageArguments(msgspec.Struct):
     page: str
 
 
-class Toolbox:
+class KernelTools:
     """The tools of one agent, and how many calls are left until its next answer."""
 
     def __init__(self, version: str, run: Work, build: Work | None) -> None:

@@ -1,0 +1,120 @@
+"""The first program of a world without a PID namespace: it ends the world as a whole, and nothing else."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.jail import ending, signal_scope
+from sandbox.jail.choice import why_not
+from sandbox.jail.profiles import NESTED, Wrapped
+from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+from sandbox.machine.processes import tree
+
+
+@pytest.fixture(scope="module")
+def program() -> bytes:
+    try:
+        program = build_filter("nested")
+    except NoFilter as error:
+        pytest.skip(str(error))
+    if not signal_scope.is_available():
+        pytest.skip("this kernel cannot restrict signals")
+    reason = why_not(NESTED, program)
+    if reason is not None:
+        pytest.skip(f"the profile does not hold here: {reason}")
+    return program
+
+
+def wrap(text: str, folder: Path, program: bytes) -> Wrapped:
+    return NESTED.wrap([sys.executable, "-I", "-c", text], folder, {}, filter_fd=filter_file(program))
+
+
+def run(text: str, folder: Path, program: bytes) -> "subprocess.CompletedProcess[str]":
+    wrapped = wrap(text, folder, program)
+    options: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "capture_output": True,
+        "text": True,
+        "timeout": 20,
+    }
+    try:
+        return subprocess.run(
+            wrapped.argv, env=wrapped.env, pass_fds=wrapped.fds, cwd=folder, check=False, **options
+        )
+    finally:
+        os.close(wrapped.fds[0])
+
+
+def test_the_exit_status_is_the_programs(program: bytes, tmp_path: Path) -> None:
+    assert run("raise SystemExit(7)", tmp_path, program).returncode == 7
+
+
+def test_killing_everything_kills_its_own_world_alone(program: bytes, tmp_path: Path) -> None:
+    text = "import os, signal\nif os.fork() == 0: os.kill(-1, signal.SIGKILL)\nos.wait()\nprint('lives')"
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as bystander:
+        try:
+            done = run(text, tmp_path, program)
+            assert done.returncode == 128 + signal.SIGKILL
+            assert done.stdout == ""
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
+
+
+RUNS_AWAY = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    while True:  # always a child of a process that is gone
+        if os.fork():
+            os._exit(0)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGKILL])
+def test_a_world_that_forks_and_leaves_without_end_is_ended_as_a_whole(
+    program: bytes, tmp_path: Path, asked: signal.Signals
+) -> None:
+    """Asked to end; and, where the world's first process was killed, of its own accord."""
+    wrapped = wrap(RUNS_AWAY, tmp_path, program)
+    mark = f"MARK={tmp_path}".encode()
+    with subprocess.Popen(
+        wrapped.argv,
+        env={**wrapped.env, "MARK": str(tmp_path)},
+        pass_fds=wrapped.fds,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(wrapped.fds[0])
+        assert process.stdout is not None
+        first = int(process.stdout.readline())
+        assert len(marked(mark)) >= 2
+        if asked == signal.SIGTERM:
+            ending.ask(NESTED, lambda: tree(process.pid))
+        else:
+            os.kill(first, asked)
+        assert process.wait(10) in (-signal.SIGTERM, 128 + signal.SIGKILL)  # bubblewrap is asked, too
+    assert marked(mark) == []
+
+
+def marked(mark: bytes) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "environ").read_bytes():
+                found.append(entry.name)
+    return found
+
+
+def test_an_old_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signal_scope, "is_available", lambda: False)
+    with pytest.raises(OSError, match=r"Linux 6\.12 with Landlock is needed"):
+        signal_scope.restrict()
