@@ -81,17 +81,17 @@ def _missing() -> str | None:
 def why_not(profile: Profile, program: bytes) -> str | None:
     """None when the profile holds; else what went wrong, in a line."""
     with _bait() as facts, tempfile.TemporaryDirectory(prefix="pkb-selftest-") as folder:
-        filter_fd = filter_file(program)
         os.environ["PKB_CANARY"] = "canary"  # would be inherited if anything of the environment were
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
-            wrapped = profile.wrap(argv, Path(folder), {}, filter_fd=filter_fd)
-            status, said, complaints = _run(wrapped)
+            with contextlib.closing(
+                profile.wrap(argv, Path(folder), {}, filter_fd=filter_file(program))
+            ) as test:
+                status, said, complaints = _run(test)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         finally:
             del os.environ["PKB_CANARY"]
-            os.close(filter_fd)
     try:
         found: dict[str, bool] = json.loads(said)
     except ValueError:

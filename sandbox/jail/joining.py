@@ -5,6 +5,7 @@ A process that is forked has not been started by them, so what they would have t
 afterwards: a world does not run where anything of it is left.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -102,19 +103,22 @@ def why_not(profile: Profile, program: bytes) -> str:
 
     Containers may refuse what bubblewrap itself does not need: looking at another user's process takes CAP_SYS_PTRACE.
     """
-    fd = filter_file(program)
     read, write = os.pipe()
     try:
-        wrapped = profile.wrap(list(HOLD), INSIDE, {}, filter_fd=fd)
-        with subprocess.Popen(
-            wrapped.argv,
-            env=wrapped.env,
-            pass_fds=wrapped.fds,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as builder:
+        with (
+            contextlib.closing(
+                profile.wrap(list(HOLD), INSIDE, {}, filter_fd=filter_file(program))
+            ) as wrapped,
+            subprocess.Popen(
+                wrapped.argv,
+                env=wrapped.env,
+                pass_fds=wrapped.fds,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ) as builder,
+        ):
             assert builder.stdout is not None
             try:
                 if not builder.stdout.read(1):
@@ -130,7 +134,7 @@ def why_not(profile: Profile, program: bytes) -> str:
     except OSError as error:
         return str(error)
     finally:
-        for each in (fd, read, write):
+        for each in (read, write):
             os.close(each)
     return "" if said == "inside" else said
 

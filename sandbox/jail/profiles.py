@@ -32,6 +32,7 @@ TMPFS_BYTES = 2 << 30
 SHM_BYTES = 2 << 30
 FIRST_UID, FIRST_GUEST_UID = 60_123, 55_123
 UIDS = 5000
+USER = "arena"
 PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
 """Limits of a world."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
@@ -46,7 +47,12 @@ class Wrapped:
     argv: list[str]
     env: dict[str, str]
     fds: tuple[int, ...] = ()
-    """Descriptors that the jail itself needs; the process that starts the world closes them afterwards."""
+    """Descriptors that the jail itself needs."""
+
+    def close(self) -> None:
+        """Closes the descriptors; for the process that has started the world."""
+        for fd in self.fds:
+            os.close(fd)
 
 
 @dataclass(frozen=True)
@@ -91,8 +97,11 @@ class Profile:
         assert guest is None or self.name in WITH_GUESTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
-        command = _bubblewrap(self.name, readable, filter_fd, devices, guest)
-        return Wrapped([*command, *argv], environment(INSIDE, extra), (filter_fd,) if filter_fd else ())
+        uid = _uid(guest)
+        names = user_files(uid, uid if os.geteuid() == 0 else os.getegid())
+        command = _bubblewrap(self.name, readable, filter_fd, devices, guest, uid, names)
+        fds = (*names.values(), *(() if filter_fd is None else (filter_fd,)))
+        return Wrapped([*command, *argv], environment(INSIDE, extra), fds)
 
 
 NONE = Profile(
@@ -120,6 +129,11 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         **kept,
         "HOME": str(home),
         "TMPDIR": str(home),
+        "USER": USER,
+        "LOGNAME": USER,
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
+        "TRITON_CACHE_DIR": f"{home}/.cache/triton",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
@@ -133,6 +147,20 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         **extra,
     }
+
+
+def user_files(uid: int, gid: int) -> dict[str, int]:
+    """The files that name a world's user and group, each as a descriptor to read it from: torch.compile asks for the name."""
+    texts = {
+        "/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n",
+        "/etc/group": f"{USER}:x:{gid}:\n",
+    }
+    files = {}
+    for path, text in texts.items():
+        files[path] = fd = os.memfd_create("pkb-user")
+        os.write(fd, text.encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+    return files
 
 
 def import_paths() -> list[Path]:
@@ -183,6 +211,8 @@ def _bubblewrap(
     filter_fd: int | None,
     devices: tuple[str, ...],
     guest: Guest | None,
+    uid: int,
+    files: Mapping[str, int],
 ) -> list[str]:
     root = os.geteuid() == 0
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--hostname", "arena"]
@@ -203,6 +233,8 @@ def _bubblewrap(
     command += ["--perms", "0755", "--dir", "/etc"]  # bubblewrap's own would be closed to the world's uid
     for file in SYSTEM_FILES:
         command += ["--ro-bind-try", file, file]
+    for file, fd in files.items():
+        command += ["--perms", "0644", "--file", str(fd), file]
     if name == "nested":
         command += ["--ro-bind", "/proc", "/proc"]
     else:
@@ -241,7 +273,7 @@ def _bubblewrap(
         command += ["--seccomp", str(filter_fd)]
     start = _limits(PROCESSES if guest is None else guest.caps.processes + PROCESSES_ROOM)
     if root:
-        start = [*_drop(_uid() if guest is None else _guest_uid()), *start]
+        start = [*_drop(uid), *start]
     if name == "nested" and (not root or signal_scope.is_available()):
         start += _first_program()  # where it is left out, the world's own uid restricts its signals
     return [*command, "--", *start]
@@ -254,13 +286,13 @@ def _first_program() -> list[str]:
     return [sys.executable, "-I", "-S", "-c", start]
 
 
-def _uid() -> int:
-    """One a world: the limit on processes counts per uid."""
-    return FIRST_UID + next(_uids) % UIDS
-
-
-def _guest_uid() -> int:
-    """No world's, as a referee has given it: a guest's processes must not count against a kernel's."""
+def _uid(guest: Guest | None) -> int:
+    """The user inside. As root one of its own, as the limit on processes counts per uid; a guest's is no world's, as a referee
+    has given it: its processes must not count against a kernel's."""
+    if os.geteuid():
+        return os.geteuid()
+    if guest is None:
+        return FIRST_UID + next(_uids) % UIDS
     return FIRST_GUEST_UID + (os.getpid() + next(_uids)) % UIDS
 
 
