@@ -1,11 +1,12 @@
 """A rank of any world: its place, its device and the problem that is open. Imports torch."""
 
 import faulthandler
+import os
 import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -15,7 +16,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import OpenProblem, Wake
 from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import ProblemCode, leave_groups
-from sandbox.rank.serving import Serving
+from sandbox.rank.serving import Serving, leave
 
 
 class Rank(Serving):
@@ -57,5 +58,18 @@ def prepare_process() -> None:
     """Signal handlers and threads of a rank process."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    _tell_exits()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+
+
+def _tell_exits() -> None:
+    """A rank that ends itself prints where, as faulthandler does for signals."""
+    rank = os.getpid()
+
+    def tell(status: int) -> NoReturn:
+        if os.getpid() == rank:
+            faulthandler.dump_traceback()  # of all threads: only so is the current one named
+        leave(status)
+
+    os._exit = tell

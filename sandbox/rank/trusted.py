@@ -14,6 +14,7 @@ from sandbox.memory import slots
 from sandbox.memory.bits import same_bits
 from sandbox.memory.trees import Output, flatten
 from sandbox.protocol import wire
+from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import (
     ArenasMade,
@@ -41,6 +42,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
+from sandbox.protocol.verdict import Verdict
 from sandbox.rank.memory_room import HELD, arenas_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.rank import Rank
@@ -258,7 +260,7 @@ class TrustedRank(Rank):
         ]
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
-        self.reply(Compared(findings))
+        self.reply(Compared(_first_wrong(findings)))
 
     def far_from_baseline(self, order: CompareOutputs) -> list[int]:
         """Of the slots that are held beside the baseline's, the farthest on which some rank is not near (collective)."""
@@ -302,3 +304,9 @@ class TrustedRank(Rank):
         assert self.code is not None
         assert self.setting is not None
         return flatten(self.code.call(self.code.baseline, self.arenas.inputs_of(index), self.setting))
+
+
+def _first_wrong(findings: list[OutputFinding]) -> list[OutputFinding]:
+    """The findings that are right, and of the others the first: one iteration's wrong elements are shown everywhere."""
+    right = [finding for finding in findings if finding.verdict is Verdict.PASS]
+    return right + [finding for finding in findings if finding.verdict is not Verdict.PASS][:1]

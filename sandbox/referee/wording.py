@@ -4,7 +4,7 @@ import os
 import signal
 from dataclasses import dataclass
 
-from sandbox.protocol.events import Failure
+from sandbox.protocol.events import Failure, OutputError
 from sandbox.protocol.verdict import Verdict
 from sandbox.worlds.failures import WorldFailed
 
@@ -22,6 +22,12 @@ def detail(verdict: Verdict, failure: Failure | None) -> str:
     if failure.index is not None:
         where.append(f"first at {failure.index}: expected {failure.expected}, got {failure.got}")
     return f"{parts[0]} ({', '.join(where)}). {failure.advice}".strip()
+
+
+def whole(figures: OutputError) -> str:
+    """What is wrong with an output each of whose elements is within its limit."""
+    error = f"relative RMS error {figures.rms:.2e}, limit {figures.rms_limit:.2e}"
+    return f"output {figures.output} is off as a whole ({error}), though no element by itself"
 
 
 def _first_line(text: str) -> str:

@@ -124,7 +124,7 @@ def _facts(report: RunReport) -> list[str]:
         if failure.index is not None:
             where = f"output {failure.output}, index {failure.index}"
             lines.append(f"- First wrong element: {_quoted(where)}: {_values(failure.expected, failure.got)}")
-        if failure.wrong_share is not None:
+        if failure.wrong_share:
             lines.append(f"- Wrong elements: {failure.wrong_share:.3%}")
         lines.append(f"- Advice: {failure.advice or ADVICE[report.verdict]}")
     elif report.verdict is not Verdict.PASS:
