@@ -35,10 +35,14 @@ def load_file(path: Path, name: str) -> ModuleType:
     return module
 
 
-def leave_groups(setting: RankSetting | None) -> None:
-    """Ends a setting's process groups but the world, on all ranks: each has connections, and memory of the GPU, until then."""
-    for name, group in (setting.groups if setting is not None else {}).items():
-        if name != "world" and group is not None:
+def leave_groups() -> None:
+    """Ends all process groups but the world, on all ranks: a setting's, and what a baseline has made for itself.
+
+    Each has connections, and memory of the GPU, until then. Torch lists them in the order in which they were made.
+    """
+    groups: Any = dist.distributed_c10d._world.pg_map
+    for group in list(groups):
+        if group is not dist.group.WORLD:
             dist.destroy_process_group(group)
 
 
@@ -61,6 +65,11 @@ class ProblemCode:
         self.problem = problem
         self.inputs = load_file(problem.folder / "inputs.py", f"problem_inputs_{problem.slug}")
         self._baseline: Callable[..., Any] | None = None
+
+    def forget(self) -> None:
+        """Nobody finds the problem's modules any more: what they keep, such as groups, goes with their last user."""
+        for part in ("inputs", "baseline"):
+            sys.modules.pop(f"problem_{part}_{self.problem.slug}", None)
 
     def is_withheld(self, name: str, tensor: torch.Tensor) -> bool:
         """Whether an input is completed only with its GO: all are, but those that `arguments` reads and very small ones."""

@@ -1,9 +1,11 @@
 """A rank of any world: its place, its device and the problem that is open. Imports torch."""
 
 import faulthandler
+import gc
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,13 +41,25 @@ class Rank(Serving):
 
     def open(self, order: OpenProblem, fds: list[int]) -> None:
         """Opens a problem with a setting in place of the one before (collective)."""
-        leave_groups(self.setting)
-        self.code = self.setting = self.solution = None
-        self.device.free_cache()
+        self.close_problem()
         self.code = ProblemCode(load_problem(Path(order.folder)))
         dtype = getattr(torch, order.dtype)
         self.setting = self.code.setting(order.sizes, order.preset, dtype, self.device.torch_device)
         self.say(Kind.OPENED)
+
+    def close_problem(self) -> None:
+        """Lets go of the open problem and of all memory that was taken for it (collective).
+
+        Subclasses have dropped what they hold of it.
+        """
+        leave_groups()
+        if self.code is not None:
+            self.code.forget()
+        sys.modules.pop("kernel", None)  # a baseline that was loaded as one, with its graphs and buffers
+        self.code = self.setting = self.solution = None
+        gc.collect()
+        self.device.release_all()
+        self.device.free_cache()
 
     def wake(self, order: Wake, fds: list[int]) -> None:
         """Shows that this process, and its context on the GPU, still runs."""

@@ -80,6 +80,12 @@ class TrustedRank(Rank):
             Sync: self.sync,
         }
 
+    def close_problem(self) -> None:
+        """Also the arenas of all sides, which other worlds may still map."""
+        self.comparison = None
+        self.arenas.clear()
+        super().close_problem()
+
     def reply(self, message: Reply, fds: tuple[int, ...] = ()) -> None:
         """Sends the answer to an order."""
         wire.send(self.sock, message, fds)
