@@ -22,7 +22,7 @@ from benchmarks.soak_kernels import SOAK_KERNELS, SoakKernel
 from problems.catalogue import load_catalogue
 from sandbox.machine.processes import tree
 from sandbox.protocol.events import AnyEvent, Finished, Ready, WorldChanged
-from sandbox.worlds.pool import SPARES
+from sandbox.worlds.contenders import SPARES
 
 REPETITIONS = 500
 ROUNDS = 2

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from sandbox.machine.devices import kind_of
-from sandbox.worlds.pool import SPARES
+from sandbox.worlds.contenders import SPARES
 
 TOKEN_VARIABLE = "PKB_CANARY_TOKEN"
 MARK_VARIABLE = "NCCL_PKB_MARK"

@@ -1,9 +1,13 @@
-"""A control group (v2) per world: the kernel stops all of it at once, and where groups divide memory it counts and kills.
+"""A control group (v2) per world. It stops all processes at once, and limits memory where the controller is available.
 
-A group with processes cannot divide its memory among children, so the place is, in this order: the own group, where that is the
-root or divides memory already; the own group, when systemd says that it is delegated, after its processes were moved into a child
-of it; a group above, when nothing on the way up has a bound that would be left behind; and again the own group, undelegated. Only
-relatives of this process are ever moved.
+A group with processes cannot divide its memory among children. The parent of the worlds' groups is the first of these:
+
+1. The own group, if it is the root or divides its memory already.
+2. The own group, if systemd has delegated it. Its processes are moved into a child.
+3. A group above, if no group on the way up has a memory limit.
+4. The own group without delegation.
+
+Only ancestors and descendants of this process are moved.
 """
 
 import contextlib
@@ -24,7 +28,7 @@ _numbers = itertools.count()
 
 
 class NoGroup(Exception):
-    """Why no group can be made here, in a line."""
+    """No group can be made here. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,11 @@ class Group:
     path: Path
 
     def starts(self, argv: list[str]) -> list[str]:
-        """A command line that enters the group and becomes argv, in the same process."""
+        """A command line that enters the group and then executes argv in the same process."""
         return ["/bin/sh", "-c", _ENTER, str(self.path), *argv]
 
     def kills(self) -> int:
-        """How many processes the kernel has killed here for want of memory."""
+        """The number of processes that the kernel has killed because memory ran out."""
         for line in _read(self.path / "memory.events").splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill":
@@ -46,19 +50,19 @@ class Group:
         return 0
 
     def peak_bytes(self) -> int:
-        """The most that the group has held; 0 where the kernel does not say (before 5.19)."""
+        """The peak memory of the group in bytes; 0 before Linux 5.19."""
         return int(_read(self.path / "memory.peak") or 0)
 
     def kill(self) -> None:
-        """Kills every process of the group at once, also one that is just being forked (Linux 5.14)."""
+        """Kills every process of the group at once, including one that is being forked (Linux 5.14)."""
         _write(self.path / "cgroup.kill", "1")
 
     def freeze(self) -> None:
-        """Tells every process of the group to stop, and all that they start: no signal continues them."""
+        """Stops every process of the group and all that they start. No signal continues them."""
         _write(self.path / "cgroup.freeze", "1")
 
     def thaw(self) -> None:
-        """Lets them go on."""
+        """Continues all processes."""
         _write(self.path / "cgroup.freeze", "0")
 
     @property
@@ -67,11 +71,11 @@ class Group:
         return "frozen 1" in _read(self.path / "cgroup.events")
 
     def cpu_seconds(self) -> float:
-        """CPU time that its processes have used, those included that have ended."""
+        """CPU time of its processes, including those that have ended."""
         return int(_read(self.path / "cpu.stat").partition("usage_usec ")[2].split()[0]) / 1e6
 
     def remove(self) -> bool:
-        """Kills what is left and removes the group; True when it is gone within REMOVE_SECONDS."""
+        """Kills all processes and removes the group. Returns whether it is gone within REMOVE_SECONDS."""
         until = time.monotonic() + REMOVE_SECONDS
         self.kill()
         while True:
@@ -87,7 +91,7 @@ class Group:
 
 
 def make(limit: int | None) -> Group:
-    """A fresh group for one world. limit: bytes, swap excluded; None only counts.
+    """A new group for one world. limit: bytes without swap; None: no limit, memory is only counted.
 
     Raises:
         NoGroup: this process may not make one here.
@@ -99,7 +103,7 @@ def make(limit: int | None) -> Group:
 
 
 def make_uncounted() -> Group:
-    """A fresh group without the memory controller, for a world whose processes are to stop together.
+    """A new group without the memory controller, which can stop a world.
 
     Raises:
         NoGroup: this process may not make one here.
@@ -112,7 +116,7 @@ def make_uncounted() -> Group:
 
 @lru_cache(maxsize=1)
 def stopping_place() -> Path | str:
-    """The group that worlds' groups are made in where none with a bound on memory can be; else why there is none."""
+    """The parent of groups without a memory limit; a text with the reason if there is none."""
     try:
         _, own = _own_group()
         _try(own, None)
@@ -124,7 +128,7 @@ def stopping_place() -> Path | str:
 
 @lru_cache(maxsize=1)
 def place() -> Path | str:
-    """The group that worlds' groups are made in, found by making one and starting a process in it; else why there is none."""
+    """The parent of groups with a memory limit, tested by starting a process; a text with the reason if there is none."""
     try:
         root, own = _own_group()
         _require_memory(root)
@@ -139,7 +143,7 @@ def place() -> Path | str:
 
 
 def _own_group() -> tuple[Path, Path]:
-    """(where the hierarchy is mounted, this process's group there)."""
+    """(mount point of the hierarchy, group of this process)."""
     for line in _read(Path("/proc/self/mountinfo")).splitlines():
         before, _, after = line.partition(" - ")
         if after.startswith("cgroup2 "):
@@ -183,7 +187,7 @@ def _divide(group: Path) -> bool:
 
 
 def _is_top(group: Path) -> bool:
-    return not (group / "cgroup.type").exists()  # the root of all groups, which may have processes of its own
+    return not (group / "cgroup.type").exists()  # the root group may have processes and children
 
 
 def _is_delegated(group: Path) -> bool:
@@ -197,7 +201,7 @@ def _make_room(group: Path) -> bool:
 
 
 def _is_all_ours(group: Path) -> bool:
-    """Whether every process in a group is an ancestor or a descendant of this one, and may be moved."""
+    """Whether every process of a group is an ancestor or a descendant of this one."""
     family = set(_ancestors(os.getpid()))
     members = [int(pid) for pid in _read(group / "cgroup.procs").split()]
     return 0 not in members and all(pid in family or os.getpid() in _ancestors(pid) for pid in members)
@@ -213,7 +217,7 @@ def _ancestors(pid: int) -> list[int]:
 
 
 def _move_down(group: Path) -> bool:
-    """Moves a group's processes into a child, until none is left; False where that is not allowed."""
+    """Moves all processes of a group into a child. Returns False if that is not allowed."""
     child = group / OWN
     try:
         child.mkdir(exist_ok=True)
@@ -252,14 +256,14 @@ def _make(parent: Path, limit: int | None) -> Group:
             bounded = _write(group.path / "memory.swap.max", "0") and bounded
         if not bounded:
             group.remove()
-            raise NoGroup(f"{group.path}: its memory cannot be bounded")
-    # One process that is gone would leave the others waiting for it.
+            raise NoGroup(f"{group.path}: its memory cannot be limited")
+    # All processes together: the other ranks would wait for a killed one.
     _write(group.path / "memory.oom.group", "1")
     return group
 
 
 def _sweep(parent: Path) -> None:
-    """Removes groups of referees that were killed, and what was stopped in them: it could not end itself."""
+    """Removes the groups of killed referees with their processes, which may be frozen."""
     for path in parent.glob(PREFIX + "*-*"):
         owner = path.name.removeprefix(PREFIX).partition("-")[0]
         if not owner.isdigit() or Path(f"/proc/{owner}").exists():

@@ -1,4 +1,4 @@
-"""Which profile this machine gets: the strongest one whose self-test proves that it holds. Fails closed."""
+"""Chooses the strongest profile whose self-test passes on this machine."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.jail import profiles, selftest
-from sandbox.jail.guest import Guest
+from sandbox.jail.guest import Caps
 from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 from sandbox.machine.processes import signal_tree
@@ -27,7 +27,7 @@ TEST_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Jail:
-    """The chosen profile, and why the stronger ones were not."""
+    """The chosen profile, with the reasons why stronger ones were rejected."""
 
     profile: Profile
     filter: bytes | None
@@ -40,21 +40,22 @@ class Jail:
         extra: dict[str, str],
         readable: tuple[Path, ...] = (),
         devices: tuple[str, ...] = (),
-        guest: Guest | None = None,
+        guest: Caps | None = None,
+        hidden: tuple[Path, ...] = (),
     ) -> Wrapped:
-        """argv behind the chosen walls; see `Profile.wrap`."""
+        """A command in this jail; see `Profile.wrap`."""
         fd = None if self.filter is None else filter_file(self.filter)
-        return self.profile.wrap(argv, folder, extra, readable, fd, devices, guest)
+        return self.profile.wrap(argv, folder, extra, readable, fd, devices, guest, hidden)
 
     @property
     def name(self) -> str:
-        """The profile's name, as every verdict shows it."""
+        """The profile's name, which every verdict shows."""
         return self.profile.name
 
 
 @lru_cache(maxsize=1)
 def choose() -> Jail:
-    """Tests the profiles in order of strength; a tenth of a second each."""
+    """Tests the profiles from strong to weak. A test takes 0.1 s."""
     rejected: dict[str, str] = {}
     for profile in (ROOT if os.geteuid() == 0 else FULL, NESTED):
         reason = _missing()
@@ -72,16 +73,16 @@ def choose() -> Jail:
 
 
 def _missing() -> str | None:
-    """What every profile needs and this machine does not have, in a line; None where nothing is missing."""
+    """What every profile needs and this machine lacks, in one line; None if nothing is missing."""
     if sys.platform != "linux":
-        return "there is no jail on this operating system"
+        return "isolation needs Linux"
     return None if shutil.which("bwrap") else "bubblewrap is not installed"
 
 
 def why_not(profile: Profile, program: bytes) -> str | None:
-    """None when the profile holds; else what went wrong, in a line."""
+    """The reason why a profile fails its self-test, in one line; None if it passes."""
     with _bait() as facts, tempfile.TemporaryDirectory(prefix="pkb-selftest-") as folder:
-        os.environ["PKB_CANARY"] = "canary"  # would be inherited if anything of the environment were
+        os.environ["PKB_CANARY"] = "canary"  # a jail that passes the environment on fails
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
             with contextlib.closing(
@@ -109,9 +110,9 @@ def why_not(profile: Profile, program: bytes) -> str | None:
 
 
 def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
-    """Status, stdout and stderr of a self-test. Nothing of it is left, however this ends.
+    """Status, stdout and stderr of a self-test. All its processes are killed if it times out.
 
-    bubblewrap's child waits for bubblewrap before it is told to die with it, so killing bubblewrap alone could leave that one.
+    Killing bubblewrap alone is not enough, because its child may not be tied to it yet.
     """
     with subprocess.Popen(
         test.argv,
@@ -131,13 +132,13 @@ def _run(test: Wrapped) -> tuple[int, bytes, bytes]:
 
 
 def _accepted(profile: Profile) -> tuple[str, ...]:
-    # Without a PID namespace the referee can be seen; it still cannot be read or signalled by another uid.
+    # Without a PID namespace the referee is visible, but another uid can neither read nor signal it.
     return ("is_root",) if profile.name == "nested" and os.geteuid() != 0 else ()
 
 
 @contextlib.contextmanager
 def _bait() -> Iterator[dict[str, Any]]:
-    """Canaries for the payload: a file at home, a TCP listener, sockets with abstract names and with paths, this process."""
+    """Targets for the self-test: a file at home, a TCP listener, sockets with abstract names and paths, this process."""
     name = f"pkb-canary-{secrets.token_hex(8)}"
     try:
         home = tempfile.TemporaryDirectory(prefix=".pkb-canary-", dir=Path.home())
@@ -156,7 +157,7 @@ def _bait() -> Iterator[dict[str, Any]]:
         abstract.bind("\0" + name)
         abstract.listen()
         Path(sockets).chmod(0o755)
-        # An address holds 108 bytes, and a path may be longer.
+        # A socket address holds 108 bytes, and the path may be longer.
         inside = os.open(sockets, os.O_RDONLY | os.O_DIRECTORY)
         try:
             for sock, path in ((stream, "stream"), (datagram, "datagram")):

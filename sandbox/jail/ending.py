@@ -1,4 +1,4 @@
-"""Ends a world that has no PID namespace: its first program (sandbox/jail/inside.py) kills all of it with one call."""
+"""Ends a world without a PID namespace through its first program (sandbox/jail/inside.py)."""
 
 import contextlib
 import os
@@ -13,14 +13,15 @@ SECONDS = 2.0
 
 
 def ask(profile: Profile, tree: Callable[[], list[int]]) -> None:
-    """Asks a world to end, and waits until what was seen of it is gone, SECONDS at most. tree(): its processes, the first first.
+    """Asks a world to end, and waits at most SECONDS until its known processes are gone.
 
-    Nothing where the profile has a PID namespace, or nobody to ask: killing the tree is enough there, or all that can be done.
+    It does nothing for other profiles than nested, where killing the process tree is enough.
+    tree(): the world's processes, the first process first.
     """
     if profile.name != "nested":
         return
     seen = tree()
-    for process in seen[:2]:  # bubblewrap stands before the program that is asked
+    for process in seen[:2]:  # bubblewrap, and the first program
         for number in (signal.SIGTERM, signal.SIGCONT):
             with contextlib.suppress(OSError):
                 os.kill(process, number)

@@ -1,31 +1,21 @@
-"""A program of somebody else's behind the walls: what is hidden from it, and how much it may use."""
+"""Caps for an agent program in a jail (a guest)."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 PROCESSES_ROOM = 64
 DISK_ROOM = 64 << 20
-"""The kernel refuses a little later than `usage.py` looks: a program over a cap is seen there, and told which one."""
+"""Limits of the operating system lie above the caps, so that `usage.py` finds the excess first and names the cap."""
 
 
 @dataclass(frozen=True)
 class Caps:
-    """The most that all processes of one guest may use together."""
+    """Limits for all processes of one guest together."""
 
     memory: int
-    """Bytes, files in /tmp and /dev/shm included: they are memory, too."""
+    """Bytes, including files in /tmp and /dev/shm."""
     processes: int
-    """Threads included."""
+    """Including threads."""
     disk: int
-    """Bytes in /tmp, and as many in /dev/shm."""
+    """Bytes in /tmp; the same in /dev/shm."""
     cpu_seconds: float
-    """Of all processors, those of processes that have ended included."""
-
-
-@dataclass(frozen=True)
-class Guest:
-    """What `Profile.wrap` needs to know of it."""
-
-    hidden: tuple[Path, ...]
-    """Folders in whose place it sees empty ones."""
-    caps: Caps
+    """Including processes that have ended."""

@@ -1,8 +1,7 @@
-"""Puts a process that was forked outside behind walls that stand already: the namespaces of a process inside, then all else
-that bubblewrap, setpriv and prlimit put on a world that they start.
+"""Moves a process that was forked outside into a jail that bubblewrap has built.
 
-A process that is forked has not been started by them, so what they would have taken from it is taken here, and looked up
-afterwards: a world does not run where anything of it is left.
+The process joins the namespaces of a process inside. Then it drops what bubblewrap, setpriv and prlimit take from a world that
+they start. A check afterwards reads the result from /proc: a world does not run if a privilege is left.
 """
 
 import contextlib
@@ -18,8 +17,8 @@ from sandbox.jail.profiles import CORE_BYTES, INSIDE, OPEN_FILES, PROCESSES, Pro
 from sandbox.jail.seccomp import filter_file
 from sandbox.machine.processes import kill_tree, tree
 
-HOLD = ("/bin/sh", "-c", "echo; read -r end # keeps the walls of a sandbox.rank.launcher")
-"""Says that it runs, then waits for the end of its input. With it bubblewrap would end, and with that all that is inside."""
+HOLD = ("/bin/sh", "-c", "echo; read -r end # keeps the jail of a sandbox.rank.launcher")
+"""Prints a line and then waits for the end of its input. When it ends, bubblewrap ends with all processes inside."""
 
 _NAMESPACES = {
     "user": 0x10000000,
@@ -43,20 +42,20 @@ class _FilterProgram(ctypes.Structure):
 
 
 class NotInside(Exception):
-    """A process could not be put behind the walls. The message says what is missing."""
+    """A process could not be moved into the jail. The message names what is missing."""
 
 
 def join(builder: int) -> tuple[int, int]:
-    """Joins the namespaces of the process that bubblewrap has put behind its walls; returns the ids of its user and group.
+    """Joins the namespaces of the process inside; returns its user id and group id.
 
-    builder: process id of bubblewrap. This process itself stays in its PID namespace: its children are in the new one.
+    builder: process id of bubblewrap. This process keeps its PID namespace; its children are in the new one.
 
     Raises:
         NotInside: a namespace cannot be joined.
     """
     inside = tree(builder)[-1]
     if inside == builder:
-        raise NotInside("bubblewrap has put nothing behind its walls")
+        raise NotInside("bubblewrap has started no process inside")
     flags = 0
     for name, flag in _NAMESPACES.items():
         if os.stat(f"/proc/{inside}/ns/{name}").st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
@@ -71,12 +70,12 @@ def join(builder: int) -> tuple[int, int]:
 
 
 def restrict(uid: int, gid: int, program: bytes) -> None:
-    """Gives this process a user and a group, and takes all privileges from it, and the system calls that no kernel needs.
+    """Sets user and group, drops all privileges and installs the system-call filter.
 
     uid, gid: as `join` returned them; program: the filter's BPF instructions.
 
     Raises:
-        NotInside: something is left.
+        NotInside: a privilege is left.
     """
     capability = 0
     while _libc.prctl(_DROP_BOUNDING, capability, 0, 0, 0) == 0:
@@ -87,7 +86,7 @@ def restrict(uid: int, gid: int, program: bytes) -> None:
         os.setresuid(uid, uid, uid)
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     _require(_libc.capset(header, (ctypes.c_uint32 * 6)()) == 0, "cannot drop the capabilities")
-    _libc.prctl(_DUMPABLE, 1, 0, 0, 0)  # as after an execve; a change of the user id ends it
+    _libc.prctl(_DUMPABLE, 1, 0, 0, 0)  # a change of the user id has cleared it
     resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (CORE_BYTES, CORE_BYTES))
@@ -99,9 +98,9 @@ def restrict(uid: int, gid: int, program: bytes) -> None:
 
 @lru_cache(maxsize=4)
 def why_not(profile: Profile, program: bytes) -> str:
-    """Why walls of this profile cannot be joined on this machine, in a line; empty where they can. Tried with walls of its own.
+    """Why a jail of this profile cannot be joined on this machine, in one line; empty if it can. Builds a jail to test it.
 
-    Containers may refuse what bubblewrap itself does not need: looking at another user's process takes CAP_SYS_PTRACE.
+    Containers may refuse it: reading another user's process takes CAP_SYS_PTRACE, which bubblewrap itself does not need.
     """
     read, write = os.pipe()
     try:
@@ -122,7 +121,7 @@ def why_not(profile: Profile, program: bytes) -> str:
             assert builder.stdout is not None
             try:
                 if not builder.stdout.read(1):
-                    return "bubblewrap ended before its walls stood"
+                    return "bubblewrap ended before it started a process inside"
                 tries = os.fork()
                 if tries == 0:
                     _try(builder.pid, program, write)
@@ -140,7 +139,7 @@ def why_not(profile: Profile, program: bytes) -> str:
 
 
 def _try(builder: int, program: bytes, write: int) -> NoReturn:
-    """What the fork server does with a world, and then nothing."""
+    """Does what the fork server does with a world, and reports the result."""
     try:
         ids = join(builder)
         child = os.fork()
@@ -158,7 +157,7 @@ def _try(builder: int, program: bytes, write: int) -> NoReturn:
 
 
 def _require_restricted(uid: int, gid: int) -> None:
-    """Looks up what the kernel says of this process."""
+    """Reads from /proc that no privilege is left. Raises NotInside."""
     lines = (line.partition(":\t") for line in Path("/proc/self/status").read_text().splitlines())
     facts = {name: value for name, _, value in lines}
     expected = {
@@ -170,7 +169,7 @@ def _require_restricted(uid: int, gid: int) -> None:
     }
     left = [f"{name} {facts.get(name)}" for name, value in expected.items() if facts.get(name) != value]
     if left:
-        raise NotInside(f"a world would have kept {', '.join(left)}")
+        raise NotInside(f"a world would keep {', '.join(left)}")
 
 
 def _require(done: bool, what: str) -> None:

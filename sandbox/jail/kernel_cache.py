@@ -1,8 +1,7 @@
-"""Compiled kernels that outlive their world. What a passing kernel compiled is copied out afterwards.
+"""The cache of compiled kernels. What a passing kernel has compiled is copied out of its world.
 
-A folder per kernel text, chosen by the referee: what lies in it was made in worlds that ran that very text. A world is shown
-the folder of the text that it runs and no other (`show`), read-only. So a kernel can plant a binary for itself, and for nobody
-else, and sees nobody else's.
+There is one folder per kernel text, filled from worlds that ran exactly this text. A world sees the folder of its own text, and
+only for reading (`show`). So a kernel can plant a binary for itself alone, and cannot read what others have compiled.
 """
 
 import contextlib
@@ -15,22 +14,22 @@ from pathlib import Path
 
 ARTEFACT = re.compile(r"[A-Za-z0-9_.-]{8,120}\.(so|cubin)")
 MAX_BYTES = 64 << 20
-"""Of one file."""
+"""Limit for one file."""
 MAX_KERNEL_BYTES = 256 << 20
 MAX_FILES = 64
 MAX_TOTAL_BYTES = 4 << 30
 KEPT_KERNELS = 256
-"""Folders; the least recently filled go first."""
+"""Folders that are kept; the least recently filled are deleted first."""
 BLOCK = 512
-"""Bytes that a file takes are counted in blocks: its size may be anything."""
+"""Unit of st_blocks. The size of a sparse file does not tell what it takes on disk."""
 ELF, ELF_BYTES = b"\x7fELF\x02\x01", 64
 CUDA = 190
 MACHINES = {"x86_64": 62, "aarch64": 183}
-"""What an ELF file says it is for, by this machine's name."""
+"""ELF machine numbers by platform.machine()."""
 
 
 def directory() -> Path:
-    """Where artefacts are kept: PKB_KERNEL_CACHE, as the engine sets it, or the user's cache folder."""
+    """The folder of artefacts: PKB_KERNEL_CACHE, which the engine sets, or the user's cache folder."""
     named = os.environ.get("PKB_KERNEL_CACHE")
     return (
         Path(named)
@@ -40,7 +39,7 @@ def directory() -> Path:
 
 
 def prepared() -> Path | None:
-    """The directory, made if need be; None where it cannot be made (then every world compiles for itself)."""
+    """The directory, created if missing; None if that fails, and then every world compiles for itself."""
     folder = directory()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -50,7 +49,7 @@ def prepared() -> Path | None:
 
 
 def show(kernel: str, shown: Path) -> None:
-    """Puts what was compiled for one text (its SHA-256) into the folder that a world looks into."""
+    """Links the artefacts of one text (its SHA-256) into a folder that a world can read."""
     with contextlib.suppress(OSError):
         found = [entry for entry in os.scandir(directory() / kernel) if ARTEFACT.fullmatch(entry.name)]
         target = shown / kernel
@@ -67,8 +66,8 @@ def show(kernel: str, shown: Path) -> None:
 def harvest(pid: int, inside: Path, kernel: str) -> int:
     """Copies what a jailed process has compiled into the cache; returns how many files.
 
-    kernel: SHA-256 of the only text that this world has run; pid: a process of the world, whose view of the file system is
-    read; inside: its $TMPDIR there. Only regular files with an artefact's name and content are taken, links never followed.
+    pid: a process of the world, whose file system is read. inside: its $TMPDIR there. kernel: SHA-256 of the only text that
+    this world has run. Only regular files with the name and content of an artefact are copied; links are not followed.
     """
     cache = prepared()
     if cache is None:
@@ -92,7 +91,7 @@ def _taken(folder: Path | str) -> int:
 
 
 def _prune(cache: Path) -> None:
-    """Takes away what was filled longest ago. A world that has one of these open keeps what it has loaded."""
+    """Deletes the least recently filled folders beyond the limits."""
     with contextlib.suppress(OSError):
         folders = [entry for entry in os.scandir(cache) if entry.is_dir(follow_symlinks=False)]
         folders.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
@@ -104,7 +103,7 @@ def _prune(cache: Path) -> None:
 
 
 def _collect(path: str, cache: Path, most: int) -> int:
-    """Copies the artefacts of one folder. By descriptor: a kernel could turn a path into a link between two uses of it."""
+    """Copies the artefacts of one folder. It uses descriptors, because a kernel could replace a path by a link meanwhile."""
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -124,7 +123,7 @@ def _collect(path: str, cache: Path, most: int) -> int:
 
 
 def _copy(folder: int, name: str, target: Path, most: int) -> int:
-    """Copies one file; bytes that it takes on disk, 0 where it is none to be kept. most: bytes that it may have."""
+    """Copies one file; returns its bytes on disk, 0 if it is refused. most: bytes that it may have."""
     try:
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     except OSError:
@@ -134,7 +133,7 @@ def _copy(folder: int, name: str, target: Path, most: int) -> int:
         sparse = facts.st_blocks * BLOCK < facts.st_size
         if not stat.S_ISREG(facts.st_mode) or sparse or facts.st_size > most:
             return 0
-        data = file.read(facts.st_size)  # and no more, should the file still grow
+        data = file.read(facts.st_size)  # no more, even if the file grows meanwhile
         if not is_code(data[:ELF_BYTES], target.suffix):
             return 0
         unfinished = target.with_name(f".{target.name}.{os.getpid()}")
@@ -149,7 +148,7 @@ def _copy(folder: int, name: str, target: Path, most: int) -> int:
 
 
 def is_code(head: bytes, suffix: str) -> bool:
-    """Whether a file that begins so is what its name says: an ELF file of 64 bits, for this processor or for a GPU."""
+    """Whether the first bytes are those of a 64-bit ELF file for this processor, or for a GPU if the suffix is .cubin."""
     if len(head) < ELF_BYTES or not head.startswith(ELF):
         return False
     machine = int.from_bytes(head[18:20], "little")

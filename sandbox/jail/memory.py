@@ -1,9 +1,8 @@
-"""The memory limit of a world: a control group where one can be made, otherwise a check from outside.
+"""The memory limit of a world: a control group if one can be made, otherwise a check from outside.
 
-Watched are proportional set sizes, so that shared pages count once; and what the world holds though no page of it may be mapped:
-files in its private /tmp and /dev/shm, memory files behind a descriptor, and shared memory whose pages were given back
-(MADV_DONTNEED), which keeps them. Where a world's folder lies on this machine's own
-disk, what it holds there is watched as well.
+The check adds proportional set sizes, so that shared pages count once. It also adds memory that may not be mapped: files in the
+private /tmp and /dev/shm, memory files behind descriptors, and shared memory after MADV_DONTNEED. A world without mounts of its
+own is also limited in the files that it makes in its folder.
 """
 
 import contextlib
@@ -15,21 +14,21 @@ from sandbox.jail import cgroup
 from sandbox.jail.profiles import TMPFS_BYTES, Profile
 
 SHARE = 0.6
-"""Of the memory that is free when the world starts."""
+"""Share of the free memory at the start of a world."""
 LEAST = 256 << 20
 _SHARED = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) \S{3}s ([0-9a-f]+) (\S+) (\d+) +(?:/dev/zero|/memfd:|/SYSV|/anon_hugepage)",
     re.MULTILINE,
 )
-"""Of a line of /proc/PID/maps: from, to, offset, device, inode of shared memory on no disk and in no private mount."""
+"""A line of /proc/PID/maps with shared memory that is in no private mount: from, to, offset, device, inode."""
 MOST_FILES = 20_000
-"""Files and folders that a world may make where it has no file system of its own."""
+"""Files and folders that a world without its own file system may make."""
 
 
 def limit_bytes(devices: int = 0) -> int:
-    """The bound for a world that starts now: PKB_WORLD_MEMORY bytes where the referee's environment has it, else a share.
+    """The limit for a world that starts now: PKB_WORLD_MEMORY bytes if the variable is set, else a share of free memory.
 
-    devices: bytes that its ranks need for their devices alone, beyond what PKB_WORLD_MEMORY says.
+    devices: host bytes that its ranks need for their devices, on top of PKB_WORLD_MEMORY.
     """
     with contextlib.suppress(ValueError):
         return max(int(os.environ.get("PKB_WORLD_MEMORY", "")), LEAST) + devices
@@ -40,7 +39,7 @@ def limit_bytes(devices: int = 0) -> int:
 
 
 class Bound:
-    """What one world may hold, from before its start until it has ended."""
+    """The memory limit of one world, from before its start until it has ended."""
 
     def __init__(
         self,
@@ -51,16 +50,16 @@ class Bound:
     ) -> None:
         """limit: bytes; None for a world that is trusted not to need one. folder: the world's own, as seen from outside.
 
-        names: who holds the memory, and who may have it, in the lines that say so.
+        names: subject and owner in messages.
         """
         self._who, self._whose = names
         self._profile = profile
         self._folder = folder
         self._limit = limit
         self.group: cgroup.Group | None = None
-        """The world's, if this machine lets one be made."""
+        """The world's control group, if this machine allows one."""
         self._counted = False
-        """Whether its memory is bounded by the group."""
+        """Whether the group limits its memory."""
         with contextlib.suppress(cgroup.NoGroup):
             try:
                 self.group = cgroup.make(limit)
@@ -69,11 +68,11 @@ class Bound:
                 self.group = cgroup.make_uncounted()
 
     def starts(self, argv: list[str]) -> list[str]:
-        """The command line that starts the world's first process within the bound."""
+        """The command line that starts argv within the limit."""
         return self.group.starts(argv) if self.group else argv
 
     def excess(self, pids: list[int]) -> str:
-        """What the world holds beyond the bound, in a line; empty where it keeps to it. pids: its processes."""
+        """The excess over the limit, in one line; empty if there is none. pids: the world's processes."""
         if self._limit is None:
             return ""
         most = f"the {self._limit >> 20} MiB {self._whose} may have"
@@ -87,18 +86,18 @@ class Bound:
         return "" if self._profile.has_own_mounts else _too_much_on_disk(self._folder, pids)
 
     def killed(self) -> str:
-        """That the operating system has ended the world for want of memory, in a line; empty where it has not."""
+        """One line if the operating system has killed processes because memory ran out; else empty."""
         return self.excess([]) if self.group and self._counted and self.group.kills() else ""
 
     def close(self) -> bool:
-        """Kills what is left in the world's group and removes it; True when it is gone, or there was none."""
+        """Kills what is left in the group and removes it. Returns whether it is gone."""
         if not self._profile.has_own_mounts:
             _open_folders(self._folder)
         return self.group is None or self.group.remove()
 
 
 def described() -> str:
-    """How the memory of a world that starts now would be bounded, in a line."""
+    """How the memory of a world is limited on this machine, in one line."""
     most = f"at most {limit_bytes() / 2**30:.1f} GiB for a world that starts now"
     place = cgroup.place()
     if isinstance(place, str):
@@ -107,7 +106,7 @@ def described() -> str:
 
 
 def _too_much_on_disk(folder: Path, pids: list[int]) -> str:
-    """Files of a folder on a disk that is everybody's, those without a name included, beyond what a private /tmp would take."""
+    """The excess of files in a world's folder on a shared disk, including deleted files that are open; empty if there is none."""
     bytes_, files = 0, 0
     seen: set[tuple[int, int]] = set()
 
@@ -136,7 +135,7 @@ def _too_much_on_disk(folder: Path, pids: list[int]) -> str:
 
 
 def _open_folders(folder: Path) -> None:
-    """Folders that a kernel has closed can be removed afterwards."""
+    """Makes folders accessible again that a kernel has closed, so that they can be removed."""
     for path, folders, _ in os.walk(folder):
         for name in folders:
             with contextlib.suppress(OSError):
@@ -145,10 +144,9 @@ def _open_folders(folder: Path) -> None:
 
 
 def held_bytes(pids: list[int], private: tuple[str, ...] = ()) -> int:
-    """What these processes hold together.
+    """Bytes of memory that these processes hold together.
 
-    Processes that cannot be read count by their resident size. private: mounts of the world's own as its processes name them;
-    their files count, mapped or not.
+    A process that cannot be read counts by its resident size. private: mounts of the world's own, whose files all count.
     """
     own = shared = unmapped = 0
     seen: set[tuple[int, int]] = set()
@@ -185,9 +183,9 @@ def _memory_files(pid: int, seen: set[tuple[int, int]]) -> int:
 
 
 def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
-    """Bytes of the shared memory that a process has mapped, whether its pages are in the mapping or were given back.
+    """Bytes of shared memory that a process has mapped, resident in the mapping or not.
 
-    Where the kernel does not let its files be looked at (it takes CAP_SYS_ADMIN) the size of the mapping counts.
+    Without CAP_SYS_ADMIN its files cannot be read, and the size of the mapping counts.
     """
     total = 0
     extents: dict[tuple[int, int], int] = {}
@@ -210,7 +208,7 @@ def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
 
 
 def _files_bytes(pids: list[int], private: tuple[str, ...]) -> int:
-    """What lies in these mounts: the whole world shares them."""
+    """Bytes of the files in these mounts, which the whole world shares."""
     root = own_root(pids) if private else None
     if root is None:
         return 0
@@ -221,7 +219,7 @@ def _files_bytes(pids: list[int], private: tuple[str, ...]) -> int:
 
 
 def own_root(pids: list[int]) -> Path | None:
-    """The root folder of the first of these processes that has mounts of its own, and has left this machine's root."""
+    """The root folder of the first of these processes that has its own mounts and root."""
     for pid in pids:
         with contextlib.suppress(OSError):
             root = Path(f"/proc/{pid}/root")

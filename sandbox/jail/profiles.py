@@ -1,9 +1,9 @@
 """Command lines of the jail. One bubblewrap per world, with all its ranks inside.
 
-full      a normal user, user namespaces allowed: everything below, and no capabilities anywhere
-root      started as root: bubblewrap keeps its privileges, the payload is given a uid of its own and drops all capabilities
-nested    a container that allows no new procfs: no PID namespace; the rest as in full or root
-none      no walls: a scrubbed environment, closed descriptors, and a process tree that is killed as a whole
+full    started as a normal user, user namespaces allowed; no process has capabilities
+root    started as root; the world gets a uid of its own and drops all capabilities
+nested  a container that allows no new procfs: without a PID namespace, the rest as in full or root
+none    no isolation: a scrubbed environment, closed descriptors, and a process tree that is killed as a whole
 """
 
 import itertools
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.jail import signal_scope
-from sandbox.jail.guest import DISK_ROOM, PROCESSES_ROOM, Guest
+from sandbox.jail.guest import DISK_ROOM, PROCESSES_ROOM, Caps
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
@@ -23,11 +23,11 @@ KEPT_PREFIXES = ("NCCL_", "TORCH_SYMM_MEM_", "NVSHMEM_", "CUDA_VISIBLE_")
 PROGRAM = ("sandbox", "problems")
 PACKAGES = (*PROGRAM, "arena", "screens", "tests")
 JOINED = ("full", "root")
-"""Profiles whose walls a world joins that was forked outside (sandbox/jail/joining.py)."""
+"""Profiles whose worlds are forked outside and join the jail (sandbox/jail/joining.py)."""
 WITH_GUESTS = ("full", "root")
-"""Profiles for programs that are not ours: they need nothing of this program inside."""
+"""Profiles that can hold agent programs, which see nothing of this program."""
 INSIDE = Path("/tmp")
-"""The world's private folder, as seen from inside."""
+"""The world's private folder, as its processes see it."""
 TMPFS_BYTES = 2 << 30
 SHM_BYTES = 2 << 30
 FIRST_UID, FIRST_GUEST_UID = 60_123, 55_123
@@ -47,32 +47,32 @@ class Wrapped:
     argv: list[str]
     env: dict[str, str]
     fds: tuple[int, ...] = ()
-    """Descriptors that the jail itself needs."""
+    """Descriptors that the jail needs."""
 
     def close(self) -> None:
-        """Closes the descriptors; for the process that has started the world."""
+        """Closes the descriptors, after the start."""
         for fd in self.fds:
             os.close(fd)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What walls a world is behind."""
+    """The isolation of a world."""
 
     name: str
     loses: str = ""
-    """What this profile cannot promise; empty for full."""
+    """What this profile does not protect; empty for full."""
     advice: str = ""
-    """The one command that would improve it."""
+    """What improves it on this machine."""
 
     @property
     def forks(self) -> bool:
-        """Whether worlds are forked by the fork server: where there are no walls, or walls that can be joined."""
+        """Whether the fork server forks the worlds: without isolation, or if the jail can be joined."""
         return self.name == "none" or self.name in JOINED
 
     @property
     def has_own_mounts(self) -> bool:
-        """Whether a world has a /tmp and a /dev/shm of its own; else its folder is the only place that it can write to."""
+        """Whether a world has its own /tmp and /dev/shm."""
         return self.name != "none"
 
     def inside(self, folder: Path) -> Path:
@@ -87,19 +87,20 @@ class Profile:
         readable: tuple[Path, ...] = (),
         filter_fd: int | None = None,
         devices: tuple[str, ...] = (),
-        guest: Guest | None = None,
+        guest: Caps | None = None,
+        hidden: tuple[Path, ...] = (),
     ) -> Wrapped:
-        """argv behind the walls.
+        """A command in this jail.
 
-        readable: paths beside the program's own that it may read; folder: a private one outside; guest: argv is somebody
-        else's program, which sees nothing of this one. Only where there is a PID namespace.
+        folder: the world's private one outside; readable: paths beside the program's own that it may read.
+        guest: caps of a program of somebody else; it needs a PID namespace. hidden: folders that such a program sees empty.
         """
         assert guest is None or self.name in WITH_GUESTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
         uid = _uid(guest)
         names = user_files(uid, uid if os.geteuid() == 0 else os.getegid())
-        command = _bubblewrap(self.name, readable, filter_fd, devices, guest, uid, names)
+        command = _bubblewrap(self.name, readable, filter_fd, devices, guest, hidden, uid, names)
         fds = (*names.values(), *(() if filter_fd is None else (filter_fd,)))
         return Wrapped([*command, *argv], environment(INSIDE, extra), fds)
 
@@ -123,7 +124,7 @@ NESTED = Profile(
 
 
 def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a world: nothing of the user's beyond paths and library settings, never a key."""
+    """The whole environment of a world. Of the user's it has paths and library settings, never a key."""
     kept = {k: v for k, v in os.environ.items() if k in KEPT or k.startswith(KEPT_PREFIXES)}
     return {
         **kept,
@@ -141,8 +142,7 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
         "TERM": "dumb",
-        # glibc tunes these by what a process has freed so far, so that a fresh world would pay for page faults that the
-        # baseline's, which has computed oracles, no longer has.
+        # glibc adapts these thresholds to what a process has freed. Fixed values give all worlds the same page faults.
         "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         **extra,
@@ -164,7 +164,7 @@ def user_files(uid: int, gid: int) -> dict[str, int]:
 
 
 def import_paths() -> list[Path]:
-    """Where this process imports from that Python itself would not look: a world must look there, too."""
+    """The folders that this process imports from beyond Python's own; a world needs them, too."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return [
         SOURCE_ROOT,
@@ -178,25 +178,25 @@ def python_path() -> str:
 
 
 def program_paths() -> list[Path]:
-    """What Python and the harness need to be read from inside, beyond the system's own folders."""
+    """What Python and the harness must read inside, beyond the system's folders."""
     paths = {
         Path(sys.prefix),
         Path(sys.base_prefix),
         *(SOURCE_ROOT / name for name in PROGRAM),
         *import_paths()[1:],
     }
-    # An environment may be reached through a link: commands name it as they found it.
+    # A virtual environment may be a link; both its names are needed.
     named = paths | {path.resolve() for path in paths}
     return sorted(path for path in named if not str(path).startswith("/usr"))
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
-    """The command that runs one of the program's modules in a process that finds it by its PYTHONPATH."""
+    """The command that runs one of the program's modules."""
     return [sys.executable, "-m", module, *arguments]
 
 
 def guest_interpreter() -> Path:
-    """A Python for programs that are not ours, without this environment's packages."""
+    """A Python for agent programs, without the packages of this environment."""
     return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
 
 
@@ -210,7 +210,8 @@ def _bubblewrap(
     readable: tuple[Path, ...],
     filter_fd: int | None,
     devices: tuple[str, ...],
-    guest: Guest | None,
+    guest: Caps | None,
+    hidden: tuple[Path, ...],
     uid: int,
     files: Mapping[str, int],
 ) -> list[str]:
@@ -221,7 +222,7 @@ def _bubblewrap(
         command.append("--unshare-pid")
     if not root:
         command.append("--unshare-user")
-        if name != "nested":  # it writes to /proc/sys; there, the filter alone refuses user namespaces
+        if name != "nested":  # it writes to /proc/sys; in nested the filter alone refuses user namespaces
             command.append("--disable-userns")
     for system in ("/usr", "/opt"):
         command += ["--ro-bind-try", system, system]
@@ -230,7 +231,7 @@ def _bubblewrap(
             command += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
             command += ["--ro-bind", str(path), str(path)]
-    command += ["--perms", "0755", "--dir", "/etc"]  # bubblewrap's own would be closed to the world's uid
+    command += ["--perms", "0755", "--dir", "/etc"]  # bubblewrap's own is not readable for the world's uid
     for file in SYSTEM_FILES:
         command += ["--ro-bind-try", file, file]
     for file, fd in files.items():
@@ -244,7 +245,7 @@ def _bubblewrap(
         command += ["--ro-bind", "/sys", "/sys"]
     for device in devices:
         command += ["--dev-bind-try", device, device]
-    sizes = (SHM_BYTES, TMPFS_BYTES) if guest is None else (guest.caps.disk + DISK_ROOM,) * 2
+    sizes = (SHM_BYTES, TMPFS_BYTES) if guest is None else (guest.disk + DISK_ROOM,) * 2
     for mount, size in zip(("/dev/shm", "/tmp"), sizes, strict=True):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
@@ -253,42 +254,40 @@ def _bubblewrap(
         *(path.resolve() for path in readable),
     ]
     for path in shown:
-        for parent in reversed(
-            path.parents
-        ):  # parents that bubblewrap makes by itself would be closed to other uids
+        for parent in reversed(path.parents):  # those that bubblewrap makes are not readable for other uids
             if parent not in made and not str(parent).startswith(("/usr/", "/opt/")):
                 made.add(parent)
                 command += ["--perms", "0755", "--dir", str(parent)]
         command += ["--ro-bind", str(path), str(path)]
     if guest is not None:
         roots = [Path("/usr"), Path("/opt"), *shown]
-        hidden = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *guest.hidden]]
-        hidden = [path for path in hidden if path.is_dir() and any(map(path.is_relative_to, roots))]
-        for path in hidden:
+        covered = [path.resolve() for path in [*(SOURCE_ROOT / name for name in PACKAGES), *hidden]]
+        covered = [path for path in covered if path.is_dir() and any(map(path.is_relative_to, roots))]
+        for path in covered:
             command += ["--perms", "0755", "--tmpfs", str(path)]
-        for path in hidden:  # where the guest owns such a folder, it could fill it without end
+        for path in covered:  # a guest that owns such a folder could fill it
             command += ["--remount-ro", str(path)]
     command += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
     if filter_fd is not None:
         command += ["--seccomp", str(filter_fd)]
-    start = _limits(PROCESSES if guest is None else guest.caps.processes + PROCESSES_ROOM)
+    start = _limits(PROCESSES if guest is None else guest.processes + PROCESSES_ROOM)
     if root:
         start = [*_drop(uid), *start]
     if name == "nested" and (not root or signal_scope.is_available()):
-        start += _first_program()  # where it is left out, the world's own uid restricts its signals
+        start += _first_program()  # otherwise the world's own uid restricts its signals
     return [*command, "--", *start]
 
 
 def _first_program() -> list[str]:
-    """The command that starts sandbox/jail/inside.py, without anything of the environment or of site-packages."""
+    """The command that starts sandbox/jail/inside.py, isolated from the environment and site-packages."""
     root = repr(str(SOURCE_ROOT))
     start = f"import sys; sys.path.insert(0, {root}); from sandbox.jail.inside import main; main()"
     return [sys.executable, "-I", "-S", "-c", start]
 
 
-def _uid(guest: Guest | None) -> int:
-    """The user inside. As root one of its own, as the limit on processes counts per uid; a guest's is no world's, as a referee
-    has given it: its processes must not count against a kernel's."""
+def _uid(guest: Caps | None) -> int:
+    """The uid inside. As root it is one per world, because the limit on processes counts per uid. A guest's is none of a world's,
+    so that its processes do not count against a kernel's limit."""
     if os.geteuid():
         return os.geteuid()
     if guest is None:

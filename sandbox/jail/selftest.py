@@ -1,5 +1,4 @@
-"""The jail's self-test: runs inside a profile, tries what a kernel could try, and prints as JSON what worked. Nothing of
-`FORBIDDEN` may.
+"""The self-test of a jail: runs inside, tries what a kernel could try, and prints the results as JSON.
 
 python selftest.py '{"canary": PATH, "referee": PID, "command": ITS COMMAND LINE, "namespaces": {"pid": ITS, "net": ITS},
                      "port": N, "abstract": NAME, "sockets": FOLDER OF stream AND datagram}'
@@ -75,7 +74,7 @@ MEMFD_SECRET, F_SETSIG, PR_SET_PDEATHSIG = 447, 10, 1
 
 
 def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
-    """Name -> does it work? An exception means no."""
+    """Attempts by name. Each returns whether it worked; an exception means no."""
 
     libc = ctypes.CDLL(None, use_errno=True)
     referee = facts["referee"]
@@ -154,7 +153,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return bool(libc.unshare(0x10000000) == 0)
 
     def is_referee() -> bool:
-        """Inside a PID namespace another process may have the referee's number."""
+        """Whether the process with the referee's id is the referee; in a PID namespace it may be another one."""
         return os.readlink("/proc/self/ns/pid") == facts["namespaces"]["pid"] or bool(
             Path(f"/proc/{referee}/cmdline").read_bytes().decode(errors="replace") == facts["command"]
         )
@@ -189,7 +188,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return bool(libc.syscall(TIMER_CREATE, time.CLOCK_MONOTONIC, event, ctypes.byref(number)) == 0)
 
     def message() -> bool:
-        """Whether the call exists: of a descriptor that is none it says EBADF, and not that it is refused."""
+        """Whether mq_notify is allowed: it then fails with EBADF for an invalid descriptor."""
         libc.syscall(MQ_NOTIFY, -1, None)
         return ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS)
 
@@ -219,7 +218,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return True
 
     def ending() -> bool:
-        """Whether the end of a process can be a SIGCONT for its parent or for its children."""
+        """Whether the end of a process can send SIGCONT to its parent or its children."""
         if libc.prctl(PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0) == 0:
             return True
         pid = libc.syscall(CLONE, int(signal.SIGCONT), 0, 0, 0, 0)
@@ -230,7 +229,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return bool(pid > 0)
 
     def group() -> bool:
-        """Whether a child can get a process group of its own in this session."""
+        """Whether a child can get its own process group in this session."""
         pid = os.fork()
         if pid == 0:
             libc.setpgid(0, 0)
@@ -312,8 +311,8 @@ def _environ_leaks() -> bool:
 
 
 def main() -> None:
-    """Tries everything and says what worked."""
-    # Also where the process that waits for the answer was killed. There is no alarm behind the filter.
+    """Runs all attempts and prints the results."""
+    # Ends also if the process that waits for the answer was killed. The filter refuses alarms.
     end = threading.Timer(END_SECONDS, os._exit, (1,))
     end.daemon = True
     end.start()

@@ -1,7 +1,7 @@
-"""The resources that a guest uses, held against its caps: looked at from outside while it runs, and once more when it has ended.
+"""Checks the resources of an agent program (a guest) against its caps, while it runs and when it has ended.
 
-Memory has the bound that a world has (memory.py). Of processes and files the kernel refuses more than a little above the cap
-(profiles.py), and here it is seen that the cap was passed. CPU time is the control group's, or what the processes have used.
+Memory is limited as for a world (memory.py). For processes and files the operating system has limits a little above the caps
+(profiles.py). CPU time is read from the control group, or from the processes.
 """
 
 import contextlib
@@ -15,27 +15,27 @@ from sandbox.machine.processes import cpu_seconds_of_all, threads, tree
 
 MOUNTS = ("tmp", "dev/shm")
 MOST_FILES = 100_000
-"""An empty file takes no block, but a kilobyte of the kernel's memory."""
+"""Files per mount. An empty file takes no block, but 1 KiB of kernel memory."""
 _JAIL_PROCESSES = 2
 """Processes of bubblewrap itself."""
 
 
 class GuestUsage:
-    """Of one guest, from before its start until `close`. Every method may take milliseconds."""
+    """The resources of one guest, from before its start until `close`. Every method may take milliseconds."""
 
     def __init__(self, profile: Profile, folder: Path, caps: Caps) -> None:
-        """folder: its private one, as seen from outside. A machine with less free memory than the cap gives less."""
+        """folder: its private folder outside. The memory cap is lower if the machine has less free memory."""
         self._caps = caps
         self._bound = Bound(profile, folder, min(caps.memory, limit_bytes()), ("its processes", "it"))
         self._mounts: dict[str, int] = {}
-        """Descriptors of its mounts by name: what they hold can be told when it has ended."""
+        """Descriptors of its mounts by name, which stay readable when it has ended."""
 
     def starts(self, argv: list[str]) -> list[str]:
-        """The command line that starts the guest within its bound."""
+        """The command line that starts the guest within its memory limit."""
         return self._bound.starts(argv)
 
     def excess(self, pid: int) -> str:
-        """Which cap the guest that was started as pid goes over, as "memory: ..."; empty where it keeps to all of them."""
+        """The cap that a running guest exceeds, as "memory: ..."; empty if there is none. pid: its first process."""
         pids = tree(pid)
         self._open_mounts(pids)
         count = threads(pids) - _JAIL_PROCESSES
@@ -44,11 +44,11 @@ class GuestUsage:
         return self._filled() or _of_memory(self._bound.excess(pids)) or self._computed(pids)
 
     def left_behind(self) -> str:
-        """Of a guest that has ended: which cap it went over just before, as `excess`; else empty."""
+        """The cap that an ended guest had exceeded, as in `excess`; empty if there is none."""
         return _of_memory(self._bound.killed()) or self._filled()
 
     def close(self) -> None:
-        """Kills what is left in its control group, and lets go of its files."""
+        """Kills what is left in its control group, and closes its mounts."""
         for mount in self._mounts.values():
             os.close(mount)
         self._mounts.clear()
@@ -66,7 +66,7 @@ class GuestUsage:
                 except OSError:
                     return
                 undo.callback(os.close, opened[name])
-                # While the walls are being built, other file systems stand in these places.
+                # While bubblewrap builds the jail, other file systems are mounted in these places.
                 facts = os.fstatvfs(opened[name])
                 if abs(facts.f_blocks * facts.f_frsize - self._caps.disk - DISK_ROOM) > facts.f_frsize:
                     return

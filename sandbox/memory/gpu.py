@@ -1,11 +1,12 @@
-"""Sealed shared memory on a GPU: cuMem allocations that travel as file descriptors and are mapped with the rights we choose.
+"""Sealed shared memory on a GPU: cuMem allocations that are passed as descriptors and mapped with chosen rights.
 
-The trusted rank allocates; the contender's rank on the same GPU imports inputs read-only (a write is an illegal address) and
-outputs read-write. Unlike cudaIpc handles this needs neither a shared PID namespace nor ptrace rights. CUDA driver API through
-ctypes, so that nothing beyond torch and the driver is needed.
+The trusted rank allocates. The contender's rank on the same GPU maps inputs read-only (a write is an illegal address) and
+outputs read-write. Unlike cudaIpc handles, this needs neither a shared PID namespace nor ptrace rights. It calls the CUDA driver
+through ctypes, so that it needs only torch and the driver.
 """
 
 import ctypes
+import struct
 from typing import Any
 
 import torch
@@ -15,44 +16,21 @@ _PINNED = 1
 _ON_DEVICE = 1
 READ, READ_WRITE = 1, 3
 GRANULE = 2 << 20
+_ALLOCATION_PROP = struct.Struct("=4i16x")
+"""CUmemAllocationProp: type, handle type, location (type, id); then a pointer and flags, all zero."""
+_ACCESS_DESC = struct.Struct("=3i")
+"""CUmemAccessDesc: location (type, id), rights."""
 
 
 class DriverError(RuntimeError):
-    """A CUDA driver call failed; the message names the call and the driver's own word for the error."""
-
-
-class _Location(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
-
-
-class _AllocationFlags(ctypes.Structure):
-    _fields_ = (
-        ("compression", ctypes.c_ubyte),
-        ("rdma", ctypes.c_ubyte),
-        ("usage", ctypes.c_ushort),
-        ("reserved", ctypes.c_ubyte * 4),
-    )
-
-
-class _AllocationProp(ctypes.Structure):
-    _fields_ = (
-        ("type", ctypes.c_int),
-        ("handle_types", ctypes.c_int),
-        ("location", _Location),
-        ("win32", ctypes.c_void_p),
-        ("flags", _AllocationFlags),
-    )
-
-
-class _AccessDesc(ctypes.Structure):
-    _fields_ = (("location", _Location), ("flags", ctypes.c_int))
+    """A CUDA driver call failed. The message names the call and the error."""
 
 
 _library: Any = None
 
 
 def driver() -> Any:
-    """libcuda."""
+    """The library libcuda."""
     global _library
     if _library is None:
         _library = ctypes.CDLL("libcuda.so.1")
@@ -60,7 +38,7 @@ def driver() -> Any:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """A driver function by name. Raises DriverError unless it returns success."""
+    """Calls a driver function by name. Raises DriverError if it fails."""
     status = getattr(driver(), name)(*arguments)
     if status:
         text = ctypes.c_char_p()
@@ -73,7 +51,7 @@ def _current_device() -> int:
 
 
 class _Span:
-    """Device memory as torch's array interface wants it."""
+    """Device memory with the CUDA array interface, for torch.as_tensor."""
 
     def __init__(self, pointer: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -96,9 +74,9 @@ def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
         0,
     )
     call("cuMemMap", pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
-    access = _AccessDesc(_Location(_ON_DEVICE, _current_device()), rights)
-    call("cuMemSetAccess", pointer, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1))
-    # The mapping keeps the allocation alive; it goes with the process.
+    access = _ACCESS_DESC.pack(_ON_DEVICE, _current_device(), rights)
+    call("cuMemSetAccess", pointer, ctypes.c_size_t(size), access, ctypes.c_size_t(1))
+    # The mapping keeps the allocation alive.
     call("cuMemRelease", handle)
     return pointer.value
 
@@ -108,20 +86,16 @@ def _tensor(pointer: int, size: int) -> torch.Tensor:
 
 
 def rounded(size: int) -> int:
-    """size rounded up to what the driver allocates."""
+    """size, rounded up to the granularity of the driver."""
     return -(-size // GRANULE) * GRANULE
 
 
 def allocate(size: int) -> tuple[int, torch.Tensor]:
-    """A file descriptor to hand out, and this process's read-write view: flat uint8 of at least `size` bytes."""
+    """Allocates memory; returns its descriptor and a read-write view: flat uint8 of at least `size` bytes."""
     size = rounded(size)
-    prop = _AllocationProp(
-        _PINNED, _POSIX_FD, _Location(_ON_DEVICE, _current_device()), None, _AllocationFlags()
-    )
+    prop = _ALLOCATION_PROP.pack(_PINNED, _POSIX_FD, _ON_DEVICE, _current_device())
     handle = ctypes.c_ulonglong()
-    call(
-        "cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), ctypes.byref(prop), ctypes.c_ulonglong(0)
-    )
+    call("cuMemCreate", ctypes.byref(handle), ctypes.c_size_t(size), prop, ctypes.c_ulonglong(0))
     fd = ctypes.c_int()
     call("cuMemExportToShareableHandle", ctypes.byref(fd), handle, _POSIX_FD, ctypes.c_ulonglong(0))
     return fd.value, _tensor(_map(handle, size, READ_WRITE), size)
@@ -133,14 +107,14 @@ def attach(fd: int, size: int, rights: int) -> torch.Tensor:
 
 
 def attach_address(fd: int, size: int, rights: int) -> int:
-    """Maps memory that another process allocated with `allocate(size)`, on this GPU or on one that this one reaches."""
+    """Maps memory of another process's `allocate(size)`, on this GPU or on one that it can access; returns the address."""
     handle = ctypes.c_ulonglong()
     call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
     return _map(handle, rounded(size), rights)
 
 
 def release(memory: torch.Tensor) -> None:
-    """Unmaps what `allocate` or `attach` gave; the memory is freed when no process maps it any more."""
+    """Unmaps memory of `allocate` or `attach`. It is freed when no process maps it."""
     pointer, size = ctypes.c_ulonglong(memory.data_ptr()), ctypes.c_size_t(memory.numel())
     torch.cuda.synchronize()
     call("cuMemUnmap", pointer, size)

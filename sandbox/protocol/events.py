@@ -1,7 +1,7 @@
 """Commands and events between the engine and the referee.
 
-The same stream of events drives the screens, is written to a run's journal, and is what a replay reads back.
-Commands go to the referee, events come from it: one JSON object a line, tagged by `type`.
+One stream of events drives the screens, is written to the journal of a run, and is read back by a replay.
+Each command and event is one JSON object per line, tagged by `type`.
 Units: seconds for `seconds` and `at`, microseconds for fields that end in `_us`.
 """
 
@@ -13,7 +13,7 @@ from sandbox.protocol.verdict import Verdict
 VERSION = 1
 
 PHASES = ("prepare", "load", "compile", "check", "time")
-"""The phases of a run, in order. `prepare` is the baseline's side (first run of a problem, or a new size)."""
+"""The phases of a run, in order. `prepare` opens a problem or a new size in the oracle world and the reference worlds."""
 
 
 # --- commands: engine -> referee -------------------------------------------------------------------------
@@ -24,12 +24,12 @@ class Command(msgspec.Struct, tag_field="type", frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Everything that fixes a measurement besides the kernel."""
+    """Everything that determines a measurement except the kernel."""
 
     problem_dir: str
     preset: str
     sizes: dict[str, int]
-    """Every size parameter of the problem, overrides applied."""
+    """Every size parameter of the problem, with overrides applied."""
     world: int
     device: str
     """One of sandbox.machine.devices.KINDS."""
@@ -38,7 +38,7 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Warm(Command, tag="warm", frozen=True):
-    """Prepare the baseline world for a setting, and a spare contender world, before the first run asks."""
+    """Prepare the oracle world and a spare contender world for a setting, before the first run."""
 
     setting: Setting
 
@@ -51,18 +51,18 @@ class Run(Command, tag="run", frozen=True):
     kernel_name: str
     """Name shown in tracebacks, e.g. "kernel.py"."""
     source: str
-    """The kernel's text; the word `baseline` as kernel_name with an empty source runs the baseline against itself."""
+    """The kernel's text. With kernel_name `baseline` and an empty source, the baseline runs against itself."""
     rounds: int | None = None
-    """Exactly this many timing rounds; None = adaptive within the budget; 0 = correctness only."""
+    """Number of timing rounds; None: adaptive within the budget; 0: correctness only."""
     budget_s: float = 1.0
-    """Time budget of the timing phase when rounds is None."""
+    """Time budget of the timing phase if rounds is None."""
     peaks: dict[str, float] = {}
     """The stored calibration of this machine, as `Calibrated` gave it; empty: no roofline."""
     beside: "dict[str, Microseconds]" = {}
-    """What the yardsticks took in this setting, by name: handed back with the result, to be shown beside the baseline."""
+    """Times of the baseline variants in this setting, by name. The result returns them."""
     versus: "Rival | None" = None
-    """Judge against this kernel instead of the baseline: both must be right, and the rounds time the two in turn.
-    In the events of such a run `baseline_us` is the rival's time and a speedup is how much faster the kernel is than it."""
+    """Judge against this kernel instead of the baseline. Both are checked, and the rounds time the two in turn.
+    In the events of such a run `baseline_us` is the rival's time, and a speedup is over the rival."""
 
 
 class Rival(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ class Rival(msgspec.Struct, frozen=True):
 
 
 class Calibrate(Command, tag="calibrate", frozen=True):
-    """Measure what this machine's ranks can do at the most; ends with `Calibrated` or `Fatal`. The setting names the ranks."""
+    """Measure the peaks of this machine for the ranks of the setting. Ends with `Calibrated` or `Fatal`."""
 
     setting: Setting
 
@@ -109,7 +109,7 @@ class Ready(Event, tag="ready", frozen=True, kw_only=True):
 
 
 class WorldChanged(Event, tag="world", frozen=True, kw_only=True):
-    """A world was started, became ready, or is gone. Role: "baseline", "contender", "rival" or "spare"."""
+    """A world is starting, ready or gone. Roles: "baseline" (oracle world), "reference", "spare", "contender", "rival"."""
 
     role: str
     state: str
@@ -136,7 +136,7 @@ class PhaseStarted(Event, tag="phase_started", frozen=True, kw_only=True):
 
 
 class PhaseEnded(Event, tag="phase_ended", frozen=True, kw_only=True):
-    """A phase ended well."""
+    """A phase ended without a failure."""
 
     run_id: str
     phase: str
@@ -144,7 +144,7 @@ class PhaseEnded(Event, tag="phase_ended", frozen=True, kw_only=True):
 
 
 class OutputError(msgspec.Struct, frozen=True):
-    """How far one output of one rank is from the float64 oracle, with the limits it is held to.
+    """The error of one output of one rank against the float64 oracle, with its limits.
 
     rms: ‖y − y*‖ / ‖y*‖. max: max |y − y*| / (|y*| + rms(y*)). Limits are 0 for outputs that must match exactly.
     """
@@ -163,11 +163,11 @@ class OutputError(msgspec.Struct, frozen=True):
     total: int = 0
     shape: list[int] = []
     first_wrong: list[int] | None = None
-    """Index of the first wrong element; where some are not finite that should be, or the reverse, of the first such."""
+    """Index of the first wrong element; the first one that wrongly is or is not finite, if there is one."""
     expected: str = ""
     got: str = ""
     where: list[float] = []
-    """Share of wrong elements in up to 32 equal parts of the flattened output: the map a screen draws."""
+    """Share of wrong elements in up to 32 equal parts of the flattened output, for a map."""
 
 
 class RankChecked(Event, tag="rank_checked", frozen=True, kw_only=True):
@@ -180,7 +180,7 @@ class RankChecked(Event, tag="rank_checked", frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a kernel failed. Text fields are data from an untrusted process: show them, never parse them."""
+    """Why a kernel failed. Its texts come from an untrusted process: show them, never parse them."""
 
     phase: str
     message: str
@@ -198,7 +198,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Checked(Event, tag="checked", frozen=True, kw_only=True):
-    """The correctness verdict: known before anything is timed."""
+    """The correctness verdict, before timing."""
 
     run_id: str
     verdict: Verdict
@@ -218,12 +218,12 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 class Timed(Event, tag="timed", frozen=True, kw_only=True):
-    """One more round: both worlds ran the same iterations."""
+    """A round is done: both sides ran the same iterations."""
 
     run_id: str
     round: int
     rounds: int
-    """Expected in all; may shrink."""
+    """Expected number of all rounds; it may shrink."""
     calls: int
     baseline_us: float
     """Per call in this round, maximum over ranks, referee's clock."""
@@ -234,11 +234,11 @@ class Timed(Event, tag="timed", frozen=True, kw_only=True):
 
 
 class Log(Event, tag="log", frozen=True, kw_only=True):
-    """Text that a rank printed. Untrusted, control characters still inside."""
+    """Text that a rank printed. It is untrusted and may have control characters."""
 
     run_id: str
     rank: int
-    """-1: the referee's own words."""
+    """-1: the referee itself."""
     stream: str
     text: str
 
@@ -267,7 +267,7 @@ class Errors(msgspec.Struct, frozen=True):
 
 
 class Roofline(msgspec.Struct, frozen=True):
-    """The machine's bound for this problem and how much of it the kernel reaches."""
+    """The machine's lower bound of the time, and the kernel's percentage of it."""
 
     bound_us: float
     percent: float
@@ -275,7 +275,7 @@ class Roofline(msgspec.Struct, frozen=True):
 
 
 class Seconds(msgspec.Struct, frozen=True):
-    """Where the time of a run went."""
+    """The durations of a run's phases."""
 
     load: float = 0.0
     compile: float = 0.0
@@ -285,7 +285,7 @@ class Seconds(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What the referee found. The command line adds names and prints it as JSON."""
+    """The result of a run. The command line adds names and prints it as JSON."""
 
     verdict: Verdict
     detail: str
@@ -300,25 +300,25 @@ class Result(msgspec.Struct, frozen=True):
     jail: str
     sealed: bool
     outcome: str = ""
-    """ "faster", "slower", "even" or "too noisy", by the clock of the headline; empty when nothing was timed."""
+    """ "faster", "slower", "even" or "too noisy", by the clock of the headline; empty if nothing was timed."""
     clock: str = ""
-    """The clock of the headline: "call", or "device" where calls are too noisy to tell; empty when nothing was timed."""
+    """The clock of the headline: "call", or "device" if end-to-end time is too noisy; empty if nothing was timed."""
     told: str = ""
-    """What both clocks say, in a sentence with its numbers."""
+    """The conclusion from both clocks, in one sentence."""
     advice: str = ""
-    """What would let the clocks tell more; empty when they tell enough."""
+    """What would make the measurement more precise; empty if that is not needed."""
     rounds: int = 0
     rival: "RivalResult | None" = None
-    """Only of a run between two contenders. When either failed there is no speedup."""
+    """Set for a run between two contenders. There is no speedup if either failed."""
     labels: list[str] = []
-    """Hints from the text of a kernel that passed at the source of its speed (sandbox/referee/labels.py)."""
+    """Hints about the source of a passing kernel's speed (sandbox/referee/labels.py)."""
     samples: Samples = Samples()
     beside: dict[str, Microseconds] = {}
-    """Yardsticks measured before in this setting: the baseline with all that launching costs removed, and so on."""
+    """Times of the baseline variants in this setting, by name, measured before."""
 
 
 class RivalResult(msgspec.Struct, frozen=True):
-    """How the other kernel of a run between two contenders did; the fields are those of `Result`."""
+    """The result of the other kernel of a run between two contenders. Fields as in `Result`."""
 
     verdict: Verdict
     detail: str
@@ -342,7 +342,7 @@ class Cancelled(Event, tag="cancelled", frozen=True, kw_only=True):
 
 
 class Refused(Event, tag="refused", frozen=True, kw_only=True):
-    """The setting itself cannot be run (a usage error: sizes, world, dtype), so nothing was judged."""
+    """The setting is invalid (sizes, world or dtype), so nothing was judged."""
 
     run_id: str
     message: str
@@ -350,7 +350,7 @@ class Refused(Event, tag="refused", frozen=True, kw_only=True):
 
 
 class Calibrated(Event, tag="calibrated", frozen=True, kw_only=True):
-    """Peaks of one rank with all ranks busy: the slowest rank's. See sandbox.rank.calibration for the keys and units."""
+    """Peaks of the slowest rank while all ranks are busy. Keys and units: sandbox.rank.calibration."""
 
     world: int
     device: str
@@ -359,7 +359,7 @@ class Calibrated(Event, tag="calibrated", frozen=True, kw_only=True):
 
 
 class Fatal(Event, tag="fatal", frozen=True, kw_only=True):
-    """The referee or the baseline world failed (HARNESS_ERROR outside a run)."""
+    """The referee or the oracle world failed outside a run."""
 
     message: str
     text: str = ""

@@ -1,4 +1,4 @@
-"""The result of comparing the outputs of one iteration on one rank, as a trusted rank sends it to the referee."""
+"""The comparison of one iteration on one rank, as a trusted rank sends it to the referee."""
 
 import msgspec
 
@@ -11,10 +11,10 @@ class OutputFinding(msgspec.Struct, frozen=True):
 
     verdict: Verdict
     message: str = ""
-    """Why, where no figures were taken: the structure is wrong, or nothing was written."""
+    """The reason if no figures were computed: the structure is wrong, or nothing was written."""
     output: str | None = None
     """The output that `message` is about."""
     outputs: list[OutputError] = []
-    """Figures of every output, in canonical order; empty where `message` says why."""
+    """Figures of every output, in canonical order; empty if there is a `message`."""
     paper: bool = False
-    """Whether upstream's own rule accepts all outputs."""
+    """Whether upstream's rule accepts all outputs."""

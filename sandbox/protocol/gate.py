@@ -1,8 +1,8 @@
 """The starting gate: one page shared by the referee and all ranks of a world.
 
-Word 0 is the release: every rank's stream waits on it. Word 16·(r+1) is rank r's completion, written by its stream after the
-last call. Words hold epochs that only grow, so nothing is ever reset. A rank that writes its word early gains nothing: its
-outputs are read when the word is seen, and its DONE must follow at once.
+Word 0 is the release, which every rank's stream waits for. Word 16·(r+1) is rank r's completion, which its stream writes after
+the last call. Words hold epochs that only grow, so they are never reset. A rank gains nothing by writing its word early: its
+outputs are read at that moment, and its DONE must follow at once.
 """
 
 import mmap
@@ -17,33 +17,33 @@ _U32 = struct.Struct("<I")
 
 
 class GatePage:
-    """The referee's side. Imports no torch."""
+    """The referee's side of the gate."""
 
     def __init__(self, ranks: int) -> None:
-        """Makes the page; `fd` goes to every rank of the world."""
+        """Creates the page. `fd` goes to every rank of the world."""
         self.fd, self.page = report_page(mmap.PAGESIZE)
         self.ranks = ranks
         self.epoch = 0
 
     def shut(self) -> int:
-        """The epoch of the next batch: streams wait for it."""
+        """Closes the gate; returns the epoch that streams of the next batch wait for."""
         self.epoch += 1
         return self.epoch
 
     def open(self) -> int:
-        """Releases all ranks at once; returns perf_counter_ns of the moment."""
+        """Releases all ranks at once; returns the time in perf_counter_ns."""
         started = time.perf_counter_ns()
         _U32.pack_into(self.page, 0, self.epoch)
         return started
 
     def finished(self) -> bool:
-        """Whether every rank's last call is done."""
+        """Whether the last calls of all ranks are done."""
         return all(
             _U32.unpack_from(self.page, WORD * (rank + 1))[0] >= self.epoch for rank in range(self.ranks)
         )
 
     def wait(self, seconds: float) -> int | None:
-        """Spins until all ranks are finished: perf_counter_ns of that moment, or None when it did not come in time."""
+        """Spins until all ranks are finished; returns the time in perf_counter_ns, or None after so many seconds."""
         until = time.perf_counter_ns() + int(seconds * 1e9)
         while not self.finished():
             if time.perf_counter_ns() > until:
@@ -51,6 +51,6 @@ class GatePage:
         return time.perf_counter_ns()
 
     def close(self) -> None:
-        """Forgets the page."""
+        """Unmaps the page."""
         self.page.close()
         os.close(self.fd)

@@ -1,16 +1,16 @@
-"""The result of a run that the harness could not finish: never the kernel's fault."""
+"""The result of a run that the harness could not finish. The kernel is not at fault."""
 
 from sandbox.protocol.events import Failure, Result, Seconds
 from sandbox.protocol.verdict import ADVICE, Verdict
 
 TEXT = 65536
-"""Characters that are kept of a traceback, from its end."""
+"""Characters of a traceback that are kept, from its end."""
 
 
 def harness_error_result(
     phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False
 ) -> Result:
-    """A HARNESS_ERROR in a phase. message: one sentence without a full stop; text: a traceback or last words."""
+    """A HARNESS_ERROR in a phase. message: one sentence without a full stop. text: a traceback or prints."""
     advice = ADVICE[Verdict.HARNESS_ERROR]
     return Result(
         verdict=Verdict.HARNESS_ERROR,

@@ -1,9 +1,9 @@
-"""The plan of a world: on the command line of its launcher, or in an order to the fork server. JSON."""
+"""The launch plan of a world, as JSON for its launcher or in an order to the fork server."""
 
 import msgspec
 
 MOST_ORDER_BYTES, MOST_DESCRIPTORS = 256 << 10, 253
-"""Of an order to the fork server; the kernel passes no more descriptors at once (SCM_MAX_FD)."""
+"""Limits of an order to the fork server; SCM_MAX_FD limits the descriptors."""
 
 
 class LaunchPlan(msgspec.Struct, frozen=True):
@@ -12,49 +12,49 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     ranks: int
     trusted: bool
     device_module: str
-    """The ranks' side of their kind of device: sandbox.rank.devices."""
+    """The module of the ranks' device: in sandbox.rank.devices."""
     folder: str
-    """The world's folder as its processes see it."""
+    """The world's folder, as its processes see it."""
     cores: list[list[int]]
-    """By rank: the cores that it is pinned to."""
+    """Cores by rank."""
     sockets: list[int]
-    """By rank: its end of the control socket."""
+    """Control sockets by rank."""
     reports: list[int]
-    """By rank: the page for texts of failures."""
+    """Report pages by rank, for texts of failures."""
     pipes: list[int]
-    """By rank: where its prints go."""
+    """Pipes for prints by rank."""
     status: int
-    """A socket on which the launcher says which rank ended, and how."""
+    """A socket on which the launcher reports the end of each rank."""
 
 
 class JoinedJail(msgspec.Struct, frozen=True):
     """A jail that bubblewrap builds around a process that does nothing, for a world to join."""
 
     builder: int
-    """Process id of bubblewrap; the process inside is the last one below it."""
+    """Process id of bubblewrap. The process inside is its last descendant."""
     ready: int
-    """A pipe at which the process inside says that the walls stand."""
+    """A pipe on which the process inside reports that the jail is complete."""
     filter: bytes
     """The system-call filter, as BPF instructions."""
 
 
 class ForkOrder(msgspec.Struct, frozen=True):
-    """One world for the fork server. Descriptors are places in the list that comes with the order."""
+    """An order to fork one world. Its descriptors are indexes into the list that comes with it."""
 
     plan: LaunchPlan
     environment: dict[str, str]
-    """All of it."""
+    """The whole environment of the world."""
     folder: str
-    """Where the world starts, as its processes see it."""
+    """The working folder of the world, as its processes see it."""
     group: str
-    """The folder of the control group that it enters; empty: none."""
+    """Path of the control group that it enters; empty: none."""
     born: int
-    """A socket for the process id of the world's first process, and a handle of it (pidfd_open(2))."""
+    """A socket for the id and the pidfd of the world's first process."""
     jail: JoinedJail | None
     """None: no jail."""
 
     def with_descriptors(self, fds: list[int]) -> "ForkOrder":
-        """The same with the numbers that the descriptors have in this process."""
+        """The order with this process's descriptors in place of indexes."""
         plan = self.plan
         replaced = msgspec.structs.replace(
             plan,

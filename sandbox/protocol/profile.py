@@ -1,7 +1,7 @@
-"""The results of profiling a kernel: what the driver counted from outside, and what its ranks report, which it could change.
+"""The results of profiling a kernel: the driver's counters, and reports of its ranks.
 
-A report of a rank is parsed strictly, and judged by nobody. Between the referee's side and a rank on a GPU there is a socket,
-too: SAID is what the rank says before and after calls in a row, TOLD what it is told to do.
+The kernel can change the reports. They are parsed strictly and never judged. A rank on a GPU also has a control socket: SAID is
+a message of the rank before and after calls in a row, TOLD is the referee's answer.
 """
 
 import struct
@@ -12,15 +12,15 @@ from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Setting
 
 SAID, TOLD = struct.Struct("<d"), struct.Struct("<Q")
-"""Of a rank: seconds a call at first, then anything at the end of the row. To it: how many calls; then anything, to go on."""
+"""From a rank: its seconds per call, then any number at the end of the row. To it: the number of calls, then any number."""
 
 MOST_SPANS = 12_000
-"""Of one rank."""
+"""Spans in one report."""
 MOST_BYTES = 2 << 20
-"""Of one rank's report."""
+"""Size of one report."""
 NAME_CHARACTERS = 80
 WORK = frozenset({"kernel", "copy", "wait"})
-"""Kinds of a GPU's work."""
+"""Kinds of spans on a GPU."""
 
 
 class ProfilePlan(msgspec.Struct, frozen=True):
@@ -32,36 +32,34 @@ class ProfilePlan(msgspec.Struct, frozen=True):
     kernel_name: str
     device_module: str
     folder: str
-    """The world's own, as seen from inside."""
+    """The world's folder, as its processes see it."""
     cores: list[list[int]]
     reports: list[int]
-    """Descriptors that the ranks write their reports to."""
+    """Descriptors for the reports, by rank."""
     controls: list[int]
-    """Descriptors of the sockets of ranks on GPUs; empty for others."""
+    """Descriptors of the control sockets, by rank; empty for CPU ranks."""
     epoch_ns: int
-    """On the machine's clock, the same for all ranks: what spans are counted from."""
+    """Origin of span times on the machine's clock."""
     seed: int
     warm: int
-    """Calls before those that are looked at."""
+    """Untimed calls before the recorded ones."""
     calls: int
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """Something that took time on one rank."""
+    """An interval on one rank."""
 
     kind: str
-    """ "call": one call of solution; "wait": in a collective or a barrier; "op": an operation of torch on the host.
-
-    On a GPU a call ends when all of its work has. "kernel", "copy" and "wait" are the GPU's own work; on the host there are
-    "host": from the begin of a call until it returns; "launch": something is queued; "sync": the host waits for the GPU.
-    "stamp": between two stamps of a block (px_stamp).
+    """ "call": one call of solution, on a GPU until all of its work is done. "op": an operation of torch on the host.
+    "wait": in a collective or a barrier. "kernel", "copy": work of the GPU. "stamp": between two stamps of a block (px_stamp).
+    On the host of a GPU: "host": from the begin of a call until it returns; "launch": queues work; "sync": waits for the GPU.
     """
     name: str
     start_us: float
-    """Since the plan's epoch, on this machine's clock, the same for all ranks; of a GPU's work as CUPTI converts it."""
+    """Since the plan's epoch, on this machine's clock. CUPTI converts the times of a GPU."""
     us: float
     stream: int = 0
-    """Of a GPU's work; of a stamp its block."""
+    """The stream of a GPU's work; the block of a stamp."""
 
 
 class RankProfile(msgspec.Struct, frozen=True):
@@ -70,38 +68,38 @@ class RankProfile(msgspec.Struct, frozen=True):
     rank: int
     spans: list[Span] = []
     failed: str = ""
-    """What went wrong, in the kernel's own words; empty when nothing did."""
+    """The error of the kernel; empty if there is none."""
     failed_at: float = 0.0
-    """Seconds on this machine's monotonic clock, the same for all ranks."""
+    """Time of the error on this machine's monotonic clock, in seconds."""
     left_out: int = 0
-    """Spans beyond MOST_SPANS; the call that they belong to is left out as a whole, unless it is the first."""
+    """Spans beyond MOST_SPANS. Their call is left out as a whole, unless it is the first."""
     unseen: str = ""
-    """Why the work of this rank's GPU was not seen; empty where it was, and for ranks without one."""
+    """Why the GPU's work was not recorded; empty if it was, and for CPU ranks."""
     stamp_us: float = 0.0
-    """By how much stamps may be off the host's clock; 0 without stamps."""
+    """Error of stamps against the host's clock; 0 without stamps."""
     clock_us: float = 0.0
-    """What the GPU's timestamps are off by at the least: its work seems to begin before its launch, or to outlast a wait."""
+    """Lower bound of the error of the GPU's timestamps, from work that seems to begin before its launch."""
 
 
 class Outside(msgspec.Struct, frozen=True):
-    """Calls in a row on GPUs, one right after the other, seen from outside. That so many were made is the ranks' word."""
+    """Calls in a row on GPUs, measured from outside. The number of calls is as the ranks report it."""
 
     calls: int
     seconds: float
-    """From the first rank's order to the last rank's end."""
+    """From the first order to the end of the last rank."""
     gpus: list[GpuCounted] = []
-    """By rank; empty where the driver cannot be asked."""
+    """By rank; empty if NVML is not available."""
     missing: list[str] = []
-    """What is not known, and why: a line each."""
+    """What is not known, with reasons; one line each."""
 
 
 class WorldProfile(msgspec.Struct, frozen=True):
-    """All that is known."""
+    """The profile of all ranks."""
 
     reports: list[RankProfile]
     """By rank."""
     outside: Outside | None = None
-    """None on ranks without GPUs, and where the row of calls did not come to its end."""
+    """None for CPU ranks, and if the row of calls did not end."""
 
 
 encode = msgspec.json.Encoder().encode

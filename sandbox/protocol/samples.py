@@ -1,27 +1,27 @@
-"""Every pair of batches that the figures of a result are made of."""
+"""The pairs of batches behind the figures of a result."""
 
 import msgspec
 
 
 class Batches(msgspec.Struct, frozen=True):
-    """A pair of batches of the same iterations by one clock, microseconds a call, the harness's own time taken off."""
+    """A pair of batches of the same iterations, in microseconds per call, without the harness overhead."""
 
     calls: int
     baseline_us: float
     contender_us: float
     baseline_first: bool
     reference: int = 0
-    """Which of the worlds that run the baseline."""
+    """Index of the reference world."""
 
 
 class Samples(msgspec.Struct, frozen=True):
-    """Every round that the medians are made of."""
+    """All pairs of a run, by clock."""
 
     call: list[Batches] = []
     device: list[Batches] = []
     harness_us: float = 0.0
-    """What starting a batch and copying its outputs take a call of the call time; taken off already."""
+    """Harness overhead per call in end-to-end time, already subtracted."""
     empty_gate_us: float = 0.0
-    """The same a batch of device time: the gate itself, and the copies."""
+    """Harness overhead per batch in device time: the gate and the output copies."""
     foreign_us: dict[str, list[float]] = {}
-    """Before each batch, by its kind: the longest moment in which other work had the GPUs."""
+    """Longest foreign work on the GPUs before each watched batch, by kind of batch."""

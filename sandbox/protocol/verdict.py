@@ -1,4 +1,4 @@
-"""The closed set of verdicts, what each one means, and what to do about it."""
+"""The verdicts, their exit codes, and what to do about each."""
 
 from enum import IntEnum, StrEnum
 
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the command line; scripts rely on them."""
+    """Exit codes of the command line. Scripts depend on them."""
 
     PASS = 0
     KERNEL_FAILED = 1
@@ -37,27 +37,27 @@ class ExitCode(IntEnum):
 
 ADVICE: dict[Verdict, str] = {
     Verdict.PASS: "",
-    Verdict.WRONG_RESULT: "Compare with the baseline on this rank; a barrier that is missing shows up as stale values.",
-    Verdict.WRONG_STRUCTURE: "Return exactly what the baseline returns: same containers, shapes and dtypes, on the same device.",
+    Verdict.WRONG_RESULT: "Compare with the baseline on this rank. A missing barrier shows as stale values.",
+    Verdict.WRONG_STRUCTURE: "Return the same containers, shapes and dtypes as the baseline, on the same device.",
     Verdict.NONFINITE: "Look for a division by zero, an overflow in the run dtype, or memory that was never written.",
-    Verdict.MUTATED_INPUT: "Clone an argument before writing to it; inputs are read-only.",
+    Verdict.MUTATED_INPUT: "Clone an argument before writing to it. Inputs are read-only.",
     Verdict.LATE_OUTPUT: "Finish all work before solution() returns: join threads, synchronise streams.",
     Verdict.COMPILE_ERROR: "Fix the source at the line shown.",
     Verdict.LOAD_ERROR: "Define solution(...) with the baseline's parameters.",
-    Verdict.TIMEOUT: "A rank is waiting for a peer that never comes, or loops; check that all ranks make the same calls.",
-    Verdict.CRASH: "A segmentation fault is usually an index outside a buffer; the log has what the rank printed.",
-    Verdict.DEVICE_ERROR: "The GPU reported an error; run compute-sanitizer on a small size.",
+    Verdict.TIMEOUT: "A rank loops, or waits for a peer that never answers. Check that all ranks make the same calls.",
+    Verdict.CRASH: "A segmentation fault is usually an index outside a buffer. The log has the rank's output.",
+    Verdict.DEVICE_ERROR: "The GPU reported an error. Run compute-sanitizer on a small size.",
     Verdict.OUT_OF_MEMORY: "Allocate less, or reuse buffers between calls.",
-    Verdict.OUTPUT_FLOOD: "Print less: a kernel's output is kept up to 256 KiB and the run ends at 64 MiB.",
-    Verdict.PROTOCOL: "The rank sent something that the harness never sends; do not touch its file descriptors.",
-    Verdict.IMPOSSIBLE_SPEED: "Faster than the hardware can move the bytes: some work was skipped.",
-    Verdict.BASELINE_DISTURBED: "Leave nothing running between calls: the baseline must be timed on a quiet machine.",
-    Verdict.HARNESS_ERROR: "Not the kernel's fault; run `pkb-arena doctor`.",
+    Verdict.OUTPUT_FLOOD: "Print less. 256 KiB of a kernel's output are kept, and the run ends at 64 MiB.",
+    Verdict.PROTOCOL: "The rank sent bytes that the harness never sends. Do not use its file descriptors.",
+    Verdict.IMPOSSIBLE_SPEED: "The kernel is faster than the hardware can move the bytes, so it skipped work.",
+    Verdict.BASELINE_DISTURBED: "Finish all work within the call, because the baseline must be timed on a quiet machine.",
+    Verdict.HARNESS_ERROR: "The kernel is not at fault. Run `pkb-arena doctor`.",
 }
 
 
 def exit_code(verdict: Verdict) -> ExitCode:
-    """The exit code that `pkb-arena run` ends with for this verdict."""
+    """The exit code of `pkb-arena run` for this verdict."""
     if verdict is Verdict.PASS:
         return ExitCode.PASS
     if verdict is Verdict.HARNESS_ERROR:

@@ -1,4 +1,4 @@
-"""Blocking exchange of messages and descriptors over a socket, for sides that trust the sender."""
+"""Sends and receives messages and descriptors over a socket, blocking, from trusted senders."""
 
 import array
 import socket
@@ -8,7 +8,7 @@ from sandbox.protocol.messages import Order, RankMessage, decode_order, encode_b
 
 
 def send(sock: socket.socket, message: RankMessage, fds: tuple[int, ...] = ()) -> None:
-    """Sends a message with file descriptors. Raises OSError when the other side is gone."""
+    """Sends a message with file descriptors. Raises OSError if the other side is gone."""
     body = encode_body(message)
     data = frames.encode(message.kind, 0, len(body)) + body
     if fds:
@@ -19,9 +19,9 @@ def send(sock: socket.socket, message: RankMessage, fds: tuple[int, ...] = ()) -
 
 
 def receive(sock: socket.socket) -> tuple[Order, list[int]]:
-    """The referee's next order to this rank, and the file descriptors that came with it.
+    """The next order of the referee, and the descriptors that came with it.
 
-    Raises EOFError when the referee is gone.
+    Raises EOFError if the referee is gone.
     """
     data, fds, _, _ = socket.recv_fds(sock, frames.SIZE, 8)
     frame = frames.decode(data + _exactly(sock, frames.SIZE - len(data)))

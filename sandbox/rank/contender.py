@@ -35,8 +35,7 @@ from sandbox.rank.kernel.module import KernelRefused, load_solution
 from sandbox.rank.kernel.traceback import describe, kernel_line
 from sandbox.rank.output_copies import OutputCopies
 from sandbox.rank.problem_code import with_mutated
-from sandbox.rank.rank import Rank
-from sandbox.rank.serving import Reported
+from sandbox.rank.rank import Rank, Reported
 
 
 class ContenderRank(Rank):

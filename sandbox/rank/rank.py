@@ -1,10 +1,11 @@
-"""A rank of any world: its place, its device and the problem that is open. Imports torch."""
+"""A rank of any world: serves its socket, and holds its device and the open problem."""
 
 import faulthandler
 import gc
 import os
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,21 +15,32 @@ import torch
 
 from problems.setting import RankSetting
 from problems.specification import load_problem
+from sandbox.memory import host as memory
+from sandbox.protocol import frames, wire
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import OpenProblem, Wake
+from sandbox.protocol.messages import OpenProblem, Order, Wake
 from sandbox.rank.devices.device import Device
+from sandbox.rank.kernel.traceback import stand_in
 from sandbox.rank.problem_code import ProblemCode, leave_groups
-from sandbox.rank.serving import Serving, leave
+
+TEXT_LIMIT = 60_000
+leave = os._exit
+"""Ends this process at once. A kernel's call of the same name also prints where it was made."""
 
 
-class Rank(Serving):
-    """Serves one rank's control socket."""
+class Reported(Exception):
+    """A failure that was sent to the referee already."""
+
+
+class Rank:
+    """Serves one rank's control socket. Subclasses add handlers of orders, and report exceptions in `blame`."""
 
     def __init__(
         self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device
     ) -> None:
         """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
-        super().__init__(sock, report)
+        self.sock = sock
+        self.report = memory.map_output(report)
         self.device = device
         self.rank = rank
         self.world = world
@@ -37,7 +49,48 @@ class Rank(Serving):
         self.setting: RankSetting | None = None
         self.solution: Callable[..., Any] | None = None
         self.spark = torch.zeros(1, device=device.torch_device)
-        self.handlers |= {OpenProblem: self.open, Wake: self.wake}
+        self.handlers: dict[type[Order], Callable[[Any, list[int]], None]] = {
+            OpenProblem: self.open,
+            Wake: self.wake,
+        }
+        """By type of order. A handler takes the order and the descriptors that came with it."""
+
+    def serve(self) -> None:
+        """Answers the referee until it closes the socket."""
+        self.say(Kind.READY, os.getpid())
+        while True:
+            try:
+                order, fds = wire.receive(self.sock)
+            except (EOFError, ConnectionError):
+                leave(0)
+            try:
+                self.handlers[type(order)](order, fds)
+            except Reported:
+                pass
+            except BaseException as error:
+                self.tell(error)
+
+    def say(self, kind: int, value: int = 0) -> None:
+        """Sends a bare frame."""
+        self.sock.sendall(frames.encode(kind, 0, value))
+
+    def fail(self, kind: int, text: str, line: int = 0) -> None:
+        """Writes a text to the report page and sends the kind of failure."""
+        data = text.encode("utf-8", "replace")[:TEXT_LIMIT]
+        self.report[4 : 4 + len(data)] = data
+        self.report[:4] = struct.pack("<I", len(data))
+        self.say(kind, line)
+
+    def tell(self, error: BaseException) -> None:
+        """Reports any exception of a handler. One whose own methods fail is reported by its name and place."""
+        try:
+            self.blame(error)
+        except BaseException:
+            self.blame(stand_in(error))
+
+    def blame(self, error: BaseException) -> None:
+        """Reports an exception of a handler."""
+        raise NotImplementedError
 
     def open(self, order: OpenProblem, fds: list[int]) -> None:
         """Opens a problem with a setting in place of the one before (collective)."""
@@ -62,14 +115,14 @@ class Rank(Serving):
         self.device.free_cache()
 
     def wake(self, order: Wake, fds: list[int]) -> None:
-        """Shows that this process, and its context on the GPU, still runs."""
+        """Computes once, to show that this process and its GPU context work."""
         self.spark.add_(1)
         self.device.synchronize()
         self.say(Kind.AWAKE)
 
 
 def prepare_process() -> None:
-    """Signal handlers and threads of a rank process."""
+    """Sets the signal handlers and threads of a rank process."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     _tell_exits()

@@ -1,4 +1,4 @@
-"""Waiting for the answers of a world's ranks, with everything else served meanwhile."""
+"""Waits for the answers of a world's ranks, and serves all other input meanwhile."""
 
 import time
 from collections.abc import Callable
@@ -21,12 +21,12 @@ class SettingRefused(Exception):
 
 
 class Awaiting:
-    """Waits as sandbox.worlds.exchange.AwaitAll says."""
+    """Waits for answers. See sandbox.worlds.exchange.AwaitAll."""
 
     def __init__(
         self, poll: Callable[[float], None], stopped: Callable[[], bool], timer: TimeSource = time
     ) -> None:
-        """poll(seconds): serves what arrives within that time. stopped(): nobody wants the answers any more."""
+        """poll(seconds): serves what arrives within that time. stopped(): whether the run was cancelled."""
         self.poll = poll
         self.stopped = stopped
         self.timer = timer
@@ -34,15 +34,15 @@ class Awaiting:
     def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]:
         """One answer of this kind from every rank of a world.
 
-        may_be_late: a deadline of the baseline world is not a failure either, and the caller deals with it.
+        may_be_late: raise Deadline for worlds without a kernel, too.
 
         Raises:
-            WorldFailed, Deadline: the contender's doing.
-            HarnessFailed, SettingRefused: the baseline world's.
-            Stopped: the run was cancelled meanwhile.
+            WorldFailed, Deadline: a world with a kernel failed.
+            HarnessFailed, SettingRefused: a world without a kernel failed.
+            Stopped: the run was cancelled.
         """
         started = self.timer.monotonic()
-        before = min(world.compile_seconds, deadlines.COMPILE)
+        before = min(world.lines.compile_seconds, deadlines.COMPILE)
         waited_before: float | None = None
         while True:
             try:
@@ -50,13 +50,13 @@ class Awaiting:
                 if not missing:
                     return world.take(kind)
                 elapsed = self.timer.monotonic() - started
-                # Compiling has a deadline of its own, for all of it together: ranks say themselves when they do it.
-                compiled = min(world.compile_seconds, deadlines.COMPILE) - before
+                # Compiling has its own deadline in total. The ranks report when they compile.
+                compiled = min(world.lines.compile_seconds, deadlines.COMPILE) - before
                 left = limit - elapsed + compiled
-                # Time without a core does not count, either. Within a batch of ordinary length a look would disturb, so the
-                # first one comes halfway; and two are needed, since this process may have had no core itself.
+                # Time without a core does not count. Reading it disturbs a batch, so the first reading is at half time. A
+                # second reading is needed, because this process may have had no core itself.
                 if left < limit / 2:
-                    waited = world.waited_for_cores()
+                    waited = world.processes.waited_for_cores()
                     if waited_before is None:
                         waited_before = waited
                     else:
@@ -68,14 +68,20 @@ class Awaiting:
                     raise
                 if failed.kind == "REFUSED":
                     raise SettingRefused(failed.text) from None
-                raise HarnessFailed(f"{failed}\n{failed.text}\n{world.said[-4000:]}") from None
+                raise HarnessFailed(f"{failed}\n{failed.text}\n{_printed(world)}") from None
             except Deadline as late:
                 if world.spec.kernel or may_be_late:
                     raise
-                message = f"ranks {late.ranks} of the baseline world did not answer within {limit:.0f} s"
-                raise HarnessFailed(f"{message}\n{world.said[-4000:]}") from None
+                role = "oracle" if world.trusted else "reference"
+                message = f"ranks {late.ranks} of the {role} world did not answer within {limit:.0f} s"
+                raise HarnessFailed(f"{message}\n{_printed(world)}") from None
             if self.stopped():
                 raise Stopped
             self.poll(min(0.25, max(left, 0.001)))
             if elapsed > MEMORY_CHECK_SECONDS:
-                world.check_memory()  # takes milliseconds, so not within a batch of ordinary length
+                world.check_memory()  # takes milliseconds, which a normal batch must not pay for
+
+
+def _printed(world: World) -> str:
+    """The end of what the ranks of a world printed."""
+    return "".join(map(world.lines.said_by, range(world.ranks)))[-4000:]

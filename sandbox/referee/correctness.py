@@ -1,4 +1,4 @@
-"""The check of a kernel: it is loaded and run on fresh inputs, and each way to fail becomes a verdict."""
+"""The correctness check: loads a kernel, runs it on fresh inputs, and turns each failure into a verdict."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
-from sandbox.referee.wording import meaning, whole
+from sandbox.referee.wording import explain, whole
 from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange, Failed
@@ -19,16 +19,16 @@ from sandbox.worlds.failures import Deadline, WorldFailed
 
 CHECKED_SLOTS = 3
 BUSY_SHARE = 0.5
-"""Cores that a world's processes use together when it computes."""
+"""CPU time over wall time above which a world counts as computing."""
 STACKS_SECONDS = 0.5
-"""For ranks that did not finish in time to print where they are."""
+"""Time for ranks to print their stacks after a deadline."""
 
 
 class CorrectnessCheck:
-    """Loads one revision on a stage and checks it."""
+    """The correctness check of one kernel."""
 
     def __init__(self, run: Run, exchange: Exchange) -> None:
-        """exchange: between the stage and the contender's world, which is fresh."""
+        """exchange: with the contender's world, which is new."""
         self.run = run
         self.exchange = exchange
         self.contender = exchange.contender
@@ -39,25 +39,26 @@ class CorrectnessCheck:
         self.seconds: dict[str, float] = {}
         self.compile_started = 0.0
         self.timed_out = False
-        self.contender.watch_compiling(self.compiling)
+        self.contender.lines.watch_compiling(self.compiling)
 
     def judge(self) -> tuple[Verdict, Failure | None]:
-        """Loads the kernel and checks it: is it right?"""
+        """Loads and checks the kernel. Returns the verdict, and the failure if there is one."""
         verdict, failure = Verdict.PASS, None
         try:
             self.load()
             self.check()
         except (Failed, WorldFailed, Deadline) as error:
-            verdict, failure = self.meaning_of(error)
+            verdict, failure = self.explain(error)
         self.emit(self.checked(verdict, failure))
         return verdict, failure
 
-    def meaning_of(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
-        """What ended the run early, as a verdict."""
+    def explain(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
+        """The verdict on an error that ended the run."""
         if isinstance(error, Failed):
             return error.verdict, self.as_a_whole(error.failure)
         if isinstance(error, WorldFailed):
-            return self.explain(error)
+            place = self.place_of(error.rank) if error.kind == "DIED" else None
+            return explain(error, self.exchange.phase, place)
         return Verdict.TIMEOUT, self.explain_deadline(error)
 
     def as_a_whole(self, failure: Failure) -> Failure:
@@ -71,7 +72,7 @@ class CorrectnessCheck:
 
     @contextlib.contextmanager
     def phase(self, name: str, limit: float) -> Iterator[None]:
-        """Shows a phase; its time is kept even when it fails."""
+        """Reports a phase and notes its duration, also when it fails."""
         self.exchange.phase = name
         started = self.timer.monotonic()
         self.emit(PhaseStarted(run_id=self.run.run_id, phase=name, limit_s=limit))
@@ -84,7 +85,7 @@ class CorrectnessCheck:
             self.seconds[name] = self.timer.monotonic() - started
 
     def compiling(self, active: bool) -> None:
-        """The kit compiles, inside load or the first call: shown as a phase of its own, and with its own deadline."""
+        """Reports compilation within load or the first call as a phase of its own."""
         now = self.timer.monotonic()
         if active:
             self.compile_started = now
@@ -104,7 +105,7 @@ class CorrectnessCheck:
         )
 
     def paper_rule(self) -> str | None:
-        """What upstream's rule says, once something was compared."""
+        """ "match" or "mismatch" under upstream's rule; None before the first comparison."""
         paper = self.exchange.paper
         return None if paper is None else "match" if paper else "mismatch"
 
@@ -113,19 +114,17 @@ class CorrectnessCheck:
         limit = self.limits.load
         with self.phase("load", limit):
             self.exchange.hand_over_arenas()
-            self.contender.show_compiled(sha256(self.run.source.encode()).hexdigest())
+            self.contender.processes.show_compiled(sha256(self.run.source.encode()).hexdigest())
             self.contender.tell(LoadKernel(self.run.kernel_name, self.run.source))
             self.exchange.await_all(self.contender, Kind.LOADED, limit)
 
     def check(self) -> None:
-        """First calls on fresh inputs, compared with the oracle; anything written afterwards is found."""
+        """Makes the first calls on fresh inputs, compares them with the oracle, and checks for late writes."""
         limit = self.limits.first_call
         slots = list(range(min(CHECKED_SLOTS, self.exchange.stage.layout.slots)))
         with self.phase("check", limit):
             self.exchange.draw(len(slots), expect_poison=False)
-            self.exchange.reveal(
-                0, len(slots)
-            )  # nothing is timed here, and the private copies must be of complete inputs
+            self.exchange.reveal(0, len(slots))  # the private copies must be made of complete inputs
             self.exchange.arm(self.contender, checking=True)
             self.contender.go()
             self.await_first_calls(limit)
@@ -142,8 +141,7 @@ class CorrectnessCheck:
             raise Failed(verdict, failure)
 
     def await_first_calls(self, limit: float) -> None:
-        """Waits for the checked calls. Ranks that compute at the deadline, as a kernel that tries out variants does, have as long
-        again; ranks that only wait, for a peer that never comes, have not."""
+        """Waits for the checked calls. The limit doubles if the ranks are computing, for instance to tune variants."""
         before = self.contender.activity().cpu_seconds
         try:
             self.exchange.await_done(self.contender, limit)
@@ -153,7 +151,7 @@ class CorrectnessCheck:
             self.exchange.await_done(self.contender, limit)
 
     def arrives_late(self, slots: list[int]) -> bool:
-        """Whether the results of the checked calls are right now that some time has passed."""
+        """Whether the results of the checked calls have become right meanwhile."""
         self.timer.sleep(LATE_SECONDS)
         try:
             self.contender.tell(Recopy())
@@ -162,21 +160,8 @@ class CorrectnessCheck:
         except (WorldFailed, Deadline):
             return False
 
-    def explain(self, failed: WorldFailed) -> tuple[Verdict, Failure]:
-        """What a rank's end means."""
-        means = meaning(failed)
-        line, text = failed.line or None, means.text
-        if failed.kind == "DIED" and (place := self.place_of(failed.rank)) is not None:
-            line, text = place.line, place.stack
-        failure = self.exchange.failure(means.message, means.verdict, rank=failed.rank, line=line, text=text)
-        if means.advice:
-            failure = msgspec.structs.replace(failure, advice=means.advice)
-        if means.verdict is Verdict.COMPILE_ERROR:
-            failure = msgspec.structs.replace(failure, phase="compile")
-        return means.verdict, failure
-
     def explain_deadline(self, late: Deadline) -> Failure:
-        """Which ranks did not finish; they are asked to print where they are."""
+        """The failure for ranks that missed a deadline, with their stacks."""
         self.timed_out = True
         places = self.places(late)
         who = ", ".join(map(str, late.ranks))
@@ -190,8 +175,8 @@ class CorrectnessCheck:
         return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=line, text=text)
 
     def places(self, late: Deadline) -> list[StackPlace]:
-        """Where the ranks that did not finish are, as far as their stacks tell."""
-        self.contender.print_stacks()
+        """The stack places of the ranks that did not finish, as far as known."""
+        self.contender.processes.print_stacks()
         with contextlib.suppress(WorldFailed, Deadline):
             self.exchange.await_all(self.contender, late.kind, STACKS_SECONDS)
         return [place for place in map(self.place_of, late.ranks) if place is not None]
@@ -199,4 +184,4 @@ class CorrectnessCheck:
     def place_of(self, rank: int) -> StackPlace | None:
         """Where a rank is, or was at its end, as far as the last stack that it has printed tells."""
         lines = self.run.source.count("\n") + 1
-        return place_of(rank, self.contender.said_by(rank), self.run.kernel_name, lines)
+        return place_of(rank, self.contender.lines.said_by(rank), self.run.kernel_name, lines)

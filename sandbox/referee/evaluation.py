@@ -1,4 +1,4 @@
-"""One run: from a kernel's text to a verdict. First it is checked, then it is timed."""
+"""The evaluation of one kernel: the correctness check, then timing, then the result."""
 
 import contextlib
 import os
@@ -31,10 +31,10 @@ from sandbox.worlds.failures import Deadline, WorldFailed
 
 
 class Evaluation:
-    """Judges a revision: against the baseline, or against a rival in its place."""
+    """Evaluates a kernel against the baseline, or against a rival."""
 
     def __init__(self, correctness: CorrectnessCheck, peaks: Peaks, base: TimedSide | None) -> None:
-        """base: the worlds that run the baseline, or a rival kernel's in their place; None: nothing is timed."""
+        """base: the reference worlds, or the rival's world; None: correctness only."""
         self.correctness = correctness
         self.peaks = peaks
         self.rounds: Rounds | None = None
@@ -42,23 +42,23 @@ class Evaluation:
             mine = TimedSide(correctness.exchange, [correctness.contender], Observations())
             self.rounds = Rounds(correctness.run, Turns(correctness.run.setting, base, mine), peaks)
         self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
-        """Entered before anything is timed: no other arena may time on these devices."""
+        """Entered for timing: it keeps other arenas from timing on these devices."""
 
     def judge(self) -> Result:
-        """The whole run. Never raises for anything a kernel can do."""
+        """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
         verdict, failure = self.correctness.judge()
         if failure is None and self.rounds is not None:
             try:
                 self.measure()
             except (Failed, WorldFailed, Deadline) as error:
-                verdict, failure = self.correctness.meaning_of(error)
+                verdict, failure = self.correctness.explain(error)
         return self.result(verdict, failure)
 
     def measure(self) -> None:
-        """The phase of the rounds.
+        """Times the kernel.
 
         Raises:
-            Failed, WorldFailed, Deadline: what ended it early.
+            Failed, WorldFailed, Deadline: timing ended early.
         """
         assert self.rounds is not None
         limit = self.correctness.limits.time + self.rounds.stopping_rule.most_s
@@ -66,13 +66,13 @@ class Evaluation:
             self.rounds.measure()
 
     def conclusion(self, call: Interval | None, device: Interval | None) -> Conclusion:
-        """What the clocks say. On CPU ranks fewer ranks may help, where they share cores with what else runs."""
+        """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
         setting = self.correctness.run.setting
         cores = 0 if kind_of(setting.device).has_gate else len(os.sched_getaffinity(0))
         return conclude(call, device, setting.world, cores)
 
     def result(self, verdict: Verdict, failure: Failure | None) -> Result:
-        """Everything found, in one struct. Times and speedups only of a kernel that passed."""
+        """The result. Times and speedups are set only if the kernel passed."""
         correctness = self.correctness
         outputs = [output for rank in correctness.exchange.findings.values() for output in rank.values()]
         worst = max(outputs, key=lambda output: (not output.ok, output.rms), default=None)
@@ -117,6 +117,6 @@ class Evaluation:
 
     @property
     def labels(self) -> list[str]:
-        """What timing has shown of the kernel."""
+        """Labels that timing has found."""
         waits = self.rounds is not None and self.rounds.behind_gate.cannot_queue
         return [NO_DEVICE_TIME] * waits + [REUSES] * self.correctness.exchange.reuses

@@ -1,22 +1,21 @@
-"""Labels: hints from a kernel's text at the source of its speed. They stand beside a verdict and never change it.
+"""Labels: hints from a kernel's text about the source of its speed. They never change a verdict.
 
-The text is read line by line and not parsed: it is not trusted, and a parser can be made to crash. A text that hides what it
-does gets no label.
+The text is read line by line, because it is untrusted and can crash a parser. A text that hides what it does gets no label.
 """
 
 import re
 from itertools import takewhile
 
 LIBRARY = "library calls only"
-"""It compiles and maps nothing of its own: what it gains comes from other calls to the library."""
+"""The kernel has no code or memory of its own."""
 BASELINE = "calls the baseline"
 FALLBACK = "falls back to the library"
-"""An except that computes: a kernel that never works is judged for what is called in its place."""
+"""A handler of exceptions calls the library, so the kernel itself may never have worked."""
 NO_DEVICE_TIME = "no device time: a call waits for the GPU, or launches more than a queue holds"
-"""Seen by the clock, not by the text: of the baseline, the kernel or both."""
+"""Found by timing: the baseline, the kernel or both cannot be queued."""
 
 REUSES = "returns the same memory again, so each output is copied before the next call: return fresh tensors"
-"""Said by the kernel's own ranks."""
+"""Reported by the kernel's ranks."""
 
 OWN_CODE = (
     "sandbox.kit",
@@ -32,9 +31,9 @@ OWN_CODE = (
     "utils.cuda_helpers",
     "utils.triton_helpers",
 )
-"""Modules through which a kernel brings code or memory of its own."""
+"""Modules that give a kernel its own code or memory."""
 LINES, LONGEST_LINE = 5000, 400
-"""Lines and characters that are read: imports and handlers beyond them are not seen."""
+"""Limits for lines and characters that are read."""
 _FROM = re.compile(r"\s*from\s+([\w.]+)\s+import\s+(.*)")
 _IMPORT = re.compile(r"\s*import\s+(.*)")
 _EXCEPT = re.compile(r"\s*except\b.*:")
@@ -56,7 +55,7 @@ def labels(source: str) -> list[str]:
 
 
 def _imported(line: str) -> list[str]:
-    """Dotted names that a line imports, those of `from a import b` as a.b."""
+    """The dotted names that a line imports; `from a import b` gives a.b."""
     if named := _FROM.match(line):
         return [f"{named[1]}.{name.split()[0]}" for name in named[2].strip("()").split(",") if name.split()]
     if plain := _IMPORT.match(line):
@@ -69,7 +68,7 @@ def _within(module: str, package: str) -> bool:
 
 
 def _computes(lines: list[str], number: int) -> bool:
-    """Whether the body of the except in this line calls the library, and is no mere error message."""
+    """Whether the handler that starts in this line calls the library."""
     head = lines[number]
     depth = len(head) - len(head.lstrip())
     body = takewhile(

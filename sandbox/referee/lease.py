@@ -1,6 +1,6 @@
-"""Leases of devices: several arenas on one machine never time kernels on the same device at once.
+"""Leases of devices, so that two arenas of one machine never time on the same device at once.
 
-A lease is a lock on one file for each device, held by the referee's process. It ends with the process.
+A lease locks one file per device. It ends with the referee's process.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ FOLDER = Path(tempfile.gettempdir()) / "pkb-arena-leases"
 
 
 def devices_of(setting: Setting) -> list[str]:
-    """Names of what a world of this setting runs on: its GPUs as the driver counts them, or all the cores."""
+    """The devices of a setting: its GPUs by the driver's numbers, or all cores."""
     return kind_of(setting.device).lease_names(setting.world)
 
 
 class Lease:
-    """Several devices for one match. Not for threads: one referee, one lease at a time."""
+    """A lease of several devices. One referee holds at most one."""
 
     def __init__(self, devices: Iterable[str], folder: Path = FOLDER) -> None:
-        """folder: shared by all users of this machine; made where it is missing.
+        """folder: shared by all users of this machine; created if missing.
 
         Raises:
             OSError: the folder or a file in it cannot be opened.
@@ -37,7 +37,7 @@ class Lease:
         self._files = [_open(folder / _plain(device)) for device in sorted(devices)]
 
     def take(self) -> bool:
-        """All of the devices, or none of them; does not wait."""
+        """Takes all devices or none. Returns at once whether it took them."""
         for taken, file in enumerate(self._files):
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -48,7 +48,7 @@ class Lease:
         return True
 
     def close(self) -> None:
-        """Gives back what was taken."""
+        """Ends the lease."""
         for file in self._files:
             os.close(file)
         self._files = []
@@ -59,7 +59,7 @@ def _plain(device: str) -> str:
 
 
 def _open(path: Path) -> int:
-    """A file that is there is opened without O_CREAT: in a shared folder that may be refused for somebody else's."""
+    """Opens a lock file. O_CREAT is refused for another user's file in a shared folder, so it comes second."""
     with contextlib.suppress(FileNotFoundError):
         return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

@@ -1,6 +1,6 @@
-"""Stacks of ranks that did not answer.
+"""Reads the printed stacks of ranks that did not answer in time.
 
-What a rank prints is not trusted: a forged stack can only name another line in the verdict of its own kernel.
+The prints are untrusted. A forged stack can only change the line in the verdict of its own kernel.
 """
 
 import re
@@ -13,29 +13,29 @@ _FRAME = re.compile(r'^  File "([^"\n]{1,500})", line (\d{1,7}) in ([^\n]{1,200}
 TELLS_EXITS = "/sandbox/rank/rank.py"
 """Of a rank that ended itself, the innermost frame: the function that says where it was called."""
 _WAITS = ("/torch/", "/sandbox/kit/")
-"""A rank whose innermost frame lies in one of these waits in a call of the library; another one computes, or loops."""
+"""A rank whose innermost frame is in one of these folders waits in a library call."""
 
 
 @dataclass(frozen=True)
 class StackPlace:
-    """Where a rank is."""
+    """The place in the kernel where a rank is."""
 
     rank: int
     line: int
-    """In the kernel file, 1-based."""
+    """Line of the kernel file, 1-based."""
     waits: bool
-    """In a call to torch or to the kit, rather than in the kernel's own code."""
+    """Whether it is in a call to torch or the kit."""
     stack: str = field(default="", compare=False)
-    """The calls down to that of the kernel's text, innermost first, and what they stand on."""
+    """The calls down to the first one of the kernel file, innermost first."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} {'waits' if self.waits else 'is'} at line {self.line}"
 
 
 def place_of(rank: int, printed: str, kernel_name: str, lines: int) -> StackPlace | None:
-    """The place that the last stack in `printed` tells; None where it tells none.
+    """The place in the last stack of `printed`; None if there is none.
 
-    kernel_name: the kernel's file; lines: how many it has.
+    kernel_name: the kernel's file; lines: its number of lines.
     """
     last = printed.rfind("Current thread ")
     if last < 0:
@@ -68,7 +68,7 @@ def _folded(frames: Sequence[tuple[str, str, str]], last: int, name: str) -> str
 
 
 def places_words(places: list[StackPlace], ranks: Sequence[int]) -> str:
-    """Where the ranks that did not finish are: a place each, or one that is the same for all of them."""
+    """The places of blocked ranks in words; one place if it is the same for all."""
     same = {(place.line, place.waits) for place in places}
     if len(same) == 1 and len(places) == len(ranks) > 1:
         return f"{'both' if len(ranks) == 2 else 'all'} {'wait' if places[0].waits else 'are'} at line {places[0].line}"
@@ -76,5 +76,5 @@ def places_words(places: list[StackPlace], ranks: Sequence[int]) -> str:
 
 
 def blocked_rank(places: list[StackPlace]) -> StackPlace | None:
-    """The rank that holds up the others: one that waits for nobody, else the first."""
+    """The rank that probably blocks the others: one that does not wait, else the first."""
     return next((place for place in places if not place.waits), places[0] if places else None)

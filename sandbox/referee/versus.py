@@ -1,7 +1,7 @@
-"""A run between two contenders: both must be right, and the rounds time one kernel against the other.
+"""A run between two contenders: both are checked, then one kernel is timed against the other.
 
-The rival's world takes the place of the worlds that run the baseline, and is trusted no more than the contender's: each has
-arenas and withheld inputs of its own, each is stopped while the other is timed. The trusted world draws the inputs and compares.
+The rival's world takes the place of the reference worlds. It is as untrusted as the contender's: each has its own arenas and
+withheld inputs, and is stopped while the other is timed.
 """
 
 import time
@@ -39,7 +39,7 @@ class Versus:
         peaks: Peaks,
         timer: TimeSource = time,
     ) -> None:
-        """worlds: the contender's and the rival's, both fresh."""
+        """worlds: the contender's and the rival's, both new."""
         assert run.versus is not None
         self.run = run
         self.worlds = worlds
@@ -50,7 +50,7 @@ class Versus:
             return await_all(world, kind, limit, may_be_late)
 
         def of_rival(event: Any) -> None:
-            if isinstance(event, PhaseStarted | PhaseEnded):  # its figures would pass for the contender's
+            if isinstance(event, PhaseStarted | PhaseEnded):  # its figures would count as the contender's
                 emit(event)
 
         theirs = msgspec.structs.replace(run, kernel_name=run.versus.kernel_name, source=run.versus.source)
@@ -62,7 +62,7 @@ class Versus:
         self.evaluation = Evaluation(self.sides[0], peaks, rival if run.rounds != 0 else None)
 
     def judge(self) -> Result:
-        """The whole run. Never raises for anything a kernel can do."""
+        """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
         found = [side.judge() for side in self.sides]
         if self.run.rounds != 0 and all(failure is None for _, failure in found):
             self.sides[1].exchange.phase = "time"
@@ -70,11 +70,11 @@ class Versus:
                 self.evaluation.measure()
             except (Failed, WorldFailed, Deadline) as error:
                 blamed = error.side if isinstance(error, Failed) else self.worlds.index(self.awaited)
-                found[blamed] = self.sides[blamed].meaning_of(error)
+                found[blamed] = self.sides[blamed].explain(error)
         return self.result(*found)
 
     def result(self, mine: tuple[Verdict, Failure | None], theirs: tuple[Verdict, Failure | None]) -> Result:
-        """The contender's result with the rival's in it; a speedup only when both passed."""
+        """The contender's result with the rival's in it. It has a speedup only if both passed."""
         result = self.evaluation.result(*mine)
         if theirs[0] is not Verdict.PASS:
             result = msgspec.structs.replace(

@@ -1,16 +1,16 @@
-"""A verdict in words: what a rank's end means, and the one line that people read first."""
+"""Verdicts in words: the meaning of a rank's failure, and the line that a person reads first."""
 
 import os
 import signal
-from dataclasses import dataclass
 
 from sandbox.protocol.events import Failure, OutputError
-from sandbox.protocol.verdict import Verdict
+from sandbox.protocol.verdict import ADVICE, Verdict
+from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
 
 
 def detail(verdict: Verdict, failure: Failure | None) -> str:
-    """One line: what, in which phase, on which rank, where first, expected and got, and what to do."""
+    """One line: the fact, its phase, rank and place, and what to do."""
     if failure is None:
         return ""
     parts = [failure.message.splitlines()[0].rstrip(".") if failure.message else verdict.value]
@@ -53,45 +53,50 @@ _REPORTED = {
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """What a rank's failure means."""
+def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) -> tuple[Verdict, Failure]:
+    """The verdict on a rank's failure, and its description.
 
-    verdict: Verdict
-    message: str
-    """One line."""
-    text: str = ""
-    """A traceback, or what a compiler said."""
-    advice: str = ""
-    """In place of the verdict's own, where more is known."""
+    phase: the present phase of the run; place: of a rank that died, where it was.
+    """
+    verdict, message, advice = _explained(failed)
+    line, text = (
+        (place.line, place.stack) if place else (failed.line, "" if failed.kind == "DIED" else failed.text)
+    )
+    phase = "compile" if verdict is Verdict.COMPILE_ERROR else phase
+    return verdict, Failure(
+        phase=phase,
+        message=message,
+        advice=advice or ADVICE[verdict],
+        rank=failed.rank,
+        line=line or None,
+        text=text,
+    )
 
 
-def meaning(failed: WorldFailed) -> Meaning:
-    """What a rank's failure means."""
+def _explained(failed: WorldFailed) -> tuple[Verdict, str, str]:
+    """(verdict, message in one line, special advice or empty)."""
     if failed.kind == "DIED":
         status = failed.status
         if status >= 0 and os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
             verdict = Verdict.OUT_OF_MEMORY if number == signal.SIGKILL else Verdict.CRASH
-            return Meaning(verdict, f"the process was killed by {name}")
+            return verdict, f"the process was killed by {name}", ""
         how = f"exited with status {os.WEXITSTATUS(status)}" if status >= 0 else "ended"
-        message = f"the process {how} before its work was done"
-        return Meaning(Verdict.CRASH, message, advice="Return from the kernel; do not end its process.")
+        advice = "Return from solution() and do not end the process."
+        return Verdict.CRASH, f"the process {how} before its work was done", advice
     if failed.kind == "SYNTAX":
         lines = failed.text.strip().splitlines()
-        return Meaning(Verdict.COMPILE_ERROR, lines[-1][:300] if lines else "syntax error", failed.text)
+        return Verdict.COMPILE_ERROR, lines[-1][:300] if lines else "syntax error", ""
     message = _first_line(failed.text) or failed.kind
     if failed.kind == "RAISED":
-        return Meaning(
-            Verdict.CRASH, f"an exception ended solution(): {message}", failed.text, _raised(failed)
-        )
+        return Verdict.CRASH, f"an exception ended solution(): {message}", _raised(failed)
     advice = _raised(failed) if failed.kind == "LOAD_FAILED" and _TRACEBACK in failed.text else ""
-    return Meaning(_REPORTED.get(failed.kind, Verdict.PROTOCOL), message, failed.text, advice)
+    return _REPORTED.get(failed.kind, Verdict.PROTOCOL), message, advice
 
 
 def _raised(failed: WorldFailed) -> str:
-    """What to do about an exception."""
+    """The advice on an exception."""
     if failed.line:
-        return "Correct that line; the traceback shows how it was reached."
-    return "It was raised outside the kernel's own lines; the traceback shows where."
+        return "Correct this line. The traceback shows the calls that lead to it."
+    return "No line of the kernel raised it. The traceback shows where it was raised."

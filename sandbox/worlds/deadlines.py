@@ -1,28 +1,28 @@
-"""Deadlines of all waits in the harness."""
+"""Deadlines of all waits in the harness, in seconds."""
 
 import os
 from dataclasses import dataclass
 
 START = 60.0
-"""A world's start: import of torch and the process group, on a cold and busy machine."""
+"""The start of a world: import of torch and the process group, on a cold and busy machine."""
 PREPARE = 120.0
-"""The baseline's own side of a new setting."""
+"""The oracle world's preparation of a new setting."""
 COMPILE = 120.0
 HEALTH = 10.0
-"""One tiny call of the baseline world on each GPU after a kernel was killed there."""
+"""One tiny call of the oracle world on each GPU after a kernel was killed there."""
 TURN = 240.0
-"""Until another arena on this machine has finished its timing."""
+"""The wait for another arena that is timing on the same devices."""
 WITHOUT_CORE = 10.0
-"""Time for which ranks are ready to run and have no core does not count, up to so much: the machine's doing, or that of threads
-that a kernel has started."""
+"""Time without a core that is not counted, at most. Other work on the machine causes it, or threads of the kernel."""
 SHORTEST, LONGEST = 0.05, 20.0
 SHORTEST_BATCH = 0.5
-"""A busy machine may keep a rank waiting for a core so long, however short the kernel."""
+"""A busy machine may leave a rank without a core for this long."""
 
 
 def patience() -> float:
-    """PKB_DEADLINE_SCALE, as the referee's environment has it: a factor for the time that a kernel may take to load, for
-    its first call and for a batch. Below 1 in tests, above 1 on a slow machine. No rank sees it."""
+    """PKB_DEADLINE_SCALE of the referee's environment: a factor for the deadlines of loading, first calls and batches.
+
+    It is below 1 in tests and above 1 on a slow machine. No rank sees it."""
     try:
         scale = float(os.environ.get("PKB_DEADLINE_SCALE", "1"))
     except ValueError:
@@ -32,19 +32,21 @@ def patience() -> float:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Seconds for the phases of a run, given the baseline's own time per call."""
+    """Deadlines of a run's phases, which depend on the baseline's time per call."""
 
     load: float = 20.0
     first_call: float = 10.0
     batch: float = 2.0
     time: float = 30.0
     own: float = 60.0
-    """The trusted side's own work between batches."""
+    """The oracle world's work between batches."""
 
     @classmethod
     def for_baseline(cls, call_seconds: float, calls: int) -> "TimeLimits":
-        """first call: 10 s or 100 baseline calls; batch: 2 s or 20 times the baseline's. The phase of timing and the trusted
-        side's own work are only ever given more time: many batches, and a slow machine's own comparing, have to fit."""
+        """The limits for a baseline call of so many seconds, and so many calls per batch.
+
+        First call: 10 s, or 100 baseline calls. Batch: 2 s, or 20 times the baseline's. The scale only lengthens `time` and
+        `own`, because the number of batches and the comparison do not depend on the kernel."""
         scale = patience()
         return cls(
             load=scale * cls.load,

@@ -14,11 +14,11 @@ class WorldFailed(Exception):
         self.line = line
         self.text = text
         self.status = status
-        """For DIED: the wait status."""
+        """The wait status, for DIED."""
 
 
 def _first_words(text: str) -> str:
-    """A text; of a traceback what was raised, which stands in the first line behind it that is not indented."""
+    """The text; for a traceback the exception, which is its first line that is not indented."""
     lines = text.strip().splitlines()
     if not lines or not lines[0].startswith("Traceback "):
         return text
@@ -29,11 +29,11 @@ class Deadline(Exception):
     """Not every rank answered in time."""
 
     def __init__(self, ranks: list[int], kind: Kind) -> None:
-        """kind: of the answer that is due."""
+        """kind: of the missing answer."""
         super().__init__(f"waiting for ranks {ranks}")
         self.ranks = ranks
         self.kind = kind
 
 
 class HarnessFailed(Exception):
-    """The baseline world, the machine or the harness itself failed: never the kernel's fault."""
+    """The oracle world, a reference world, the machine or the harness failed. The kernel is not at fault."""

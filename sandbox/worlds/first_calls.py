@@ -1,4 +1,4 @@
-"""The first calls of the worlds that run the baseline: what they load, allocate, connect and look up, no timed call waits for."""
+"""The first calls of reference worlds: their libraries load, allocate and connect here, so that no timed call does."""
 
 from collections.abc import Sequence
 
@@ -9,50 +9,41 @@ from sandbox.worlds.exchange import Exchange
 from sandbox.worlds.world import World
 
 
-class FirstCalls:
-    """Of references that have just loaded the baseline."""
+def make_first_calls(exchange: Exchange, worlds: Sequence[World]) -> None:
+    """Calls the baseline on one input; then, if shapes vary between inputs, on as many inputs as there are calls.
 
-    def __init__(self, exchange: Exchange, worlds: Sequence[World]) -> None:
-        """exchange: on the references' side."""
-        self.exchange = exchange
-        self.worlds = worlds
-        self.stage = exchange.stage
+    exchange: of the references' side, whose worlds have loaded the baseline.
 
-    def make(self) -> None:
-        """Calls on the same inputs; then, where shapes differ from call to call, calls on as many inputs as calls.
+    Raises:
+        WorldFailed, Deadline: a world failed or was too slow.
+    """
+    stage = exchange.stage
+    _assemble(exchange, worlds, 1)
+    for world in worlds:
+        world.tell(ChooseBatch(0, 1, warm_calls(stage.call_seconds)))
+    for world in worlds:
+        exchange.await_all(world, Kind.CHOSEN, stage.limits.first_call)
+    left = stage.distinct_calls
+    while left > 0:
+        count = min(left, stage.layout.slots)
+        _run(exchange, worlds, count)
+        left -= count
 
-        Raises:
-            WorldFailed, Deadline: a world did not make them.
-        """
-        self._assemble(1)
-        for world in self.worlds:
-            world.tell(ChooseBatch(0, 1, warm_calls(self.stage.call_seconds)))
-        for world in self.worlds:
-            self._await(world, Kind.CHOSEN)
-        left = self.stage.distinct_calls
-        while left > 0:
-            count = min(left, self.stage.layout.slots)
-            self._run(count)
-            left -= count
 
-    def _assemble(self, count: int) -> None:
-        """Fresh iterations, and their arguments in every world."""
-        self.exchange.draw(count, expect_poison=False)
-        for world in self.worlds:
-            self.exchange.arm(world)
+def _assemble(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
+    exchange.draw(count, expect_poison=False)
+    for world in worlds:
+        exchange.arm(world)
 
-    def _run(self, count: int) -> None:
-        """A batch of so many fresh iterations, in one world after another: several worlds on the same GPUs would take turns
-        by time slices. Nobody looks at the outputs."""
-        self._assemble(count)
-        self.exchange.reveal(0, count)
-        for world in self.worlds:
-            world.tell(ChooseBatch(0, count))
-            self._await(world, Kind.CHOSEN)
-            world.go()
-            self.exchange.await_done(world, self.stage.limits.first_call)
-        self.exchange.discard_outputs()
 
-    def _await(self, world: World, kind: Kind) -> None:
-        """First calls may take longer than others."""
-        self.exchange.await_all(world, kind, self.stage.limits.first_call)
+def _run(exchange: Exchange, worlds: Sequence[World], count: int) -> None:
+    """Runs one batch per world, one world after another, because worlds on the same GPUs would share them by time slices."""
+    limit = exchange.stage.limits.first_call
+    _assemble(exchange, worlds, count)
+    exchange.reveal(0, count)
+    for world in worlds:
+        world.tell(ChooseBatch(0, count))
+        exchange.await_all(world, Kind.CHOSEN, limit)
+        world.go()
+        exchange.await_done(world, limit)
+    exchange.discard_outputs()

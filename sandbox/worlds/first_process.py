@@ -1,4 +1,4 @@
-"""The first process of a world: started as a program of its own, or forked by the fork server into walls that stand already."""
+"""The first process of a world: a program of its own, or forked by the fork server into a jail."""
 
 import contextlib
 import os
@@ -24,28 +24,28 @@ from sandbox.worlds.world_folder import WorldFolder
 from sandbox.worlds.world_spec import WorldSpec
 
 SHOWN = "compiled"
-"""Of a world's folder, the one in which it finds what its kernel's text has compiled before."""
+"""The subfolder of a world's folder that shows the compiled code of its kernel's text."""
 BORN_SECONDS = 15.0
-"""A fork server that imports torch takes so long at the most, on a busy machine, until it has forked its first world."""
+"""Limit until a new fork server, which imports torch, has forked its first world."""
 
 
 class FirstProcess(Protocol):
-    """A world's first process, with all that it has started."""
+    """A world's first process and all its descendants."""
 
     @property
     def is_there(self) -> bool:
         """Whether it has been started yet."""
 
     def tree(self) -> list[int]:
-        """Waits until it has been started. Process ids: the first process first, the ranks last while nothing but the harness
-        runs in the world. Empty where there is none."""
+        """Process ids, once it has been started. The first process comes first. The ranks come last while only the harness
+        runs in the world. Empty if there is no process."""
 
     def kill(self) -> bool:
-        """Kills all of them; True when they are gone."""
+        """Kills all of them. Returns whether they are gone."""
 
 
 class StartedProgram:
-    """See FirstProcess: the launcher is a program of its own, behind its jail."""
+    """A FirstProcess: the launcher as a program of its own in a jail."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
@@ -65,10 +65,10 @@ class StartedProgram:
 
 
 class Forked:
-    """See FirstProcess: forked by the fork server."""
+    """A FirstProcess that the fork server has forked."""
 
     def __init__(self, born: socket.socket, builder: "subprocess.Popen[bytes] | None") -> None:
-        """born: says the process id, and hands over a handle; builder: bubblewrap around a process that does nothing."""
+        """born: a socket that delivers the process id with a pidfd. builder: bubblewrap around a process that does nothing."""
         self._born = born
         self._builder = builder
         self._pid = 0
@@ -82,9 +82,9 @@ class Forked:
         return tree(self._pid) if self._found(BORN_SECONDS) else []
 
     def kill(self) -> bool:
-        """A world that has not been forked yet finds no walls and nobody to talk to, and ends by itself."""
+        """Kills the jail and the processes. A world that is forked later finds no jail and ends by itself."""
         gone = True
-        if self._builder is not None:  # with its namespace goes everything that is in it
+        if self._builder is not None:  # the end of its PID namespace kills all processes in it
             gone = kill_tree(self._builder.pid)
             if self._builder.stdin is not None:
                 self._builder.stdin.close()
@@ -99,7 +99,7 @@ class Forked:
         return gone
 
     def _found(self, seconds: float) -> bool:
-        """Whether the process is there, or comes within these seconds. Its number may be another's once it has ended."""
+        """Whether the process runs, or is forked within these seconds. The pidfd shows its end, because ids are reused."""
         if self._handle is None and self._born.fileno() >= 0 and _is_readable(self._born.fileno(), seconds):
             said, handles, _, _ = socket.recv_fds(self._born, 32, 1)
             self._born.close()
@@ -109,7 +109,7 @@ class Forked:
 
 
 def _is_readable(fd: int, seconds: float) -> bool:
-    """Whether there is something to read within these seconds, or the other end is closed; of a process: whether it has ended."""
+    """Whether a descriptor becomes readable or closed within these seconds; for a pidfd: whether the process has ended."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(seconds * 1000))
@@ -123,7 +123,9 @@ def start(
     folder: WorldFolder,
     servers: ForkServers,
 ) -> FirstProcess:
-    """Starts a world's launcher within its bound. ends, status: descriptors that it inherits; the caller closes its own copies.
+    """Starts a world's launcher within its memory limit.
+
+    ends, status: descriptors that it inherits; the caller closes its own copies.
 
     Raises OSError where this machine has no process, descriptor or memory left.
     """
@@ -161,7 +163,7 @@ def start(
 def _forked(
     spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers
 ) -> Forked:
-    """Has walls built around a process that does nothing, if there are walls, and orders the world."""
+    """Builds a jail around a process that does nothing, if the profile has one, and orders the world."""
     server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:
         wrapped = afterwards.enter_context(_wrapped(spec, list(joining.HOLD), folder.path))
@@ -201,7 +203,7 @@ def _forked(
 
 
 def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
-    """A plan whose descriptors are places in a list."""
+    """The plan with indexes into `fds` in place of descriptors."""
     return msgspec.structs.replace(
         plan,
         sockets=[fds.index(fd) for fd in plan.sockets],
@@ -213,7 +215,7 @@ def _by_places(plan: LaunchPlan, fds: list[int]) -> LaunchPlan:
 
 @contextlib.contextmanager
 def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped]:
-    """A command behind the walls of a world. The baseline's, too: what they cost must cost all worlds the same."""
+    """The command in the world's jail. Worlds without a kernel are jailed, too, so that isolation costs all worlds the same."""
     kind = spec.kind
     extra = {"PYTHONPATH": python_path()} | kind.environment(spec.gpus)
     readable = spec.readable

@@ -1,4 +1,4 @@
-"""The referee's end of the fork servers (sandbox/rank/fork_server.py): one for each kind of device, started when first needed."""
+"""The referee's end of the fork servers (sandbox/rank/fork_server.py), one per kind of device."""
 
 import contextlib
 import fcntl
@@ -18,17 +18,17 @@ from sandbox.protocol.launch_plan import MOST_DESCRIPTORS, ForkOrder
 
 MODULE = "sandbox.rank.fork_server"
 _MFD_EXEC = 0x10 if Path("/proc/sys/vm/memfd_noexec").exists() else 0
-"""Since Linux 6.3 a memory file says whether it may be executed."""
+"""The flag for an executable memory file, since Linux 6.3."""
 
 
 class ForkServers:
-    """The fork servers of one referee."""
+    """The fork servers of one referee, each started when first needed."""
 
     def __init__(self) -> None:
         self._servers: dict[str, ForkServer] = {}
 
     def of(self, kind: DeviceKind) -> "ForkServer":
-        """The server for a kind of device; a fresh one where there is none, or none any more.
+        """The running server for a kind of device; started if there is none.
 
         Raises OSError where this machine has no process, descriptor or memory left.
         """
@@ -38,16 +38,16 @@ class ForkServers:
         return found
 
     def close(self) -> None:
-        """Ends them; worlds that they have forked end with them."""
+        """Ends all servers and their worlds."""
         while self._servers:
             self._servers.popitem()[1].close()
 
 
 def sealed_copy(program: Path) -> int:
-    """A descriptor of a copy in memory that nobody can change.
+    """A descriptor of a copy of a program in memory that nobody can change.
 
-    A world that was forked from a process outside of its jail sees that process's program (/proc/self/exe) in a mount that can
-    be written to, and a kernel would run with the rights of the user who owns the file.
+    A forked world sees the fork server's program as /proc/self/exe, in a mount that can be written to. A kernel could replace
+    the program, and its code would then run with the rights of the file's owner.
     """
     copy = os.memfd_create(program.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | _MFD_EXEC)
     try:
@@ -65,7 +65,7 @@ class ForkServer:
     """One fork server, from its start until `close`."""
 
     def __init__(self, kind: DeviceKind) -> None:
-        """Starts it; it takes a second or two until it serves the first order."""
+        """Starts the server. It serves its first order after 1 to 2 s."""
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(self._orders.close)
@@ -88,13 +88,13 @@ class ForkServer:
 
     @property
     def runs(self) -> bool:
-        """Whether its process has not ended."""
+        """Whether its process is running."""
         return self._process.poll() is None
 
     def fork(self, order: ForkOrder, fds: Sequence[int]) -> None:
-        """Orders a world; returns at once. fds: the descriptors that the order names by their places.
+        """Orders a world and returns at once. fds: the descriptors that the order names by index.
 
-        Raises OSError where the server is gone or takes no more orders.
+        Raises OSError if the server is gone or its queue is full.
         """
         if len(fds) > MOST_DESCRIPTORS:
             raise OSError(f"a world of {order.plan.ranks} ranks has too many descriptors to be forked")

@@ -1,7 +1,7 @@
 """The states of a world, and the messages that move it from one to the next."""
 
+from collections.abc import Set
 from enum import Enum
-from typing import NamedTuple
 
 from sandbox.protocol.frames import Kind
 from sandbox.worlds.failures import HarnessFailed
@@ -35,60 +35,43 @@ IDLE = frozenset({State.OPENED, State.ARMED})
 BUSY = frozenset({State.ARMING, State.RUNNING, State.QUEUED})
 
 
-class Move(NamedTuple):
-    """In which states a message may be sent or taken, and the state after it; None: the same."""
-
-    allowed: frozenset[State]
-    to: State | None = None
-
-
-def _in(*states: State) -> frozenset[State]:
-    return frozenset(states)
-
-
-MOVES: dict[Kind, Move] = {
+MOVES: dict[Kind, tuple[Set[State], State | None]] = {
     # Orders, when they are sent to all ranks.
-    Kind.OPEN: Move(IDLE | {State.READY}, State.OPENING),
-    Kind.MAKE_ARENAS: Move(IDLE, State.OPENED),
-    Kind.MAP_ARENAS: Move(IDLE, State.OPENED),
-    Kind.MAP_GATE: Move(IDLE),
-    Kind.LOAD: Move(IDLE, State.OPENED),
-    Kind.PROBE: Move(IDLE, State.OPENED),
-    Kind.MEASURE_PEAKS: Move(IDLE),
-    Kind.DRAW: Move(IDLE),
-    Kind.ARM: Move(IDLE, State.ARMING),
-    Kind.WAKE: Move(IDLE),
-    Kind.CHOOSE: Move(_in(State.ARMED)),
-    Kind.REVEAL: Move(IDLE | {State.QUEUED}),
-    Kind.GO: Move(_in(State.ARMED), State.RUNNING),
-    Kind.FINISH: Move(_in(State.QUEUED), State.RUNNING),
-    Kind.RECOPY: Move(_in(State.ARMED)),
-    Kind.TAKE: Move(IDLE),
-    Kind.COMPARE: Move(IDLE),
-    Kind.CHECK_POISON: Move(IDLE),
-    Kind.LOOK_AT_PROGRESS: Move(IDLE),
-    Kind.DRAW_AGAIN: Move(IDLE),
-    Kind.SYNC: Move(IDLE | BUSY),
+    Kind.OPEN: (IDLE | {State.READY}, State.OPENING),
+    Kind.MAKE_ARENAS: (IDLE, State.OPENED),
+    Kind.MAP_ARENAS: (IDLE, State.OPENED),
+    Kind.MAP_GATE: (IDLE, None),
+    Kind.LOAD: (IDLE, State.OPENED),
+    Kind.PROBE: (IDLE, State.OPENED),
+    Kind.MEASURE_PEAKS: (IDLE, None),
+    Kind.DRAW: (IDLE, None),
+    Kind.ARM: (IDLE, State.ARMING),
+    Kind.WAKE: (IDLE, None),
+    Kind.CHOOSE: ({State.ARMED}, None),
+    Kind.REVEAL: (IDLE | {State.QUEUED}, None),
+    Kind.GO: ({State.ARMED}, State.RUNNING),
+    Kind.FINISH: ({State.QUEUED}, State.RUNNING),
+    Kind.RECOPY: ({State.ARMED}, None),
+    Kind.TAKE: (IDLE, None),
+    Kind.COMPARE: (IDLE, None),
+    Kind.CHECK_POISON: (IDLE, None),
+    Kind.LOOK_AT_PROGRESS: (IDLE, None),
+    Kind.DRAW_AGAIN: (IDLE, None),
+    Kind.SYNC: (IDLE | BUSY, None),
     # Answers, when those of all ranks are taken.
-    Kind.READY: Move(_in(State.STARTING), State.READY),
-    Kind.OPENED: Move(_in(State.OPENING), State.OPENED),
-    Kind.ARMED: Move(_in(State.ARMING), State.ARMED),
-    Kind.QUEUED: Move(_in(State.RUNNING), State.QUEUED),
-    Kind.DONE: Move(_in(State.RUNNING), State.ARMED),
-    Kind.SYNCED: Move(IDLE | BUSY, State.OPENED),
+    Kind.READY: ({State.STARTING}, State.READY),
+    Kind.OPENED: ({State.OPENING}, State.OPENED),
+    Kind.ARMED: ({State.ARMING}, State.ARMED),
+    Kind.QUEUED: ({State.RUNNING}, State.QUEUED),
+    Kind.DONE: ({State.RUNNING}, State.ARMED),
+    Kind.SYNCED: (IDLE | BUSY, State.OPENED),
 }
-"""Any other answer moves nothing."""
-
-
-class IllegalMove(HarnessFailed):
-    """An order or an answer that a world in its state cannot have."""
+"""The states in which a message is legal, and the state after it; None: the same. Other answers are always legal."""
 
 
 def after(state: State, kind: Kind) -> State:
-    """The state of a world once this message was sent or taken. Raises IllegalMove."""
-    move = MOVES.get(kind)
-    if move is None:
-        return state
-    if state not in move.allowed:
-        raise IllegalMove(f"{kind.name} is not for a world that is {state.value}")
-    return move.to or state
+    """The state of a world after a message was sent or taken. Raises HarnessFailed if it is illegal in this state."""
+    allowed, next_state = MOVES.get(kind, (set(State), None))
+    if state not in allowed:
+        raise HarnessFailed(f"{kind.name} is illegal for a world that is {state.value}")
+    return next_state or state

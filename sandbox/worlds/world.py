@@ -12,11 +12,10 @@ from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import MapGate, OpenProblem, Order
-from sandbox.worlds import state
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.fork_server import ForkServers
 from sandbox.worlds.rank_wire import RankWire, Received
-from sandbox.worlds.state import BUSY, IDLE, State
+from sandbox.worlds.state import BUSY, IDLE, State, after
 from sandbox.worlds.stopping import Activity
 from sandbox.worlds.wires import Wires
 from sandbox.worlds.world_process import WorldProcess
@@ -27,50 +26,6 @@ Stamps = tuple[int, ...]
 
 BEGIN_SECONDS, BEGIN_LOOK_SECONDS = 0.05, 100e-6
 """A rank that was released is waited for so long; how often it is looked whether it has begun."""
-
-
-class Processes(Protocol):
-    """The processes of a world. Of a real one they are a WorldProcess."""
-
-    @property
-    def rank_pids(self) -> list[int]: ...
-    def find_ranks(self) -> None: ...
-    @property
-    def paused(self) -> bool: ...
-    def halt(self) -> None: ...
-    def pause(self) -> None: ...
-    def await_stopped(self) -> None: ...
-    def resume(self) -> None: ...
-    def activity(self) -> Activity: ...
-    def pin(self, rank: int, cores: Sequence[int]) -> None: ...
-    def waited_for_cores(self) -> float: ...
-    def print_stacks(self) -> None: ...
-    def excess(self) -> str: ...
-    def killed(self) -> str: ...
-    def show_compiled(self, digest: str) -> None: ...
-    def keep_compiled(self, digest: str) -> None: ...
-    def close(self) -> bool: ...
-
-
-class Lines(Protocol):
-    """The lines to the ranks of a world. Of a real one they are Wires."""
-
-    failure: WorldFailed | None
-
-    def said_by(self, rank: int) -> str: ...
-
-    @property
-    def compile_seconds(self) -> float: ...
-    def watch_compiling(self, watcher: Callable[[bool], None] | None) -> None: ...
-    def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None: ...
-    def require_silence(self) -> None: ...
-    def release(self, ranks: Sequence[int] | None = None) -> None: ...
-    def has_begun(self, rank: int) -> bool: ...
-    def missing(self, kind: Kind, ended: Callable[[], str]) -> list[int]: ...
-    def take(self) -> list[Received]: ...
-    def take_synced(self, number: int) -> bool: ...
-    def fail(self, failure: WorldFailed) -> None: ...
-    def close(self) -> None: ...
 
 
 class Gate(Protocol):
@@ -90,8 +45,8 @@ class World:
     def __init__(
         self,
         spec: WorldSpec,
-        processes: Processes,
-        lines: Lines,
+        processes: WorldProcess,
+        lines: Wires,
         new_gate: Callable[[int], Gate] = GatePage,
         timer: TimeSource = time,
     ) -> None:
@@ -104,12 +59,12 @@ class World:
         self.trusted = spec.trusted
         self._timer = timer
         self.started = timer.monotonic()
-        self._processes = processes
-        self._lines = lines
+        self.processes = processes
+        self.lines = lines
         self._new_gate = new_gate
-        self._state = State.STARTING
+        self.state = State.STARTING
         self._opened: tuple[OpenProblem, Stamps] | None = None
-        self._gate: Gate | None = None
+        self.gate: Gate | None = None
 
     @classmethod
     def start(
@@ -141,61 +96,26 @@ class World:
         world = cls(spec, process, wires)
         return world
 
-    # --- what it is ------------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> State:
-        """Where it is."""
-        return self._state
-
     @property
     def idle(self) -> bool:
-        """Whether a problem is open and no rank has anything to do."""
-        return self._state in IDLE
+        """Whether a problem is open and no rank is working."""
+        return self.state in IDLE
 
     @property
     def rank_pids(self) -> list[int]:
         """The ranks' process ids as the referee sees them, once they are ready: found before a kernel can start processes."""
-        return self._processes.rank_pids
-
-    @property
-    def compile_seconds(self) -> float:
-        """How long any rank has been compiling so far, by what the ranks say of themselves."""
-        return self._lines.compile_seconds
-
-    @property
-    def said(self) -> str:
-        """The end of what all ranks printed, one rank after another."""
-        return "".join(map(self.said_by, range(self.ranks)))
-
-    def said_by(self, rank: int) -> str:
-        """The end of what a rank printed."""
-        return self._lines.said_by(rank)
-
-    @property
-    def failure(self) -> WorldFailed | None:
-        """What a rank did that fails the world, whatever is awaited."""
-        return self._lines.failure
-
-    @property
-    def gate(self) -> Gate | None:
-        """The starting gate, once `make_gate` was called."""
-        return self._gate
-
-    def watch_compiling(self, watcher: Callable[[bool], None] | None) -> None:
-        """watcher(active): called when the first rank starts to compile, and when the last one has ended."""
-        self._lines.watch_compiling(watcher)
+        return self.processes.rank_pids
 
     # --- orders ----------------------------------------------------------------------------------------------
 
     def tell(self, order: Order, fds: tuple[int, ...] = ()) -> None:
-        """Sends an order to all ranks. Raises IllegalMove where it is not for a world in this state."""
+        """Sends an order to all ranks. Raises HarnessFailed if it is illegal in this state."""
         self.tell_each([order] * self.ranks, [fds] * self.ranks)
 
     def tell_each(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
         """Sends each rank an order of the same kind, and descriptors with it. Raises as `tell`."""
         self._move(orders[0].kind)
-        self._lines.send(orders, fds)
+        self.lines.send(orders, fds)
 
     def open(self, order: OpenProblem, stamps: Stamps) -> None:
         """Tells all ranks to open a problem. stamps: of the files that they read."""
@@ -208,13 +128,13 @@ class World:
 
     def has_open(self, order: OpenProblem, stamps: Stamps) -> bool:
         """Whether this problem, setting and state of its files is open."""
-        return self._state in IDLE | BUSY and self.opens(order, stamps)
+        return self.state in IDLE | BUSY and self.opens(order, stamps)
 
     def make_gate(self) -> None:
         """Makes the starting gate, and tells all ranks to map it: GATED is due."""
-        assert self._gate is None
-        self._gate = self._new_gate(self.ranks)
-        self.tell(MapGate(), (self._gate.fd,))
+        assert self.gate is None
+        self.gate = self._new_gate(self.ranks)
+        self.tell(MapGate(), (self.gate.fd,))
 
     def go(self) -> int:
         """Releases all ranks at once; returns perf_counter_ns of the moment before.
@@ -222,114 +142,98 @@ class World:
         Stopped processes go on only afterwards: there is no moment in which they run and the clock does not.
         """
         self._move(Kind.GO)
-        self._lines.require_silence()
+        self.lines.require_silence()
         started = self._timer.perf_counter_ns()
-        self._lines.release()
+        self.lines.release()
         self.resume()
         return started
 
     def go_apart(self, order: Sequence[int], before: Callable[[int], None]) -> None:
         """Releases one rank after another, each when the one before has begun. before(rank): called before each."""
         self._move(Kind.GO)
-        self._lines.require_silence()
+        self.lines.require_silence()
         self.resume()
         for rank in order:
             before(rank)
-            self._lines.release([rank])
+            self.lines.release([rank])
             self.await_begun([rank])
 
     def await_begun(self, ranks: Sequence[int]) -> None:
         """Waits until ranks that were released have begun, but no longer than BEGIN_SECONDS: one may have no core."""
         until = self._timer.monotonic() + BEGIN_SECONDS
-        while not all(map(self._lines.has_begun, ranks)) and self._timer.monotonic() < until:
+        while not all(map(self.lines.has_begun, ranks)) and self._timer.monotonic() < until:
             self._timer.sleep(BEGIN_LOOK_SECONDS)
 
     # --- answers ---------------------------------------------------------------------------------------------
 
     def missing(self, kind: Kind) -> list[int]:
         """Ranks whose next answer is not there yet; raises WorldFailed when one says something else, or is gone."""
-        return self._lines.missing(kind, self._processes.killed)
+        return self.lines.missing(kind, self.processes.killed)
 
     def take(self, kind: Kind) -> list[Received]:
-        """The answer of every rank, once none is missing. Raises IllegalMove."""
+        """The answer of every rank, once none is missing. Raises HarnessFailed if it is illegal in this state."""
         self._move(kind)
         if kind is Kind.READY:
-            self._processes.find_ranks()
-        return self._lines.take()
+            self.processes.find_ranks()
+        return self.lines.take()
 
     def take_synced(self, number: int) -> bool:
         """Whether every rank has answered the `Sync` of this number; then all answers before it are dropped.
 
         Raises WorldFailed where a rank is gone.
         """
-        found = self._lines.take_synced(number)
+        found = self.lines.take_synced(number)
         if found:
             self._move(Kind.SYNCED)
         return found
 
     def check_memory(self) -> None:
         """Fails the world when it holds more than its share; called while somebody waits for it."""
-        if excess := self._processes.excess():
-            self._lines.fail(WorldFailed("NO_MEMORY", 0, text=excess))
+        if excess := self.processes.excess():
+            self.lines.fail(WorldFailed("NO_MEMORY", 0, text=excess))
 
     # --- stopping and ending ---------------------------------------------------------------------------------
 
     @property
     def paused(self) -> bool:
         """Whether its processes are stopped."""
-        return self._processes.paused
+        return self.processes.paused
 
     def halt(self) -> None:
         """Stops every process that is known, at once; `pause` stops those that were started meanwhile."""
-        self._processes.halt()
+        self.processes.halt()
 
     def pause(self) -> None:
         """Stops every process of the world; of one without a kernel the ranks may be all that is stopped, as they are all that
         runs. Nothing where that was done."""
-        self._processes.pause()
+        self.processes.pause()
 
     def await_stopped(self) -> None:
         """Waits until everything that was told to has stopped. Raises CannotStop."""
-        self._processes.await_stopped()
+        self.processes.await_stopped()
 
     def resume(self) -> None:
         """Lets stopped processes go on."""
-        self._processes.resume()
+        self.processes.resume()
 
     def activity(self) -> Activity:
         """What the stopped processes have done so far."""
-        return self._processes.activity()
+        return self.processes.activity()
 
     def pin(self, rank: int, cores: Sequence[int]) -> None:
         """The first thread of a rank runs on these cores alone, and so do threads that it starts from now on; others stay."""
-        self._processes.pin(rank, cores)
-
-    def waited_for_cores(self) -> float:
-        """Seconds for which ranks were ready to run and had no core, so far; of the rank that had it worst."""
-        return self._processes.waited_for_cores()
-
-    def print_stacks(self) -> None:
-        """Has every process print where it is, also one that is stopped."""
-        self._processes.print_stacks()
-
-    def show_compiled(self, digest: str) -> None:
-        """Shows the world what was compiled before for the kernel that it will load (its SHA-256)."""
-        self._processes.show_compiled(digest)
-
-    def keep_compiled(self, digest: str) -> None:
-        """Copies what this world has compiled into the kernel cache, for the next world of the same kernel (its SHA-256)."""
-        self._processes.keep_compiled(digest)
+        self.processes.pin(rank, cores)
 
     def close(self) -> bool:
         """Kills every process of the world and forgets it; True when all are gone."""
-        if self._state is State.DEAD:
+        if self.state is State.DEAD:
             return True
-        self._state = State.DEAD
-        gone = self._processes.close()
-        self._lines.close()
-        if self._gate is not None:
-            self._gate.close()
+        self.state = State.DEAD
+        gone = self.processes.close()
+        self.lines.close()
+        if self.gate is not None:
+            self.gate.close()
         return gone
 
     def _move(self, kind: Kind) -> None:
-        self._state = state.after(self._state, kind)
+        self.state = after(self.state, kind)

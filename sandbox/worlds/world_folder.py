@@ -1,4 +1,4 @@
-"""A world's folder outside its jail. Its referee holds a lock on it: those without a lock are left over and removed."""
+"""A world's folder outside its jail. The referee locks it, so that unlocked folders can be removed as leftovers."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ from pathlib import Path
 
 PREFIX = "pkb-arena-world-"
 YOUNG_SECONDS = 60.0
-"""A folder this young may not have its lock yet."""
+"""A younger folder may not have its lock yet."""
 
 
 class WorldFolder:
@@ -22,13 +22,13 @@ class WorldFolder:
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def remove(self) -> None:
-        """Deletes it with all that is in it."""
+        """Deletes the folder with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def sweep() -> int:
-    """Removes this user's folders whose referee was killed; returns how many."""
+    """Removes this user's folders whose referee was killed. Returns their number."""
     removed = 0
     for path in Path(tempfile.gettempdir()).glob(PREFIX + "*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The description of a world that is to be started."""
+"""The specification of a world: ranks, devices, jail and limits."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +10,16 @@ from sandbox.machine.placement import RankGpu
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """Where the ranks of a world run, and what they may read."""
+    """What a world starts with."""
 
     ranks: int
     kind: DeviceKind
     trusted: bool
-    """Whether its ranks answer with messages that are believed."""
+    """Whether the referee decodes replies of its ranks; only of the oracle world."""
     jail: Jail
     readable: tuple[Path, ...] = ()
-    """Problem folders of the user's own."""
+    """The folder of a user's own problem."""
     gpus: tuple[RankGpu, ...] = ()
-    """One a rank; empty for CPU ranks."""
+    """By rank; empty for CPU ranks."""
     kernel: bool = True
-    """Whether a kernel may run in it: what goes wrong in the world is then the kernel's fault."""
+    """Whether a kernel runs in it, which is then at fault for failures of the world."""

@@ -20,7 +20,6 @@ from arena.players.program.program import AgentProgram
 from arena.players.program.toolset import ToolSet
 from arena.players.program.watch import LEAVE_S, ProgramEnd, Watch
 from sandbox.jail.choice import Jail, choose
-from sandbox.jail.guest import Guest
 from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
 from sandbox.jail.usage import GuestUsage
 
@@ -96,12 +95,13 @@ async def run_program(
             argv = [*start, "port", str(PORT), str(folder / "model.sock"), *argv]
         extra = {name: _filled(value, places) for name, value in program.environment.items()}
         extra |= {"PKB_ARENA_MCP": places["{mcp}"], "PKB_ARENA_TASK": places["{task}"]}
-        guest = Guest((paths.config, paths.data, paths.state), program.caps)
+        hidden = (paths.config, paths.data, paths.state)
         readable = (folder, *program.readable)
         # Looking for a place where control groups can be made starts a process.
         usage = await asyncio.to_thread(GuestUsage, jail.profile, folder, program.caps)
         stack.callback(usage.close)
-        wrapped = jail.wrap(["nice", "-n", "19", *argv], folder, extra, readable, guest=guest)
+        argv = ["nice", "-n", "19", *argv]
+        wrapped = jail.wrap(argv, folder, extra, readable, guest=program.caps, hidden=hidden)
         try:
             with (folder / "task.md").open("rb") as given:
                 process = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""The first calls of a kernel: on private copies of the inputs, so that a write to them is found and not a crash."""
+"""The checked first calls of a kernel. They use private copies of the inputs, so that a write is found and no crash."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from sandbox.rank.problem_code import Leaves, with_mutated
 
 
 class CallRefused(Exception):
-    """What a checked call did is refused. kind: as what."""
+    """A checked call did something forbidden. kind: the kind of failure."""
 
     def __init__(self, kind: Kind, text: str) -> None:
         super().__init__(text)
@@ -24,10 +24,10 @@ class CallRefused(Exception):
 def run_checked(
     solution: Callable[..., Any], iterations: Iterations, synchronize: Callable[[], None]
 ) -> list[Any]:
-    """Calls solution on every armed iteration and packs what it returns; returns that as well.
+    """Calls solution on every armed iteration, packs the results into slots, and returns them.
 
     Raises:
-        CallRefused: a result of the wrong structure, one that shares memory with an argument, or a write to an input.
+        CallRefused: a result has the wrong structure or shares memory with an argument, or an input was written.
     """
     mutates, results = iterations.mutates, []
     for arguments, given, _, slot in iterations.armed:
@@ -54,7 +54,7 @@ def run_checked(
 def _refuse_alias(
     result: Any, arguments: Sequence[Any], given: Leaves, parameters: Sequence[tuple[str, Any]]
 ) -> None:
-    """The result must not be an argument, or a view of one."""
+    """Raises CallRefused if the result is an argument or a view of one."""
     for path, returned in flatten(result)[1]:
         for name, tensor in given.items():
             if returned.numel() and _overlaps(returned, tensor):

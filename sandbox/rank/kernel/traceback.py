@@ -1,4 +1,4 @@
-"""Exceptions out of a kernel, told with the kernel's own lines and without the harness's."""
+"""Describes exceptions of a kernel by its own lines, without the harness's frames."""
 
 import traceback
 from pathlib import Path
@@ -16,13 +16,13 @@ def stand_in(error: BaseException) -> BaseException:
 
 
 def kernel_line(error: BaseException, kernel_path: str) -> int:
-    """The deepest line of the kernel file on the traceback, or 0."""
+    """The deepest line of the kernel file in the traceback, or 0."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == kernel_path]
     return lines[-1] or 0 if lines else 0
 
 
 def describe(error: BaseException, kernel_path: str) -> str:
-    """The exception with the traceback below the harness's own frames; a compiler's output as it is."""
+    """The exception with the traceback below the harness's frames; for a compile error the compiler's output."""
     if isinstance(error, CompileError):
         return f"{error.message}\n\n{error.text}"
     full = traceback.TracebackException.from_exception(error, limit=-30)

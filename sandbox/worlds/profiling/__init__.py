@@ -1,1 +1,1 @@
-"""A world that is looked at and never timed, from outside: its start, its end, and a row of calls that the driver counts."""
+"""Profiling a kernel from outside: a world of its own, and hardware counters over a row of calls."""

@@ -1,4 +1,4 @@
-"""The calls in a row of a profile on GPUs: ranks make them when told to, and the driver counts from outside meanwhile."""
+"""Runs calls in a row on the GPUs of a profile and reads the driver's counters meanwhile."""
 
 import math
 import select
@@ -13,18 +13,18 @@ from sandbox.machine.placement import RankGpu
 from sandbox.protocol.profile import SAID, TOLD, Outside
 
 ROW_S, MOST_CALLS = 0.4, 20_000
-"""How long calls are made in a row, and how many at the most."""
+"""Seconds of a row of calls, and calls at most."""
 ROW_LIMIT_S = 20.0
-"""For a row, from its order."""
+"""Deadline of a row, from its order."""
 
 
 def counted_row(
     controls: Sequence[socket.socket], gpus: Sequence[RankGpu], deadline: float
 ) -> Outside | None:
-    """Waits until all ranks are warm, has them make calls in a row, and counts. Then they may go on.
+    """Waits until all ranks are warm, starts a row of calls, and reads the counters over it.
 
-    controls: by rank. deadline: on the monotonic clock, for the ranks to be warm. None where a rank ended before the end of
-    its row, or did not come to it in time.
+    controls: sockets by rank. deadline: for the ranks to be warm, on the monotonic clock. Returns None if a rank ended or was
+    too slow.
     """
     said = _hear(controls, deadline)
     if said is None:
@@ -46,7 +46,7 @@ def counted_row(
 
 
 def calls_in_row(said: Sequence[float]) -> int:
-    """How many calls, from what the ranks say that one takes in seconds; whatever they say, it ends."""
+    """The number of calls of a row, from the ranks' untrusted seconds per call."""
     slowest = max((value for value in said if math.isfinite(value)), default=0.0)
     return max(1, min(MOST_CALLS, int(ROW_S / max(slowest, 1e-7))))
 
@@ -63,7 +63,7 @@ def _begun(gpus: Sequence[RankGpu], missing: list[str]) -> GpuCounters | None:
 
 
 def _hear(controls: Sequence[socket.socket], deadline: float) -> list[float] | None:
-    """A figure of every rank; None where one hung up, or said nothing in time."""
+    """A number from every rank; None if one is gone or too slow."""
     texts = dict.fromkeys(controls, b"")
     while waiting := [control for control in controls if len(texts[control]) < SAID.size]:
         ready, _, _ = select.select(waiting, [], [], max(0.0, deadline - time.monotonic()))
@@ -81,7 +81,7 @@ def _hear(controls: Sequence[socket.socket], deadline: float) -> list[float] | N
 
 
 def _tell(controls: Sequence[socket.socket], number: int) -> bool:
-    """Whether all ranks are still there to be told."""
+    """Sends a number to every rank. Returns whether all of them are there."""
     try:
         for control in controls:
             control.sendall(TOLD.pack(number))

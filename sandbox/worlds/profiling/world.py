@@ -1,4 +1,4 @@
-"""A spare world of its own for a profile: started for it, killed after it, never one that is timed."""
+"""The world of a profile: started for it and killed after it. It is never timed."""
 
 import contextlib
 import os
@@ -24,18 +24,18 @@ from sandbox.worlds.profiling.window import counted_row
 from sandbox.worlds.world_folder import WorldFolder
 
 LIMIT_S = 90.0
-"""From the start to the last report: torch is imported, a kernel may compile, and then it is called a few times."""
+"""From the start to the last report, with the import of torch and compilation."""
 REPORT_S = 25.0
-"""From the end of a row of calls on GPUs to the last report: CUPTI starts in it."""
+"""From the end of a row of calls to the last report; CUPTI starts within it."""
 AFTER_FAILURE_S = 5.0
-"""For the other reports once a rank has failed: its peers may wait for it in a collective for ever."""
+"""Limit for other reports after a rank has failed, because its peers may block in a collective."""
 END_S = 10.0
 OUTPUT_BYTES = 64 << 10
 WARM, CALLS = 3, 5
 
 
 class ProfileFailed(Exception):
-    """No rank reported. The message says why, with the last words of the world."""
+    """No rank sent a report. The message has the reason and the last line that was printed."""
 
 
 def profile_world(
@@ -46,19 +46,21 @@ def profile_world(
     jail: Jail,
     readable: tuple[Path, ...] = (),
 ) -> WorldProfile:
-    """Runs a kernel in a world behind the walls; what its ranks say, and on GPUs what the driver counts. Blocks for seconds.
+    """Runs a kernel in a jailed world; returns the ranks' reports and, on GPUs, the driver's counters. Takes seconds.
 
-    readable: problem folders of the user's own.
+    readable: the folder of a user's own problem.
 
     Raises:
-        ProfileFailed: a rank said nothing in time, or nothing that can be read.
+        ProfileFailed: a rank sent no valid report in time.
     """
     folder = WorldFolder()
     with contextlib.ExitStack() as after:
         after.callback(folder.remove)
         gpus = kind.gpus(setting.world)
         if kind.on_gpus and len(gpus) < setting.world:
-            raise ProfileFailed(f"{setting.world} ranks need {setting.world} GPUs, and here are {len(gpus)}")
+            raise ProfileFailed(
+                f"{setting.world} ranks need {setting.world} GPUs; this machine has {len(gpus)}"
+            )
         pipes = [os.pipe() for _ in range(setting.world)]
         for end, _ in pipes:
             after.callback(os.close, end)
@@ -116,13 +118,13 @@ def profile_world(
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
     kill_tree(process.pid)
-    # A GPU's memory takes its time, and what was found is found.
+    # Freeing a GPU's memory takes a while, and the profile does not need it.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
 
 
 def _read(ends: list[int], deadline: float) -> list[bytes]:
-    """What comes through each pipe until its end, at most MOST_BYTES of each. Once a rank has failed, not for long."""
+    """The bytes of each pipe until its end, at most MOST_BYTES. The deadline is shorter after a rank has failed."""
     texts = {end: bytearray() for end in ends}
     waiting = set(ends)
     while waiting and (left := deadline - time.monotonic()) > 0:
@@ -145,18 +147,18 @@ def _failed(text: bytes) -> bool:
 
 
 def _decoded(rank: int, text: bytes) -> RankProfile | None:
-    """A rank's report; None where it has sent none. Raises ProfileFailed for what is another's, or too long."""
+    """A rank's report; None if it sent none. Raises ProfileFailed if it is invalid or too long."""
     try:
         report = decode_report(text)
     except msgspec.DecodeError:
         return None
     if report.rank != rank or len(text) > MOST_BYTES:
-        raise ProfileFailed(f"rank {rank} sent something that is no report of its own")
+        raise ProfileFailed(f"rank {rank} sent an invalid report")
     return report
 
 
 def _reported(texts: list[bytes], last: str) -> list[RankProfile]:
-    """All reports; where a rank has failed, others may have none. last: the last line that the world said."""
+    """All reports. If a rank has failed, others may be missing. last: the last line that the world printed."""
     found = [_decoded(rank, text) for rank, text in enumerate(texts)]
     if None in found and not any(report is not None and report.failed for report in found):
         raise ProfileFailed(f"rank {found.index(None)} sent no report in time: {last}")
@@ -165,11 +167,11 @@ def _reported(texts: list[bytes], last: str) -> list[RankProfile]:
 
 
 def _excused(rank: int, text: bytes, last: str) -> RankProfile:
-    """A rank's report, or one that says why there is none: what was counted from outside is shown in any case."""
+    """A rank's report, or an empty one with the reason, so that the counters are shown in any case."""
     try:
         report = _decoded(rank, text) or RankProfile(rank, unseen="the rank sent no report of what it saw")
     except ProfileFailed as refused:
         report = RankProfile(rank, unseen=str(refused))
     if not report.unseen:
         return report
-    return msgspec.structs.replace(report, unseen=f"{report.unseen}; the last that was said: {last[:200]}")
+    return msgspec.structs.replace(report, unseen=f"{report.unseen}; last line printed: {last[:200]}")

@@ -89,7 +89,7 @@ class MadeOracle:
     varies: bool = False
     """Whether calls have other shapes on other inputs."""
     references: int | None = None
-    """Worlds that the devices have room for."""
+    """Pool that the devices have room for."""
     lost_fds: bool = False
     finding: Callable[[int, CompareOutputs, int], OutputFinding] = lambda rank, order, slot: right()
     """By rank, order and slot."""

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from made_clock import MadeClock, MadeSelector
 from made_kernels import Fault, MadeKernel, MadeOracle
@@ -24,9 +24,14 @@ from sandbox.referee.main import Referee
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import Observations, TimedSide, Turns
+from sandbox.worlds.contenders import Contenders
 from sandbox.worlds.exchange import REFERENCE, RIVAL, Exchange, Stage
-from sandbox.worlds.pool import Worlds
+from sandbox.worlds.oracle_world import OracleWorld
+from sandbox.worlds.references import References
+from sandbox.worlds.starter import WorldStarter
+from sandbox.worlds.wires import Wires
 from sandbox.worlds.world import World
+from sandbox.worlds.world_process import WorldProcess
 from sandbox.worlds.world_spec import WorldSpec
 
 JAIL = Jail(NONE, None, {})
@@ -90,6 +95,27 @@ class MadeGpu(MadeCpu):
         return self.complaint
 
 
+class Pool:
+    """The worlds of a referee, on made worlds."""
+
+    def __init__(self, starter: WorldStarter) -> None:
+        self.oracle = OracleWorld(starter)
+        self.references = References(starter)
+        self.contenders = Contenders(starter)
+
+    def prepare(self, setting: Setting, references: int) -> Stage:
+        """A stage, with the reference worlds and a spare started beside it."""
+        self.oracle.start(setting)
+        self.contenders.prepare_spare(setting)
+        self.references.start(setting, references)
+        return self.oracle.prepare(setting)
+
+    def end_run(self) -> None:
+        """What the referee does after a run."""
+        for world in self.contenders.end():
+            self.oracle.examine(world)
+
+
 class MadeMachine:
     """Made worlds, and what they run: `kernels` by the name under which they are loaded."""
 
@@ -115,10 +141,10 @@ class MadeMachine:
         self.faults: dict[str, list[list[Fault]]] = {}
         """By role: of the worlds in the order they start; those beyond the list have none."""
         self.room = 1000
-        """Worlds that can still be started."""
+        """Pool that can still be started."""
         self.started: dict[str, list[World]] = {"baseline": [], "reference": [], "spare": []}
         self.events: list[Any] = []
-        self.pools: list[Worlds] = []
+        self.pools: list[Pool] = []
         self.stop = False
         self.await_all = Awaiting(self.poll, lambda: self.stop, self.clock)
         self._loaded: dict[str, int] = {}
@@ -139,7 +165,8 @@ class MadeMachine:
             faults = self.faults.get(role, [])
             ranks = MadeRanks(self.clock, spec, faults.pop(0) if faults else [], self.kernel_of)
         processes = MadeProcesses(ranks, 1 + len(self._parts))
-        world = World(spec, processes, ranks, lambda count: MadeGate(ranks), self.clock)
+        made = cast(WorldProcess, processes), cast(Wires, ranks)
+        world = World(spec, *made, lambda count: MadeGate(ranks), self.clock)
         self.started[role].append(world)
         self._parts[world] = (ranks, processes)
         return world
@@ -180,9 +207,10 @@ class MadeMachine:
         """A run of a kernel of this machine."""
         return Run(run_id="1", setting=self.setting(), kernel_name=kernel, source=f"# {kernel}\n", **changes)
 
-    def pool(self) -> Worlds:
-        """The real pool, on made worlds."""
-        self.pools.append(Worlds(JAIL, self.start, self.await_all, self.events.append, self.clock))
+    def pool(self) -> Pool:
+        """The real worlds of a referee, on made processes."""
+        starter = WorldStarter(JAIL, self.start, self.await_all, self.events.append, self.clock)
+        self.pools.append(Pool(starter))
         return self.pools[-1]
 
     def referee(self) -> Referee:
@@ -196,9 +224,9 @@ class MadeMachine:
             found.hand_over_arenas()
         return found
 
-    def loaded(self, pool: Worlds, stage: Stage, name: str, side: int = 0) -> TimedSide:
+    def loaded(self, pool: Pool, stage: Stage, name: str, side: int = 0) -> TimedSide:
         """A kernel's side, ready for its rounds."""
-        world = pool.take_spare(self.setting())
+        world = pool.contenders.take(self.setting())
         exchange = self.exchange(stage, world, side)
         world.tell(LoadKernel(name, ""))
         self.await_all(world, Kind.LOADED, 10.0)
@@ -210,12 +238,12 @@ class MadeMachine:
     ) -> Rounds:
         """The real rounds of kernel.py against the baseline, or against a rival, in worlds of their own."""
         pool = self.pool()
-        stage = pool.prepare_stage(self.setting(), references)
+        stage = pool.prepare(self.setting(), references)
         return self.rounds_on(pool, stage, references, run, peaks, rival)
 
     def rounds_on(
         self,
-        pool: Worlds,
+        pool: Pool,
         stage: Stage,
         references: int,
         run: Run | None = None,
@@ -227,7 +255,7 @@ class MadeMachine:
         if rival:
             base = self.loaded(pool, stage, rival, RIVAL)
         else:
-            worlds = pool.take_references(stage, setting, references)
+            worlds = pool.references.take(stage, setting, references)
             base = TimedSide(self.exchange(stage, worlds[0], REFERENCE), worlds)
         turns = Turns(setting, base, self.loaded(pool, stage, "kernel.py"), random.Random(1))
         return Rounds(run or self.run(rounds=6), turns, peaks or Peaks(device=self.device))

@@ -1,4 +1,4 @@
-"""Worlds without processes: their ranks answer by a script, when the made clock says so.
+"""Pool without processes: their ranks answer by a script, when the made clock says so.
 
 A made world is a real World, with its states and all that is legal in them, on made processes, made lines and a made gate.
 What its ranks do is told by a MadeKernel; the trusted world's by a MadeOracle.
@@ -42,7 +42,7 @@ START_SECONDS, OPEN_SECONDS = 0.5, 0.1
 
 
 class MadeRanks:
-    """The lines to the ranks of a made world, and what those do. See sandbox.worlds.world.Lines."""
+    """The lines to the ranks of a made world, and what those do. In the place of sandbox.worlds.wires.Wires."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class MadeRanks:
 
 
 class MadeProcesses:
-    """The processes of a made world. See sandbox.worlds.world.Processes."""
+    """The processes of a made world. In the place of sandbox.worlds.world_process.WorldProcess."""
 
     def __init__(self, ranks: MadeRanks, number: int) -> None:
         self.ranks = ranks
@@ -338,7 +338,7 @@ class MadeProcesses:
 
 
 class MadeGate:
-    """The starting gate of a made world. See sandbox.worlds.world.Gate."""
+    """The starting gate of a made world. In the place of sandbox.protocol.gate.GatePage."""
 
     fd = -1
 

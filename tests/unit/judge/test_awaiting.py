@@ -2,7 +2,7 @@
 
 import pytest
 from made_kernels import Fault, MadeKernel
-from made_machine import MadeMachine
+from made_machine import MadeMachine, Pool
 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, MakeArenas, Wake
@@ -10,13 +10,12 @@ from sandbox.referee.awaiting import Awaiting, SettingRefused, Stopped
 from sandbox.worlds.deadlines import COMPILE, WITHOUT_CORE
 from sandbox.worlds.exchange import Stage
 from sandbox.worlds.failures import Deadline, HarnessFailed, WorldFailed
-from sandbox.worlds.pool import Worlds
 from sandbox.worlds.world import World
 
 
-def opened(machine: MadeMachine) -> tuple[Worlds, Stage, World]:
+def opened(machine: MadeMachine) -> tuple[Pool, Stage, World]:
     pool, setting = machine.pool(), machine.setting()
-    return pool, pool.prepare_stage(setting, 1), pool.take_spare(setting)
+    return pool, pool.prepare(setting, 1), pool.contenders.take(setting)
 
 
 def loading(kernel: MadeKernel) -> tuple[MadeMachine, World]:
@@ -111,7 +110,7 @@ def test_whatever_goes_wrong_in_a_world_without_a_kernel_is_the_harnesss_fault(r
     machine.faults["reference"] = [[Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]]
     machine.oracle.faults += [Fault(Kind.WAKE, Kind.BROKEN, text="no", times=1), Fault(Kind.WAKE)]
     pool, stage, _ = opened(machine)
-    worlds = {"baseline": stage.world, "reference": pool.take_references(stage, machine.setting(), 1)[0]}
+    worlds = {"baseline": stage.world, "reference": pool.references.take(stage, machine.setting(), 1)[0]}
     world = worlds[role]
     machine.ranks(world).said[0] = "what it printed"
     world.tell(Wake())
@@ -124,9 +123,7 @@ def test_a_world_without_a_kernel_that_is_late_is_the_harnesss_fault_unless_it_m
     machine.oracle.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
     _, stage, _ = opened(machine)
     stage.world.tell(Wake())
-    with pytest.raises(
-        HarnessFailed, match=r"ranks \[0, 1\] of the baseline world did not answer within 1 s"
-    ):
+    with pytest.raises(HarnessFailed, match=r"ranks \[0, 1\] of the oracle world did not answer within 1 s"):
         machine.await_all(stage.world, Kind.AWAKE, 1.0)
     with pytest.raises(Deadline):
         machine.await_all(stage.world, Kind.AWAKE, 1.0, may_be_late=True)

@@ -23,8 +23,8 @@ from sandbox.worlds.failures import HarnessFailed
 
 def correctness_check(machine: MadeMachine) -> CorrectnessCheck:
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting)
-    world = pool.take_spare(setting)
+    stage = pool.oracle.prepare(setting)
+    world = pool.contenders.take(setting)
     exchange = Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
     return CorrectnessCheck(machine.run(), exchange)
 
@@ -211,7 +211,7 @@ def test_a_file_that_does_not_load_is_told_what_to_do_about_its_own_fault() -> N
     head = "Traceback (most recent call last):"
     raised = Fault(Kind.LOAD, Kind.LOAD_FAILED, text=f"NameError: x\n\n{head}\n  File", line=3)
     _, failure = proved(of_kernel(raised))
-    assert failure.advice == "Correct that line; the traceback shows how it was reached."
+    assert failure.advice == "Correct this line. The traceback shows the calls that lead to it."
     _, failure = proved(of_kernel(Fault(Kind.LOAD, Kind.LOAD_FAILED, text="the file is empty")))
     assert f"{failure.message}. {failure.advice}".count("solution") == 1
 

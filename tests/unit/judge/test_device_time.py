@@ -256,13 +256,13 @@ def test_with_sealed_memory_inputs_come_when_the_batch_is_queued_and_its_world_r
 def test_the_gates_of_references_serve_the_next_run_too() -> None:
     machine = made()
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting, 2)
+    stage = pool.prepare(setting, 2)
     gates = []
     for _ in range(2):
         rounds = machine.rounds_on(pool, stage, 2, machine.run(rounds=2))
         rounds.measure()
         gates.append([world.gate for world in rounds.turns.base.worlds])
-        pool.end_contender()
+        pool.end_run()
     assert gates[0] == gates[1]
     assert None not in gates[0]
 

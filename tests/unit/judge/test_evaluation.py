@@ -22,14 +22,14 @@ PEAKS = Peaks(1e12, 1e10, 1e10, "made-gpu")
 
 def revision(machine: MadeMachine, rounds: int | None = 6, peaks: Peaks = PEAKS) -> Evaluation:
     pool, setting, run = machine.pool(), machine.setting(), machine.run(rounds=rounds)
-    stage = pool.prepare_stage(setting, 2)
-    world = pool.take_spare(setting)
+    stage = pool.prepare(setting, 2)
+    world = pool.contenders.take(setting)
     correctness = CorrectnessCheck(
         run, Exchange("1", stage, world, machine.await_all, machine.events.append, timer=machine.clock)
     )
     if rounds == 0:
         return Evaluation(correctness, peaks, None)
-    worlds = pool.take_references(stage, setting, 2)
+    worlds = pool.references.take(stage, setting, 2)
     return Evaluation(correctness, peaks, TimedSide(machine.exchange(stage, worlds[0], REFERENCE), worlds))
 
 

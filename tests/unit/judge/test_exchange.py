@@ -17,8 +17,8 @@ from sandbox.worlds.failures import HarnessFailed
 
 def exchange(machine: MadeMachine) -> Exchange:
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting)
-    return machine.exchange(stage, pool.take_spare(setting))
+    stage = pool.oracle.prepare(setting)
+    return machine.exchange(stage, pool.contenders.take(setting))
 
 
 def descriptors() -> int:

@@ -88,7 +88,7 @@ def test_a_run_says_that_memory_has_room_for_fewer_worlds_and_goes_on(told: Call
         referee.judge(machine.run(budget_s=0.1))
     found = told()
     words = [event.text for event in found if isinstance(event, Log)]
-    assert words == ["the devices' memory has room for 1 of 2 worlds that run the baseline\n"]
+    assert words == ["device memory fits 1 of 2 reference worlds\n"]
     assert [event.result.verdict for event in found if isinstance(event, Finished)] == [Verdict.PASS] * 2
     assert len(machine.started["reference"]) == 2  # one of them has ended
 
@@ -101,7 +101,7 @@ def test_the_baseline_against_itself_keeps_its_world_for_the_next_run(told: Call
     assert result(told()).outcome == "even"
     kept = machine.started["spare"][0]
     assert kept.state is State.ARMED
-    assert kept in referee.worlds.spares
+    assert kept in referee.contenders.spares
     referee.judge(machine.run(rounds=6))
     assert result(told()).verdict is Verdict.PASS
     assert kept.state is State.DEAD
@@ -111,19 +111,19 @@ def test_a_spare_that_starts_stands_still_while_a_kernel_is_timed() -> None:
     stopped: list[bool] = []
 
     def seen(calls: int) -> float:
-        stopped.extend(world.paused for world in referee.worlds.spares)
+        stopped.extend(world.paused for world in referee.contenders.spares)
         return noisy(100.0)(calls)
 
     machine = MadeMachine(kernel=MadeKernel(seen))
     referee = machine.referee()
-    referee.worlds.prepare_spare(machine.setting())
-    while referee.worlds.spares[-1].state is not State.STARTING or len(referee.worlds.spares) < 2:
+    referee.contenders.prepare_spare(machine.setting())
+    while referee.contenders.spares[-1].state is not State.STARTING or len(referee.contenders.spares) < 2:
         machine.poll(0.1)
-        referee.worlds.tend_spares()
-    second = referee.worlds.spares[-1]
+        referee.contenders.tend_spares()
+    second = referee.contenders.spares[-1]
     referee.judge(machine.run(rounds=6))
     assert stopped[-6:] == [True] * 6
-    assert second in referee.worlds.spares
+    assert second in referee.contenders.spares
     assert not second.paused
 
 
@@ -224,7 +224,7 @@ def test_sizes_that_only_the_problem_knows_to_be_wrong_are_refused(told: Callabl
     referee.judge(machine.run(rounds=6))
     (refused,) = [event for event in told() if isinstance(event, Refused)]
     assert refused.message == "M must be even"
-    assert referee.worlds.oracle is None
+    assert referee.oracle.world is None
 
 
 # --- cancelling ----------------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
             machine.at_order(world, order, lambda: referee.hear_command(Cancel(run_id="1")), after)
         return world
 
-    referee.worlds.start_processes = starting
+    referee.starter.start_processes = starting
     referee.judge(machine.run(rounds=12))
     found = told()
     assert [event.phase for event in found if isinstance(event, Cancelled)] == [phase]
@@ -348,7 +348,7 @@ def test_a_turn_that_never_comes_is_a_harness_error(contended: Lease, told: Call
     machine.referee().judge(machine.run(rounds=6))
     judged = result(told())
     assert judged.verdict is Verdict.HARNESS_ERROR
-    assert "has been timing for 240 s" in judged.detail
+    assert "waited 240 s for another arena" in judged.detail
     contended.close()
 
 
@@ -369,7 +369,7 @@ def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], 
     referee = machine.referee()
     referee.warm(machine.setting(dtype="int64"))
     referee.warm(machine.setting())
-    assert referee.worlds.oracle is None
+    assert referee.oracle.world is None
     assert {type(event) for event in told()} == {events.WorldChanged}
 
 
@@ -384,7 +384,7 @@ def test_a_calibration_has_the_slowest_ranks_peaks_with_nothing_beside_it(
     referee.calibrate(machine.setting())
     (calibrated,) = [event for event in told() if isinstance(event, Calibrated)]
     assert calibrated.peaks == {"local": 2e9, "start_us": 5.0}
-    assert (referee.worlds.spares, referee.worlds.references) == ([], [])
+    assert (referee.contenders.spares, referee.references.worlds) == ([], [])
 
 
 def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None:
@@ -394,4 +394,17 @@ def test_a_calibration_that_fails_says_so(told: Callable[[], list[Any]]) -> None
     referee.calibrate(machine.setting())
     (fatal,) = [event for event in told() if isinstance(event, Fatal)]
     assert fatal.message.startswith("calibration failed: rank 0: BROKEN no")
-    assert referee.worlds.oracle is None
+    assert referee.oracle.world is None
+
+
+def test_closing_ends_every_world() -> None:
+    machine = MadeMachine()
+    referee, setting = machine.referee(), machine.setting()
+    referee.open_worlds(setting, 2)
+    referee.contenders.take_rival(setting)
+    referee.contenders.take(setting)
+    referee.contenders.prepare_spare(setting)
+    referee.close()
+    started = [world for worlds in machine.started.values() for world in worlds]
+    assert len(started) == 6
+    assert all(world.state is State.DEAD and machine.processes(world).closed for world in started)

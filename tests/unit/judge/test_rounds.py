@@ -277,7 +277,7 @@ def test_a_reference_that_fails_is_the_harnesss_fault() -> None:
 
 def test_a_reference_that_hangs_is_the_harnesss_fault() -> None:
     machine = MadeMachine(reference=MadeKernel(faults=[Fault(Kind.GO, after=10, ranks=(0, 1))]))
-    with pytest.raises(HarnessFailed, match=r"ranks \[0, 1\] of the baseline world did not answer"):
+    with pytest.raises(HarnessFailed, match=r"ranks \[0, 1\] of the reference world did not answer"):
         machine.rounds().measure()
 
 

@@ -20,8 +20,8 @@ SIDES = [("kernel", 0), ("rival", 1)]
 def fought(machine: MadeMachine, rounds: int = 6) -> Result:
     pool, setting = machine.pool(), machine.setting()
     run = machine.run(rounds=rounds, versus=Rival("rival.py", "# rival.py\n"))
-    stage = pool.prepare_stage(setting)
-    theirs, mine = pool.take_rival(setting), pool.take_spare(setting)
+    stage = pool.oracle.prepare(setting)
+    theirs, mine = pool.contenders.take_rival(setting), pool.contenders.take(setting)
     versus = Versus(
         run,
         stage,

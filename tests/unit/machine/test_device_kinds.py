@@ -82,7 +82,7 @@ def judge(run: Run, output: pytest.CaptureFixture[bytes]) -> list[events.AnyEven
     try:
         referee.judge(run)
     finally:
-        referee.worlds.close()
+        referee.close()
     return [events.decode_event(line) for line in output.readouterr().out.splitlines()]
 
 

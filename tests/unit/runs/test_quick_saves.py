@@ -50,7 +50,7 @@ def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_ne
     )
     referee = Referee()
     try:
-        stage = referee.worlds.prepare_stage(setting)
+        stage = referee.oracle.prepare(setting)
         for turn in range(20):
             stage.world.tell(MakeArenas(stage.layout, own=not turn, side=0))
             answers = referee.await_all(stage.world, Kind.ARENAS_MADE, 10.0)
@@ -59,8 +59,8 @@ def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_ne
                 os.close(fd)
             assert len(descriptors) == 2 * len(answers)
             stage.world.tell(CheckPoison([]))  # the last question of a check, which is cancelled here
-            referee.worlds.await_oracle(referee.poll)
+            referee.oracle.finish_orders(referee.poll)
         stage.world.tell(Wake())  # as after every killed contender on GPUs
         referee.await_all(stage.world, Kind.AWAKE, 10.0)
     finally:
-        referee.worlds.close()
+        referee.close()

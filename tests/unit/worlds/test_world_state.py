@@ -6,7 +6,8 @@ import pytest
 
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import ORDERS
-from sandbox.worlds.state import MOVES, IllegalMove, State, after
+from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.state import MOVES, State, after
 
 OPENING = (Kind.READY, Kind.OPEN, Kind.OPENED)
 CHECK = (Kind.MAP_ARENAS, Kind.MAPPED, Kind.LOAD, Kind.LOADED, Kind.ARM, Kind.ARMED, Kind.GO, Kind.DONE)
@@ -60,11 +61,11 @@ def test_after_a_cancel_wherever_it_came_a_world_is_idle_once_it_has_answered(at
     ],
 )
 def test_what_a_world_cannot_have_in_its_state_is_refused(kinds: tuple[Kind, ...], illegal: Kind):
-    with pytest.raises(IllegalMove, match=illegal.name):
+    with pytest.raises(HarnessFailed, match=illegal.name):
         through(*kinds, illegal)
 
 
 def test_nothing_is_legal_for_a_world_that_is_dead():
     for kind, state in itertools.product(ORDERS, [State.DEAD]):
-        with pytest.raises(IllegalMove):
+        with pytest.raises(HarnessFailed):
             after(state, kind)

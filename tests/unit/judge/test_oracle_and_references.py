@@ -1,4 +1,4 @@
-"""The trusted world and the references of the pool, on made worlds: what becomes of them after a run, a cancel and a kill."""
+"""The oracle world and the references, on made worlds: what becomes of them after a run, a cancel and a kill."""
 
 import pytest
 from made_kernels import Fault, MadeKernel
@@ -20,13 +20,13 @@ def test_a_stage_has_slots_and_limits_of_what_was_probed_and_is_kept() -> None:
     machine = MadeMachine()
     machine.oracle.seconds = 0.01
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting)
+    stage = pool.oracle.prepare(setting)
     assert (stage.layout.in_bytes, stage.layout.room, stage.layout.sealed) == (1024, 4, True)
     assert stage.layout.slots == MadeCpu.pace.slots
     assert stage.calls == 1
     assert stage.limits.first_call == 10.0
-    assert pool.prepare_stage(setting) is stage
-    assert pool.prepare_stage(machine.setting(dtype="float32")) is not stage
+    assert pool.oracle.prepare(setting) is stage
+    assert pool.oracle.prepare(machine.setting(dtype="float32")) is not stage
     assert len(machine.started["baseline"]) == 1
 
 
@@ -36,7 +36,7 @@ def test_unsealed_arenas_are_smaller_where_the_kind_says_so() -> None:
         machine = MadeMachine("made-gpu")
         machine.oracle.sealed = sealed
         machine.oracle.in_bytes = 16 << 20
-        sizes.append(machine.pool().prepare_stage(machine.setting()).layout.slots)
+        sizes.append(machine.pool().oracle.prepare(machine.setting()).layout.slots)
     assert sizes == [
         MadeGpu.arena_bytes // ((16 << 20) + 1024),
         MadeGpu.unsealed_arena_bytes // ((16 << 20) + 1024),
@@ -48,27 +48,18 @@ def test_a_baseline_that_fails_its_probe_is_not_used_again() -> None:
     machine.oracle.faults.append(Fault(Kind.PROBE, Kind.BROKEN, text="no", times=1))
     pool = machine.pool()
     with pytest.raises(HarnessFailed, match="no"):
-        pool.prepare_stage(machine.setting())
-    assert pool.oracle is None
-    assert pool.prepare_stage(machine.setting()).world is machine.started["baseline"][1]
+        pool.oracle.prepare(machine.setting())
+    assert pool.oracle.world is None
+    assert pool.oracle.prepare(machine.setting()).world is machine.started["baseline"][1]
 
 
 def test_another_number_of_ranks_needs_another_trusted_world() -> None:
     machine = MadeMachine()
     pool = machine.pool()
-    first = pool.prepare_stage(machine.setting()).world
-    second = pool.prepare_stage(machine.setting(world=3)).world
+    first = pool.oracle.prepare(machine.setting()).world
+    second = pool.oracle.prepare(machine.setting(world=3)).world
     assert first.state is State.DEAD
     assert second.ranks == 3
-
-
-def test_nothing_but_the_baseline_stays_for_a_calibration() -> None:
-    machine = MadeMachine()
-    pool, setting = machine.pool(), machine.setting()
-    pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
-    pool.drop_all_but_oracle()
-    assert (pool.spares, pool.references) == ([], [])
-    assert pool.oracle is not None
 
 
 # --- references ----------------------------------------------------------------------------------------------
@@ -77,13 +68,13 @@ def test_nothing_but_the_baseline_stays_for_a_calibration() -> None:
 def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_clock() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting, 2)
-    assert pool.has_references(0)
-    assert not pool.has_references(2)
-    worlds = pool.take_references(stage, setting, 2)
-    assert pool.has_references(2)
-    assert not pool.has_references(3)
-    assert pool.take_references(stage, setting, 2) == worlds
+    stage = pool.prepare(setting, 2)
+    assert pool.references.are_loaded(pool.oracle.stage, 0)
+    assert not pool.references.are_loaded(pool.oracle.stage, 2)
+    worlds = pool.references.take(stage, setting, 2)
+    assert pool.references.are_loaded(pool.oracle.stage, 2)
+    assert not pool.references.are_loaded(pool.oracle.stage, 3)
+    assert pool.references.take(stage, setting, 2) == worlds
     for world in worlds:
         orders = machine.ranks(world).orders
         assert sum(isinstance(order, LoadKernel) for order in orders) == 1
@@ -94,13 +85,13 @@ def test_where_memory_is_short_fewer_references_run_and_others_end() -> None:
     machine = MadeMachine()
     machine.oracle.references = 2
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting, 4)
-    started = list(pool.references)
+    stage = pool.prepare(setting, 4)
+    started = list(pool.references.worlds)
     assert len(started) == 4
-    assert len(pool.take_references(stage, setting, 1)) == 1
-    assert pool.take_references(stage, setting, 4) == pool.references == started[:2]
+    assert len(pool.references.take(stage, setting, 1)) == 1
+    assert pool.references.take(stage, setting, 4) == pool.references.worlds == started[:2]
     assert [world.state is State.DEAD for world in started] == [False, False, True, True]
-    assert pool.has_references(4)
+    assert pool.references.are_loaded(pool.oracle.stage, 4)
 
 
 @pytest.mark.parametrize("sealed", [True, False])
@@ -109,10 +100,10 @@ def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> Non
     machine.oracle.varies, machine.oracle.sealed = True, sealed
     machine.oracle.in_bytes = machine.oracle.out_bytes = MadeGpu.unsealed_arena_bytes // 300
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting, 2)
+    stage = pool.prepare(setting, 2)
     assert stage.distinct_calls == MOST_DISTINCT
     slots = stage.layout.slots
-    for world in pool.take_references(stage, setting, 2):
+    for world in pool.references.take(stage, setting, 2):
         assert world.state is State.ARMED
         chosen = [order for order in machine.ranks(world).orders if isinstance(order, ChooseBatch)]
         assert (chosen[0].count, chosen[0].warm) == (1, 50)
@@ -126,7 +117,7 @@ def test_references_call_on_many_inputs_where_shapes_differ(sealed: bool) -> Non
 def test_slow_calls_on_many_inputs_are_fewer() -> None:
     machine = MadeMachine()
     machine.oracle.varies, machine.oracle.seconds = True, 0.1
-    assert machine.pool().prepare_stage(machine.setting()).distinct_calls == int(DISTINCT_SECONDS / 0.1)
+    assert machine.pool().oracle.prepare(machine.setting()).distinct_calls == int(DISTINCT_SECONDS / 0.1)
 
 
 @pytest.mark.parametrize("varies", [False, True])
@@ -134,11 +125,11 @@ def test_after_a_run_whose_shapes_differed_references_are_as_new_as_the_next_ker
     machine = MadeMachine()
     machine.oracle.varies = varies
     pool, setting = machine.pool(), machine.setting()
-    before = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
-    pool.renew_references(setting)
+    before = pool.references.take(pool.prepare(setting, 2), setting, 2)
+    pool.references.renew(pool.oracle.stage, setting)
     assert [world.state is State.DEAD for world in before] == [varies] * 2
-    assert len(pool.references) == 2
-    assert pool.has_references(2) != varies
+    assert len(pool.references.worlds) == 2
+    assert pool.references.are_loaded(pool.oracle.stage, 2) != varies
 
 
 def test_references_are_loaded_again_for_another_stage() -> None:
@@ -146,7 +137,7 @@ def test_references_are_loaded_again_for_another_stage() -> None:
     pool = machine.pool()
     for sizes in ({"M": 64, "N": 64}, {"M": 128, "N": 64}):
         setting = machine.setting(sizes=sizes)
-        worlds = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
+        worlds = pool.references.take(pool.prepare(setting, 2), setting, 2)
         for world in worlds:
             world.pause()
     loads = [isinstance(order, LoadKernel) for order in machine.ranks(worlds[0]).orders]
@@ -157,15 +148,15 @@ def test_references_are_loaded_again_for_another_stage() -> None:
 def test_references_that_failed_or_do_not_fit_are_replaced() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
-    stage = pool.prepare_stage(setting, 2)
-    first, second = pool.take_references(stage, setting, 2)
+    stage = pool.prepare(setting, 2)
+    first, second = pool.references.take(stage, setting, 2)
     machine.ranks(first).kernel = MadeKernel(excess="too much")
     first.check_memory()
-    third = pool.take_references(stage, setting, 2)
+    third = pool.references.take(stage, setting, 2)
     assert first.state is State.DEAD
     assert third == [second, machine.started["reference"][2]]
     other = machine.setting(world=3)
-    pool.take_references(pool.prepare_stage(other, 2), other, 2)
+    pool.references.take(pool.prepare(other, 2), other, 2)
     assert second.state is State.DEAD
     assert len(machine.started["reference"]) == 5
 
@@ -173,14 +164,14 @@ def test_references_that_failed_or_do_not_fit_are_replaced() -> None:
 def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None:
     machine = MadeMachine()
     pool, setting = machine.pool(), machine.setting()
-    resting, running = pool.take_references(pool.prepare_stage(setting, 2), setting, 2)
+    resting, running = pool.references.take(pool.prepare(setting, 2), setting, 2)
     resting.pause()
-    pool.drop_busy_references()
-    assert pool.references == [resting]
+    pool.references.drop_busy()
+    assert pool.references.worlds == [resting]
     assert running.state is State.DEAD
-    assert not pool.has_references(1)
-    pool.drop_references()
-    assert pool.references == []
+    assert not pool.references.are_loaded(pool.oracle.stage, 1)
+    pool.references.drop()
+    assert pool.references.worlds == []
 
 
 # --- after a cancel, after a kill ----------------------------------------------------------------------------
@@ -189,11 +180,11 @@ def test_after_a_run_that_ended_early_only_references_that_rested_stay() -> None
 def test_a_trusted_world_that_answers_is_kept_after_a_cancel() -> None:
     machine = MadeMachine()
     pool = machine.pool()
-    pool.await_oracle(machine.poll)
-    world = pool.prepare_stage(machine.setting()).world
+    pool.oracle.finish_orders(machine.poll)
+    world = pool.oracle.prepare(machine.setting()).world
     world.tell(CheckPoison([0]))
-    pool.await_oracle(machine.poll)
-    assert pool.oracle is world
+    pool.oracle.finish_orders(machine.poll)
+    assert pool.oracle.world is world
     assert world.idle
     assert machine.ranks(world).missing(Kind.POISON_CHECKED, str) == [0, 1]
 
@@ -203,11 +194,11 @@ def test_a_trusted_world_that_does_not_answer_after_a_cancel_is_replaced(fault: 
     machine = MadeMachine()
     machine.oracle.faults.append(fault)
     pool = machine.pool()
-    world = pool.prepare_stage(machine.setting()).world
+    world = pool.oracle.prepare(machine.setting()).world
     before = machine.clock.monotonic()
-    pool.await_oracle(machine.poll)
+    pool.oracle.finish_orders(machine.poll)
     assert world.state is State.DEAD
-    assert (pool.oracle, pool.stage) == (None, None)
+    assert (pool.oracle.world, pool.oracle.stage) == (None, None)
     assert machine.clock.monotonic() - before < 2.1
 
 
@@ -225,53 +216,53 @@ def test_a_reference_with_a_batch_behind_its_closed_gate_does_not_stay() -> None
         rounds.measure()
     machine.stop = False
     assert queued.paused
-    pool.await_oracle(machine.poll)
-    pool.drop_busy_references()
+    pool.oracle.finish_orders(machine.poll)
+    pool.references.drop_busy()
     assert queued.state is State.DEAD
-    assert pool.references == [other]
+    assert pool.references.worlds == [other]
 
 
 def test_after_a_kill_on_a_device_the_baseline_must_still_compute_there() -> None:
     machine = MadeMachine("made-gpu")
     pool, setting = machine.pool(), machine.setting()
-    pool.prepare_stage(setting)
-    pool.take_spare(setting)
-    pool.end_contender()
-    assert pool.oracle is not None
-    assert machine.ranks(pool.oracle).orders[-1].kind is Kind.WAKE
-    assert pool.require_health() == ""
+    pool.oracle.prepare(setting)
+    pool.contenders.take(setting)
+    pool.end_run()
+    assert pool.oracle.world is not None
+    assert machine.ranks(pool.oracle.world).orders[-1].kind is Kind.WAKE
+    assert pool.oracle.current_gpu_fault() == ""
 
 
 def test_a_baseline_that_no_longer_computes_after_a_kill_is_replaced() -> None:
     machine = MadeMachine("made-gpu")
     machine.oracle.faults.append(Fault(Kind.WAKE, ranks=(0, 1)))
     pool, setting = machine.pool(), machine.setting()
-    pool.prepare_stage(setting)
-    pool.take_spare(setting)
+    pool.oracle.prepare(setting)
+    pool.contenders.take(setting)
     before = machine.clock.monotonic()
-    pool.end_contender()
-    assert pool.oracle is None
+    pool.end_run()
+    assert pool.oracle.world is None
     assert machine.clock.monotonic() - before == pytest.approx(deadlines.HEALTH, abs=0.5)
 
 
 def test_an_unsound_device_is_complained_of_until_it_is_sound_again(gpu: MadeGpu) -> None:
     machine = MadeMachine("made-gpu")
     pool, setting = machine.pool(), machine.setting()
-    pool.prepare_stage(setting)
-    pool.take_spare(setting)
+    pool.oracle.prepare(setting)
+    pool.contenders.take(setting)
     gpu.complaint = "GPU 0 asks for a reset"
-    pool.end_contender()
-    assert pool.oracle is not None
-    assert machine.ranks(pool.oracle).orders[-1].kind is not Kind.WAKE
-    assert pool.require_health() == "GPU 0 asks for a reset"
+    pool.end_run()
+    assert pool.oracle.world is not None
+    assert machine.ranks(pool.oracle.world).orders[-1].kind is not Kind.WAKE
+    assert pool.oracle.current_gpu_fault() == "GPU 0 asks for a reset"
     gpu.complaint = ""
-    assert pool.require_health() == ""
+    assert pool.oracle.current_gpu_fault() == ""
 
 
 def test_a_killed_kernel_on_cpu_ranks_leaves_nothing_to_examine() -> None:
     machine = MadeMachine("made-cpu")
     pool, setting = machine.pool(), machine.setting()
-    pool.prepare_stage(setting)
-    pool.take_spare(setting)
-    pool.end_contender()
-    assert pool.killed is None
+    pool.oracle.prepare(setting)
+    pool.contenders.take(setting)
+    pool.end_run()
+    assert pool.oracle.killed is None

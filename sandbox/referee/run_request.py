@@ -1,0 +1,45 @@
+"""Checks a run's setting before any world is started, and fills in the text of the problem's baseline."""
+
+from pathlib import Path
+
+import msgspec
+
+from problems.specification import ProblemError, SizeError, WorldRefused, load_problem
+from sandbox.machine.devices import KINDS
+from sandbox.protocol.events import Run, Setting
+from sandbox.referee.awaiting import SettingRefused
+
+
+def check_setting(setting: Setting) -> None:
+    """Checks what needs no world: the problem, the world size, the dtype and the device.
+
+    Raises:
+        SettingRefused: they do not fit together.
+    """
+    try:
+        problem = load_problem(Path(setting.problem_dir))
+        problem.check_world(setting.world)
+        if setting.dtype not in problem.dtypes:
+            raise SizeError(f"{problem.slug} runs in {', '.join(problem.dtypes)}, not in {setting.dtype}")
+        if setting.device not in KINDS:
+            raise SizeError(f"no device {setting.device!r}: choose {' or '.join(KINDS)}")
+    except (ProblemError, SizeError, WorldRefused) as error:
+        raise SettingRefused(str(error)) from None
+
+
+def with_sources(run: Run) -> Run:
+    """The run with the baseline's text in place of the word `baseline`."""
+    if run.kernel_name == "baseline" and not run.source:
+        run = msgspec.structs.replace(run, source=_baseline_source(run.setting))
+    rival = run.versus
+    if rival is not None and rival.kernel_name == "baseline" and not rival.source:
+        rival = msgspec.structs.replace(rival, source=_baseline_source(run.setting))
+        run = msgspec.structs.replace(run, versus=rival)
+    return run
+
+
+def _baseline_source(setting: Setting) -> str:
+    try:
+        return (Path(setting.problem_dir) / "baseline.py").read_text()
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise SettingRefused(f"the problem's baseline.py cannot be read: {error}") from None

@@ -1,0 +1,120 @@
+"""The contender worlds: spares that start while nothing is timed, and the one or two that the present run uses."""
+
+import contextlib
+from collections.abc import Iterator
+
+from sandbox.protocol.events import Setting
+from sandbox.protocol.frames import Kind
+from sandbox.worlds.failures import HarnessFailed, WorldFailed
+from sandbox.worlds.opening import has_open, opening, stamps_of
+from sandbox.worlds.starter import WorldStarter, fits
+from sandbox.worlds.state import State
+from sandbox.worlds.world import World
+
+SPARES = 2
+"""Spares at most. With two, a kernel that is saved right after a verdict finds one, too."""
+
+
+class Contenders:
+    """The contender worlds of a referee. Each runs one kernel and is killed."""
+
+    def __init__(self, starter: WorldStarter) -> None:
+        self.starter = starter
+        self.spares: list[World] = []
+        """The oldest first."""
+        self.contender: World | None = None
+        self.rival: World | None = None
+        """The second contender of a run between two."""
+        self._setting: Setting | None = None
+        """The setting that spares are prepared for."""
+
+    def prepare_spare(self, setting: Setting) -> None:
+        """Starts a spare in the background, unless there is one that fits. `tend_spares` starts the others."""
+        for world in list(self.spares):
+            if not fits(world, setting):
+                self._drop(world)
+        self._setting = setting
+        if not self.spares:
+            self.spares.append(self.starter.start("spare", setting))
+
+    def tend_spares(self) -> None:
+        """Moves starting spares on without waiting for them, and starts the next one when all are ready."""
+        setting = self._setting
+        if setting is None:
+            return
+        for world in list(self.spares):
+            try:
+                self._tend(world, setting)
+            except (WorldFailed, OSError):
+                self._drop(world)
+        if 0 < len(self.spares) < SPARES and all(has_open(world, setting) for world in self.spares):
+            with contextlib.suppress(HarnessFailed):  # one is enough where the machine has no room for more
+                self.spares.append(self.starter.start("spare", setting))
+
+    def _tend(self, world: World, setting: Setting) -> None:
+        order, stamps = opening(setting), stamps_of(setting)
+        if world.state is State.STARTING and not world.missing(Kind.READY):
+            world.take(Kind.READY)
+            world.open(order, stamps)
+        elif world.state is State.OPENING and world.opens(order, stamps) and not world.missing(Kind.OPENED):
+            world.take(Kind.OPENED)
+            self.starter.report_ready(world, "spare")
+
+    @contextlib.contextmanager
+    def spares_stopped(self) -> Iterator[None]:
+        """Stops spares within a block, because the first work of a starting spare on a GPU would count as the kernel's."""
+        stopped = list(self.spares)
+        for world in stopped:
+            world.pause()
+        try:
+            yield
+        finally:
+            for world in stopped:
+                world.resume()
+
+    def drop_spares(self) -> None:
+        """Kills all spares."""
+        for world in list(self.spares):
+            self._drop(world)
+
+    def _drop(self, world: World) -> None:
+        self.spares.remove(world)
+        self.starter.end(world, "spare")
+
+    # --- the worlds of a run ---------------------------------------------------------------------------------
+
+    def take(self, setting: Setting) -> World:
+        """The contender of a run: a spare with the problem open, or a world that is started now."""
+        self.contender = self._take(setting)
+        return self.contender
+
+    def take_rival(self, setting: Setting) -> World:
+        """The second contender of a run between two."""
+        self.rival = self._take(setting)
+        return self.rival
+
+    def _take(self, setting: Setting) -> World:
+        self.prepare_spare(setting)
+        world = next((spare for spare in self.spares if has_open(spare, setting)), self.spares[0])
+        if not has_open(world, setting):
+            self.starter.open_problem([world], setting, "spare")
+        self.spares.remove(world)
+        return world
+
+    def keep(self) -> None:
+        """Makes the contender a spare again. Only for one that has run the problem's own baseline to its end."""
+        world = self.contender
+        if world is not None and len(self.spares) < SPARES and world.lines.failure is None:
+            self.spares.append(world)
+            self.contender = None
+            world.resume()
+            world.lines.watch_compiling(None)
+
+    def end(self) -> list[World]:
+        """Kills the contender and its rival after their run; returns those that were killed."""
+        used = [(self.contender, "contender"), (self.rival, "rival")]
+        self.contender = self.rival = None
+        killed = [(world, role) for world, role in used if world is not None]
+        for world, role in killed:
+            self.starter.end(world, role)
+        return [world for world, _ in killed]

@@ -1,0 +1,126 @@
+"""The oracle world: the trusted ranks that draw inputs, run the float64 oracle and compare. It is never timed."""
+
+import contextlib
+from collections.abc import Callable
+
+from sandbox.machine.devices import kind_of
+from sandbox.machine.devices.pace import calls_for
+from sandbox.protocol.events import Setting
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import Probe, Probed, SlotLayout, Sync, Wake
+from sandbox.worlds import deadlines
+from sandbox.worlds.deadlines import TimeLimits
+from sandbox.worlds.exchange import Stage, ask, fresh_seeds
+from sandbox.worlds.failures import WorldFailed
+from sandbox.worlds.opening import stamps_of
+from sandbox.worlds.starter import WorldStarter, fits
+from sandbox.worlds.world import Stamps, World
+
+PROBED = 24
+"""Iterations at most from which the usual errors of the baseline are calibrated."""
+SYNC_SECONDS = 2.0
+
+
+class OracleWorld:
+    """The oracle world of a referee and the stage of the setting that is open in it. It lives across runs."""
+
+    def __init__(self, starter: WorldStarter) -> None:
+        self.starter = starter
+        self.world: World | None = None
+        self.stage: Stage | None = None
+        self.killed: World | None = None
+        """The last killed world that ran a kernel, on devices that a kernel can damage."""
+        self.gpu_fault = ""
+        """The fault of that world's GPUs in one line; empty if there is none."""
+        self._stage_key: tuple[Setting, Stamps] | None = None
+
+    def has_stage(self, setting: Setting) -> bool:
+        """Whether this setting is open, with the problem's files as they are now."""
+        return self.stage is not None and self._stage_key == (setting, stamps_of(setting))
+
+    def start(self, setting: Setting) -> World:
+        """The world for a setting; it may still be starting."""
+        if self.world is not None and not fits(self.world, setting):
+            self.drop()
+        if self.world is None:
+            self.world = self.starter.start("baseline", setting)
+        return self.world
+
+    def open(self, setting: Setting) -> World:
+        """The world with a setting's problem open, without a stage."""
+        self.stage = None
+        world = self.start(setting)
+        self.starter.open_problem([world], setting, "baseline")
+        return world
+
+    def prepare(self, setting: Setting) -> Stage:
+        """The stage of a setting: the world is open, the sizes of slots and the time of a baseline call are measured."""
+        if self.stage is not None and self.has_stage(setting):
+            return self.stage
+        world = self.open(setting)
+        kind = kind_of(setting.device)
+        order = Probe(fresh_seeds(PROBED), kind.arena_bytes)
+        try:
+            probed = ask(self.starter.await_all, world, order, Probed, deadlines.PREPARE)
+        except BaseException:
+            self.drop()  # the next order must not get its late answer
+            raise
+        seconds = max(reply.seconds for reply in probed)
+        in_bytes, out_bytes = max(r.in_bytes for r in probed), max(r.out_bytes for r in probed)
+        sealed = all(reply.sealed for reply in probed)
+        arena_bytes = kind.arena_bytes if sealed else kind.unsealed_arena_bytes
+        count = min(kind.pace.slots, max(1, arena_bytes // (in_bytes + out_bytes)))
+        calls = calls_for(kind.pace, kind.pace.batch_s, seconds, seconds, count)
+        layout = SlotLayout(in_bytes, out_bytes, max(r.room for r in probed), count, sealed)
+        varies = any(reply.varies for reply in probed)
+        room = [reply.references for reply in probed if reply.references is not None]
+        limits = TimeLimits.for_baseline(seconds, calls)
+        self.stage = Stage(world, limits, layout, calls, seconds, varies, min(room, default=None))
+        self._stage_key = (setting, stamps_of(setting))
+        return self.stage
+
+    def drop(self) -> None:
+        """Kills the world; the next run starts a new one."""
+        if self.world is not None:
+            self.starter.end(self.world, "baseline")
+        self.world = self.stage = None
+
+    def finish_orders(self, poll: Callable[[float], None]) -> None:
+        """After a cancel: waits until every order is answered, and kills the world if that takes too long."""
+        world = self.world
+        if world is None or self.stage is None:
+            return
+        number = self.starter.timer.perf_counter_ns()  # identifies this answer among those of earlier orders
+        world.tell(Sync(number))
+        deadline = self.starter.timer.monotonic() + SYNC_SECONDS
+        with contextlib.suppress(WorldFailed):
+            while self.starter.timer.monotonic() < deadline:
+                if world.take_synced(number):
+                    return
+                poll(0.05)
+        self.drop()
+
+    # --- the GPUs after a kernel was killed ------------------------------------------------------------------
+
+    def examine(self, killed: World) -> None:
+        """Checks the GPUs of a killed world: its memory is freed, they report no fault, and this world computes on them."""
+        if not killed.spec.kind.outlives_kernels:
+            return
+        self.killed, self.gpu_fault = killed, _gpu_fault(killed)
+        world = self.world
+        if world is not None and world.idle and self.stage is not None and not self.gpu_fault:
+            world.tell(Wake())
+            try:
+                self.starter.await_all(world, Kind.AWAKE, deadlines.HEALTH)
+            except Exception:
+                self.drop()  # cancelled or broken: the next run needs a world that has answered
+
+    def current_gpu_fault(self) -> str:
+        """The GPU fault of the last kill in one line, if it is still there; else empty."""
+        if self.gpu_fault and self.killed is not None:
+            self.gpu_fault = _gpu_fault(self.killed)
+        return self.gpu_fault
+
+
+def _gpu_fault(killed: World) -> str:
+    return killed.spec.kind.gpu_fault(killed.spec.gpus, killed.rank_pids)

@@ -1,0 +1,93 @@
+"""The reference worlds: they run the baseline in processes like the contender's and are timed against it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sandbox.protocol.events import Setting
+from sandbox.protocol.frames import Kind
+from sandbox.protocol.messages import LoadKernel
+from sandbox.worlds.exchange import REFERENCE, Exchange, Stage, hand_over_arenas
+from sandbox.worlds.first_calls import make_first_calls
+from sandbox.worlds.starter import WorldStarter, fits
+from sandbox.worlds.world import World
+
+
+class References:
+    """The reference worlds of a referee. They live across runs and share one set of arenas."""
+
+    def __init__(self, starter: WorldStarter) -> None:
+        self.starter = starter
+        self.worlds: list[World] = []
+        self._loaded: tuple[Stage, list[World]] | None = None
+        """The stage whose baseline is loaded, and the worlds that have loaded it."""
+
+    def start(self, setting: Setting, count: int) -> None:
+        """Starts worlds until there are `count`; kills those that failed or do not fit the setting."""
+        for world in list(self.worlds):
+            if not fits(world, setting) or world.lines.failure:
+                self._drop(world)
+        while len(self.worlds) < count:
+            self.worlds.append(self.starter.start("reference", setting))
+
+    def are_loaded(self, stage: Stage | None, count: int) -> bool:
+        """Whether `count` worlds, or as many as fit into memory, have the baseline of this stage loaded."""
+        if count == 0:
+            return True
+        if stage is None or self._loaded is None or self._loaded[0] is not stage:
+            return False
+        return len(self._loaded[1]) >= stage.references_of(count)
+
+    def take(self, stage: Stage, setting: Setting, count: int) -> list[World]:
+        """`count` worlds, or as many as fit into memory, with the baseline loaded."""
+        count = stage.references_of(count)
+        for world in self.worlds[stage.references_of(len(self.worlds)) :]:
+            self._drop(world)
+        self.start(setting, count)
+        chosen = self.worlds[:count]
+        if not self.are_loaded(stage, count):
+            self._loaded = None
+            for world in chosen:
+                world.resume()
+            self.starter.open_problem(chosen, setting, "reference")
+            try:
+                self._load(stage, setting, chosen)
+            except BaseException:
+                self.drop()  # the next orders must not get their late answers
+                raise
+            self._loaded = (stage, chosen)
+        return chosen
+
+    def _load(self, stage: Stage, setting: Setting, worlds: Sequence[World]) -> None:
+        """Hands arenas over, loads the baseline and makes the first calls."""
+        starter = self.starter
+        hand_over_arenas(starter.await_all, stage, worlds, REFERENCE, shared=stage.layout.sealed)
+        source = (Path(setting.problem_dir) / "baseline.py").read_text()
+        for world in worlds:
+            world.tell(LoadKernel("baseline.py", source))
+        for world in worlds:
+            starter.await_all(world, Kind.LOADED, stage.limits.load)
+        exchange = Exchange("", stage, worlds[0], starter.await_all, starter.emit, REFERENCE, starter.timer)
+        make_first_calls(exchange, worlds)
+
+    def drop_busy(self) -> None:
+        """After a run that ended early: kills the worlds that were running or have a batch queued."""
+        for world in list(self.worlds):
+            if not (world.processes.paused and world.idle):
+                self._drop(world)
+
+    def drop(self) -> None:
+        """Kills all of them; the next run starts new ones."""
+        for world in list(self.worlds):
+            self._drop(world)
+
+    def renew(self, stage: Stage | None, setting: Setting) -> None:
+        """After a run on a stage whose shapes vary: starts new ones, so that all worlds of the next run are equally old."""
+        if stage is not None and stage.varies:
+            count = len(self.worlds)
+            self.drop()
+            self.start(setting, count)
+
+    def _drop(self, world: World) -> None:
+        self.worlds.remove(world)
+        self._loaded = None
+        self.starter.end(world, "reference")

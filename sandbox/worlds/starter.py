@@ -1,0 +1,91 @@
+"""Starts, opens and ends worlds of any role, and reports each change as an event."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sandbox.jail.choice import Jail
+from sandbox.machine.devices import kind_of
+from sandbox.machine.time_source import TimeSource
+from sandbox.protocol.events import Setting, WorldChanged
+from sandbox.protocol.frames import Kind
+from sandbox.worlds import deadlines
+from sandbox.worlds.exchange import AwaitAll
+from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.opening import has_open, opening, readable, stamps_of
+from sandbox.worlds.state import State
+from sandbox.worlds.world import World
+from sandbox.worlds.world_spec import WorldSpec
+
+
+class WorldStarter:
+    """Starts worlds in the jail of this machine. Roles: "baseline" (the oracle world), "reference", "spare"."""
+
+    def __init__(
+        self,
+        jail: Jail,
+        start_processes: Callable[[WorldSpec], World],
+        await_all: AwaitAll,
+        emit: Callable[[Any], None],
+        timer: TimeSource = time,
+    ) -> None:
+        """start_processes: starts a world. It raises OSError if the machine is out of processes, descriptors or memory."""
+        self.jail = jail
+        self.start_processes = start_processes
+        self.await_all = await_all
+        self.emit = emit
+        self.timer = timer
+
+    def start(self, role: str, setting: Setting) -> World:
+        """Starts a world's processes; returns before they are ready.
+
+        Raises:
+            HarnessFailed: the machine is out of processes, descriptors or memory.
+        """
+        kind = kind_of(setting.device)
+        spec = WorldSpec(
+            ranks=setting.world,
+            kind=kind,
+            trusted=role == "baseline",
+            jail=self.jail,
+            readable=readable(setting),
+            gpus=kind.gpus(setting.world),
+            kernel=role == "spare",
+        )
+        try:
+            world = self.start_processes(spec)
+        except OSError as error:
+            raise HarnessFailed(f"cannot start the {role} world: {error}") from error
+        self.emit(WorldChanged(role=role, state="starting", world=world.ranks))
+        return world
+
+    def end(self, world: World, role: str) -> None:
+        """Kills a world."""
+        world.close()
+        self.emit(WorldChanged(role=role, state="gone", world=world.ranks))
+
+    def open_problem(self, worlds: Sequence[World], setting: Setting, role: str) -> None:
+        """Opens the problem in all of these worlds at the same time, and waits until it is open."""
+        for world in worlds:
+            if world.state is State.STARTING:
+                self.await_all(world, Kind.READY, deadlines.START)
+            if world.state is State.OPENING:  # a cancelled run has asked for it
+                self.await_all(world, Kind.OPENED, deadlines.START)
+            if not has_open(world, setting):
+                world.open(opening(setting), stamps_of(setting))
+        for world in worlds:
+            if world.state is State.OPENING:
+                self.await_all(world, Kind.OPENED, deadlines.START)
+                self.report_ready(world, role)
+
+    def report_ready(self, world: World, role: str) -> None:
+        """Reports that a world has its problem open."""
+        seconds = self.timer.monotonic() - world.started
+        self.emit(WorldChanged(role=role, state="ready", world=world.ranks, seconds=seconds))
+
+
+def fits(world: World, setting: Setting) -> bool:
+    """Whether a world has the ranks and devices of a setting, and may read its problem."""
+    spec, kind = world.spec, kind_of(setting.device)
+    wanted = (setting.world, kind, kind.gpus(setting.world), readable(setting))
+    return (spec.ranks, spec.kind, spec.gpus, spec.readable) == wanted
