@@ -72,7 +72,8 @@ def _clause(interval: Interval, where: str) -> str:
         case "slower":
             return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
         case _:
-            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, detects {percent(detectable_percent(interval))}"
+            least = percent(detectable_percent(interval))
+            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, detects {least}"
 
 
 def _beside(call: Interval, device: Interval) -> str:

@@ -129,6 +129,6 @@ async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until,
         await pilot.press("ctrl+p", *"sweeps")
         await until(pilot, lambda: "sweeps  c" in screen_text(app))
         await pilot.press("down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, CampaignScreen))
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen))
         assert isinstance(app.screen_stack[1], KernelScreen)
         await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])
