@@ -59,11 +59,11 @@ class RunRefused(UsageError):
 
 
 class MachineError(ArenaError):
-    """This machine or its files prevent it."""
+    """This machine or its files prevent the request."""
 
 
 class PathRefused(MachineError):
-    """The system lets nobody like this user read a file or a folder."""
+    """The system does not let this user read a file or a folder."""
 
 
 def refusal(error: BaseException) -> PathRefused | None:

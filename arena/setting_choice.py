@@ -12,7 +12,7 @@ from sandbox.machine.devices import kind_of
 from sandbox.protocol.events import Setting
 
 CPU_WORLD = 2
-"""Ranks on CPU when nothing was asked: the smallest world in which something is communicated."""
+"""Default number of CPU ranks: the smallest world with communication."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arena.cli.stage.record import RecordPlan
-    from arena.cli.stage.serve_plan import ServePlan
+    from arena.cli.record import RecordPlan
+    from arena.cli.serve_plan import ServePlan
     from arena.demo.script import DemoScript
 
 

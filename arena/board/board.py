@@ -1,4 +1,4 @@
-"""The board: every player's best results by problem, counted by category and by how much faster they are."""
+"""The board: every player's best results by problem, counted by category and speedup."""
 
 from __future__ import annotations
 

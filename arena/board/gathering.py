@@ -1,4 +1,4 @@
-"""Everything that a board shows, gathered from sweeps, people's runs, duels, bundles from elsewhere and the publication."""
+"""Gathers a board from sweeps, users' runs, duels, imported bundles and the publication."""
 
 import time
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ class Board(msgspec.Struct, frozen=True):
 def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Board:
     """The board of these sweeps, or of all of them, of people's runs and of bundles. Creates nothing.
 
-    What is damaged is left out and named; it does not hide the rest.
+    Damaged files are left out and named.
 
     Raises:
         UsageError: there is no such sweep.

@@ -1,4 +1,4 @@
-"""One judged attempt as scores see it: a few numbers of a result, so that ten thousand of them are small."""
+"""One judged attempt as a few numbers for scores, so that ten thousand of them need little memory."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ from arena.workspace.named_kernels import NAMED
 
 MODELS, AGENTS, PEOPLE, HOUSES, BASELINES = "model", "agent", "person", "house", "baseline"
 NOISY = "too noisy"
-"""An outcome. One that says nothing of speed counts for no speed: as not fast, and in no mean."""
+"""The outcome of a noisy timing. It counts as not fast, and is left out of means."""
 KINDS = (MODELS, AGENTS, PEOPLE, HOUSES, BASELINES)
 
 

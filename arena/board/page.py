@@ -1,4 +1,4 @@
-"""A board as one HTML file that needs nothing else: tables, plots, definitions; light and dark."""
+"""A board as one HTML file without external references: tables, plots, definitions; light and dark."""
 
 import html
 import time

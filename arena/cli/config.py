@@ -15,7 +15,7 @@ def command() -> None:
     """Settings, and where pkb-arena keeps its files."""
 
 
-@command.command(short_help="Print where files are.")
+@command.command(short_help="Print the paths of files.")
 @click.argument("name", required=False)
 @json_option
 def path(name: str | None, as_json: bool) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from arena.cli.stage.record import RecordPlan
-    from arena.cli.stage.serve_plan import ServePlan
+    from arena.cli.record import RecordPlan
+    from arena.cli.serve_plan import ServePlan
     from arena.demo.script import DemoScript
 
 

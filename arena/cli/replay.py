@@ -10,8 +10,8 @@ from arena.cli.numbers import Number
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
 from arena.cli.players.trace_lines import is_trace, tell_trace
+from arena.cli.record import RecordPlan, check_target, parse_size
 from arena.cli.session import open_session
-from arena.cli.stage.record import RecordPlan, check_target, parse_size
 from arena.errors import UsageError
 from arena.paths import Paths, files_in
 from arena.runs.headline import headline_so_far
@@ -31,7 +31,7 @@ from sandbox.protocol.events import (
 
 @click.command()
 @click.argument("run", metavar="[RUN]", default="last")
-@click.option("--source", is_flag=True, help="Print the kernel that was run, and nothing else.")
+@click.option("--source", is_flag=True, help="Print only the kernel that was run.")
 @click.option(
     "--speed", type=Number(1, 20), metavar="X",
     help="Replay a duel at X times its pace. [default: at once]",
@@ -40,7 +40,7 @@ from sandbox.protocol.events import (
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write a run or a duel as a file that plays where no arena is: FILE.cast (asciicast) or FILE.svg (animated).",
+    help="Write a run or a duel as a recording: FILE.cast (asciicast) or FILE.svg (animated).",
 )
 @click.option(
     "--size", default="100x30", show_default=True, metavar="CxL", help="Columns and lines of a recording."

@@ -1,1 +1,1 @@
-"""Demo mode: scenes that play by themselves, live duels in turns with recorded ones. Knows nothing of the screen."""
+"""Demo mode: scenes with live and recorded duels in turn, without the screen."""

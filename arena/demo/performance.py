@@ -30,17 +30,17 @@ from problems.specification import Problem
 OpenJudge = Callable[[], AbstractAsyncContextManager[Engine]]
 Slide = Literal["opening", "problem", "race", "verdict", "board", "trouble"]
 TROUBLE_S = 6.0
-"""For how long a scene that cannot be played says why, before the next one."""
+"""Seconds for which a scene that cannot be played shows the reason."""
 LONGEST_GAP_S = 3.0
-"""Between two events of a recorded duel: people wait no longer for what is over."""
+"""Longest time between two events of a recorded duel."""
 KEPT_DUELS = 200
 MODEL_ROUNDS = 3
-"""Kernels that a model of a speaker's script may hand in."""
+"""Kernels that a model may submit."""
 
 
 @dataclass
 class DemoStage:
-    """What is to be seen now."""
+    """What the screen shows now."""
 
     slide: Slide = "opening"
     number: int = 0

@@ -1,4 +1,4 @@
-"""A duel's result to share: a few lines of text, or one SVG that loads nothing."""
+"""The result card of a duel, as text and as one SVG without external references."""
 
 import math
 from xml.sax.saxutils import escape
@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 880, 440
 CHART = (40, 220, 800, 150)
 """x, y, width, height of the race chart."""
 MOST_REASON = 48
-"""Characters of what stopped a side."""
+"""Most characters of a side's end reason."""
 _BACKGROUND, _TEXT, _MUTED, _RULE = "#101418", "#e6e6e6", "#8b949e", "#30363d"
 _COLOURS: dict[SideName, str] = {"left": "#4cc2ff", "right": "#ffb454"}
 _FAILED = "#ff6b6b"
@@ -58,7 +58,7 @@ def _finalist(ended: DuelEnded, name: SideName) -> Finalist:
 
 
 def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
-    """ "~$0.21 of $2": what was spent, and the limit where there was one; empty where nothing was spent."""
+    """ "~$0.21 of $2": the money spent, and the limit if there was one; empty if nothing was spent."""
     if not usd:
         return ""
     limit = f" of ${budget_usd:g}" if budget_usd is not None else ""
@@ -66,7 +66,7 @@ def money_words(usd: float, estimated: bool, budget_usd: float | None) -> str:
 
 
 def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
-    """The final's verdict and time, the speedup over the baseline before it, the money and what stopped the side."""
+    """The final's verdict and time, the earlier speedup over the baseline, the money, and the side's end reason."""
     if finalist.verdict is None:
         parts = ["– no kernel"]
     elif finalist.verdict is not Verdict.PASS:
@@ -80,13 +80,13 @@ def _figures(header: DuelHeader, finalist: Finalist) -> list[str]:
 
 
 def shortened(reason: str) -> str:
-    """What stopped a side in a few words: of a limit which one it was. The journal has all of it."""
+    """A side's end reason, cut to one short line. The journal has all of it."""
     line = " ".join((reason.partition(":")[0] if reason.startswith(LIMIT) else reason).split())
     return line if len(line) <= MOST_REASON else line[: MOST_REASON - 1].rstrip() + "…"
 
 
 def final_result(header: DuelHeader, ended: DuelEnded) -> tuple[str, str, Interval]:
-    """(first, second, first over second): the winner first, the left side in a draw. Only after a final."""
+    """Returns (first, second, speedup of first over second). The winner is first; in a draw, the left side. Needs a final."""
     assert ended.speedup is not None
     first, second, speed = header.left.short, header.right.short, ended.speedup
     if ended.winner == "right" and speed.low > 0:
@@ -111,7 +111,7 @@ def _setting(header: DuelHeader) -> str:
 
 
 def svg_card(state: DuelState) -> str:
-    """The result as a picture with the race: speedup over the baseline by time, a cross where a kernel failed."""
+    """The result as a picture with the race chart: speedup over the baseline by time, a cross for each failed kernel."""
     header, ended = state.header, state.ended
     assert ended is not None
     head = f"{header.problem_id} · {header.title}"

@@ -1,4 +1,4 @@
-"""The events of a duel. They drive the screen, are its journal on disk, and are what a replay reads."""
+"""The events of a duel. The screen, the journal on disk and the replay use the same ones."""
 
 from typing import Literal
 
@@ -21,11 +21,11 @@ def other(side: SideName) -> SideName:
 
 
 MOST_NAME = 28
-"""Characters of a player's name where it is shown beside another."""
+"""Most characters of a player's name on a line with another."""
 
 
 def short_name(player: str, most: int = MOST_NAME) -> str:
-    """The player; of one with more characters, as a path has, the kind and the end: "agent:…/mine/agent.py"."""
+    """The player's name; a long one is cut to its kind and its end: "agent:…/mine/agent.py"."""
     if len(player) <= most:
         return player
     kind = player[: player.find(":") + 1][: most // 2]
@@ -37,7 +37,7 @@ class DuelPlayer(msgspec.Struct, rename={"name": "player"}, frozen=True):
     """The player of a side."""
 
     kind: Kind
-    """"baseline" stands for its reference forms, too."""
+    """"baseline" includes the baseline variants."""
     name: str
     """As in the index of results: `you`, `house`, `baseline`, `baseline-graph`, `model:NAME`."""
     kernel_path: str = ""
@@ -64,7 +64,7 @@ class DuelHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     setting: Setting
     preset_sizes: bool = True
     minutes: float | None = None
-    """Length of the clock; None: no clock, every side plays until it is done."""
+    """Minutes of the clock; None: no clock, each side plays until it is done."""
     rounds: int = 1
     """Kernels that a side may have judged."""
     budget_usd: float | None = None
@@ -83,7 +83,7 @@ class DuelEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class SideWrote(DuelEvent, tag="wrote", frozen=True, kw_only=True):
-    """A side is writing: more of its text, where it can be seen. A new attempt starts an empty text."""
+    """More of the text that a side writes. A new attempt starts with an empty text."""
 
     side: SideName
     attempt: int
@@ -100,14 +100,14 @@ class Spending(DuelEvent, tag="spending", frozen=True, kw_only=True):
 
 
 class Said(DuelEvent, tag="said", frozen=True, kw_only=True):
-    """A word about a side that changes nothing: a request made again, an answer without code."""
+    """A note about a side, such as a repeated request. It changes nothing in the state."""
 
     side: SideName
     text: str
 
 
 class Submitted(DuelEvent, tag="submitted", frozen=True, kw_only=True):
-    """A kernel was handed in. attempt: 1, 2, 3..."""
+    """A kernel was submitted. attempt: 1, 2, 3..."""
 
     side: SideName
     attempt: int
@@ -150,11 +150,11 @@ class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
 
 
 ORDINARY = ("done", "agreed", "gave up", "time")
-"""Reasons for which a side leaves when nothing went wrong with it."""
+"""End reasons of a side without any fault."""
 
 
 class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
-    """A side plays no more kernels. Its best one goes into the final unless it gave up."""
+    """A side stops. Its best kernel goes into the final unless it gave up."""
 
     side: SideName
     reason: str
@@ -162,18 +162,18 @@ class Left(DuelEvent, tag="left", frozen=True, kw_only=True):
 
 
 class Paused(DuelEvent, tag="paused", frozen=True, kw_only=True):
-    """The clock stands still, and nothing is judged."""
+    """The clock stops, and nothing is judged."""
 
 
 class Resumed(DuelEvent, tag="resumed", frozen=True, kw_only=True):
-    """The clock goes on."""
+    """The clock runs again."""
 
 
 class FinalBegan(DuelEvent, tag="final_began", frozen=True, kw_only=True):
     """The best kernels of both sides run against each other on fresh inputs."""
 
     left: int
-    """Attempt that the side enters with."""
+    """The side's attempt in the final."""
     right: int
     run_id: str
 
@@ -194,7 +194,7 @@ class Finalist(msgspec.Struct, frozen=True):
     """None: it had no kernel that passed, or gave up."""
     sha256: str | None
     verdict: Verdict | None
-    """In the final; of its last attempt where there was no final for it. None: nothing was judged."""
+    """In the final; without a final, that of its last attempt. None: nothing was judged."""
     detail: str
     us: float | None
     """Median time per call in the final, in microseconds."""
@@ -203,7 +203,7 @@ class Finalist(msgspec.Struct, frozen=True):
     clock: str = ""
     """Of that speedup."""
     stopped: str = ""
-    """Why it was stopped, such as "the budget of $2 is spent"; empty where it left for one of the ORDINARY reasons."""
+    """Why it stopped, such as "the budget of $2 is spent"; empty for the ORDINARY reasons."""
     usd: float = 0.0
     """Dollars that it spent."""
     estimated: bool = False
@@ -221,11 +221,11 @@ class DuelEnded(DuelEvent, tag="ended", frozen=True, kw_only=True):
     left: Finalist
     right: Finalist
     clock: str = ""
-    """The clock that decided the final: "call", or "device" where calls were too noisy to tell."""
+    """The clock that decided the final: "call", or "device" if end-to-end time was too noisy."""
 
 
 class Abandoned(DuelEvent, tag="abandoned", frozen=True, kw_only=True):
-    """Last event of a duel without an outcome: it was left, or the harness failed. It counts for neither player."""
+    """Last event of a duel without an outcome: it was cancelled, or the harness failed. It counts for neither player."""
 
     reason: str
 

@@ -13,7 +13,7 @@ from arena.paths import Paths, files_in, make_folder
 from arena.runs.journal import Journal, first_line, later_lines
 
 _TAIL_BYTES = 1 << 16
-"""The last line of a journal is within these: an outcome has two details of one sentence each."""
+"""Bytes at a journal's end that hold its last line."""
 
 
 class DuelRecord(msgspec.Struct, frozen=True):
@@ -55,14 +55,14 @@ def read_duel(path: Path) -> Iterator[AnyDuelEvent]:
 
 
 def duel_records(folder: Path) -> list[DuelRecord]:
-    """Every duel that was decided, oldest first. Files that are no duels, and duels without an end, are left out."""
+    """All decided duels, oldest first. Other files and unfinished duels are left out."""
     return read_duels(folder)[0]
 
 
 def read_duels(folder: Path) -> tuple[list[DuelRecord], dict[Path, Exception]]:
-    """Every duel that was decided, oldest first; and the files that are no duels, with what is wrong with them.
+    """All decided duels, oldest first; and the unreadable files with their errors.
 
-    A duel without an end, or whose last line a crash cut short, was not decided: it is in neither.
+    Unfinished duels, and those whose last line is cut short, are in neither.
     """
     found: list[DuelRecord] = []
     damaged: dict[Path, Exception] = {}
@@ -82,7 +82,7 @@ def read_duels(folder: Path) -> tuple[list[DuelRecord], dict[Path, Exception]]:
 
 
 def ending(path: Path) -> DuelEnded | Abandoned | None:
-    """How a duel ended; None while it is played, or where it was broken off.
+    """The last event of a duel; None while it is played, or if its journal ends early.
 
     Raises:
         OSError, ValueError: no file, or not a duel's journal.

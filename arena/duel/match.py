@@ -1,4 +1,4 @@
-"""The course of a duel: both sides play at once, their kernels are judged in turn, then the best ones against each other."""
+"""Plays a duel: both sides at once, their kernels judged in turn, then a final between the best ones."""
 
 import asyncio
 import contextlib
@@ -46,13 +46,13 @@ from sandbox.protocol.verdict import Verdict
 
 TICK_S = 0.1
 FINAL_BUDGET = 5.0
-"""Time budget of the final's rounds, as a multiple of an ordinary run's."""
+"""Time budget of the final, as a multiple of an ordinary run's."""
 
 Listener = Callable[[AnyDuelEvent], None]
 
 
 class Match:
-    """One duel. `play` once; everything that happens goes to the journal and the listeners."""
+    """One duel. Call `play` once. All events go to the journal and to the listeners."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Match:
         rounds: int | None = None,
         unsafe: bool = False,
     ) -> None:
-        """budget_s, rounds: as in a run, for every kernel handed in; unsafe: models' kernels may run without a jail."""
+        """budget_s, rounds: as in a run, for every submission; unsafe: models' kernels may run without a jail."""
         self._judge = judge
         self.paths = paths
         self.problem = problem
@@ -77,7 +77,7 @@ class Match:
         self.unsafe = unsafe
         self.listeners: list[Listener] = []
         self._judging = asyncio.Lock()
-        """One kernel is judged at a time, in the order in which they were handed in."""
+        """Kernels are judged one at a time, in the order of their submission."""
         self._going = asyncio.Event()
         self._going.set()
         self._started = time.monotonic()
@@ -96,23 +96,23 @@ class Match:
         return round(time.monotonic() - self._started, 4)
 
     def pause(self) -> None:
-        """Stops the clock, and judging after the run in progress."""
+        """Stops the clock. The run in progress is finished, and no other starts."""
         if self.state.stage == "playing":
             self._going.clear()
             self.tell(Paused(at=self.now))
 
     def resume(self) -> None:
-        """Lets the clock go on."""
+        """Starts the clock again."""
         if self.state.stage == "paused":
             self.tell(Resumed(at=self.now))
             self._going.set()
 
     def agree(self, side: SideName) -> None:
-        """The side hands nothing in any more; what it has handed in is still judged."""
+        """Ends a side's play. Its submissions are still judged."""
         self._leave(side, "agreed")
 
     def give_up(self, side: SideName) -> None:
-        """The side leaves, and none of its kernels counts."""
+        """Ends a side's play. None of its kernels counts."""
         if self.state.stage not in ("playing", "paused"):
             return
         for task, owner in self._judgements.items():
@@ -130,7 +130,7 @@ class Match:
             task.cancel()
 
     def tell(self, event: AnyDuelEvent) -> None:
-        """Folds an event in, writes it down and hands it on; nothing happens any more once a duel has ended."""
+        """Applies an event to the state, writes it to the journal and calls the listeners. Ignores events after the end."""
         if self.state.over:
             return
         self.state.apply(event)
@@ -145,7 +145,7 @@ class Match:
     # --- the course of it ------------------------------------------------------------------------------------
 
     async def play(self) -> DuelEnded:
-        """The whole duel.
+        """Plays the whole duel.
 
         Raises:
             ArenaError: the harness failed; the duel counts for neither player.
@@ -160,7 +160,7 @@ class Match:
             self.tell(ended)
             return ended
         except asyncio.CancelledError:
-            self.tell(Abandoned(at=self.now, reason="it was left"))
+            self.tell(Abandoned(at=self.now, reason="it was cancelled"))
             raise
         except ArenaError as error:
             self.tell(Abandoned(at=self.now, reason=error.message))
@@ -282,7 +282,7 @@ class Match:
         return judgement
 
     async def build(self, name: SideName, source: str, kernel_name: str) -> Judgement:
-        """Compiles a kernel and calls it in its turn, without handing it in."""
+        """Compiles a kernel and calls it in its turn. It is no submission."""
         request = RunRequest(
             problem=self.problem,
             setting=self.state.header.setting,
@@ -381,7 +381,7 @@ class MatchAccess(KernelAccess):
 
 
 def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:
-    """Hands on a round a tick, as many as people can follow, and the last one."""
+    """Passes on one round per tick, and the last round."""
     told = 0.0
 
     def listen(event: AnyEvent) -> None:

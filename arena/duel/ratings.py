@@ -1,6 +1,6 @@
 """Bradley-Terry ratings of the players over all duels, by category and overall.
 
-The ratings are Weng and Lin's online Bradley-Terry (the library openskill): it knows draws and says how sure it is.
+The ratings are Weng and Lin's online Bradley-Terry (the library openskill): it supports draws and gives an uncertainty.
 """
 
 from collections.abc import Iterable

@@ -66,7 +66,7 @@ class DuelReport(msgspec.Struct, frozen=True, kw_only=True):
     right: SideReport
     seconds: float
     clock: str = ""
-    """The clock that decided the final: "call", or "device" where calls were too noisy to tell."""
+    """The clock that decided the final: "call", or "device" if end-to-end time was too noisy."""
     budget_usd: float | None = None
     """Dollars that each side might spend; null without a limit."""
 

@@ -1,4 +1,4 @@
-"""The state of a duel, a fold of its events. Screens, the command line and replays read the same state."""
+"""The state of a duel, folded from its events. Screens, the command line and replays use it."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -45,7 +45,7 @@ class AttemptState:
     sha256: str
     source: str
     phase: str = ""
-    """Of its run, while that goes on."""
+    """Phase of its run; empty before and after it."""
     samples: list[Measured] = field(default_factory=list)
     judged: KernelJudged | None = None
 
@@ -56,7 +56,7 @@ class AttemptState:
 
     @property
     def speedup(self) -> Interval | None:
-        """Over the baseline: final if there is a verdict, else so far."""
+        """Speedup over the baseline: final with a verdict, else so far."""
         if self.judged is not None:
             return self.judged.speedup
         return self.samples[-1].speedup if self.samples else None
@@ -75,7 +75,7 @@ class SideState:
 
     attempts: list[AttemptState] = field(default_factory=list)
     writing: int = 0
-    """Number of the attempt being written; 0 when nothing is seen of that."""
+    """Number of the attempt being written; 0: nothing is shown of it."""
     text: str = ""
     """The text written so far."""
     said: str = ""
@@ -87,7 +87,7 @@ class SideState:
 
     @property
     def stopped(self) -> str:
-        """What ended its play, where that was none of the ORDINARY reasons; else empty."""
+        """Why it stopped, if that is none of the ORDINARY reasons; else empty."""
         return "" if self.left in ORDINARY else self.left
 
     @property
@@ -136,11 +136,11 @@ class DuelState:
 
     @property
     def over(self) -> bool:
-        """Whether nothing happens in it any more."""
+        """The duel has ended or was abandoned."""
         return self.stage in ("ended", "abandoned")
 
     def clock(self, at: float) -> float:
-        """Seconds played by then, pauses left out; stands still once the playing is over."""
+        """Seconds played until then, without pauses."""
         stopped = sum(
             min(end if end is not None else at, at) - start for start, end in self.pauses if start <= at
         )
@@ -153,11 +153,11 @@ class DuelState:
 
     @property
     def playing_over(self) -> bool:
-        """No side plays any more: the final is due."""
+        """Both sides have stopped: the final is next."""
         return all(self.side(name).left for name in SIDES)
 
     def apply(self, event: AnyDuelEvent) -> None:
-        """Folds one event in."""
+        """Applies one event."""
         self.at = max(self.at, event.at)
         match event:
             case Paused():
@@ -224,7 +224,7 @@ def _apply_to_attempt(attempt: AttemptState, event: KernelJudging | Measured | K
 
 
 def without_final(state: DuelState, at: float) -> DuelEnded:
-    """The outcome when at most one side has a right kernel: there is nothing to measure."""
+    """The outcome without a final: at most one side has a right kernel."""
     left, right = state.left.best, state.right.best
     assert left is None or right is None
     winner: Winner = "draw"
@@ -245,7 +245,7 @@ def without_final(state: DuelState, at: float) -> DuelEnded:
 
 
 def after_final(state: DuelState, result: Result, at: float) -> DuelEnded:
-    """The outcome of a final between two right kernels: faster only if the interval says so, else a draw.
+    """The outcome of a final between two right kernels. A side wins if the interval excludes 1, else it is a draw.
 
     result: of the run of the left kernel against the right one.
     """

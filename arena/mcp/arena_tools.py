@@ -77,13 +77,13 @@ class Terms:
     """None: the setting `budget_s`."""
     player: str = PLAYER
     house: bool = False
-    """The house's kernels may be read."""
+    """House kernels may be read."""
     unsafe: bool = False
     """Run kernels without a jail where there is none."""
 
 
 class ArenaTools:
-    """A `ToolSet` over the whole catalogue. Kernels are judged one after another, in the order of the calls."""
+    """A `ToolSet` over the whole catalogue. Kernels are judged in the order of the calls."""
 
     def __init__(
         self, judge: Judge, catalogue: Catalogue, settings: Settings, paths: Paths, terms: Terms
@@ -114,9 +114,7 @@ class ArenaTools:
                 "description": "In place of the preset's.",
             },
         }
-        house = tool(
-            "house", "The source of the house's kernel for a problem, where there is one.", problem, {}
-        )
+        house = tool("house", "The source of a problem's house kernel, if there is one.", problem, {})
         return (
             tool("list", "The problems by category, with your best results.", {}, {"category": TEXT}),
             tool(

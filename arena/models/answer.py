@@ -128,7 +128,7 @@ def kernel_source(text: str) -> str:
 
 
 def has_whole_kernel(text: str) -> bool:
-    """A cut-off answer that has its kernel all the same: what is missing came after it."""
+    """Whether a cut-off answer has a whole kernel."""
     blocks = blocks_of(text)
     return bool(blocks) and blocks[-1].closed and _is_kernel(kernel_source(text))
 

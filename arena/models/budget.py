@@ -7,7 +7,7 @@ from arena.models.conversation import AnyPiece, CallPart, Text, Thought, Usage
 from arena.settings import ModelSettings
 
 CHARACTERS_PER_TOKEN = 3.0
-"""For what the provider has not counted yet. Code has about 3.3: estimates err on the dear side."""
+"""For text that the provider has not counted yet. Code has about 3.3, so estimates are on the high side."""
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -17,7 +17,7 @@ class Spent(msgspec.Struct, frozen=True):
     written: int = 0
     usd: float = 0.0
     estimated: bool = False
-    """Part of it was estimated from lengths: the provider did not say, or has not yet."""
+    """Part of it is estimated from text lengths, because the provider gave no count."""
 
     def __add__(self, other: "Spent") -> "Spent":
         return Spent(
@@ -39,7 +39,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 def has_prices(model: ModelSettings) -> bool:
-    """Whether what it reads and writes can be counted in dollars."""
+    """Whether its tokens can be counted in dollars."""
     return bool(model.price_in or model.price_out)
 
 
@@ -67,7 +67,7 @@ class Budget:
         self._request = self._cost(round(characters / CHARACTERS_PER_TOKEN), 0, estimated=True)
 
     def count(self, piece: AnyPiece) -> None:
-        """Takes a piece of the answer into account."""
+        """Counts a piece of the answer."""
         if self._request is None:
             return
         if isinstance(piece, Text | Thought | CallPart):

@@ -1,10 +1,9 @@
-"""The pieces that a player yields while it writes a kernel, and the conversation that it answers.
+"""The pieces that a model yields while it writes, and the conversation that it answers.
 
 `Text` pieces in order are the answer. `Finish` comes exactly once, last.
 """
 
-from collections.abc import AsyncGenerator
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -23,7 +22,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
     name: str
     arguments: str
-    """JSON, or whatever the model took for it."""
+    """JSON, as the model wrote it; it may be invalid."""
     call_id: str = ""
     mark: str = ""
     """Signature of a call by some providers; it goes back to them with the call."""
@@ -58,7 +57,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     results: tuple[ToolResult, ...] = ()
     """Of a user: nothing but the results of the calls before, in their order."""
     kept: tuple[dict[str, Any], ...] = ()
-    """Of an assistant: what its provider wants to see again beside the text, such as signed reasoning."""
+    """Of an assistant: parts that go back to its provider with the text, such as signed reasoning."""
 
     @property
     def characters(self) -> int:
@@ -117,7 +116,7 @@ class CallPart(Piece, tag="call_part", frozen=True):
 
 
 class Kept(Piece, tag="kept", frozen=True):
-    """Something that the provider wants to see again when the conversation goes on: see `Message.kept`."""
+    """A part that goes back to the provider when the conversation continues: see `Message.kept`."""
 
     item: dict[str, Any]
 
@@ -150,18 +149,3 @@ class Finish(Piece, tag="finish", frozen=True):
 
 
 AnyPiece = Text | Thought | CallPart | Kept | Usage | Retry | Finish
-
-
-class Player(Protocol):
-    """Writes answers."""
-
-    @property
-    def name(self) -> str:
-        """Shown, and stored with results: `model:NAME`."""
-
-    def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """One answer. Closing the iterator, or cancelling its task, ends the request at once.
-
-        Raises:
-            PlayerFailed: no answer could be had.
-        """

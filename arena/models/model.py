@@ -1,4 +1,4 @@
-"""A model as a player: one answer at a time, continued when it was cut off, and stopped when the budget is spent."""
+"""A client of one model: one answer at a time, continued if it was cut off, stopped when the budget is spent."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
@@ -16,7 +16,7 @@ from arena.models.templates import TEMPLATES, read_template
 from arena.settings import ModelSettings, Settings
 
 CONTINUATIONS = 4
-"""An answer that is cut off more often is given up."""
+"""Most continuations of one answer."""
 
 
 class ModelClient:
@@ -39,7 +39,7 @@ class ModelClient:
         await self._stream.__aexit__()
 
     async def write(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """One answer; the pieces of what continues it are joined to it, so that the texts add up.
+        """Yields one answer. Continuations are joined to it, so that the texts add up.
 
         Raises:
             PlayerFailed: no answer could be had.
@@ -89,7 +89,7 @@ class ModelClient:
             self.continued += 1
 
     async def _with_tools_or_without(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """One request; made again without tools when they are what was refused."""
+        """Yields the answer of one request. Repeats it without tools if the provider refused them."""
         if not self.takes_tools:
             conversation = conversation.offering()
         pieces = self._request(conversation)
@@ -109,7 +109,7 @@ class ModelClient:
                 yield piece
 
     async def _request(self, conversation: Conversation) -> AsyncGenerator[AnyPiece, None]:
-        """One request, counted; ends with `Finish`, also when the budget is spent in its middle."""
+        """Yields the answer of one counted request. Ends with `Finish`, also if the budget is spent meanwhile."""
         self.budget.begin(conversation.characters)
         try:
             pieces = self._stream.answer(conversation)
@@ -126,7 +126,7 @@ class ModelClient:
     async def answer(
         self, conversation: Conversation, tell: Callable[[AnyPiece], None] = lambda piece: None
     ) -> ModelAnswer:
-        """One whole answer; `tell` gets every piece as it comes.
+        """Returns one whole answer. `tell` gets every piece as it arrives.
 
         Raises:
             PlayerFailed: no answer could be had.
@@ -170,7 +170,7 @@ def find_model(name: str, settings: Settings) -> ModelSettings:
 
 
 def open_model(name: str, settings: Settings, budget: Budget | None = None) -> ModelClient:
-    """A player for a model's name, its key fetched.
+    """A client for a model's name, with its key.
 
     Raises:
         UsageError: no such model or provider, no key where one is needed, or base_url is no address.

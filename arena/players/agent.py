@@ -1,6 +1,6 @@
-"""An agent: a model writes a kernel, the judge runs it, the model reads the verdict and writes the next one.
+"""The loop of an agent: a model writes a kernel, the judge runs it, the model reads the verdict and writes the next one.
 
-A kernel reaches the judge as the model's answer, or by its call of the tool `run`: both are attempts alike.
+A kernel is judged as the model's answer, or by its call of the tool `run`. Both are attempts.
 """
 
 import re
@@ -22,15 +22,15 @@ from sandbox.protocol.verdict import Verdict
 STEPS = 20
 """Steps after which a published agent gained no more."""
 PATIENCE = 6
-"""Steps without a gain before it is left."""
+"""Steps without a gain before it stops."""
 REFUSALS = 2
-"""In a row: a model that declines twice means it."""
+"""Refusals in a row after which it stops."""
 HARNESS_ERRORS = 2
 
 
 @dataclass
 class Agent:
-    """One model at one problem. `run` once; what it found so far can be read at any time, also after a failure."""
+    """One model at one problem. Call `run` once. `attempts` can be read at any time, also after a failure."""
 
     client: ModelClient
     access: KernelAccess
@@ -110,7 +110,7 @@ class Agent:
         return answer
 
     async def _take(self, answer: ModelAnswer, ran: list[Attempt]) -> None:
-        """The answer's kernel is judged, unless it is one of those that were run on the way to it."""
+        """Judges the answer's kernel, unless a tool call judged it already."""
         source = answer.source if answer.outcome == "kernel" else ""
         if ran and (not source or any(attempt.answer.source == source for attempt in ran)):
             self.recorder.answered(answer.outcome, answer.reason, "", self._spent())
@@ -148,7 +148,7 @@ class Agent:
     # --- tools -----------------------------------------------------------------------------------------------
 
     def _tools(self) -> KernelTools | None:
-        """For one step. Independent samples have none: what one run told would be known to the next."""
+        """Tools for one step. Independent samples have none, because results would leak into the next sample."""
         if not (self.access.judges and self.feedback) or not self.client.takes_tools:
             return None
         return KernelTools(self.prompt.version, self._run, self._build)

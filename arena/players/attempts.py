@@ -1,4 +1,4 @@
-"""A model's attempts at one problem: how good each is, and pass@k over all of them."""
+"""A model's attempts at one problem: their scores, and pass@k over all of them."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from arena.runs.results import RunReport
 from sandbox.protocol.verdict import Verdict
 
 GAIN = 1.02
-"""A speedup counts as better from here on: two runs of one kernel differ by about as much."""
+"""Smallest ratio of two speedups that counts as a gain. Two runs of one kernel differ by about as much."""
 
 _STAGES = {
     **dict.fromkeys((Verdict.COMPILE_ERROR, Verdict.LOAD_ERROR), 1),
@@ -21,7 +21,7 @@ _STAGES = {
 }
 """The stage that a kernel reached: not compiled, not finished (2), not the right thing, not the right values, right."""
 RETURNS = frozenset(verdict for verdict, stage in _STAGES.items() if stage > 2)
-"""Verdicts on what a kernel returned: it compiled, and its calls came to their end."""
+"""Verdicts of kernels that compiled and whose calls returned."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Storage of a model's kernels: every kernel as a revision, the best one in the model's own file."""
+"""Keeps a model's kernels: each as a revision, the best one in the model's own file."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -81,7 +81,7 @@ def user_name(name: str) -> PlayerName:
     if not re.fullmatch(r"\S.{0,58}\S|\S", name):
         raise UsageError(f"{name!r} cannot be a player's name", "use 1 to 60 letters, digits, - or _")
     if name in NAMED or name.partition(":")[0] in (PlayerKind.MODEL, PlayerKind.AGENT):
-        # Its results would be taken for that kernel's: times of reference forms are even kept for later verdicts.
+        # Its results would be taken for that kernel's: times of baseline variants are even kept for later verdicts.
         raise UsageError(f"a file's player cannot be called {name!r}", "that name stands for other kernels")
     return PlayerName(PlayerKind.USER, name)
 

@@ -1,6 +1,6 @@
 """The tools that an agent's model may call: compile a kernel, run it, read about the kit.
 
-Whatever a model sends, the answer is a text for it to read; only the harness itself fails.
+Every call is answered with a text, also a wrong one. Only a failed harness raises.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,13 +17,13 @@ from arena.models.conversation import Tool, ToolCall, ToolResult
 from arena.models.templates import read_template
 
 CALLS = 8
-"""Between two answers. Those beyond are told so."""
+"""Most calls between two answers."""
 RUN = "run"
 """The tool that judges a kernel: a call of it is an attempt."""
 RESULT_CHARACTERS = 24_000
 
 Work = Callable[[str], Awaitable[str]]
-"""A kernel's text -> what is told about it. Raises ArenaError when the harness fails."""
+"""Judges or builds a kernel's text, and returns the result in words. Raises ArenaError if the harness fails."""
 
 _INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
 _HEADERS = ("px_cpu.h", "px.cuh")
@@ -65,7 +65,7 @@ class KernelTools:
         return Tool(name, read_template(self._version, f"tool_{name}"), schema)
 
     async def call(self, call: ToolCall) -> ToolResult:
-        """Does what was asked for.
+        """Answers a call.
 
         Raises:
             ArenaError: the harness failed.

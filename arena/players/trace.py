@@ -1,5 +1,5 @@
-"""The trace of a model at work: a header, then all that happened. It drives the screens, is kept on disk, and is
-what a replay reads. No key is ever in it.
+"""The trace of a model at work: a header, then its events. It drives the screens and is kept on disk for
+replays. It never contains a key.
 """
 
 import secrets
@@ -38,7 +38,7 @@ BATCH_S = 0.1
 
 
 class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="trace"):
-    """First line: what was asked of whom."""
+    """First line: the model, the task and the limits."""
 
     trace_id: str
     created: float
@@ -86,7 +86,7 @@ def trace_header(
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Base of all that happens. `at`: seconds since the trace began. `step`: 1, 2, 3..."""
+    """Base of all events. `at`: seconds since the trace began. `step`: 1, 2, 3..."""
 
     at: float = 0.0
     step: int = 0
@@ -108,7 +108,7 @@ class Wrote(TraceEvent, tag="wrote", frozen=True, kw_only=True):
 
 
 class Mused(TraceEvent, tag="thought", frozen=True, kw_only=True):
-    """It reasoned, and its provider shows it."""
+    """It reasoned, and its provider showed it."""
 
     text: str
 
@@ -193,7 +193,7 @@ def new_trace_id() -> str:
 
 
 class TraceRecorder:
-    """Turns what a player says into trace events, and hands them to the listeners and the file."""
+    """Turns a player's output into trace events for the file and the listeners."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class TraceRecorder:
         self._journal.close()
 
     def emit(self, event: AnyTraceEvent) -> None:
-        """Hands on an event, after the text that came before it."""
+        """Emits an event after the text that came before it."""
         self._flush()
         self._emit(event)
 

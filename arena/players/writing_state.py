@@ -1,4 +1,4 @@
-"""The state of a model at work, a fold of its trace: a live one and one that is read from disk show the same."""
+"""The state of a model at work, folded from its trace. Live work and replays use it."""
 
 from dataclasses import dataclass, field
 
@@ -83,7 +83,7 @@ class WritingState:
         return next((kernel for kernel in self.kernels if kernel.number == number), None)
 
     def apply(self, event: AnyTraceEvent) -> None:
-        """Folds one event in."""
+        """Applies one event."""
         self.at = event.at
         match event:
             case Asked():

@@ -1,1 +1,1 @@
-"""Why a kernel is slow: what its ranks say about themselves, and a sentence for each."""
+"""Why a kernel is slow: a report and a sentence for each rank."""

@@ -1,4 +1,4 @@
-"""The engine: has the referee judge runs on this machine, and publishes every event.
+"""The engine: starts runs at the referee of this machine, and publishes every event.
 
 One run at a time; a newer one cancels the one in progress. Whatever happens, every run ends with exactly one
 of `Finished`, `Cancelled` and `Refused`.
@@ -363,7 +363,7 @@ class Engine:
         except ArenaError as error:
             self._notify(Notice(error.message, error.advice))
         except OSError as error:
-            self._notify(Notice(f"cannot store the times of a reference form of the baseline: {error}"))
+            self._notify(Notice(f"cannot store the times of a baseline variant: {error}"))
 
     def _journal_trouble(self, error: OSError) -> None:
         fault = unwritable(self._paths.runs, error)

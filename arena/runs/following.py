@@ -1,4 +1,4 @@
-"""Following journals while others write them."""
+"""Follows journals while other processes write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check of a kernel that passed at other sizes: correctness alone, in three random legal settings.
+"""Checks a kernel that passed at other sizes: correctness only, in three random legal settings.
 
 A setting is legal when the problem's own checks and the baseline take it; what they refuse is drawn again.
 """

@@ -1,4 +1,4 @@
-"""The state of a run, a fold of the referee's events.
+"""The state of a run, folded from the referee's events.
 
 Screens, `watch` and replay all read the same state, so a recorded run looks exactly like a live one.
 """
@@ -79,7 +79,7 @@ class RunState:
     """Last word about each world, by role. Survives from run to run."""
 
     def apply(self, event: AnyEvent) -> None:
-        """Fold one event in. Events of a run that is no longer shown are ignored."""
+        """Applies one event. Events of a run that is no longer shown are ignored."""
         match event:
             case Ready():
                 self.jail = event.jail

@@ -79,12 +79,12 @@ class Entry(msgspec.Struct, frozen=True):
     clock: str = ""
     """The clock of the headline: "call" or "device"; empty when nothing was timed, and for results of older versions."""
     call_sees: float | None = None
-    """The smallest difference, in percent, that call time would have shown; None where that is not known."""
+    """Smallest detectable difference of end-to-end time, in percent; None if not known."""
     device_sees: float | None = None
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """A player's standing in one problem."""
+    """A player's best and last results in one problem."""
 
     problem_id: int
     runs: int

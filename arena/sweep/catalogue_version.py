@@ -1,4 +1,4 @@
-"""The version of a problem: a digest of every file that decides what its kernels are asked and held to."""
+"""The version of a problem: a digest of the files that define its inputs, baseline and checks."""
 
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-"""A sweep as a table of problems and players, folded from its journal line by line; small, whatever the number of results."""
+"""A sweep as a table of problems and players, folded from its journal. Its size does not grow with the results."""
 
 from dataclasses import dataclass, field
 
@@ -70,7 +70,7 @@ class Square:
 
 @dataclass
 class SweepGrid:
-    """Everything that a screen shows of a sweep."""
+    """The table of a sweep, as a screen shows it."""
 
     plan: SweepPlan | None = None
     sessions: int = 0
@@ -83,7 +83,7 @@ class SweepGrid:
     """When the last line was written, in seconds since the epoch."""
 
     def apply(self, line: AnyLine) -> None:
-        """Takes the next line of the journal."""
+        """Applies the next line of the journal."""
         self.last_at = max(self.last_at, line.at)
         match line:
             case SweepSession():

@@ -1,6 +1,6 @@
-"""A sweep's journal: one line a result, on the disk before the next one is begun. It is the only truth.
+"""A sweep's journal: one line per result, synced to disk before the next result is written.
 
-A line that a crash or a full disk cut short is removed when the file is opened again, or at once.
+A line that a crash or a full disk cut short is removed.
 """
 
 import fcntl
@@ -31,11 +31,11 @@ class SweepBusy(MachineError):
 
 
 class JournalDamaged(MachineError):
-    """A file in the folder of sweeps is none, or has a line that cannot be read."""
+    """A file in the folder of sweeps is no journal, or has an unreadable line."""
 
 
 class JournalFull(MachineError):
-    """A line could not be written; nothing of it is in the file."""
+    """A line could not be written. The file is unchanged."""
 
 
 class SweepJournal:
@@ -68,7 +68,7 @@ class SweepJournal:
         self._written: dict[str, int] = {}
         """Offset of the `Written` line by its cell."""
         self.spent = Spent()
-        """By all sessions so far. What a killed session had asked for and not yet had is not in it."""
+        """By all sessions so far. Requests that a killed session had not finished are not counted."""
         self.sessions: list[SweepSession] = []
         try:
             self._read()
@@ -117,17 +117,17 @@ class SweepJournal:
                 os.ftruncate(self._file, self._size)
             raise JournalFull(
                 f"cannot write {self.path}: {error.strerror}",
-                "everything until now is in it; make room, then go on with --resume",
+                "free some disk space, then continue with --resume; all results so far are in the file",
             ) from None
         self._note(line, self._size)
         self._size += len(data)
 
     def is_done(self, key: str) -> bool:
-        """There is a result of this name."""
+        """There is a result with this key."""
         return key in self._done
 
     def written(self, cell: str) -> Written | None:
-        """What a player answered for a cell (its digest), if it has."""
+        """The stored answer of a cell (by its digest); None without one."""
         offset = self._written.get(cell)
         if offset is None:
             return None
@@ -137,7 +137,7 @@ class SweepJournal:
         return line if isinstance(line, Written) else None
 
     def leave(self) -> None:
-        """Closes it; a sweep in which no session began, as with a player that cannot play, leaves no file behind."""
+        """Closes the journal, and removes it if no session began."""
         if self._file >= 0 and not self.sessions:
             self.path.unlink(missing_ok=True)
         self.close()

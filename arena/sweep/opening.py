@@ -1,4 +1,4 @@
-"""Finding and opening the journal of a sweep: a new one, or the one that is to go on."""
+"""Finds and opens the journal of a new sweep, or of one to resume."""
 
 import os
 import secrets
@@ -20,7 +20,7 @@ def new_name() -> str:
 
 
 def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
-    """The name and the plan of a sweep that is to go on as it was; the newest one where no name is given.
+    """The name and plan of the sweep to resume; the newest one if no name is given.
 
     Raises:
         UsageError: there is none.
@@ -38,7 +38,7 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
             f"{found[0]} is no sweep's journal, or no session of it began", "choose another --name"
         )
     raise UsageError(
-        f"there is no sweep {name!r}" if name else "there is no sweep to go on with",
+        f"there is no sweep {name!r}" if name else "there is no sweep to resume",
         "`pkb-arena sweep --players baseline,house --problems all` begins one",
     )
 
@@ -62,13 +62,13 @@ def open_journal(paths: Paths, name: str, resume: bool) -> SweepJournal:
     path = sweep_path(paths.sweeps, name)
     if path.exists() and not resume:
         raise UsageError(
-            f"there is a sweep {name} already", "go on with it by --resume, or choose another --name"
+            f"there is a sweep {name} already", "continue it with --resume, or choose another --name"
         )
     return SweepJournal(path, name)
 
 
 def begin_session(journal: SweepJournal, plan: SweepPlan, workers: Sequence[Worker]) -> None:
-    """Writes down who is at work from now on, and at what.
+    """Writes the line of a new session: its plan and its machines.
 
     Raises:
         JournalFull: it could not be written.

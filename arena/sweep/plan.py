@@ -16,13 +16,13 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The order of a sweep, as its journal keeps it."""
+    """The plan of a sweep, as its journal keeps it."""
 
     players: list[str]
     problems: list[str]
     """Slugs, in the order in which they are judged."""
     attempts: int = 1
-    """Of every player that does not always hand in the same kernel."""
+    """Of every player that is not fixed."""
     preset: str | None = None
     world: int | None = None
     device: str | None = None
@@ -32,7 +32,7 @@ class SweepPlan(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
     """Time budget of one measurement; None: as the settings say."""
     budget_usd: float | None = None
-    """For everything that providers are asked, in all sessions of the sweep together."""
+    """Money limit of all sessions together."""
     other_sizes: bool = False
     """After a PASS three other settings are judged for correctness."""
     shots: int = 1

@@ -10,23 +10,23 @@ from problems.specification import Problem
 
 @dataclass
 class Listener:
-    """Who is told of what happens; each is called in the event loop and must not block."""
+    """Callbacks of a sweep. They are called in the event loop and must not block."""
 
     judged: Callable[[CellResult], None] = lambda result: None
     skipped: Callable[[Cell], None] = lambda cell: None
-    """There is a result of it already."""
+    """The cell has a result already."""
     left_out: Callable[[Problem, str, str], None] = lambda problem, player, why: None
-    """This player cannot take part in this problem, all attempts."""
+    """The player cannot play this problem: all its attempts are left out."""
     said: Callable[[str], None] = lambda text: None
     """Something that a person should know."""
 
 
 @dataclass
 class SweepProgress:
-    """Where a sweep is."""
+    """The counts of a sweep so far."""
 
     total: int = 0
-    """Cells of the plan, those that are left out not among them."""
+    """Cells of the plan, without those left out."""
     done: int = 0
     """With a result, of this session or an earlier one."""
     judged: int = 0

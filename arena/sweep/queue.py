@@ -1,4 +1,4 @@
-"""The queue of a worker: tries of agents first, then what is ready at the problem that a worker has open, then the rest."""
+"""The queue of the workers: agents' tries first, then kernels of a worker's current problem, then the rest."""
 
 import asyncio
 from collections import deque
@@ -23,7 +23,7 @@ class KernelJob:
 
 @dataclass(frozen=True)
 class Try:
-    """A kernel that somebody tries while writing; the verdict goes back to the writer."""
+    """A kernel that a player tries while it writes. The player gets the verdict."""
 
     task: Task
     player: str
@@ -34,7 +34,7 @@ class Try:
 
 
 class Jobs:
-    """Holds no more than `most` kernels that writers have handed in; kernels at no cost are made when a worker wants one."""
+    """Holds at most `most` submissions that wait for a worker. Fixed players' kernels are made when a worker is free."""
 
     def __init__(self, fixed: Iterator[KernelJob], most: int) -> None:
         """fixed: kernels that are there already, problem by problem."""
@@ -47,7 +47,7 @@ class Jobs:
         self._writing = True
 
     async def offer(self, entry: KernelJob) -> None:
-        """Hands a kernel in; waits while too many wait already."""
+        """Queues a submission; blocks while the queue is full."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._ready) < self._most)
             self._ready.append(entry)
@@ -61,7 +61,7 @@ class Jobs:
         return await job.verdict
 
     async def no_more_writing(self) -> None:
-        """Nobody writes any more: workers stop when nothing is left."""
+        """Marks the end of writing: workers stop when the queue is empty."""
         async with self._changed:
             self._writing = False
             self._changed.notify_all()
@@ -92,14 +92,14 @@ class Jobs:
         return entry
 
     def _stays(self, slug: str) -> bool:
-        """A kernel at no cost comes first: it needs no other problem opened, or nobody waits for room."""
+        """Whether a fixed player's kernel goes first: it is of the same problem, or the queue has room."""
         if self._next_fixed is None:
             return False
         return self._next_fixed.cell.slug == slug or len(self._ready) < self._most
 
 
 class WorkerAccess(KernelAccess):
-    """A player's kernel access in a sweep: its tries wait for a worker like everything else, ahead of it."""
+    """A player's kernel access in a sweep: its tries go to the front of the queue."""
 
     def __init__(
         self, jobs: Jobs, task: Task, player: Player, steps: int, warn: Callable[[str], None]

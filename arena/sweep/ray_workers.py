@@ -43,7 +43,7 @@ from sandbox.protocol.events import (
 )
 
 RESTARTS = 2
-"""Of one actor by Ray; the run that it was at is made again by the sweep."""
+"""Restarts of one actor by Ray. The sweep repeats its interrupted run."""
 OPEN_S = 180.0
 """For an actor to start, with its engine."""
 HOST_HOME = "PKB_ARENA_RAY_HOME"
@@ -51,7 +51,7 @@ HOST_HOME = "PKB_ARENA_RAY_HOME"
 
 
 class RayJob(msgspec.Struct, frozen=True):
-    """What travels to a host."""
+    """A run as it is sent to a host."""
 
     slug: str
     version: str
@@ -65,7 +65,7 @@ class RayJob(msgspec.Struct, frozen=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True):
-    """What a host says of itself."""
+    """The jail and the machine of a host."""
 
     jail: str
     machine: Machine

@@ -37,7 +37,7 @@ class SweepOpened(SweepLine, tag="campaign", frozen=True, kw_only=True):
 
 
 class SweepSession(SweepLine, tag="session", frozen=True, kw_only=True):
-    """Somebody starts, or goes on with, the sweep."""
+    """A session of the sweep begins."""
 
     plan: SweepPlan
     machines: list[Machine]
@@ -68,7 +68,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(SweepLine, tag="written", rename={"reason": "complaint"}, frozen=True, kw_only=True):
-    """A player has answered, and was paid: it is not asked again for this cell."""
+    """A player has answered. It is not asked again for this cell."""
 
     cell: Cell
     source: str | None
@@ -79,7 +79,7 @@ class Written(SweepLine, tag="written", rename={"reason": "complaint"}, frozen=T
 
 
 class Unanswered(SweepLine, tag="unanswered", frozen=True, kw_only=True):
-    """A player was asked, and paid, and gave no answer: the provider failed, or the budget ended in its middle."""
+    """A player was asked and gave no answer: the provider failed, or the budget was spent. The cost counts."""
 
     cell: Cell
     why: str
@@ -112,7 +112,7 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
 
     @property
     def final(self) -> bool:
-        """It says something of the kernel. What the harness failed at is tried again when the sweep goes on."""
+        """The result is about the kernel. Harness errors are not final: a resumed sweep tries them again."""
         return self.verdict != Verdict.HARNESS_ERROR
 
     @property
@@ -127,7 +127,7 @@ decode_line = msgspec.json.Decoder(AnyLine).decode
 
 
 def cut_short(report: RunReport) -> RunReport:
-    """A report with the end of its long text."""
+    """The report with its text cut to the last characters."""
     failure = report.failure
     if failure is None or len(failure.text) <= TEXT_CHARACTERS:
         return report

@@ -1,6 +1,6 @@
-"""The driver of a sweep: has players write ahead of the workers, workers judge, and every result journalled before the next.
+"""The driver of a sweep: players write, workers judge, and every result is journalled before the next.
 
-Local workers and workers on other machines are the same to it. Whatever ends it, the journal has all results until then.
+Workers are local or on other machines. The journal has all results at any time.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ FAILURES = 3
 
 
 class Sweep:
-    """One session of a sweep. `run` once."""
+    """One session of a sweep. Call `run` once."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Sweep:
     ) -> None:
         """
         Args:
-            workers: started; the driver closes none of them.
-            ahead: answers that are written at the same time, and kernels that may wait for a worker.
+            workers: started ones. The driver does not close them.
+            ahead: answers written at the same time, and submissions that may wait for a worker.
             unsafe: others' kernels may run where there is no jail.
         """
         self.plan = plan
@@ -84,7 +84,7 @@ class Sweep:
         self._jobs = Jobs(self._entries(fixed=True), ahead)  # which asks for the first one at once
 
     async def run(self) -> SweepProgress:
-        """Works until every cell has a result or it can go no further. Cancelling it leaves no request and no run behind.
+        """Runs until every cell has a result or nothing more can be done. Cancelling it ends all requests and runs.
 
         Raises:
             NoJail: a player's kernels would run without a jail.
@@ -155,7 +155,7 @@ class Sweep:
         await self._jobs.no_more_writing()
 
     async def _write_some(self, entries: Iterator[KernelJob]) -> None:
-        """Takes cell after cell; several of these share the cells."""
+        """Asks players for cell after cell. Several of these tasks share the cells."""
         for entry in entries:
             cell = entry.cell
             written = await asyncio.to_thread(self.journal.written, cell.digest)
@@ -220,7 +220,7 @@ class Sweep:
         return WorkerAccess(self._jobs, entry.task, entry.player, self.plan.steps, self._listener.said)
 
     async def _unanswered(self, cell: Cell, why: str, spent: Spent) -> None:
-        """The cell stays open; what was spent on it counts for the budget, in later sessions, too."""
+        """Leaves the cell open, and journals what was spent on it."""
         self.progress.unanswered += 1
         if spent.tokens:
             await self._append(Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
@@ -241,7 +241,7 @@ class Sweep:
                 return
 
     def _leave(self, worker: Worker) -> None:
-        """A worker whose harness fails again and again judges no more; the last one to go ends the sweep."""
+        """Retires a worker after repeated harness errors. The last one ends the sweep."""
         self._sitting -= 1
         why = f"{LOST} harness errors in a row at {worker.name}"
         if not self._sitting:
@@ -350,7 +350,7 @@ class Sweep:
 
 
 class _Stop(Exception):
-    """The sweep can go no further; its progress says why."""
+    """Ends the sweep; its progress has the reason."""
 
 
 def _hash(submission: Submission, problem: Problem) -> str:

@@ -1,4 +1,4 @@
-"""The workers of a sweep: a worker is a judge with a machine; locally this machine's engine."""
+"""The workers of a sweep. A worker is a judge on a machine, such as this machine's engine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from arena.runs.run_request import RunRequest
 from sandbox.protocol.verdict import Verdict
 
 TRIES = 3
-"""A run that ends in a harness error is made so often before the error is its result."""
+"""Tries of a run that ends in a harness error."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Worker:
 
 
 class WorkerLost(MachineError):
-    """A worker can judge nothing any more; others may."""
+    """A worker has failed for good. Others may go on."""
 
 
 async def judge_at(worker: Worker, request: RunRequest) -> tuple[Judgement, int]:

@@ -1,4 +1,4 @@
-"""AGENTS.md: what a coding agent has to know that is let loose on a kernel."""
+"""AGENTS.md: instructions for a coding agent that works on a kernel."""
 
 from pathlib import Path
 from string import Template

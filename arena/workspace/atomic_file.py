@@ -1,4 +1,4 @@
-"""Writing a file so that a reader, also after a crash, sees the old text or the new one."""
+"""Writes files atomically: a reader sees the old text or the new one, also after a crash."""
 
 import os
 import secrets

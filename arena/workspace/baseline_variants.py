@@ -1,4 +1,4 @@
-"""Reference forms of the baseline (CUDA graph, NCCL windows, copy engines), each with the word that runs it like a kernel."""
+"""Baseline variants (CUDA graph, NCCL windows, copy engines), each with the word that runs it like a kernel."""
 
 from arena.errors import UsageError
 from problems.specification import Problem
@@ -15,7 +15,7 @@ WORDS = (GRAPH, WINDOWS, COPY_ENGINE)
 
 
 def has(problem: Problem, word: str) -> bool:
-    """Whether a problem has this reference form: a graph for all, windows for the plain collectives alone."""
+    """Whether a problem has this variant: a graph for all, windows for the plain collectives alone."""
     if word == GRAPH:
         return True
     plain = problem.category == "collective" and problem.collectives[0] in COLLECTIVES

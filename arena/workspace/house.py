@@ -1,4 +1,4 @@
-"""The house's kernels: those that pkb-arena brings along."""
+"""House kernels: the kernels that pkb-arena ships."""
 
 from arena.errors import UsageError
 from problems.catalogue import Catalogue
@@ -9,7 +9,7 @@ HOUSE = "house"
 
 
 def house_source(problem: Problem, catalogue: Catalogue) -> str:
-    """The house's kernel for a problem.
+    """The source of a problem's house kernel.
 
     Raises:
         UsageError: there is none.
@@ -18,6 +18,7 @@ def house_source(problem: Problem, catalogue: Catalogue) -> str:
     if source is None:
         known = ", ".join(str(other.id) for other in catalogue.problems if other.house_source is not None)
         raise UsageError(
-            f"the house has no kernel for {problem.id} {problem.slug}", f"it has some for {known}"
+            f"there is no house kernel for {problem.id} {problem.slug}",
+            f"there are house kernels for {known}",
         )
     return source

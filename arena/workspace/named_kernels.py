@@ -1,4 +1,4 @@
-"""Kernels with a word instead of a file: the baseline, its reference forms, the house's."""
+"""Kernels with a word instead of a file: the baseline, its variants, the house kernel."""
 
 from arena.workspace.baseline_variants import WORDS, variant_source
 from arena.workspace.house import HOUSE, house_source
@@ -14,7 +14,7 @@ def named_kernel(word: str, problem: Problem, catalogue: Catalogue, device: str)
     """(kernel_name, source) as a `RunRequest` takes them; None: the word is none of `NAMED`. device: where it is to run.
 
     Raises:
-        UsageError: the house has no kernel for this problem, there is no such reference form for it, or it needs GPU ranks.
+        UsageError: there is no house kernel for this problem, there is no such variant for it, or it needs GPU ranks.
     """
     if word == BASELINE:
         return BASELINE, ""

@@ -4,7 +4,7 @@ from problems.specification import Problem
 from sandbox.kit.templates import fill, names
 
 BASELINE = "baseline"
-"""The baseline itself, unchanged, is a template too."""
+"""The word for the unchanged baseline as a template."""
 
 
 def template_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Detection of every save of a kernel file, whichever editor made it.
+"""Detects every save of a kernel file by any editor.
 
 Editors replace files (vim, VS Code, `os.replace`), so the folder is watched, not the file; contents are
 compared, so a touch or a rewrite of the same text is no save.

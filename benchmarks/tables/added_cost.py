@@ -16,7 +16,13 @@ import msgspec
 from arena.errors import MachineError, UsageError
 from arena.machine.facts import choose_device
 from arena.runs.judge import Judge
-from arena.runs.rows import (
+from arena.runs.table import Column, TextTable
+from arena.runs.temporary_engine import temporary_engine
+from arena.setting_choice import Choice, choose_setting
+from arena.settings import Settings
+from arena.workspace.named_kernels import BASELINE
+from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
+from benchmarks.rows import (
     LOST,
     REFUSED,
     PlannedRun,
@@ -25,12 +31,6 @@ from arena.runs.rows import (
     harness_lost,
     judge_source,
 )
-from arena.runs.table import Column, TextTable
-from arena.runs.temporary_engine import temporary_engine
-from arena.setting_choice import Choice, choose_setting
-from arena.settings import Settings
-from arena.workspace.named_kernels import BASELINE
-from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.catalogue import load_catalogue
 from problems.specification import Problem

@@ -14,7 +14,6 @@ import msgspec
 
 from arena.errors import ArenaError, MachineError, UsageError
 from arena.runs.judge import Judge
-from arena.runs.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, judge_source
 from arena.runs.table import Column, TextTable
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice, choose_setting
@@ -23,6 +22,7 @@ from arena.workspace.named_kernels import BASELINE
 from benchmarks.calm import until_calm
 from benchmarks.plain_ranks import PlainRanks
 from benchmarks.plain_turns import CALLS, PlainTimes, PlainTurns
+from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, judge_source
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.catalogue import load_catalogue
 from problems.specification import Problem

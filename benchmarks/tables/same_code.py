@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from arena.runs.rows import REFUSED, PlannedRun, RunRow
-from arena.runs.table import SAME_CODE_TABLE
 from arena.runs.temporary_engine import temporary_engine
 from arena.setting_choice import Choice
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.busy_cores import load
+from benchmarks.rows import REFUSED, PlannedRun, RunRow
+from benchmarks.run_tables import SAME_CODE_TABLE
 from benchmarks.tables.gpu_runs import rows_of
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.specification import Problem

@@ -1,7 +1,7 @@
 """A table of the baseline against itself on GPUs: all problems, or those named."""
 
-from arena.runs.rows import RunRow
 from arena.setting_choice import Choice
+from benchmarks.rows import RunRow
 from benchmarks.tables import same_code
 from benchmarks.tables.scope import Scope, Tell
 from problems.catalogue import load_catalogue

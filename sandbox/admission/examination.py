@@ -296,7 +296,7 @@ class Examination:
     def counts(self, output: Output, reference: Reference) -> bool:
         """Whether an output differs from the baseline's in what is compared on this rank."""
         try:
-            ordered = self.comparison.in_order(output)
+            ordered = self.comparison.in_order(output, reference.facts)
         except Exception:
             return True
         return ordered[0] != reference.baseline[0] or _differ(ordered, reference.baseline)

@@ -14,6 +14,7 @@ from sandbox.memory import slots
 from sandbox.memory.bits import same_bits
 from sandbox.memory.trees import Output, flatten
 from sandbox.protocol import wire
+from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import (
     ArenasMade,
@@ -41,6 +42,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
+from sandbox.protocol.verdict import Verdict
 from sandbox.rank.memory_room import HELD, arenas_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.rank import Rank
@@ -75,6 +77,12 @@ class TrustedRank(Rank):
             MeasurePeaks: self.measure_peaks,
             Sync: self.sync,
         }
+
+    def close_problem(self) -> None:
+        """Also the arenas of all sides, which other worlds may still map."""
+        self.comparison = None
+        self.arenas.clear()
+        super().close_problem()
 
     def reply(self, message: Reply, fds: tuple[int, ...] = ()) -> None:
         """Sends the answer to an order."""
@@ -253,7 +261,7 @@ class TrustedRank(Rank):
         ]
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
-        self.reply(Compared(findings))
+        self.reply(Compared(_first_wrong(findings)))
 
     def far_from_baseline(self, order: CompareOutputs) -> list[int]:
         """Of the slots that are held beside the baseline's, the farthest on which some rank is not near (collective)."""
@@ -265,7 +273,7 @@ class TrustedRank(Rank):
         if order.against is None:
             each = [
                 self.comparison.farness_of(
-                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n)
+                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
                 for n in order.beside
             ]
@@ -273,7 +281,9 @@ class TrustedRank(Rank):
             self.comparison.reduce(found)
         else:
             baseline = arenas.sides[order.against].outputs
-            found = self.comparison.farness(theirs, baseline, order.beside, arenas.out_bytes, arenas.room)
+            found = self.comparison.farness(
+                theirs, baseline, order.beside, arenas.out_bytes, arenas.room, arenas.inputs_of
+            )
         far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
         return [slot for farness, slot in far if farness > 1]
 
@@ -295,3 +305,9 @@ class TrustedRank(Rank):
         assert self.code is not None
         assert self.setting is not None
         return flatten(self.code.call(self.code.baseline, self.arenas.inputs_of(index), self.setting))
+
+
+def _first_wrong(findings: list[OutputFinding]) -> list[OutputFinding]:
+    """The findings that are right, and of the others the first: one iteration's wrong elements are shown everywhere."""
+    right = [finding for finding in findings if finding.verdict is Verdict.PASS]
+    return right + [finding for finding in findings if finding.verdict is not Verdict.PASS][:1]

@@ -58,29 +58,29 @@ def _sentence(call: Interval | None, device: Interval | None) -> str:
     if call is not None and outcome(call) != "too noisy":
         return _clause(call, "end-to-end") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
-        return _clause(device, "by device time") + ("; end-to-end time is too noisy" if call else "")
+        return _clause(device, "by device time") + ("; end-to-end time too noisy" if call else "")
     best = min(detectable_percent(interval) for interval in (call, device) if interval is not None)
     least = percent(best) if best < 100 else f"{1 + best / 100:.1f}×"
     return f"too noisy: only a difference above {least} would show"
 
 
 def _clause(interval: Interval, where: str) -> str:
-    """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02]..."."""
+    """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02], detects 4 %"."""
     match outcome(interval):
         case "faster":
             return f"{interval.median:.2f}× faster {where} {ends(interval)}"
         case "slower":
             return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
         case _:
-            least = f"smallest detectable difference {percent(detectable_percent(interval))}"
-            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, {least}"
+            least = percent(detectable_percent(interval))
+            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, detects {least}"
 
 
 def _beside(call: Interval, device: Interval) -> str:
     """The other clock, in a few words."""
     said = outcome(device)
     if said == "too noisy":
-        return "device time is too noisy"
+        return "device time too noisy"
     word = f" ({SAME_SPEED if said == 'even' else said})" if said != outcome(call) else ""
     return f"device time {device.median:.2f}× {ends(device)}{word}"
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from arena.cli.stage.record import RecordPlan
+from arena.cli.record import RecordPlan
 from arena.duel.events import DuelHeader
 from arena.paths import NAMED, unwritable
 from arena.workspace.atomic_file import write_atomically

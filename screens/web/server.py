@@ -18,7 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 from textual_serve.server import Server, to_int
 
 from arena.cli.output import print_line
-from arena.cli.stage.serve_plan import ServePlan
+from arena.cli.serve_plan import ServePlan
 from arena.errors import MachineError
 from arena.own_modules import module_command
 from sandbox.protocol.verdict import ExitCode

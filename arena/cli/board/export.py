@@ -19,7 +19,7 @@ from arena.export.manifest import require_key, sign
     "sweeps",
     multiple=True,
     metavar="NAME",
-    help="Only this one; repeatable. [default: all]",
+    help="Only this sweep; repeatable. [default: all]",
 )
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True,

@@ -15,11 +15,11 @@ from arena.export.manifest import signer_of
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
     "--signers", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-    help="Only if somebody in this file of allowed signers (ssh-keygen) has signed it.",
+    help="Require a signature by somebody in this file of allowed signers (ssh-keygen).",
 )  # fmt: skip
 @json_option
 def command(folder: Path, signers: Path | None, as_json: bool) -> None:
-    """Take the results of a bundle into the board, marked as from elsewhere. Nothing in it is run.
+    """Add the results of a bundle to the board, marked as from elsewhere. Nothing in it is run.
 
     Every file is held against the manifest first. Without --signers that shows damage, not who made it.
     """

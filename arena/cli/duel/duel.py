@@ -8,10 +8,10 @@ import click
 from arena.cli.diagnostics import complain, say
 from arena.cli.duel.duel_lines import duel_line
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.model_options import unsafe_option
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, problem_argument, setting_options
 from arena.cli.output import print_json, print_line
-from arena.cli.players.model_options import unsafe_option
 from arena.cli.session import CliSession, open_session
 from arena.duel.card import svg_card, text_card
 from arena.duel.events import AnyDuelEvent, DuelHeader
@@ -30,33 +30,40 @@ from problems.specification import Problem
 from sandbox.protocol.verdict import ExitCode
 
 ROUNDS, ROUNDS_WITH_CLOCK = 3, 20
-"""Kernels that a model may hand in, unless asked otherwise."""
-_PLAYER = "A kernel file, `house`, `baseline`, a reference form of the baseline as for `run`, `model:NAME`, or `agent:PROGRAM`."
+"""Kernels that a model may submit by default."""
+_PLAYER = (
+    "A kernel file, `house`, `baseline`, a baseline variant as for `run`, `file:DIR`, `model:NAME` (with feedback, as"
+    " `agent:NAME`), or `agent:NAME`: a model or an agent program."
+)
 
 
 @click.command()
 @problem_argument
 @click.option("--left", required=True, metavar="P", help=_PLAYER)
 @click.option("--right", required=True, metavar="P", help="The same for the other side.")
-@click.option("--left-name", default="you", show_default=True, metavar="NAME", help="Whose file --left is.")
 @click.option(
-    "--right-name", default="guest", show_default=True, metavar="NAME", help="Whose file --right is."
+    "--left-name", default="you", show_default=True, metavar="NAME", help="Player of the file --left."
+)
+@click.option(
+    "--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right."
 )
 @click.option(
     "--minutes",
     type=Number(0.05, 24 * 60),
     metavar="M",
-    help="Play by the clock: every save of a file is handed in. [default: each side once, models N times]",
+    help="Play with a clock: every save of a file is submitted. [default: no clock; a file is submitted once]",
 )
 @click.option(
     "--rounds", type=Whole(1, 1000), metavar="N",
-    help=f"Kernels that a model may hand in. [default: {ROUNDS}, by the clock {ROUNDS_WITH_CLOCK}]",
+    help=f"Kernels that a model may submit. [default: {ROUNDS}, with a clock {ROUNDS_WITH_CLOCK}]",
 )  # fmt: skip
 @click.option(
     "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
-    help="Most that each side may spend: a model or an agent program stops there. Needs the model's prices.",
+    help="Money limit of each side, for models and agent programs. Needs the model's prices.",
 )  # fmt: skip
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result's card here.")
+@click.option(
+    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result card to this file."
+)
 @unsafe_option
 @setting_options
 @json_option
@@ -78,9 +85,9 @@ def command(
 ) -> None:
     """Let two players duel at PROBLEM: who writes the faster kernel?
 
-    Kernels are judged as they are handed in; in the end the best of both sides run against each other on fresh
-    inputs. A side wins if the interval says so, else it is a draw. Exit code 0: decided, a draw included;
-    1: no side had a right kernel.
+    Submissions are judged one at a time. In the final the best kernels of both sides run against each other on
+    fresh inputs. A side wins if the interval excludes 1, else it is a draw. Exit code 0: decided, also a draw;
+    1: no side has a right kernel.
     """
     if svg is not None:
         require_writable(svg)
@@ -99,7 +106,7 @@ def command(
     )
     if budget_usd is not None and all(player.model is None for player in players):
         raise UsageError(
-            "--budget limits what models and agent programs spend, and no side is one that spends",
+            "--budget limits what models and agent programs spend, and neither player spends anything",
             "leave it out",
         )
     if players[0].name == players[1].name and players[0].name.kind is PlayerKind.USER:

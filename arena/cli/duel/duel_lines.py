@@ -15,21 +15,20 @@ from arena.duel.events import (
     Said,
     Submitted,
 )
-from arena.foreign_text import printable
 from sandbox.protocol.verdict import Verdict
 
 
 def duel_line(header: DuelHeader, event: AnyDuelEvent) -> str:
     """One event in one line, with the time; empty for what is no news by itself."""
     words = _words(header, event)
-    return f"{_clock(event.at)}  {printable(words)}" if words else ""
+    return f"{_clock(event.at)}  {words}" if words else ""
 
 
 def _words(header: DuelHeader, event: AnyDuelEvent) -> str:
     match event:
         case Submitted():
             lines = len(event.source.splitlines())
-            return f"{_who(header, event)} hands in kernel {event.attempt} ({lines} lines)"
+            return f"{_who(header, event)} submits kernel {event.attempt} ({lines} lines)"
         case KernelJudged():
             return f"{_who(header, event)} kernel {event.attempt}: {_verdict(event)}"
         case Said():
@@ -41,9 +40,9 @@ def _words(header: DuelHeader, event: AnyDuelEvent) -> str:
                 else (f"{_who(header, event)} leaves: {event.reason}")
             )
         case Paused():
-            return "the clock stands still"
+            return "paused"
         case Resumed():
-            return "the clock goes on"
+            return "resumed"
         case FinalBegan():
             return f"final: kernel {event.left} of {header.left.name} against kernel {event.right} of {header.right.name}"
         case FinalMeasured() if event.round == event.rounds:

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.numbers import Whole
-from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
-from arena.cli.players.model_options import (
+from arena.cli.model_options import (
     budget_option,
     force_option,
     model_option,
@@ -15,6 +13,8 @@ from arena.cli.players.model_options import (
     tokens_option,
     unsafe_option,
 )
+from arena.cli.numbers import Whole
+from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
 from arena.cli.players.writing import Plan, write_and_print
 from arena.cli.session import open_session
 from arena.errors import UsageError
@@ -32,7 +32,7 @@ from sandbox.protocol.verdict import ExitCode
     default=STEPS,
     show_default=True,
     metavar="N",
-    help="Answers at most.",
+    help="Most answers.",
 )
 @click.option(
     "--patience",
@@ -40,7 +40,7 @@ from sandbox.protocol.verdict import ExitCode
     default=PATIENCE,
     show_default=True,
     metavar="N",
-    help="Stop after N answers without a gain; 0: never for that.",
+    help="Stop after N answers without a gain; 0: no such limit.",
 )
 @shots_option
 @budget_option
@@ -70,7 +70,7 @@ def command(
 ) -> None:
     """Have a model write a kernel for PROBLEM, judge it, and let it improve the kernel by the verdicts.
 
-    `pkb-arena replay TRACE` tells what it did.
+    It plays as agent:M. `pkb-arena replay TRACE` shows its work.
     """
     session = open_session()
     found = session.problem(problem)

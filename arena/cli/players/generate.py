@@ -4,10 +4,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.numbers import Whole
-from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
-from arena.cli.output import print_json, print_line
-from arena.cli.players.model_options import (
+from arena.cli.model_options import (
     budget_option,
     force_option,
     model_option,
@@ -16,6 +13,9 @@ from arena.cli.players.model_options import (
     tokens_option,
     unsafe_option,
 )
+from arena.cli.numbers import Whole
+from arena.cli.options import json_option, problem_argument, rounds_option, setting_options
+from arena.cli.output import print_json, print_line
 from arena.cli.players.writing import Plan, write_and_print
 from arena.cli.session import open_session
 from arena.errors import UsageError
@@ -27,7 +27,7 @@ from sandbox.protocol.verdict import ExitCode
 @click.command()
 @problem_argument
 @model_option
-@click.option("--print-prompt", is_flag=True, help="Print what the model would be told; ask nobody.")
+@click.option("--print-prompt", is_flag=True, help="Print the prompt, and call no model.")
 @click.option(
     "--attempts",
     type=Whole(1, 1000),
@@ -39,7 +39,7 @@ from sandbox.protocol.verdict import ExitCode
 @shots_option
 @budget_option
 @tokens_option
-@click.option("--no-run", is_flag=True, help="Only write; do not judge.")
+@click.option("--no-run", is_flag=True, help="Write kernels without judging them.")
 @setting_options
 @rounds_option
 @output_option
@@ -64,7 +64,7 @@ def command(
     unsafe: bool,
     as_json: bool,
 ) -> None:
-    """Have a model write a kernel for PROBLEM, and judge it."""
+    """Have a model write a kernel for PROBLEM, and judge it. It plays as model:M, without feedback."""
     session = open_session()
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)

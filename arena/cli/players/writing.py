@@ -1,4 +1,4 @@
-"""The work that `generate` and `agent` share: a model writes kernels, they are judged, and the best one is written to a file."""
+"""The work of `generate` and `agent`: a model writes kernels, they are judged, the best one goes to a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,7 @@ class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True,
 
     step: int
     outcome: str
-    """ "kernel", "refusal", "empty", "prose", "truncated" or "budget"."""
+    """ "kernel", "refusal", "unreadable", "empty", "prose", "truncated" or "budget"."""
     reason: str
     sha256: str | None
     continued: int

@@ -17,7 +17,7 @@ from problems.specification import Problem
 
 @click.command()
 @problem_argument
-@click.option("--house", is_flag=True, help="Print the source of the house's kernel, and nothing else.")
+@click.option("--house", is_flag=True, help="Print only the source of the house kernel.")
 @json_option
 def command(problem: str, house: bool, as_json: bool) -> None:
     """Show a problem's card, its sizes, the signature of solution() and the baseline's source."""

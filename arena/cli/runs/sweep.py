@@ -1,4 +1,4 @@
-"""`pkb-arena sweep`: a sweep of players at problems. Without `--players` every baseline is run against itself."""
+"""`pkb-arena sweep`: runs players on problems. Without `--players` every baseline is run against itself."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,9 +8,9 @@ import click
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.model_options import shots_option, unsafe_option
 from arena.cli.numbers import Number, Whole
 from arena.cli.options import json_option, rounds_option, setting_options
-from arena.cli.players.model_options import shots_option, unsafe_option
 from arena.cli.runs.sweep_output import BaselineRows, print_sweep
 from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
@@ -72,7 +72,7 @@ class SweepOrder:
     "--budget",
     type=Number(0, min_open=True),
     metavar="USD",
-    help="Ask no provider any more when this much is spent, in all sessions of the sweep together.",
+    help="Money limit in dollars, of all sessions of the sweep together.",
 )
 @click.option(
     "--seconds",
@@ -89,7 +89,7 @@ class SweepOrder:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the sweep of this --name, else with the newest of the same plan; with no other option: the newest.",
+    help="Continue the sweep of this --name, else the newest with the same plan. With no other option: the newest.",
 )
 @click.option(
     "--ahead",
@@ -97,7 +97,7 @@ class SweepOrder:
     default=4,
     show_default=True,
     metavar="N",
-    help="Answers that are written at the same time, ahead of judging.",
+    help="Answers written at the same time, ahead of judging.",
 )
 @click.option(
     "--steps",
@@ -140,7 +140,7 @@ def command(
     unsafe: bool,
     as_json: bool,
 ) -> None:
-    """Run players on problems: every result is journalled, and a sweep that was stopped goes on with --resume.
+    """Run players on problems. Every result is journalled; --resume continues a sweep that was stopped.
 
     Without --players the baselines of all problems (or of those named) are run against themselves, and a table is
     printed. Exit code 1 when a baseline does not pass, or is called faster or slower than itself by the clock of the
@@ -247,4 +247,4 @@ def _show(
         print_sweep(journal.path, progress, order.as_json)
     if progress.total and not progress.whole:
         missing = f"{progress.done} of {progress.total} results are in"
-        say(f"{missing}; go on with `pkb-arena sweep --resume --name {order.name}`")
+        say(f"{missing}; continue with `pkb-arena sweep --resume --name {order.name}`")

@@ -10,17 +10,78 @@ from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.board.tables import mean_words, share_words
 from arena.cli.diagnostics import complain
 from arena.cli.output import print_json, print_line
-from arena.runs.headline import WHERE, by_clock
+from arena.runs.headline import WHERE, by_clock, outcome_words
 from arena.runs.results import RunReport
-from arena.runs.rows import REFUSED, PlannedRun, RunRow, unfinished_row
-from arena.runs.table import BASELINE_TABLE, Column, TextTable
+from arena.runs.table import Column, TextTable
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import SweepProgress
-from arena.sweep.records import Cell, CellResult
-from arena.workspace.named_kernels import BASELINE
+from arena.sweep.records import REFUSED, Cell, CellResult
 from problems.specification import Problem
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
+
+
+class BaselineRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A baseline against itself. world 0: no setting could be chosen."""
+
+    id: int
+    problem: str
+    verdict: str
+    detail: str
+    world: int = 0
+    dtype: str = ""
+    seconds: float = 0.0
+    report: RunReport | None = None
+
+    @property
+    def outcome(self) -> str:
+        """As `RunReport.outcome`; empty when nothing was timed."""
+        return self.report.outcome if self.report is not None else ""
+
+    @property
+    def clock(self) -> str:
+        """The clock of the headline."""
+        return self.report.clock if self.report is not None else ""
+
+    @property
+    def differs(self) -> bool:
+        """The baseline is faster or slower than itself."""
+        return self.outcome in ("faster", "slower")
+
+    def ratio(self, clock: str) -> Interval | None:
+        """The speedup over itself by a clock."""
+        return by_clock(self.report.speedup, clock) if self.report is not None else None
+
+    def time(self, clock: str) -> str:
+        """Microseconds of a call; empty when nothing was timed."""
+        times = self.report.baseline_us if self.report is not None else None
+        value = None if times is None else times.call if clock == "call" else times.device
+        return "" if value is None else f"{value:.1f}"
+
+    def bound(self) -> str:
+        """Percent of the roofline's bound, and what limits it."""
+        roofline = self.report.roofline if self.report is not None else None
+        return f"{roofline.percent:.0f} % {roofline.limiter}" if roofline else ""
+
+
+def _median(interval: Interval | None) -> str:
+    return "" if interval is None else f"{interval.median:.3f}"
+
+
+BASELINE_TABLE = TextTable[BaselineRow](
+    (
+        Column("problem", lambda row: f"{row.id:02d} {row.problem}"),
+        Column("verdict", lambda row: row.verdict),
+        Column("call µs", lambda row: row.time("call")),
+        Column("device µs", lambda row: row.time("device")),
+        Column("A/A call", lambda row: _median(row.ratio("call"))),
+        Column("A/A device", lambda row: _median(row.ratio("device"))),
+        Column("headline", lambda row: f"{outcome_words(row.outcome)} {WHERE.get(row.clock, '')}".rstrip()),
+        Column("of bound", lambda row: row.bound()),
+        Column("s", lambda row: f"{row.seconds:.1f}"),
+        Column("detail", lambda row: row.detail[:100]),
+    )
+)
 
 
 class BaselineRows:
@@ -28,7 +89,7 @@ class BaselineRows:
 
     def __init__(self, plan: SweepPlan) -> None:
         self._plan = plan
-        self._rows: dict[str, RunRow] = {}
+        self._rows: dict[str, BaselineRow] = {}
         self._earlier: set[str] = set()
 
     def judged(self, result: CellResult) -> None:
@@ -41,8 +102,9 @@ class BaselineRows:
 
     def left_out(self, problem: Problem, why: str) -> None:
         """Takes a problem that cannot be run in this setting."""
-        planned = PlannedRun(problem, BASELINE, self._plan.choice)
-        self._rows[problem.slug] = unfinished_row(planned, REFUSED, why)
+        self._rows[problem.slug] = BaselineRow(
+            id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why
+        )
 
     def read_earlier(self, path: Path) -> None:
         """Adds the rows of skipped cells from the journal."""
@@ -51,20 +113,20 @@ class BaselineRows:
                 self._rows[result.cell.slug] = _row(result)
 
     @property
-    def rows(self) -> list[RunRow]:
+    def rows(self) -> list[BaselineRow]:
         """In the order of the plan."""
         return [self._rows[slug] for slug in self._plan.problems if slug in self._rows]
 
     def sound(self) -> bool:
         """Every baseline passed, and none differs from itself. Names those that do on stderr."""
-        different = [row for row in self.rows if row.differs_from_itself]
+        different = [row for row in self.rows if row.differs]
         for row in different:
-            ratio = by_clock(row.speedup, row.clock)
+            ratio = row.ratio(row.clock)
             figures = f": {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" if ratio else ""
             where = f" ({WHERE[row.clock]})" if row.clock else ""
             complain(
-                f"the baseline of {row.id} {row.problem} is called {row.outcome} than itself{where}{figures}",
-                "run it again on a quiet machine; if it repeats, speedups measured here are not to be trusted",
+                f"the baseline of {row.id} {row.problem} is {row.outcome} than itself{where}{figures}",
+                "run it again on a quiet machine; if it repeats, do not trust speedups measured here",
             )
         return not different and all(row.verdict == Verdict.PASS for row in self.rows)
 
@@ -77,43 +139,25 @@ class BaselineRows:
                 print_line(line)
 
 
-def _row(result: CellResult) -> RunRow:
-    setting, report = result.cell.setting, result.report
-    row = RunRow(
+def _row(result: CellResult) -> BaselineRow:
+    return BaselineRow(
         id=result.problem_id,
         problem=result.cell.slug,
-        size=setting.preset,
-        sizes=setting.sizes,
-        world=setting.world,
-        dtype=setting.dtype,
-        kernel=result.cell.player,
         verdict=result.verdict,
         detail=result.detail,
+        world=result.cell.setting.world,
+        dtype=result.cell.setting.dtype,
         seconds=round(result.seconds, 2),
-        preset=setting.preset,
-        device=setting.device,
-    )
-    return row if report is None else _with_report(row, report)
-
-
-def _with_report(row: RunRow, report: RunReport) -> RunRow:
-    return msgspec.structs.replace(
-        row,
-        outcome=report.outcome,
-        clock=report.clock,
-        told=report.told,
-        rounds=report.rounds,
-        baseline_us=report.baseline_us,
-        kernel_us=report.contender_us,
-        speedup=report.speedup,
-        roofline=report.roofline,
-        text=report.failure.text if report.failure else "",
+        report=result.report,
     )
 
 
-def _object(row: RunRow) -> dict[str, Any]:
+def _object(row: BaselineRow) -> dict[str, Any]:
     """A row of `sweep --json`. Fields are added, never renamed."""
-    base, speedup, roofline = row.baseline_us, row.speedup, row.roofline
+    report = row.report
+    base = report.baseline_us if report is not None else None
+    speedup = report.speedup if report is not None else None
+    roofline = report.roofline if report is not None else None
     return {
         "id": row.id,
         "problem": row.problem,
@@ -123,14 +167,14 @@ def _object(row: RunRow) -> dict[str, Any]:
         "detail": row.detail,
         "outcome": row.outcome,
         "clock": row.clock,
-        "told": row.told,
+        "told": report.told if report is not None else "",
         "call_us": base.call if base else None,
         "device_us": base.device if base else None,
         "call": _bounds(speedup.call) if speedup else None,
         "device": _bounds(speedup.device) if speedup else None,
         "percent": roofline.percent if roofline else None,
         "limiter": roofline.limiter if roofline else None,
-        "text": row.text,
+        "text": report.failure.text if report is not None and report.failure else "",
         "seconds": row.seconds,
     }
 

@@ -1,4 +1,4 @@
-"""`pkb-arena demo`: the arena plays by itself, for a screen at a stand or behind a speaker."""
+"""`pkb-arena demo`: duels without anybody at the keys, for a screen at a stand or behind a speaker."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from arena.errors import UsageError
 @click.option(
     "--loop",
     is_flag=True,
-    help="From the last scene to the first again; comes back when nobody touches the keys.",
+    help="Repeat all scenes, and return to the demo when no key is pressed for a while.",
 )
 @click.option(
     "--script",

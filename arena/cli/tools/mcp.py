@@ -4,8 +4,8 @@ import click
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.model_options import unsafe_option
 from arena.cli.options import budget_option, rounds_option, setting_options
-from arena.cli.players.model_options import unsafe_option
 from arena.cli.session import CliSession, open_session
 from arena.mcp.arena_tools import PLAYER, ArenaTools, Terms
 from arena.players.program.mcp_server import require_sdk, serve_stdio
@@ -18,9 +18,9 @@ from arena.setting_choice import Choice
 @rounds_option
 @budget_option
 @click.option(
-    "--player", default=PLAYER, show_default=True, metavar="NAME", help="Results are kept under this name."
+    "--player", default=PLAYER, show_default=True, metavar="NAME", help="Store results under this name."
 )
-@click.option("--house", is_flag=True, help="The house's kernels may be read.")
+@click.option("--house", is_flag=True, help="Let the agent read house kernels.")
 @unsafe_option
 def command(
     choice: Choice, rounds: int | None, budget: float | None, player: str, house: bool, unsafe: bool

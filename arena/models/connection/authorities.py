@@ -1,4 +1,4 @@
-"""Whom this process trusts to name a provider's host."""
+"""The certificate authorities that this process trusts for providers' hosts."""
 
 import functools
 import ssl

@@ -1,4 +1,4 @@
-"""Runs inside an agent program's jail, alone and by itself: standard library only. Its two connections leave the jail as sockets.
+"""Runs inside an agent program's jail with the standard library only. Its two connections leave the jail as sockets.
 
 bridge.py stdio SOCKET                        the arena's tools: stdin and stdout are the socket's
 bridge.py port PORT SOCKET COMMAND...         runs a command, for which 127.0.0.1:PORT is the socket

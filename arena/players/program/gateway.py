@@ -1,4 +1,4 @@
-"""The only way out of an agent program's jail: one provider's answers to one model, counted and paid for here.
+"""The only network access of an agent program: requests to one model of one provider, counted here.
 
 The program speaks plain HTTP to it. The key is added outside, so that the program never has it; the model's name is put in, so
 that prices hold; and when the budget is spent, requests are refused.

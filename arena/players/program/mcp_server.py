@@ -1,4 +1,4 @@
-"""A tool set as an MCP server, by the protocol's own SDK (the extra `mcp`). It is imported when a server starts, not before."""
+"""Serves a tool set over MCP with the protocol's SDK (the extra `mcp`). The SDK is imported when a server starts."""
 
 import asyncio
 import contextlib
@@ -92,7 +92,7 @@ async def serve_connection(
 
 
 class _Lines:
-    """A socket's lines, as the SDK reads a file's. One that is too long, or a connection that breaks, ends them."""
+    """A socket's lines for the SDK. A line that is too long, or a broken connection, ends them."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
@@ -104,7 +104,7 @@ class _Lines:
 
 
 class _Text:
-    """A socket, as the SDK writes to a file. What nobody takes any more is dropped."""
+    """A socket that the SDK writes to. Writes after the connection is closed are dropped."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer

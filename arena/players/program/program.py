@@ -21,7 +21,7 @@ from sandbox.jail.guest import Caps
 from sandbox.jail.profiles import guest_interpreter
 
 PYTHON = "{python}"
-"""Of this word a command's place is taken by an interpreter without packages."""
+"""In a command, this word is replaced by an interpreter without packages."""
 
 _CLAUDE = """claude --print --verbose --output-format stream-json --model {model} --strict-mcp-config --mcp-config {mcp}
 --allowedTools 'mcp__arena Read Write Edit Bash'"""

@@ -1,4 +1,4 @@
-"""Which agent programs can be chosen here, and what one needs before it plays."""
+"""Lists the agent programs of this machine, and checks what one needs."""
 
 import shutil
 
@@ -17,7 +17,7 @@ def known_programs(settings: Settings) -> list[str]:
 
 
 def require_ready(program: AgentProgram) -> None:
-    """Whatever is wrong is said before anything starts. May take seconds: the jail is tested, and a keyring may be asked.
+    """Checks that a program can play. May take seconds: the jail is tested, and a keyring may be asked.
 
     Raises:
         UsageError: its model has no key, or no provider.

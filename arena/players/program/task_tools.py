@@ -38,7 +38,7 @@ class _Page(msgspec.Struct):
 
 
 class TaskTools:
-    """A `ToolSet` for one attempt at one task. Nothing of other players, problems or runs can be asked for."""
+    """A `ToolSet` for one attempt at one task. It gives no access to other players, problems or runs."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class TaskTools:
         self._turn = asyncio.Lock()
         self.attempts: list[Attempt] = []
         self.broken: ArenaError | None = None
-        """The harness failed: nothing that came after counts."""
+        """The harness failed; later results do not count."""
         self.on_broken: Callable[[], object] = lambda: None
 
     @property

@@ -24,7 +24,7 @@ class ToolSet(Protocol):
         """The tools by name, each with a JSON schema of its arguments."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Does what was asked for. What cannot be done is a result that says so."""
+        """Answers a call. An error is a result, too."""
 
 
 class Misused(Exception):

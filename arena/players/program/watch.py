@@ -1,4 +1,4 @@
-"""An agent program that was started, until its end: what it says, its time, and what it uses."""
+"""Watches a started agent program until its end: its output, its time, and the limits of its jail."""
 
 import asyncio
 import contextlib
@@ -9,10 +9,10 @@ from arena.foreign_text import printable
 from sandbox.jail.usage import GuestUsage
 
 WORDS_BYTES = 4 << 20
-"""Of what a program writes in one attempt; the rest is dropped."""
+"""Most bytes of a program's output in one attempt; the rest is dropped."""
 LAST_WORDS_BYTES = 4000
 LOOK_S = 0.25
-"""Between two looks at what it uses."""
+"""Seconds between two checks of its limits."""
 LEAVE_S = 5.0
 TIME = "time"
 LIMIT = "limit of "
@@ -33,7 +33,7 @@ class ProgramEnd:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is asked and told while a program runs."""
+    """The limits and listeners of a running program."""
 
     seconds: float
     """It may take."""
@@ -43,7 +43,7 @@ class Watch:
     """Asked a few times a second: a reason to end it now, or nothing."""
 
     async def to_its_end(self, process: asyncio.subprocess.Process, usage: GuestUsage) -> ProgramEnd:
-        """Waits until the program ends or is ended; then nothing of it is left. Cancelling this ends it."""
+        """Waits until the program ends or is ended, and removes all its processes. Cancelling this ends it."""
         output, errors = process.stdout, process.stderr
         assert output is not None
         assert errors is not None
@@ -88,7 +88,7 @@ class Watch:
         )
 
     async def _until_stopped(self, pid: int, usage: GuestUsage) -> str:
-        """The reason to end it, as soon as there is one."""
+        """Waits for a reason to end the program, and returns it."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self.seconds
         while True:

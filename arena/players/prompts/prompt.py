@@ -1,4 +1,4 @@
-"""The prompt: the problem, this machine, the kit and the judge, described for a model."""
+"""Builds the prompt: the problem, this machine, the kit and the judge, described for a model."""
 
 import ast
 import hashlib

@@ -86,6 +86,9 @@ class CpuDevice:
     def release(self, arena: torch.Tensor) -> None:
         """The mapping goes with its last tensor."""
 
+    def release_all(self) -> None:
+        """As `release`."""
+
     def synchronize(self) -> None:
         """Nothing runs ahead on a CPU rank."""
 

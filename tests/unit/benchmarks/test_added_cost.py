@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from arena.runs.rows import RunRow
 from benchmarks.costly_kernels import found_added_us, with_device_cost, with_host_cost
+from benchmarks.rows import RunRow
 from benchmarks.tables.added_cost import (
     SHARES,
     TABLE,

@@ -1,7 +1,7 @@
 """Counting of runs of identical code, on CPU ranks and on GPUs."""
 
-from arena.runs.rows import REFUSED, RunRow
-from arena.runs.table import SAME_CODE_TABLE
+from benchmarks.rows import REFUSED, RunRow
+from benchmarks.run_tables import SAME_CODE_TABLE
 from benchmarks.tables import same_code_on_cpus, same_code_on_gpus
 from benchmarks.tables.same_code import conclude, is_too_noisy, summary
 from sandbox.protocol.events import Interval, Microseconds, Speedup

@@ -28,10 +28,10 @@ def test_a_baseline_that_differs_from_itself_fails_and_is_named(monkeypatch, out
     done = swept(monkeypatch, outcome)
     assert done.exit_code == ExitCode.KERNEL_FAILED
     assert (
-        f"the baseline of 1 allreduce is called {outcome} than itself (end-to-end): 1.500 [1.400, 1.600]"
+        f"the baseline of 1 allreduce is {outcome} than itself (end-to-end): 1.500 [1.400, 1.600]"
         in done.stderr
     )
-    assert f"the baseline of 13 gemm_allreduce is called {outcome} than itself" in done.stderr
+    assert f"the baseline of 13 gemm_allreduce is {outcome} than itself" in done.stderr
 
 
 @pytest.mark.parametrize("outcome", ["even", "too noisy"])
@@ -66,7 +66,7 @@ def test_a_baseline_that_does_not_passes(monkeypatch, outcome):
 def test_the_headline_s_clock_decides_and_both_ratios_are_shown(monkeypatch):
     done = swept(monkeypatch, "slower", clock="device")
     assert done.exit_code == ExitCode.KERNEL_FAILED
-    assert "13 gemm_allreduce is called slower than itself (device time): 1.010 [0.990, 1.030]" in done.stderr
+    assert "13 gemm_allreduce is slower than itself (device time): 1.010 [0.990, 1.030]" in done.stderr
     line = done.stdout.splitlines()[1]
     assert "1.500" in line
     assert "1.010       slower device time" in line

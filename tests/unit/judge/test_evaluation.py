@@ -138,5 +138,5 @@ def test_noisy_calls_leave_the_headline_to_device_time() -> None:
     kernel = MadeKernel(noisy(100.0, 0.8, seed=3), noisy(10.0, 0.002, seed=4))
     result = judged(gpu(kernel, reference), rounds=16)
     assert (result.outcome, result.clock) == ("faster", "device")
-    assert result.told.endswith("end-to-end time is too noisy")
+    assert result.told.endswith("end-to-end time too noisy")
     assert "more rounds" in result.advice

@@ -84,7 +84,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     def fault(self) -> bool:
         """The run should have passed, or the baseline was called faster than itself.
 
-        A reference form of the baseline may fail: not every baseline can be captured in a graph. So may a problem that
+        A baseline variant may fail: not every baseline can be captured in a graph. So may a problem that
         does not run in every world.
         """
         if self.kernel == BASELINE and self.outcome == "faster":
@@ -92,11 +92,6 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         if self.kernel in WORDS:
             return self.verdict == Verdict.HARNESS_ERROR
         return self.verdict not in (Verdict.PASS, REFUSED)
-
-    @property
-    def differs_from_itself(self) -> bool:
-        """The baseline was called faster or slower than itself."""
-        return self.kernel == BASELINE and self.outcome in ("faster", "slower")
 
 
 async def judged_row(

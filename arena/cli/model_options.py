@@ -31,20 +31,20 @@ shots_option = click.option(
     type=Whole(0, 3),
     default=1,
     show_default=True,
-    help="Worked examples in the prompt (never of this problem, its class or its collectives); 0 is zero-shot.",
+    help="Worked examples in the prompt, never of this problem, its class or its collectives. 0: zero-shot.",
 )
 budget_option = click.option(
     "--budget",
     "budget_usd",
     type=Number(0, min_open=True),
     metavar="USD",
-    help="Stop when this much is spent; needs the model's prices.",
+    help="Money limit in dollars. Needs the model's prices.",
 )
 tokens_option = click.option(
     "--budget-tokens",
     type=Whole(1),
     metavar="N",
-    help="Stop when N tokens were read and written.",
+    help="Limit of tokens, read and written.",
 )
 output_option = click.option(
     "-o",
@@ -54,5 +54,5 @@ output_option = click.option(
 )
 force_option = click.option("--force", is_flag=True, help="Overwrite a file that exists.")
 unsafe_option = click.option(
-    "--unsafe", is_flag=True, help="Run a model's kernel even where this machine has no jail for it."
+    "--unsafe", is_flag=True, help="Run a model's kernel even if this machine has no jail for it."
 )

@@ -1,4 +1,4 @@
-"""`pkb-arena replay --record`: a run or a duel as a file that plays where no arena is."""
+"""`pkb-arena replay --record`: a run or a duel as a recording that plays without pkb-arena."""
 
 import re
 from dataclasses import dataclass
