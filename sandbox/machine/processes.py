@@ -1,4 +1,4 @@
-"""Finding, freezing and killing every process of a world (Linux)."""
+"""Finds, stops and kills all processes of a world (Linux)."""
 
 import contextlib
 import ctypes
@@ -15,9 +15,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(parent: int = 0) -> None:
-    """The kernel kills this process when its parent's spawning thread ends.
+    """Makes the kernel kill this process when its parent ends.
 
-    parent: its process id, where that is known: should it be gone already, this process ends here.
+    parent: its process id if known. This process ends at once if the parent has already ended.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if parent and os.getppid() != parent:
@@ -25,17 +25,17 @@ def die_with_parent(parent: int = 0) -> None:
 
 
 def adopt_orphans() -> None:
-    """Orphaned descendants become this process's children, so that they can be found and reaped."""
+    """Makes orphaned descendants children of this process, so that it can find and reap them."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def hide_from_ptrace() -> None:
-    """Other processes of the same user can no longer read this one's memory or environment."""
+    """Hides this process's memory and environment from other processes of the user."""
     _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def children(pid: int) -> list[int]:
-    """Direct children of a process, over all its threads; empty when it is gone."""
+    """The children of all threads of a process; empty if it has ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -54,7 +54,7 @@ def tree(pid: int) -> list[int]:
 
 
 def signal_tree(pid: int, number: int) -> list[int]:
-    """Sends a signal to a process and all its descendants; returns the processes that were there."""
+    """Sends a signal to a process and all its descendants; returns their ids."""
     pids = tree(pid)
     for target in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -70,20 +70,20 @@ def pause(pids: Iterable[int]) -> None:
 
 
 def resume(pids: Iterable[int]) -> None:
-    """Lets stopped processes go on."""
+    """Continues stopped processes."""
     for pid in pids:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGCONT)
 
 
 def pin(pid: int, cores: Iterable[int]) -> None:
-    """The first thread of a process runs on these cores alone, and so do threads that it starts from now on; others stay."""
+    """Restricts the first thread of a process, and threads that it starts later, to these cores."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(pid, cores)
 
 
 def handles(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal; without one it would die of it."""
+    """Whether a process has a handler for a signal."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("SigCgt:"):
@@ -92,7 +92,7 @@ def handles(pid: int, number: int) -> bool:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """CPU time that these processes have used so far in all their threads, to the nanosecond."""
+    """CPU time of all threads of these processes, with nanosecond resolution."""
     seconds = 0.0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def cpu_seconds_of_all(pids: Iterable[int]) -> float:
-    """CPU time of these processes and of children of theirs that have ended and were waited for; ticks of 10 ms."""
+    """CPU time of these processes and their reaped children, with a resolution of 10 ms."""
     ticks = 0
     for pid in pids:
         with contextlib.suppress(OSError, IndexError):
@@ -111,9 +111,9 @@ def cpu_seconds_of_all(pids: Iterable[int]) -> float:
 
 
 def waited_for_cores(pids: Iterable[int]) -> float:
-    """Seconds for which the first threads of these processes were ready to run and had no core: of the one that had it worst.
+    """The longest time that the first thread of one of these processes was runnable without a core, in seconds.
 
-    0 where the system does not count them (/proc/PID/schedstat).
+    0 if the system does not count it (/proc/PID/schedstat).
     """
     seconds = [0.0]
     for pid in pids:
@@ -123,7 +123,7 @@ def waited_for_cores(pids: Iterable[int]) -> float:
 
 
 def threads(pids: Iterable[int]) -> int:
-    """How many threads these processes have, the first one of each included."""
+    """The number of threads of these processes."""
     count = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -135,10 +135,9 @@ KILL_SECONDS = 5.0
 
 
 def kill_tree(pid: int) -> bool:
-    """Kills a process and everything it started; True when all are gone within KILL_SECONDS.
+    """Kills a process and all its descendants. Returns whether they are gone within KILL_SECONDS.
 
-    Descendants are stopped first, so that a fork bomb cannot outrun the walk. Orphans land with this process when it
-    called `adopt_orphans`.
+    It stops descendants first, so that a fork bomb cannot outrun it. It finds orphans if this process called `adopt_orphans`.
     """
     deadline = time.monotonic() + KILL_SECONDS
     killed: set[int] = set()
@@ -162,12 +161,12 @@ def kill_tree(pid: int) -> bool:
 
 
 def runs(pid: int) -> bool:
-    """Whether there is such a process, and it has not ended; one that nobody has waited for yet has."""
+    """Whether a process exists and is not a zombie."""
     return state(pid) not in "ZX"
 
 
 def has_threads(pid: int) -> bool:
-    """Whether a thread of a process runs or can run: its first thread may have ended before the others."""
+    """Whether any thread of a process is alive; its first thread may have ended."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -176,7 +175,7 @@ def has_threads(pid: int) -> bool:
 
 
 def state(pid: int) -> str:
-    """The letter of a process's state, its first thread's (proc(5)); X when it is gone."""
+    """The state letter of a process's first thread (proc(5)); X if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -1,8 +1,7 @@
 """Sealed shared memory on CPU: input arenas that a contender can only read, output arenas that it writes.
 
-The trusted rank makes both arenas. Inputs: mapped writable here, then sealed so that nobody else can ever map or write
-them (F_SEAL_FUTURE_WRITE), so reopening through /proc does not help either. Outputs: sealed against resizing, or a rank
-could truncate the file and kill its reader with SIGBUS.
+The trusted rank makes both. It maps inputs writable and then seals them (F_SEAL_FUTURE_WRITE), so that no other process can write
+them, not even through /proc. Outputs are sealed against resizing, because truncation would kill the reader with SIGBUS.
 """
 
 import fcntl
@@ -22,7 +21,7 @@ def _make(name: str, size: int) -> tuple[int, mmap.mmap]:
 
 
 def input_arena(size: int) -> tuple[int, mmap.mmap]:
-    """A file descriptor to hand out and this process's writable mapping of it; nobody else can write. Size in bytes."""
+    """A descriptor and this process's writable mapping; no other process can write. Size in bytes."""
     fd, mapping = _make("pkb-input", size)
     fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
     fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL)
@@ -30,7 +29,7 @@ def input_arena(size: int) -> tuple[int, mmap.mmap]:
 
 
 def output_arena(size: int) -> tuple[int, mmap.mmap]:
-    """A file descriptor to hand out and this process's mapping of it; both sides may write. Size in bytes."""
+    """A descriptor and this process's writable mapping; other processes can write, too. Size in bytes."""
     fd, mapping = _make("pkb-output", size)
     fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
     return fd, mapping
@@ -38,11 +37,11 @@ def output_arena(size: int) -> tuple[int, mmap.mmap]:
 
 REPORT_BYTES = 64 << 10
 BEGUN_AT = REPORT_BYTES - 8
-"""Where a rank counts the calls that it has begun in a batch, a 64-bit number, behind the text of a failure."""
+"""Offset of a 64-bit count of the calls that a rank has begun in a batch."""
 
 
 def report_page(size: int = REPORT_BYTES) -> tuple[int, mmap.mmap]:
-    """A small shared file in which a rank leaves the text of a failure."""
+    """A small shared file for the text of a rank's failure."""
     fd, mapping = _make("pkb-report", size)
     fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
     return fd, mapping

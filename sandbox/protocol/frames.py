@@ -1,7 +1,7 @@
 """Headers of the messages between the referee and a rank: 16 bytes each.
 
-A header is followed by `value` bytes of a message (sandbox/protocol/messages.py), but only towards a rank and from a trusted
-rank. From an untrusted rank come bare headers, whose `value` is a number: what it can forge may only make its own verdict worse.
+To a rank and from a trusted rank, `value` bytes of a message follow the header (sandbox/protocol/messages.py). An untrusted rank
+sends bare headers, whose `value` is a number. What it forges can only make its own verdict worse.
 """
 
 import struct
@@ -49,16 +49,16 @@ class Kind(IntEnum):
     COMPILING = 71
     COMPILED = 72
     QUEUED = 74
-    """All calls of a gated batch are launched; the device waits for the referee."""
+    """All calls of a gated batch are launched, and the device waits for the referee."""
     GATED = 75
     """The gate's page is mapped."""
     AWAKE = 76
     CHOSEN = 78
     DELIVERED = 77
-    """Outputs that are not sealed lie where they are compared; follows DONE at once."""
+    """Unsealed outputs are in the arena. It follows DONE at once."""
 
     SYNTAX = 80
-    """The kernel does not compile; `value` is the line, the report holds the text. So for all below."""
+    """The kernel does not compile. `value` is the line, and the report page has the text; the same for all kinds below."""
     LOAD_FAILED = 81
     COMPILE_FAILED = 82
     RAISED = 83
@@ -67,11 +67,11 @@ class Kind(IntEnum):
     NO_MEMORY = 86
     DEVICE = 87
     REFUSED = 88
-    """Trusted ranks only: sizes, world and dtype do not fit together."""
+    """Trusted ranks only: sizes, world or dtype are invalid."""
     BROKEN = 89
     """Trusted ranks only: the harness or the problem itself failed."""
     STALLED = 90
-    """A wait of the kit gave up: a peer never came."""
+    """A wait of the kit timed out."""
 
     PROBED = 96
     ARENAS_MADE = 97
@@ -90,7 +90,7 @@ FAILURES = frozenset(kind for kind in Kind if Kind.SYNTAX <= kind < Kind.PROBED)
 
 
 class Frame(NamedTuple):
-    """One header, decoded."""
+    """A decoded header."""
 
     kind: Kind
     arg: int
@@ -98,7 +98,7 @@ class Frame(NamedTuple):
 
 
 class BadFrame(ValueError):
-    """Sixteen bytes that are not a header."""
+    """16 bytes that are not a header."""
 
 
 def encode(kind: int, arg: int = 0, value: int = 0) -> bytes:
@@ -107,7 +107,7 @@ def encode(kind: int, arg: int = 0, value: int = 0) -> bytes:
 
 
 def decode(data: bytes) -> Frame:
-    """The header in 16 bytes. Raises BadFrame."""
+    """Decodes 16 bytes. Raises BadFrame."""
     magic, kind, zero, arg, value = _FRAME.unpack(data)
     if magic != MAGIC or zero or kind not in Kind._value2member_map_:
         raise BadFrame(f"not a frame: {data.hex()}")

@@ -1,6 +1,6 @@
-"""Messages between the referee and the ranks: one struct for each order to a rank, and for each reply of a trusted rank.
+"""Messages between referee and ranks: a struct per order, and per reply of a trusted rank.
 
-An untrusted rank never sends one of these: it answers with bare headers (sandbox/protocol/frames.py).
+An untrusted rank answers with bare headers (sandbox/protocol/frames.py).
 """
 
 from typing import ClassVar
@@ -13,28 +13,28 @@ from sandbox.protocol.frames import Kind
 
 
 class RankMessage(msgspec.Struct, frozen=True):
-    """Base of all messages. `kind` stands in the header and names the struct."""
+    """Base of all messages. The header has `kind`, which identifies the struct."""
 
     kind: ClassVar[Kind]
 
 
 class SlotLayout(msgspec.Struct, frozen=True):
-    """How the arenas of a setting are divided: the same for every rank."""
+    """The layout of a setting's arenas, the same for every rank."""
 
     in_bytes: int
-    """Of one input slot."""
+    """Size of an input slot."""
     out_bytes: int
-    """Of one output slot."""
+    """Size of an output slot."""
     room: int
     """Tensors that the header of an output slot can describe."""
     slots: int
     """Iterations that an arena holds."""
     sealed: bool
-    """Whether arenas are memory that others map with the rights they are given."""
+    """Whether arenas are shared memory with restricted rights."""
 
 
 class SlotTable(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One drawn iteration: the number of its slot and where the tensors lie in it."""
+    """One drawn iteration: its slot and the places of its tensors."""
 
     index: int
     tensors: list[TensorPlace]
@@ -78,23 +78,23 @@ class Arm(Order, frozen=True):
     kind = Kind.ARM
     slots: list[SlotTable]
     checking: bool = False
-    """Whether the calls get private copies of the inputs, so that a write to them is found."""
+    """Whether calls get private copies of the inputs, so that writes to them are found."""
 
 
 class ChooseBatch(Order, frozen=True):
-    """Choose the armed iterations that the next GO runs, and make calls that nobody times. Answer: CHOSEN."""
+    """Choose the armed iterations for the next GO, and make untimed calls. Answer: CHOSEN."""
 
     kind = Kind.CHOOSE
     first: int
     """Slot of the first iteration."""
     count: int
-    """Iterations, in slots one after another; 0 for a batch without calls."""
+    """Iterations, in consecutive slots; 0: a batch without calls."""
     warm: int = 0
-    """Calls on kept inputs before the answer, so that every batch starts with warm caches."""
+    """Untimed calls before the answer, so that every batch starts with warm caches."""
     noop: bool = False
-    """Return a kept result in place of each call: such a batch shows what the harness itself takes."""
+    """A no-op batch: it returns a stored result in place of each call, to measure the harness overhead."""
     epoch: int = 0
-    """The starting gate's, for a batch that is queued behind it; 0: the batch runs at GO."""
+    """The gate's epoch for a gated batch; 0: the batch runs at GO."""
 
 
 class Go(Order, frozen=True):
@@ -116,13 +116,13 @@ class Recopy(Order, frozen=True):
 
 
 class Wake(Order, frozen=True):
-    """Do a trivial operation, so that this process and its context are the ones that run. Answer: AWAKE."""
+    """Do a trivial operation on the device. Answer: AWAKE."""
 
     kind = Kind.WAKE
 
 
 class MapGate(Order, frozen=True):
-    """Map the starting gate's page, whose descriptor comes with it. Answer: GATED."""
+    """Map the gate's page, whose descriptor comes with it. Answer: GATED."""
 
     kind = Kind.MAP_GATE
 
@@ -135,16 +135,16 @@ class Reply(RankMessage, frozen=True):
 
 
 class Probe(Order, frozen=True):
-    """Draw an iteration of each seed, as many as are needed, and run the baseline and the oracle on it (collective)."""
+    """Draw iterations from these seeds, as many as needed, and run the baseline and the oracle on them (collective)."""
 
     kind = Kind.PROBE
     seeds: list[int]
     arena_bytes: int
-    """What the arenas of one side may take."""
+    """Limit for the arenas of one side."""
 
 
 class Probed(Reply, frozen=True):
-    """How large slots must be, and how long a call of the baseline takes. Its errors stay with the rank."""
+    """The sizes of slots and the time of a baseline call. The rank keeps the calibrated errors."""
 
     kind = Kind.PROBED
     in_bytes: int
@@ -153,42 +153,42 @@ class Probed(Reply, frozen=True):
     seconds: float
     sealed: bool
     varies: bool = False
-    """Whether matrix products or convolutions had other shapes in another iteration."""
+    """Whether shapes of matrix products or convolutions vary between iterations."""
     references: int | None = None
-    """Worlds that run the baseline which a device's memory has room for; None: there is no limit."""
+    """Reference worlds that fit into the device's memory; None: no limit."""
 
 
 class MakeArenas(Order, frozen=True):
-    """Make the arenas of one side of a run, in place of those that it had."""
+    """Make new arenas for one side of a run."""
 
     kind = Kind.MAKE_ARENAS
     layout: SlotLayout
     own: bool
-    """Whether the trusted rank's own inputs are made as well."""
+    """Whether to make the trusted rank's own inputs, too."""
     side: int
     shared: bool = False
-    """Whether the side reads the trusted rank's own inputs, as worlds that run no kernel may: nothing is copied for it."""
+    """Whether the side reads the trusted rank's own inputs; only for worlds without a kernel."""
 
 
 class ArenasMade(Reply, frozen=True):
-    """Comes with two descriptors, for the contender's `MapArenas`."""
+    """The arenas are made. Two descriptors for `MapArenas` come with it."""
 
     kind = Kind.ARENAS_MADE
 
 
 class Draw(Order, frozen=True):
-    """Fill the first slots with fresh iterations, one of each seed."""
+    """Fill the first slots with new iterations, one per seed."""
 
     kind = Kind.DRAW
     seeds: list[int]
     intact: bool
-    """Whether to look first if the output arenas are still poisoned."""
+    """Whether to check first that the output arenas are still poisoned."""
     sides: list[int]
-    """Whose inputs are filled."""
+    """The sides whose inputs are filled."""
 
 
 class Drawn(Reply, frozen=True):
-    """Where the tensors of each iteration lie on this rank, and the sides whose poison was overwritten."""
+    """The places of each iteration's tensors on this rank, and the sides whose poison was overwritten."""
 
     kind = Kind.DRAWN
     tables: list[SlotTable]
@@ -196,28 +196,28 @@ class Drawn(Reply, frozen=True):
 
 
 class Reveal(Order, frozen=True):
-    """Complete the inputs of some slots for a side, the last thing before its GO."""
+    """Complete the withheld inputs of some slots for a side, right before its GO."""
 
     kind = Kind.REVEAL
     side: int | None
-    """None: only look at the device. Of a side that shares the inputs, only the way into the caches is repeated."""
+    """None: only watch the device. For a side that shares the inputs, only their copy into the caches is repeated."""
     first: int = 0
     count: int = 0
     watch: bool = False
-    """Whether to look for work of others on the device."""
+    """Whether to measure foreign work on the device."""
     rank: int | None = None
-    """The one rank whose inputs are completed; None: all."""
+    """The only rank whose inputs are completed; None: all."""
 
 
 class Revealed(Reply, frozen=True):
-    """The longest moment in microseconds in which other work had the device; 0 where nobody looked."""
+    """Longest foreign work on the device in microseconds; 0 if not watched."""
 
     kind = Kind.REVEALED
     foreign_us: float
 
 
 class TakeOutputs(Order, frozen=True):
-    """Copy a contender's outputs in some slots now that they are due: until the next draw the copies are what is compared."""
+    """Copy a contender's outputs in some slots. Until the next draw the copies are compared."""
 
     kind = Kind.TAKE
     first: int
@@ -226,7 +226,7 @@ class TakeOutputs(Order, frozen=True):
 
 
 class OutputsTaken(Reply, frozen=True):
-    """They are copied."""
+    """The outputs are copied."""
 
     kind = Kind.TAKEN
 
@@ -240,18 +240,18 @@ class CompareOutputs(Order, frozen=True):
     against: int | None = None
     """The side that has run the baseline on these iterations; None: the trusted rank runs it now."""
     beside: list[int] = []
-    """More slots: their outputs are held beside the baseline's. The farthest of those that are not near are compared, too."""
+    """More slots, whose outputs are compared with the baseline's. Those that are farthest from it are compared in full, too."""
 
 
 class Compared(Reply, frozen=True):
-    """One finding for each slot that was compared, those that were asked for first."""
+    """One finding per compared slot; those of the order come first."""
 
     kind = Kind.COMPARED
     findings: list[OutputFinding]
 
 
 class CheckPoison(Order, frozen=True):
-    """See whether anything was written to a poisoned output arena."""
+    """Check that the output arenas are still poisoned."""
 
     kind = Kind.CHECK_POISON
     sides: list[int]
@@ -265,7 +265,7 @@ class PoisonChecked(Reply, frozen=True):
 
 
 class LookAhead(Order, frozen=True):
-    """Look whether a stopped batch has written outputs of calls that have not begun."""
+    """Check a stopped batch for outputs of calls that have not begun."""
 
     kind = Kind.LOOK_AHEAD
     side: int
@@ -282,7 +282,7 @@ class LookedAhead(Reply, frozen=True):
 
 
 class DrawAgain(Order, frozen=True):
-    """Draw an iteration of each seed, for the place of one that contenders have the arguments of."""
+    """Draw iterations from these seeds to replace one whose arguments contenders have already assembled."""
 
     kind = Kind.DRAW_AGAIN
     slot: int
@@ -292,14 +292,14 @@ class DrawAgain(Order, frozen=True):
 
 
 class DrawnAgain(Reply, frozen=True):
-    """Of each seed, whether all that a contender has seen of the slot stays: shapes, and inputs that are not withheld."""
+    """By seed, whether everything that a contender knows of the slot is equal: shapes, and inputs that are not withheld."""
 
     kind = Kind.DRAWN_AGAIN
     fits: list[bool]
 
 
 class MeasurePeaks(Order, frozen=True):
-    """Measure what this machine can do at the most (collective)."""
+    """Measure the peaks of this machine (collective)."""
 
     kind = Kind.MEASURE_PEAKS
 
@@ -312,7 +312,7 @@ class PeaksMeasured(Reply, frozen=True):
 
 
 class Sync(Order, frozen=True):
-    """Send a number back, after every answer that was still due."""
+    """Send a number back after all earlier answers."""
 
     kind = Kind.SYNC
     number: int
@@ -334,15 +334,15 @@ _reply_decoders = {kind: msgspec.msgpack.Decoder(reply) for kind, reply in REPLI
 
 
 def encode_body(message: RankMessage) -> bytes:
-    """What follows the header; nothing for a message without fields."""
+    """The bytes after the header; empty for a message without fields."""
     return _encode(message) if message.__struct_fields__ else b""
 
 
 def decode_order(kind: Kind, body: bytes) -> Order:
-    """The order of a header and what follows it. Raises KeyError for a kind that is no order, and msgspec's errors."""
+    """Decodes an order. Raises KeyError for a kind that is no order, and msgspec's errors."""
     return _order_decoders[kind].decode(body) if body else ORDERS[kind]()
 
 
 def decode_reply(kind: Kind, body: bytes) -> Reply:
-    """The reply of a header and what follows it. Raises KeyError for a kind that is no reply, and msgspec's errors."""
+    """Decodes a reply. Raises KeyError for a kind that is no reply, and msgspec's errors."""
     return _reply_decoders[kind].decode(body) if body else REPLIES[kind]()

@@ -31,7 +31,7 @@ from sandbox.protocol.messages import (
 )
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
-from sandbox.rank.kernel.checked_calls import CallRefused, run_checked
+from sandbox.rank.kernel.checked_calls import run_checked
 from sandbox.rank.kernel.module import KernelRefused, load_solution
 from sandbox.rank.kernel.traceback import describe, kernel_line
 from sandbox.rank.output_copies import OutputCopies
@@ -264,7 +264,7 @@ class ContenderRank(Rank):
         assert self.iterations is not None
         try:
             self.results = run_checked(self.solution, self.iterations, self.device.synchronize)
-        except CallRefused as refused:
+        except KernelRefused as refused:
             self.fail(refused.kind, str(refused))
             raise Reported from None
 

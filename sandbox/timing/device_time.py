@@ -7,13 +7,14 @@ from statistics import median
 
 from sandbox.machine.devices.pace import Pace
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import CONTENDER, Clock
 from sandbox.timing.interval import Pair
 from sandbox.timing.probes import Drawn, Probes
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.failures import Deadline
-from sandbox.worlds.world import Gate, World
+from sandbox.worlds.world import World
 
 QUEUE_SECONDS, QUEUE_SHARE = 0.25, 10.0
 """A batch that is not queued behind the closed gate by then, or in so many times what its calls take with the gate open, waits
@@ -48,7 +49,7 @@ class DeviceTime:
         """Of a batch, as found out."""
         self.call_seconds = 0.0
         """How long a call takes behind the gate on the quicker side, as far as is known; 0 where there is no device time."""
-        self._gates: dict[World, Gate] = {}
+        self._gates: dict[World, GatePage] = {}
         self._most_calls = list(CALLS)
         self._done_delays: list[float] = []
         """Seconds that worlds without a kernel needed to say that they are done, after their marks, by batch."""

@@ -1,4 +1,4 @@
-"""The referee's end of one rank: its control socket, what it prints, and the page for the text of a failure."""
+"""The referee's end of one rank: control socket, prints and report page."""
 
 import contextlib
 import fcntl
@@ -20,17 +20,17 @@ from sandbox.protocol.messages import REPLIES, Order, Reply, decode_reply
 from sandbox.worlds.failures import WorldFailed
 
 OUTPUT_KEPT = 256 << 10
-"""Bytes of a rank's prints that are handed on."""
+"""Bytes of a rank's prints that are reported."""
 OUTPUT_FATAL = 64 << 20
 """Bytes of prints that fail the world."""
 MOST_FRAMES = 1024
 SAID = 16_000
-"""Characters kept of what a rank printed, for the message when its world fails."""
+"""Last characters of a rank's prints that are kept for the message of a failure."""
 SEND_SECONDS = 5.0
 
 
 class Received(NamedTuple):
-    """An answer of a rank. The number, and of a trusted rank the reply and its descriptors."""
+    """An answer of a rank: a number, and from a trusted rank the reply with its descriptors."""
 
     kind: Kind
     value: int
@@ -39,7 +39,7 @@ class Received(NamedTuple):
 
 
 class RankEnds(NamedTuple):
-    """Descriptors of the other ends, for the rank's process."""
+    """The descriptors of a rank's process."""
 
     sock: int
     report: int
@@ -47,12 +47,12 @@ class RankEnds(NamedTuple):
 
 
 class RankWire:
-    """All that the referee hears from one rank, and how it talks to it. Nothing here waits, except `send` for a full socket."""
+    """The connection to one rank. Only `send` can block, on a full socket."""
 
     def __init__(
         self, rank: int, trusted: bool, sock: socket.socket, pipe: int, report: mmap.mmap | bytearray
     ) -> None:
-        """pipe: descriptor of the reading end of what the rank prints. Only a trusted rank's replies are decoded."""
+        """pipe: the reading end of the rank's prints. Only a trusted rank's replies are decoded."""
         self.rank = rank
         self.trusted = trusted
         self.sock = sock
@@ -60,18 +60,18 @@ class RankWire:
         self.status: int | None = None
         """The wait status of a rank that has ended."""
         self.closed_at = math.inf
-        """When its line ended (time.monotonic)."""
+        """When its socket was closed (time.monotonic)."""
         self.answers: deque[Received] = deque()
         self._report = report
         self._buffer = bytearray()
         self._fds: list[int] = []
         self._printed = 0
         self.said = ""
-        """The end of what it has printed."""
+        """The end of its prints."""
 
     @classmethod
     def connect(cls, rank: int, trusted: bool) -> tuple["RankWire", RankEnds]:
-        """A wire and its other ends. Raises OSError, with nothing left open."""
+        """A wire and its other ends. Raises OSError and leaves nothing open."""
         with contextlib.ExitStack() as undo:
             mine, other = socket.socketpair()
             undo.callback(mine.close)
@@ -93,13 +93,13 @@ class RankWire:
 
     @property
     def calls_begun(self) -> int:
-        """The rank's own count of the calls that it has begun in a batch."""
+        """The number of calls that the rank reports to have begun in a batch."""
         return int.from_bytes(self._report[memory.BEGUN_AT : memory.BEGUN_AT + 8], sys.byteorder)
 
     # --- from the rank ---------------------------------------------------------------------------------------
 
     def read(self) -> list[Received] | None:
-        """Reads what has arrived, and returns what a rank says of its compiling; all other answers are kept. None at the end.
+        """Reads what has arrived. Returns the messages about compilation and keeps all other answers; None at the end.
 
         Raises WorldFailed for bytes that no rank sends.
         """
@@ -120,21 +120,21 @@ class RankWire:
         return self.take_in(data)
 
     def close_line(self) -> None:
-        """Notes that nothing more will come."""
+        """Notes that the connection is closed."""
         self.closed_at = min(self.closed_at, time.monotonic())
 
     @property
     def closed(self) -> bool:
-        """Whether its line has ended."""
+        """Whether its connection is closed."""
         return self.closed_at < math.inf
 
     @property
     def gone(self) -> bool:
-        """Whether its line or its process has ended."""
+        """Whether its connection is closed or its process has ended."""
         return self.closed or self.status is not None
 
     def take_in(self, data: bytes) -> list[Received]:
-        """As `read`, of these bytes."""
+        """As `read`, with these bytes."""
         self._buffer += data
         of_compiling = []
         while len(self._buffer) >= frames.SIZE:
@@ -159,13 +159,13 @@ class RankWire:
                 self.answers.append(received)
         if len(self.answers) > MOST_FRAMES:
             self.answers.clear()
-            raise WorldFailed("PROTOCOL", self.rank, text="a rank sends frames without end")
+            raise WorldFailed("PROTOCOL", self.rank, text="a rank sends too many frames")
         return of_compiling
 
     def read_prints(self) -> str | None:
-        """What the rank has printed, as long as it is kept; None at the end of it.
+        """New prints of the rank, up to a limit; None at the end.
 
-        Raises WorldFailed when it is beyond all bounds.
+        Raises WorldFailed if the rank prints too much.
         """
         try:
             data = os.read(self.pipe, 1 << 16)
@@ -184,7 +184,7 @@ class RankWire:
         return text
 
     def failure(self) -> WorldFailed | None:
-        """What the rank's next answer reports as its failure, with the text that it left."""
+        """The failure that the rank's next answer reports, with its text."""
         if not self.answers or self.answers[0].kind not in FAILURES:
             return None
         answer = self.answers[0]
@@ -192,13 +192,13 @@ class RankWire:
         return WorldFailed(answer.kind.name, self.rank, line, self.report())
 
     def report(self) -> str:
-        """What the rank left in its report page: bytes from an untrusted process, decoded and bounded."""
+        """The text in the rank's report page: untrusted bytes, decoded and bounded."""
         page = self._report
         (length,) = struct.unpack("<I", page[:4])
         return bytes(page[4 : 4 + min(length, len(page) - 4)]).decode("utf-8", "replace")
 
     def unasked(self) -> str:
-        """What the rank has sent though nothing was asked, failures excepted; empty when it was silent."""
+        """What the rank has sent without an order, except failures; empty if nothing."""
         with contextlib.suppress(OSError):
             if not self.closed and (
                 early := self.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -211,7 +211,7 @@ class RankWire:
     # --- to the rank -----------------------------------------------------------------------------------------
 
     def send(self, order: Order, fds: tuple[int, ...] = ()) -> None:
-        """Sends an order. A rank that is gone is no error here: waiting for its answer raises the cause."""
+        """Sends an order. A rank that is gone is no error here, because the wait for its answer raises the cause."""
         try:
             self.sock.settimeout(SEND_SECONDS)
             wire.send(self.sock, order, fds)

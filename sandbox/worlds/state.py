@@ -8,7 +8,7 @@ from sandbox.worlds.failures import HarnessFailed
 
 
 class State(Enum):
-    """Where a world is. It can be stopped (`World.pause`) in any state."""
+    """The state of a world. It can be stopped (`WorldProcess.pause`) in any state."""
 
     STARTING = "starting"
     """Its processes start: READY of every rank is due."""
@@ -21,9 +21,9 @@ class State(Enum):
     ARMING = "arming"
     """Told to assemble a batch: ARMED is due."""
     ARMED = "armed"
-    """A batch is assembled: it can be run, more than once."""
+    """A batch is assembled. It can run more than once."""
     RUNNING = "running"
-    """Told to run the batch: DONE is due, behind the gate QUEUED first."""
+    """Told to run the batch: DONE is due; for a gated batch QUEUED comes first."""
     QUEUED = "queued"
     """The batch is queued behind the gate."""
     DEAD = "dead"
@@ -31,7 +31,7 @@ class State(Enum):
 
 
 IDLE = frozenset({State.OPENED, State.ARMED})
-"""A problem is open, and no rank has anything to do."""
+"""A problem is open, and no rank is working."""
 BUSY = frozenset({State.ARMING, State.RUNNING, State.QUEUED})
 
 

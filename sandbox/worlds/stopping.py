@@ -1,7 +1,7 @@
-"""Stopping every process of a world and letting them go on, and what they did though they were stopped.
+"""Stops and continues all processes of a world, and measures their activity.
 
-By a control group where the world has one: the kernel stops all of it in one call, and no signal continues it. Elsewhere by
-SIGSTOP; the ways to a SIGCONT that no running process sends are refused by the system-call filter (sandbox/jail/seccomp.py).
+A control group stops a world in one call, and no signal continues it. A world without one is stopped by SIGSTOP. The system-call
+filter (sandbox/jail/seccomp.py) refuses every way to a SIGCONT that no running process sends.
 """
 
 import time
@@ -13,42 +13,41 @@ from sandbox.jail.cgroup import Group
 from sandbox.machine import processes
 
 STOP_SECONDS = 2.0
-"""Until everything has stopped that was told to: a busy machine may keep a thread from its core so long."""
+"""Limit until all processes have stopped; a busy machine may leave a thread without a core for long."""
 PROCESSES, PROCESSES_PER_RANK = 128, 64
-"""A world that is stopped by signals may have so many processes while it is timed, ended ones included: reading the list of
-them takes tens of microseconds each."""
+"""Most processes of a world that is stopped by signals, including ended ones. Reading each takes tens of microseconds."""
 
 
 class CannotStop(Exception):
-    """Processes of a world go on, or are too many to be stopped. The message says which."""
+    """Processes of a world did not stop, or are too many. The message has the reason."""
 
 
 @dataclass(frozen=True)
 class Activity:
-    """What stopped processes had done at a moment."""
+    """The activity of processes so far."""
 
     cpu_seconds: float
     pids: frozenset[int] = field(default_factory=frozenset)
-    """The processes that are there; empty where the kernel itself keeps all of a world stopped, newcomers included."""
+    """The present processes; empty if a control group stops the world, because it also stops new ones."""
 
 
 class Stopping(Protocol):
     """A way to stop a world."""
 
     def halt(self) -> None:
-        """Stops everything that is known, at once; returns before it has stopped."""
+        """Tells all known processes to stop; returns before they have stopped."""
 
     def complete(self) -> bool:
-        """Stops what has been started meanwhile, too. Returns whether something was still running."""
+        """Stops new processes, too. Returns whether one was still running."""
 
     def await_stopped(self) -> None:
         """Waits until everything has stopped. Raises CannotStop."""
 
     def activity(self) -> Activity:
-        """What the world has done so far."""
+        """The activity of the world so far."""
 
     def go_on(self, held: Collection[int] = ()) -> None:
-        """Lets everything go on that was stopped, except these processes."""
+        """Continues all stopped processes except these."""
 
 
 class ByGroup:
@@ -61,7 +60,7 @@ class ByGroup:
         self._group.freeze()
 
     def complete(self) -> bool:
-        """Nothing is left to do: what a frozen process was starting is born frozen."""
+        """Nothing: a new process of a frozen one is frozen."""
         return False
 
     def await_stopped(self) -> None:
@@ -80,20 +79,20 @@ class BySignals:
     """See Stopping."""
 
     def __init__(self, tree: Callable[[], list[int]], ranks: Callable[[], list[int]], kernel: bool) -> None:
-        """tree(): all processes of the world; ranks(): the ranks' ids, none while they start; kernel: whether others than those
+        """tree(): all processes of the world. ranks(): the ranks' ids; empty while they start. kernel: whether other processes
         may run."""
         self._tree = tree
         self._ranks = ranks
         self._kernel = kernel
         self._known: list[int] = []
-        """Processes that there were when it was stopped last, the ranks first."""
+        """Processes of the last stop, the ranks first."""
 
     def halt(self) -> None:
         self._known = self._ranks_first(self._known)
         processes.pause(self._known)
 
     def complete(self) -> bool:
-        """Also one that was forked meanwhile. The known ones were stopped first: reading the tree takes milliseconds."""
+        """Stops processes that were forked meanwhile. Reading the tree takes milliseconds, so known ones are stopped first."""
         if not self._kernel:
             return False
         stopped = set(self._known)
@@ -108,9 +107,7 @@ class BySignals:
     def await_stopped(self) -> None:
         most = PROCESSES + PROCESSES_PER_RANK * len(self._ranks())
         if len(self._known) > most:
-            raise CannotStop(
-                f"it keeps {len(self._known)} processes; {most} may be there while something is timed"
-            )
+            raise CannotStop(f"it has {len(self._known)} processes; at most {most} are allowed during timing")
         if not _within(STOP_SECONDS, lambda: all(processes.state(pid) in "TtZXD" for pid in self._known)):
             raise CannotStop(f"not all of its processes stopped within {STOP_SECONDS:.0f} s")
 
@@ -122,7 +119,7 @@ class BySignals:
         processes.resume(pid for pid in self._known if pid not in held)
 
     def _ranks_first(self, pids: Sequence[int]) -> list[int]:
-        """All ranks, and these processes."""
+        """The ranks, then these processes."""
         ranks = self._ranks()
         return ranks + [pid for pid in pids if pid not in ranks]
 

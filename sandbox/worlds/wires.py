@@ -1,4 +1,4 @@
-"""The referee's ends of all ranks of a world: answers that have arrived, the first failure, time spent compiling."""
+"""The referee's ends of all ranks of a world: answers, the first failure, and compile time."""
 
 import contextlib
 import selectors
@@ -15,12 +15,12 @@ from sandbox.worlds.rank_wire import RankWire, Received
 
 GO = frames.encode(Go.kind)
 STATUS_SECONDS = 2.0
-"""From the end of a rank's line to the wait status of its process, at the most: a process closes its files first, and a GPU's
-driver takes up to a second for that."""
+"""Limit from the end of a rank's connection to its wait status. A process closes its files first, which takes a GPU's driver up
+to 1 s."""
 
 
 class Wires:
-    """The wires of a world, served by a selector. `status`: the socket on which its launcher says which rank ended, and how."""
+    """The wires of a world, served by a selector. status: the socket on which the launcher reports the ends of ranks."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class Wires:
         selector: selectors.BaseSelector,
         heard: Callable[[int, str], None],
     ) -> None:
-        """heard(rank, text): called with what a rank printed (bounded; beyond 64 MiB it fails the world)."""
+        """heard(rank, text): called with prints of a rank; more than 64 MiB fail the world."""
         self.ranks = ranks
         self.failure: WorldFailed | None = None
-        """What a rank did that fails the world, whatever is awaited."""
+        """The failure of the world, whatever answer is awaited."""
         self._lost: RankWire | None = None
-        """The first rank whose line or process ended, if none had reported a failure before: the cause of what follows."""
+        """The first rank whose connection or process ended before any rank reported a failure."""
         self._launcher_ended = False
         self._status = status
         self._selector = selector
@@ -49,37 +49,37 @@ class Wires:
             selector.register(wire.pipe, selectors.EVENT_READ, partial(self._read_prints, wire))
 
     def said_by(self, rank: int) -> str:
-        """The end of what a rank printed."""
+        """The end of a rank's prints."""
         return self.ranks[rank].said
 
     def fail(self, failure: WorldFailed) -> None:
-        """Fails the world; the first reason stays."""
+        """Fails the world. The first reason counts."""
         self.failure = self.failure or failure
 
     @property
     def compile_seconds(self) -> float:
-        """How long any rank has been compiling so far, by what the ranks say of themselves."""
+        """Seconds in which any rank was compiling, as the ranks report."""
         return self._compiled + (time.monotonic() if self._compiling else 0.0)
 
     def watch_compiling(self, watcher: Callable[[bool], None] | None) -> None:
-        """watcher(active): called when the first rank starts to compile, and when the last one has ended."""
+        """Sets watcher(active), which is called when the first rank starts to compile and when the last has ended."""
         self._watch_compiling = watcher
 
     # --- orders ----------------------------------------------------------------------------------------------
 
     def send(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
-        """Sends each rank its order, and descriptors with it."""
+        """Sends each rank its order with descriptors."""
         for rank, wire in enumerate(self.ranks):
             wire.send(orders[rank], fds[rank] if fds else ())
 
     def release(self, ranks: Sequence[int] | None = None) -> None:
-        """Sends GO to these ranks, or to all, with nothing else between one and the next."""
+        """Sends GO to these ranks, or to all, without a delay between them."""
         for wire in self.ranks if ranks is None else [self.ranks[rank] for rank in ranks]:
             with contextlib.suppress(OSError):
                 wire.sock.send(GO)
 
     def calls_begun(self) -> list[int]:
-        """By rank, the calls of the batch that have begun, as the rank itself says."""
+        """By rank, the number of calls of the batch that have begun, as the rank reports."""
         return [wire.calls_begun for wire in self.ranks]
 
     def has_begun(self, rank: int) -> bool:
@@ -145,10 +145,10 @@ class Wires:
     # --- what is awaited -------------------------------------------------------------------------------------
 
     def missing(self, kind: Kind, ended: Callable[[], str]) -> list[int]:
-        """Ranks whose next answer is not there yet; raises WorldFailed when one says something else, or is gone.
+        """Ranks whose next answer is missing. Raises WorldFailed if a rank sent something else or is gone.
 
-        The earliest cause wins: a rank that reports a failure explains the others' silence.
-        ended(): why the operating system has ended the world, in a line; empty when it has not.
+        The earliest cause counts: a rank that reports a failure explains why others are silent.
+        ended(): why the operating system has killed the world, in one line; else empty.
         """
         if self.failure is not None:
             raise self.failure
@@ -180,18 +180,18 @@ class Wires:
         return WorldFailed("DIED", wire.rank, status=-1 if wire.status is None else wire.status)
 
     def _has_status(self, wire: RankWire) -> bool:
-        """Whether it is known how the process of a rank ended, or will not be known any more."""
+        """Whether the wait status of a rank is known, or will never be."""
         late = time.monotonic() - wire.closed_at > STATUS_SECONDS
         return wire.status is not None or self._launcher_ended or late
 
     def take(self) -> list[Received]:
-        """The awaited answer of every rank."""
+        """Takes the awaited answer of every rank."""
         return [wire.answers.popleft() for wire in self.ranks]
 
     def take_synced(self, number: int) -> bool:
         """Whether every rank has answered the `Sync` of this number; then all answers before it are dropped.
 
-        Raises WorldFailed where a rank is gone.
+        Raises WorldFailed if a rank is gone.
         """
         for wire in self.ranks:
             if wire.closed or self.failure:
@@ -206,13 +206,13 @@ class Wires:
         return found
 
     def require_silence(self) -> None:
-        """Nothing may have been said that was not awaited: a DONE sent before GO would end a batch before it began."""
+        """Fails the world if a rank sent an answer without an order, because a DONE before GO would end a batch at once."""
         for wire in self.ranks:
             if early := wire.unasked():
                 self.fail(WorldFailed("PROTOCOL", wire.rank, text=early))
 
     def close(self) -> None:
-        """Forgets all ranks."""
+        """Closes all wires."""
         for wire in self.ranks:
             for key in (wire.sock, wire.pipe):
                 with contextlib.suppress(KeyError, ValueError):

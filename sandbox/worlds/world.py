@@ -1,4 +1,4 @@
-"""One world as the referee sees it: W ranks that are in one state together, take orders and answer."""
+"""A world: W ranks that share one state, take orders and answer."""
 
 import contextlib
 import os
@@ -6,7 +6,6 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from sandbox.machine.time_source import TimeSource
 from sandbox.protocol.frames import Kind
@@ -21,37 +20,26 @@ from sandbox.worlds.world_process import WorldProcess
 from sandbox.worlds.world_spec import WorldSpec
 
 Stamps = tuple[int, ...]
-"""Times at which the files of a problem were changed, in nanoseconds."""
+"""Times of the last changes of a problem's files, in nanoseconds."""
 
 BEGIN_SECONDS, BEGIN_LOOK_SECONDS = 0.05, 100e-6
-"""A rank that was released is waited for so long; how often it is looked whether it has begun."""
-
-
-class Gate(Protocol):
-    """The starting gate of a world. Of a real one it is a GatePage."""
-
-    fd: int
-
-    def shut(self) -> int: ...
-    def open(self) -> int: ...
-    def wait(self, seconds: float) -> int | None: ...
-    def close(self) -> None: ...
+"""Limit for the begin of a released rank, and the interval of the checks."""
 
 
 class World:
-    """W ranks behind lines. All methods are called from the referee's one thread."""
+    """One world. Its processes and its lines to the ranks are parts with methods of their own."""
 
     def __init__(
         self,
         spec: WorldSpec,
         processes: WorldProcess,
         lines: Wires,
-        new_gate: Callable[[int], Gate] = GatePage,
+        new_gate: Callable[[int], GatePage] = GatePage,
         timer: TimeSource = time,
     ) -> None:
-        """A world whose processes have been started; they report READY on their own. See `start`.
+        """A world whose processes have been started. They report READY.
 
-        new_gate: makes the starting gate of so many ranks.
+        new_gate: makes the starting gate for so many ranks.
         """
         self.spec = spec
         self.ranks = spec.ranks
@@ -63,7 +51,7 @@ class World:
         self._new_gate = new_gate
         self.state = State.STARTING
         self._opened: tuple[OpenProblem, Stamps] | None = None
-        self.gate: Gate | None = None
+        self.gate: GatePage | None = None
 
     @classmethod
     def start(
@@ -73,9 +61,9 @@ class World:
         heard: Callable[["World", int, str], None],
         servers: ForkServers,
     ) -> "World":
-        """Starts a world's processes. heard(world, rank, text): called with what a rank prints; servers: they may fork it.
+        """Starts a world's processes. heard(world, rank, text): called with prints of a rank. servers: may fork it.
 
-        Raises OSError where this machine has no process, descriptor or memory left.
+        Raises OSError if the machine is out of processes, descriptors or memory.
         """
         with contextlib.ExitStack() as inherited, contextlib.ExitStack() as undo:
             ranks, ends = [], []
@@ -107,17 +95,17 @@ class World:
         self.tell_each([order] * self.ranks, [fds] * self.ranks)
 
     def tell_each(self, orders: Sequence[Order], fds: Sequence[tuple[int, ...]] | None = None) -> None:
-        """Sends each rank an order of the same kind, and descriptors with it. Raises as `tell`."""
+        """Sends each rank an order of the same kind with descriptors. Raises as `tell`."""
         self._move(orders[0].kind)
         self.lines.send(orders, fds)
 
     def open(self, order: OpenProblem, stamps: Stamps) -> None:
-        """Tells all ranks to open a problem. stamps: of the files that they read."""
+        """Tells all ranks to open a problem. stamps: of its files."""
         self.tell(order)
         self._opened = (order, stamps)
 
     def opens(self, order: OpenProblem, stamps: Stamps) -> bool:
-        """Whether this problem, setting and state of its files is open, or about to be."""
+        """Whether this problem, setting and state of its files is open, or is being opened."""
         return self._opened == (order, stamps)
 
     def has_open(self, order: OpenProblem, stamps: Stamps) -> bool:
@@ -125,15 +113,15 @@ class World:
         return self.state in IDLE | BUSY and self.opens(order, stamps)
 
     def make_gate(self) -> None:
-        """Makes the starting gate, and tells all ranks to map it: GATED is due."""
+        """Makes the starting gate and tells all ranks to map it. GATED is due."""
         assert self.gate is None
         self.gate = self._new_gate(self.ranks)
         self.tell(MapGate(), (self.gate.fd,))
 
     def go(self) -> int:
-        """Releases all ranks at once; returns perf_counter_ns of the moment before.
+        """Releases all ranks at once; returns the time before in perf_counter_ns.
 
-        Stopped processes go on only afterwards: there is no moment in which they run and the clock does not.
+        Stopped processes are continued afterwards, so that they never run before the clock.
         """
         self._move(Kind.GO)
         self.lines.require_silence()
@@ -154,23 +142,23 @@ class World:
             self.await_begun([rank])
 
     def await_begun(self, ranks: Sequence[int]) -> None:
-        """Waits until ranks that were released have begun, but no longer than BEGIN_SECONDS: one may have no core."""
+        """Waits until released ranks have begun, at most BEGIN_SECONDS, because one may have no core."""
         until = self._timer.monotonic() + BEGIN_SECONDS
         while not all(map(self.lines.has_begun, ranks)) and self._timer.monotonic() < until:
             self._timer.sleep(BEGIN_LOOK_SECONDS)
 
     def calls_begun(self) -> int:
-        """Calls of the batch that have begun on some rank, as far as the ranks themselves say."""
+        """The most calls of the batch that a rank reports to have begun."""
         return max(self.lines.calls_begun())
 
     # --- answers ---------------------------------------------------------------------------------------------
 
     def missing(self, kind: Kind) -> list[int]:
-        """Ranks whose next answer is not there yet; raises WorldFailed when one says something else, or is gone."""
+        """Ranks whose next answer is missing. Raises WorldFailed if a rank sent something else or is gone."""
         return self.lines.missing(kind, self.processes.killed)
 
     def take(self, kind: Kind) -> list[Received]:
-        """The answer of every rank, once none is missing. Raises HarnessFailed if it is illegal in this state."""
+        """Takes the answer of every rank, when none is missing. Raises HarnessFailed if it is illegal in this state."""
         self._move(kind)
         if kind is Kind.READY:
             self.processes.find_ranks()
@@ -179,7 +167,7 @@ class World:
     def take_synced(self, number: int) -> bool:
         """Whether every rank has answered the `Sync` of this number; then all answers before it are dropped.
 
-        Raises WorldFailed where a rank is gone.
+        Raises WorldFailed if a rank is gone.
         """
         found = self.lines.take_synced(number)
         if found:
@@ -187,12 +175,12 @@ class World:
         return found
 
     def check_memory(self) -> None:
-        """Fails the world when it holds more than its share; called while somebody waits for it."""
+        """Fails the world if it exceeds its memory limit."""
         if excess := self.processes.excess():
             self.lines.fail(WorldFailed("NO_MEMORY", 0, text=excess))
 
     def close(self) -> bool:
-        """Kills every process of the world and forgets it; True when all are gone."""
+        """Kills every process of the world. Returns whether all are gone."""
         if self.state is State.DEAD:
             return True
         self.state = State.DEAD

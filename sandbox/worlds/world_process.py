@@ -1,4 +1,4 @@
-"""The processes of a world: stopped, watched and ended together."""
+"""The processes of a world, which are stopped, checked and killed together."""
 
 import contextlib
 import os
@@ -25,13 +25,13 @@ class WorldProcess:
     def __init__(
         self, spec: WorldSpec, first: FirstProcess, bound: bounds.Bound, folder: WorldFolder
     ) -> None:
-        """bound: the memory that it may hold. See `start`."""
+        """bound: its memory limit. See `start`."""
         self._spec = spec
         self._first = first
         self._bound = bound
         self._folder = folder
         self.rank_pids: list[int] = []
-        """The ranks' process ids as the referee sees them, once `find_ranks` was called."""
+        """The ranks' process ids as the referee sees them, after `find_ranks`."""
         self._stopping: Stopping = (
             ByGroup(bound.group)
             if bound.group
@@ -39,7 +39,7 @@ class WorldProcess:
         )
         self._paused = False
         self._complete = False
-        """Whether what was started while it was stopped has been stopped, too."""
+        """Whether new processes have been stopped, too."""
         self._memory_checked = time.monotonic()
 
     @classmethod
@@ -48,9 +48,9 @@ class WorldProcess:
     ) -> "WorldProcess":
         """Starts the launcher. ends, status: descriptors that it inherits; the caller closes its own copies.
 
-        servers: they fork the world where its walls allow that.
+        servers: fork the world if its jail allows it.
 
-        Raises OSError where this machine has no process, descriptor or memory left.
+        Raises OSError if the machine is out of processes, descriptors or memory.
         """
         with contextlib.ExitStack() as undo:
             folder = WorldFolder()
@@ -64,7 +64,7 @@ class WorldProcess:
         return cls(spec, first, bound, folder)
 
     def find_ranks(self) -> None:
-        """Finds the ranks' process ids. For when all of them are ready, while nothing but the harness runs in the world."""
+        """Finds the ranks' process ids. Call it when all ranks are ready and no kernel runs yet."""
         self.rank_pids = self._first.tree()[-self._spec.ranks :]
 
     # --- stopping and watching -------------------------------------------------------------------------------
@@ -75,15 +75,16 @@ class WorldProcess:
         return self._paused
 
     def halt(self) -> None:
-        """Stops every process that is known, at once; `pause` stops those that were started meanwhile."""
+        """Tells all known processes to stop. `pause` stops new ones, too."""
         if not self._paused:
             self._paused = True
             self._stopping.halt()
             self._complete = False
 
     def pause(self) -> bool:
-        """Stops every process of the world; of one without a kernel the ranks may be all that is stopped, as they are all that
-        runs. Nothing where that was done. Returns whether one was still running that was not known before."""
+        """Stops every process of the world; of a world without a kernel the ranks, which are all that run.
+
+        Returns whether an unknown process was still running."""
         self.halt()
         if self._complete:
             return False
@@ -91,33 +92,33 @@ class WorldProcess:
         return self._stopping.complete()
 
     def await_stopped(self) -> None:
-        """Waits until everything that was told to has stopped. Raises CannotStop."""
+        """Waits until all processes have stopped. Raises CannotStop."""
         self._stopping.await_stopped()
 
     def activity(self) -> Activity:
-        """What the stopped processes have done so far."""
+        """The activity of the stopped processes so far."""
         return self._stopping.activity()
 
     def resume(self, held: Collection[int] = ()) -> None:
-        """Lets stopped processes go on. held: ranks that stay stopped until `resume_rank`."""
+        """Continues stopped processes. held: ranks that stay stopped until `resume_rank`."""
         if self._paused:
             self._paused = False
             self._stopping.go_on([self.rank_pids[rank] for rank in held])
 
     def resume_rank(self, rank: int) -> None:
-        """Lets a rank go on that `resume` has held."""
+        """Continues a rank that `resume` has held."""
         processes.resume([self.rank_pids[rank]])
 
     def pin(self, rank: int, cores: Sequence[int]) -> None:
-        """The first thread of a rank runs on these cores alone, and so do threads that it starts from now on; others stay."""
+        """Restricts the first thread of a rank, and threads that it starts later, to these cores."""
         processes.pin(self.rank_pids[rank], cores)
 
     def waited_for_cores(self) -> float:
-        """Seconds for which ranks were ready to run and had no core, so far; of the rank that had it worst."""
+        """The longest time that a rank was runnable without a core, in seconds."""
         return processes.waited_for_cores(self.rank_pids)
 
     def print_stacks(self) -> None:
-        """Has every process that can do so print where it is, also one that is stopped."""
+        """Continues all processes and makes those with a handler print their stacks."""
         self.resume()
         for pid in self._first.tree():
             with contextlib.suppress(OSError):
@@ -128,7 +129,7 @@ class WorldProcess:
     # --- memory and the end ----------------------------------------------------------------------------------
 
     def excess(self) -> str:
-        """That the world holds more than its share of memory, in a line; looked up once in a quarter of a second."""
+        """The excess over the memory limit, in one line; else empty. It is checked every 0.25 s."""
         now = time.monotonic()
         if self._spec.trusted or now - self._memory_checked < MEMORY_CHECK_SECONDS:
             return ""
@@ -138,16 +139,16 @@ class WorldProcess:
         return self._bound.excess(self._first.tree())
 
     def killed(self) -> str:
-        """That the operating system has ended the world for want of memory, in a line; empty where it has not."""
+        """One line if the operating system has killed processes because memory ran out; else empty."""
         return self._bound.killed()
 
     def show_compiled(self, digest: str) -> None:
-        """Shows the world what was compiled before for the kernel that it will load (its SHA-256)."""
+        """Shows the world the cached artefacts of the kernel that it will load (its SHA-256)."""
         if self._spec.jail.name != "none":
             kernel_cache.show(digest, self._folder.path / SHOWN)
 
     def keep_compiled(self, digest: str) -> None:
-        """Copies what this world has compiled into the kernel cache, for the next world of the same kernel (its SHA-256)."""
+        """Copies artefacts that this world has compiled into the kernel cache. digest: SHA-256 of its kernel."""
         jail = self._spec.jail
         if not self._spec.trusted and jail.name != "none":
             kernel_cache.harvest(self._first.tree()[-1], jail.profile.inside(self._folder.path), digest)

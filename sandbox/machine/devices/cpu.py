@@ -1,4 +1,4 @@
-"""CPU ranks: gloo, memory files, no device beside the cores."""
+"""CPU ranks: gloo and memory files."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -39,11 +39,11 @@ class Cpu:
         return ()
 
     def lease_names(self, world: int) -> list[str]:
-        """All the cores: every world of CPU ranks meets every other on them."""
+        """All cores, because worlds of CPU ranks share them."""
         return ["cores"]
 
     def environment(self, gpus: Sequence[RankGpu]) -> dict[str, str]:
-        """Nothing to hide."""
+        """No variables."""
         return {}
 
     def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
@@ -51,10 +51,10 @@ class Cpu:
         return ()
 
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
-        """A core is free when its process is gone."""
+        """No fault: a core is free when its process has ended."""
         return ""
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
-        """gloo's polling threads give way to those that they wait for."""
+        """Gives gloo's polling threads the lowest priority."""
         if scheduling.sessions_are_groups():
             scheduling.polling_gives_way(ranks)

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: NCCL, one rank a GPU, memory of the CUDA driver."""
+"""NVIDIA GPUs: NCCL, one rank per GPU, memory of the CUDA driver."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -42,24 +42,24 @@ class Cuda:
     host_bytes = 6 << 30  # the CUDA context and the code loaded into it (seen: 3.5 GiB)
 
     def gpus(self, world: int) -> tuple[RankGpu, ...]:
-        """The first ones that CUDA_VISIBLE_DEVICES leaves; fewer where there are fewer."""
+        """The first GPUs of CUDA_VISIBLE_DEVICES; fewer if there are fewer."""
         return rank_gpus(world)
 
     def lease_names(self, world: int) -> list[str]:
-        """Its GPUs as the driver counts them."""
+        """The GPUs by the driver's numbers."""
         return [f"gpu-{gpu.minor}" for gpu in rank_gpus(world)]
 
     def environment(self, gpus: Sequence[RankGpu]) -> dict[str, str]:
-        """CUDA sees these GPUs alone, as 0, 1, 2..."""
+        """Restricts CUDA to these GPUs, as 0, 1, 2..."""
         return cuda_environment(gpus)
 
     def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
-        """Those of these GPUs, and what all GPUs share."""
+        """The files of these GPUs, and those that all GPUs share."""
         return gpu_device_files(gpus)
 
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
-        """By NVML: contexts that are still held, and GPUs that ask for a reset."""
+        """Contexts that are left, and GPUs that need a reset, by NVML."""
         return gpu_health.gpu_fault(gpus, killed)
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
-        """NCCL has no threads that poll on the ranks' cores."""
+        """Nothing: NCCL has no threads that poll on the ranks' cores."""

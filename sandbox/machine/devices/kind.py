@@ -1,6 +1,6 @@
-"""One kind of device as the referee's side sees it: all that differs between kinds, without torch.
+"""The referee's side of a kind of device: all that differs between kinds, without torch.
 
-The ranks' side of the same kind is the module that `rank_module` names.
+`rank_module` names the ranks' side of the same kind.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -13,7 +13,7 @@ from sandbox.machine.placement import RankGpu
 
 
 class Throughput(msgspec.Struct, frozen=True):
-    """What a rank can do at the most: floating-point operations a second, bytes a second of its memory and of its link."""
+    """Peaks of a rank: floating-point operations per second, bytes per second of its memory and of its link."""
 
     flops: float
     local: float
@@ -24,59 +24,59 @@ class DeviceKind(Protocol):
     """A kind of device. Sizes are in bytes, times in seconds."""
 
     name: str
-    """As `--device` takes it."""
+    """The value of `--device`."""
     rank_module: str
-    """The module of the ranks' side; it has `device(rank)`, which makes a sandbox.rank.devices.device.Device."""
+    """The module of the ranks' side. Its `device(rank)` returns a sandbox.rank.devices.device.Device."""
     default_preset: str
     on_gpus: bool
-    """Whether each rank has a GPU: then there are no more ranks than GPUs."""
+    """Whether each rank needs a GPU."""
     ranks_name: str
-    """Its ranks in a word or two, for sentences."""
+    """The name of its ranks in sentences."""
     backend: str
-    """The library of the collectives, as its users write it."""
+    """The name of the library of collectives."""
     kit_language: str
-    """What kernels are compiled from beside Python: the template `kit_<language>` tells models of it."""
+    """The language of compiled kernels: the prompt template `kit_<language>` describes it."""
     has_reference_forms: bool
-    """Whether the baseline can run in other forms, too (sandbox/baseline_variants)."""
+    """Whether there are baseline variants (sandbox/baseline_variants)."""
     loop_input_bytes: int
-    """Inputs of a plain loop on one rank, at the most."""
+    """Limit for the inputs of a plain loop on one rank."""
 
     # --- batches ---------------------------------------------------------------------------------------------
     arena_bytes: int
-    """All input and output slots of one rank together, where arenas are sealed."""
+    """Limit for all slots of one rank, if arenas are sealed."""
     unsealed_arena_bytes: int
-    """The same where they are not, and every batch copies them."""
+    """The same for unsealed arenas, which every batch copies."""
 
     # --- timing ----------------------------------------------------------------------------------------------
     pace: Pace
-    """How long batches are, and how many there are in a round."""
+    """Lengths of batches, and their number per round."""
     has_gate: bool
-    """Whether streams can wait behind the starting gate: only then is there a device time."""
+    """Whether streams can wait behind the starting gate, which device time needs."""
     sees_foreign_work: bool
-    """Whether a rank can tell that other work has its device."""
+    """Whether a rank can detect foreign work on its device."""
     out_of_reach: Throughput
-    """What no device of this kind reaches, for machines that were never calibrated."""
+    """Peaks that no device of this kind reaches, for machines without calibration."""
 
     # --- worlds ----------------------------------------------------------------------------------------------
     outlives_kernels: bool
-    """Whether a killed kernel can leave the device occupied or unsound, so that it is examined after each kill."""
+    """Whether a killed kernel can leave the device occupied or faulty, so that each kill is followed by a check."""
     host_bytes: int
-    """Host memory that a rank needs for the device alone, whatever the kernel does."""
+    """Host memory of a rank for the device alone."""
 
     def gpus(self, world: int) -> tuple[RankGpu, ...]:
-        """The GPU of each rank; empty for ranks that have none."""
+        """The GPU of each rank; empty for CPU ranks."""
 
     def lease_names(self, world: int) -> list[str]:
-        """Names of what a world of this size occupies while it is timed: no two arenas time on the same at once."""
+        """The devices that a world of this size occupies while it is timed, for the lease."""
 
     def environment(self, gpus: Sequence[RankGpu]) -> dict[str, str]:
-        """Variables with which a world's processes see these GPUs alone."""
+        """Environment variables that restrict a world to these GPUs."""
 
     def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
-        """Files of /dev that a world needs."""
+        """Device files that a world needs."""
 
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
-        """What keeps the next run from these GPUs, in a line; empty when nothing does. killed: process ids of the ranks."""
+        """The fault that prevents the next run on these GPUs, in one line; else empty. killed: process ids of the ranks."""
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
-        """Arranges the threads of a world's ranks (process ids) before they are timed."""
+        """Sets priorities of the threads of a world's ranks (process ids) before timing."""

@@ -10,15 +10,8 @@ from sandbox.memory.slots import DoesNotFit
 from sandbox.memory.trees import NotATree, flatten
 from sandbox.protocol.frames import Kind
 from sandbox.rank.iterations import Iterations
+from sandbox.rank.kernel.module import KernelRefused
 from sandbox.rank.problem_code import Leaves, with_mutated
-
-
-class CallRefused(Exception):
-    """A checked call did something forbidden. kind: the kind of failure."""
-
-    def __init__(self, kind: Kind, text: str) -> None:
-        super().__init__(text)
-        self.kind = kind
 
 
 def run_checked(
@@ -27,7 +20,7 @@ def run_checked(
     """Calls solution on every armed iteration, packs the results into slots, and returns them.
 
     Raises:
-        CallRefused: a result has the wrong structure or shares memory with an argument, or an input was written.
+        KernelRefused: a result has the wrong structure or shares memory with an argument, or an input was written.
     """
     mutates, results = iterations.mutates, []
     for arguments, given, _, slot in iterations.armed:
@@ -37,7 +30,7 @@ def run_checked(
             structure, leaves = flatten(results[-1])
             slot.pack(structure, leaves)
         except (NotATree, DoesNotFit) as error:
-            raise CallRefused(Kind.BAD_STRUCTURE, f"solution returned {error}") from None
+            raise KernelRefused(Kind.BAD_STRUCTURE, f"solution returned {error}") from None
         iterations.last = (structure, leaves)
         iterations.expect(structure, leaves, slot.room)
         if not iterations.code.problem.check.may_alias:
@@ -47,19 +40,19 @@ def run_checked(
         for name, tensor in given.items():
             if name not in mutates and not same_bits(tensor, drawn[name]):
                 named = _argument(tensor, arguments, iterations.code.problem.parameters) or name
-                raise CallRefused(Kind.MUTATED, f"solution wrote to its argument {named}")
+                raise KernelRefused(Kind.MUTATED, f"solution wrote to its argument {named}")
     return results
 
 
 def _refuse_alias(
     result: Any, arguments: Sequence[Any], given: Leaves, parameters: Sequence[tuple[str, Any]]
 ) -> None:
-    """Raises CallRefused if the result is an argument or a view of one."""
+    """Raises KernelRefused if the result is an argument or a view of one."""
     for path, returned in flatten(result)[1]:
         for name, tensor in given.items():
             if returned.numel() and _overlaps(returned, tensor):
                 named = _argument(tensor, arguments, parameters) or name
-                raise CallRefused(
+                raise KernelRefused(
                     Kind.BAD_STRUCTURE,
                     f"output {path} shares memory with the argument {named}; return a fresh tensor",
                 )

@@ -14,7 +14,10 @@ from sandbox.protocol.frames import Kind
 
 
 class KernelRefused(Exception):
-    """The kernel cannot be loaded. kind: the kind of failure. line: in the kernel, 0 if unknown."""
+    """The kernel cannot be loaded, or a checked call did something forbidden.
+
+    kind: the kind of failure. line: in the kernel, 0 if unknown.
+    """
 
     def __init__(self, kind: Kind, text: str, line: int = 0) -> None:
         super().__init__(text)

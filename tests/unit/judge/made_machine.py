@@ -18,6 +18,7 @@ from sandbox.machine.devices.pace import Pace
 from sandbox.machine.placement import RankGpu
 from sandbox.protocol.events import Run, Setting
 from sandbox.protocol.frames import Kind
+from sandbox.protocol.gate import GatePage
 from sandbox.protocol.messages import LoadKernel, Order
 from sandbox.referee.awaiting import Awaiting
 from sandbox.referee.main import Referee
@@ -160,7 +161,7 @@ class MadeMachine:
             ranks = MadeRanks(self.clock, spec, faults.pop(0) if faults else [], self.kernel_of)
         processes = MadeProcesses(ranks, 1 + len(self._parts))
         made = cast(WorldProcess, processes), cast(Wires, ranks)
-        world = World(spec, *made, lambda count: MadeGate(ranks), self.clock)
+        world = World(spec, *made, lambda count: cast(GatePage, MadeGate(ranks)), self.clock)
         self.started[role].append(world)
         self._parts[world] = (ranks, processes)
         return world
