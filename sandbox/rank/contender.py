@@ -1,7 +1,7 @@
-"""A rank that runs kernels or the baseline: maps its arenas, loads a solution, runs batches when told. Imports torch.
+"""A rank that runs a kernel or the baseline: maps its arenas, loads a solution and runs batches.
 
-Nothing here is trusted: a kernel shares this process and can change anything in it. It cannot reach the clock, the seeds, the
-oracle and the verdict, which are in other processes.
+It is untrusted, because a kernel shares this process and can change anything in it. Clock, seeds, oracle and verdict are in other
+processes.
 """
 
 import gc
@@ -48,21 +48,22 @@ class ContenderRank(Rank):
         self.inputs = torch.empty(0, dtype=torch.uint8)
         self.outputs = torch.empty(0, dtype=torch.uint8)
         self.iterations: Iterations | None = None
-        """Of the mapped arenas."""
+        """The iterations of the mapped arenas."""
         self.checking = False
         self.results: list[Any] = []
-        """Of the last checked batch."""
+        """Results of the last checked batch."""
         self.gate: RankGate | None = None
         self.epoch = 0
         self.batch = slice(0, 0)
-        """Of the armed iterations, those that the next GO runs."""
+        """The armed iterations that the next GO runs."""
         self.noop = False
-        """Whether that batch returns a kept result in place of each call."""
+        """Whether that batch is a no-op batch."""
         self.begun = memoryview(self.report)[memory.BEGUN_AT :].cast("Q")
-        """Calls of the batch that have begun. The referee replaces inputs of later ones: a false number harms the kernel."""
+        """Number of calls of the batch that have begun. The referee replaces inputs of later ones, so a false number harms the
+        kernel."""
         self.last_result: Any = None
         self.output_copies = OutputCopies(self.device.holds_results)
-        """Of the loaded kernel."""
+        """The output copies of the loaded kernel."""
         compiling.on_compile_start = lambda: self.say(Kind.COMPILING)
         compiling.on_compile_end = lambda: self.say(Kind.COMPILED)
         self.handlers |= {
@@ -77,7 +78,7 @@ class ContenderRank(Rank):
         }
 
     def blame(self, error: BaseException) -> None:
-        """An exception out of the kernel's code, with the kernel's own line."""
+        """Reports an exception of the kernel's code, with the kernel's line."""
         kind: int = Kind.RAISED
         if (
             isinstance(error, MemoryError)
@@ -104,7 +105,7 @@ class ContenderRank(Rank):
         super().open(order, fds)
 
     def forget(self) -> None:
-        """Lets go of everything that lies in the arenas."""
+        """Drops all references to the arenas."""
         self.iterations = self.last_result = None
         self.results = []
 
@@ -126,14 +127,14 @@ class ContenderRank(Rank):
         self.say(Kind.MAPPED)
 
     def map_gate(self, order: MapGate, fds: list[int]) -> None:
-        """Maps the starting gate's page: through it the referee releases a batch and sees it complete."""
+        """Maps the starting gate's page, through which the referee releases a batch and sees its end."""
         page = mmap.mmap(fds[0], 0)
         os.close(fds[0])
         self.gate = self.device.gate(page, self.rank)
         self.say(Kind.GATED)
 
     def load(self, order: LoadKernel, fds: list[int]) -> None:
-        """Imports a kernel's text as a module of its own and finds solution."""
+        """Imports a kernel's text as a module and finds its solution."""
         assert self.code is not None
         self.kernel_path = str(self.folder / Path(order.name).name)
         self.solution = None
@@ -154,7 +155,7 @@ class ContenderRank(Rank):
         self.checking, self.results = order.checking, []
         iterations.measure(order.slots)
         if not self.device.sealed:
-            self.device.receive(iterations.used_in)  # what shapes the arguments is there
+            self.device.receive(iterations.used_in)  # the inputs that determine shapes must be there
             self.outputs.fill_(slots.POISON)
         iterations.arm(order.slots, order.checking)
         if iterations.armed and not self.checking:
@@ -187,7 +188,7 @@ class ContenderRank(Rank):
     # --- batches -------------------------------------------------------------------------------------------
 
     def go(self, order: Go, fds: list[int]) -> None:
-        """Runs the batch: this is what the referee's clock sees."""
+        """Runs the batch, which the referee times."""
         if self.epoch:
             self.queue_batch()
             return
@@ -199,7 +200,7 @@ class ContenderRank(Rank):
         self.done()
 
     def queue_batch(self) -> None:
-        """Queues the batch behind the closed gate; the referee opens it when every rank has queued, and then says FINISH."""
+        """Queues the batch behind the closed gate. The referee opens it when every rank has queued, and then sends FINISH."""
         assert self.gate is not None
         self.gate.shut(self.epoch)
         self.timed_batch()
@@ -212,21 +213,21 @@ class ContenderRank(Rank):
         self.done()
 
     def done(self) -> None:
-        """Stops the referee's clock; then brings unsealed outputs to where they are compared."""
+        """Sends DONE, which stops the referee's clock, and then delivers unsealed outputs."""
         self.say(Kind.DONE, int(self.output_copies.reuses))
         if not self.device.sealed:
             self.deliver()
             self.say(Kind.DELIVERED)
 
     def deliver(self) -> None:
-        """Unsealed outputs, of the slots that are armed."""
+        """Delivers unsealed outputs of the armed slots."""
         assert self.iterations is not None
         self.device.deliver(self.iterations.used_out)
 
     def timed_batch(self) -> None:
-        """Calls one after another, each output on its way to its slot before the next call.
+        """Makes the calls one after another and passes each output to the output copies.
 
-        With a kept result in place of each call the same loop shows what it takes by itself.
+        A no-op batch runs the same loop with a stored result.
         """
         assert self.solution is not None
         assert self.iterations is not None
@@ -259,7 +260,7 @@ class ContenderRank(Rank):
             gc.enable()
 
     def checked_batch(self) -> None:
-        """The first iterations. Their results are kept: see `recopy`."""
+        """Runs the checked first calls. Their results are kept for `recopy`."""
         assert self.solution is not None
         assert self.iterations is not None
         try:
@@ -269,7 +270,7 @@ class ContenderRank(Rank):
             raise Reported from None
 
     def recopy(self, order: Recopy, fds: list[int]) -> None:
-        """Copies the results of the last checked batch again: were they still being written when solution returned?"""
+        """Copies the results of the last checked batch again, to detect results that were still being written."""
         assert self.iterations is not None
         for result, iteration in zip(self.results, self.iterations.armed, strict=True):
             iteration.slot.pack(*flatten(result))

@@ -1,6 +1,6 @@
-"""The iterations of a batch: arguments that lie in the input arena, and slots of the output arena for what calls return.
+"""The iterations of a batch: arguments in the input arena, and output slots.
 
-Everything here runs off the clock. Arenas, slots and kept inputs are those of one mapping; a new mapping starts anew.
+All of it runs before timing. The state belongs to one mapping of arenas.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from sandbox.protocol.messages import SlotLayout, SlotTable
 from sandbox.rank.problem_code import Leaves, ProblemCode, with_mutated
 
 LARGE = 1 << 30
-"""Bytes of one iteration's inputs from which on no further copy of them is kept for untimed calls."""
+"""Larger inputs of an iteration are not copied for untimed calls."""
 
 
 class Iteration(NamedTuple):
-    """One call: what it is given, and where its result goes."""
+    """One call: its arguments and output slot."""
 
     arguments: tuple[Any, ...]
     given: Leaves
@@ -31,7 +31,7 @@ class Iteration(NamedTuple):
 
 
 class Iterations:
-    """The iterations that are armed, and what serves those that follow."""
+    """The armed iterations, and cached ones."""
 
     def __init__(
         self,
@@ -57,23 +57,23 @@ class Iterations:
         """Slots up to the last armed one."""
         self.practice: Leaves = {}
         self.last: Output | None = None
-        """The outputs of the last checked call, and how such outputs lie in a slot."""
+        """The outputs of the last checked call."""
         self.outline: slots.Outline | None = None
         self._assembled: dict[int, tuple[list[TensorPlace], Iteration]] = {}
-        """By slot: iterations that can serve again."""
+        """Assembled iterations that can be reused, by slot."""
 
     @property
     def used_in(self) -> int:
-        """Bytes of the input arena that the armed iterations reach to."""
+        """Bytes of the input arena up to the end of the armed iterations."""
         return self.used * self.in_bytes
 
     @property
     def used_out(self) -> int:
-        """Bytes of the output arena that the armed iterations reach to."""
+        """Bytes of the output arena up to the end of the armed iterations."""
         return self.used * self.out_bytes
 
     def measure(self, tables: list[SlotTable]) -> None:
-        """Notes how far the tables reach. Precedes `arm`: unsealed inputs have to be copied in between."""
+        """Notes the extent of the tables. Call it before `arm`; unsealed inputs are copied in between."""
         self.armed = []
         self.first = tables[0].index if tables else 0
         self.used = 1 + max((table.index for table in tables), default=-1)
@@ -132,6 +132,6 @@ class Iterations:
         self.outline = slots.Outline(structure, leaves, room, self.out_bytes, self.outputs.device)
 
     def rehearse(self, solution: Callable[..., Any]) -> tuple[Any, Leaves]:
-        """One call on kept inputs; what it returned, and what it was given."""
+        """Makes one call on stored inputs; returns its result and its arguments."""
         given = {name: t.clone() if name in self.mutates else t for name, t in self.practice.items()}
         return solution(*self.code.arguments(given, self.setting)), given

@@ -1,4 +1,4 @@
-"""A rank of the baseline world: draws inputs, runs the baseline and the oracle, and compares. Never loads a kernel."""
+"""A rank of the oracle world: draws inputs, runs the baseline and the oracle, and compares. It never loads a kernel."""
 
 import os
 import time
@@ -50,14 +50,14 @@ from sandbox.rank.shapes import Shapes, shapes_of
 from sandbox.rank.trusted_arenas import TrustedArenas
 
 MOST_FAR = 8
-"""Slots whose outputs are not near the baseline's that are compared in one go: wrong ones among them are enough."""
+"""Most slots of outputs far from the baseline's that are compared at once."""
 
 LOOKED_AT = 3
-"""Iterations whose shapes are compared."""
+"""Iterations that are compared to detect varying shapes."""
 
 
 class TrustedRank(Rank):
-    """A rank that does the referee's work: it answers with messages, which are believed."""
+    """A trusted rank, which answers with messages."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -89,13 +89,13 @@ class TrustedRank(Rank):
         wire.send(self.sock, message, fds)
 
     def blame(self, error: BaseException) -> None:
-        """An exception here is the harness's or the problem's, never the kernel's."""
+        """Reports an exception of the harness or the problem."""
         kind = Kind.REFUSED if isinstance(error, SizesRefused) else Kind.BROKEN
         text = str(error) if isinstance(error, SizesRefused) else "".join(traceback.format_exception(error))
         self.fail(kind, text)
 
     def probe(self, order: Probe, fds: list[int]) -> None:
-        """Draws and runs the baseline a few times: how large are slots, how long is a call, how large its errors? (collective)"""
+        """Draws and runs the baseline a few times to find sizes of slots, time of a call, and usual errors (collective)."""
         assert self.code is not None
         assert self.setting is not None
         self.solution = self.code.baseline
@@ -134,7 +134,7 @@ class TrustedRank(Rank):
         capacity = self.code.capacity(self.setting)
         in_bytes = max(in_sizes) if len(set(in_sizes)) == 1 else 2 * max(in_sizes) + memory.PAGE
         out_bytes = capacity or (max(out_sizes) if len(set(out_sizes)) == 1 else 2 * max(out_sizes))
-        # Room beyond the baseline's own size, so that a result of the wrong shape is seen and not merely refused.
+        # More room than the baseline needs, so that a result of a wrong shape can be shown.
         out_bytes += slots.header_bytes(room) + max(memory.PAGE, min(out_bytes, 1 << 20))
         references = None
         if there := self.device.memory_bytes():
@@ -153,14 +153,14 @@ class TrustedRank(Rank):
         )
 
     def make_arenas(self, order: MakeArenas, fds: list[int]) -> None:
-        """Makes the arenas of a side, and hands their descriptors out."""
+        """Makes the arenas of a side and sends their descriptors."""
         made = self.arenas.make(order)
         self.reply(ArenasMade(), fds=made)
         for fd in made:
             os.close(fd)
 
     def draw(self, order: Draw, fds: list[int]) -> None:
-        """Fills slots with fresh iterations; the contenders get what is withheld with GO."""
+        """Fills slots with new iterations. Contenders get withheld inputs with their GO."""
         assert self.code is not None
         assert self.setting is not None
         assert self.comparison is not None
@@ -182,18 +182,18 @@ class TrustedRank(Rank):
         self.reply(Drawn(tables, touched))
 
     def reveal(self, order: Reveal, fds: list[int]) -> None:
-        """Completes the inputs of some slots, the last thing before a side's GO; no side: only looks at the device."""
+        """Completes the inputs of some slots right before a side's GO. Without a side it only watches the device."""
         side = None if order.side is None else self.arenas.sides[order.side]
         ranges = []
         if side is not None and order.rank in (None, self.rank):
             for slot in range(order.first, order.first + order.count):
                 ranges += side.withheld.get(slot, [])
-        # Shared inputs are complete; their way into the caches is repeated all the same.
+        # Shared inputs are complete, but their copy into the caches is repeated.
         to = None if side is None or side.shared else side.inputs
         self.reply(Revealed(self.device.complete(to, self.arenas.own, ranges, order.watch)))
 
     def draw_again(self, order: DrawAgain, fds: list[int]) -> None:
-        """Looks if other iterations fit the place of one; one that does can replace it in this rank's own inputs."""
+        """Checks whether other iterations fit in the place of one, and can replace it in this rank's own inputs."""
         assert self.code is not None
         assert self.setting is not None
         table = self.arenas.tables[order.slot]
@@ -215,25 +215,25 @@ class TrustedRank(Rank):
         self.reply(DrawnAgain(fits))
 
     def look_ahead(self, order: LookAhead, fds: list[int]) -> None:
-        """Whether calls that have not begun have overwritten the poison of their slots."""
+        """Checks slots of calls that have not begun for overwritten poison."""
         self.reply(LookedAhead(self.arenas.any_written(order.side, order.first, order.count)))
 
     def check_poison(self, order: CheckPoison, fds: list[int]) -> None:
-        """Whether anything was written to a poisoned output arena."""
+        """Checks that the output arenas are still poisoned."""
         self.reply(PoisonChecked(self.arenas.touched(order.sides)))
 
     def sync(self, order: Sync, fds: list[int]) -> None:
-        """Sends a number back: every order before it has been answered."""
+        """Sends a number back after all earlier answers."""
         self.reply(Synced(order.number))
 
     def measure_peaks(self, order: MeasurePeaks, fds: list[int]) -> None:
-        """Measures what this machine can do (collective)."""
+        """Measures the peaks of this machine (collective)."""
         from sandbox.rank import calibration
 
         self.reply(PeaksMeasured(calibration.measure(self.device)))
 
     def take(self, order: TakeOutputs, fds: list[int]) -> None:
-        """Copies outputs that are due now and compared later, when the kernel has run again."""
+        """Copies outputs that are compared later, because the kernel runs again before."""
         self.arenas.take(order.side, order.first, order.count)
         self.device.synchronize()
         self.reply(OutputsTaken())
@@ -241,9 +241,9 @@ class TrustedRank(Rank):
     # --- comparing -----------------------------------------------------------------------------------------
 
     def judge(self, order: CompareOutputs, fds: list[int]) -> None:
-        """Compares the contender's outputs of some iterations (collective: all ranks judge the same ones).
+        """Compares the contender's outputs of some iterations, the same on all ranks (collective).
 
-        The contender's bytes are copied before anything else is done, and the arena is poisoned at once.
+        It copies the contender's bytes first, and poisons the arena at once.
         """
         assert self.comparison is not None
         arenas = self.arenas
@@ -288,20 +288,20 @@ class TrustedRank(Rank):
         return [slot for farness, slot in far if farness > 1]
 
     def reference(self, index: int, against: int | None) -> Reference:
-        """What a slot is compared with. against: the side whose outputs are the baseline's (collective)."""
+        """The reference outputs of a slot (collective). against: the side with the baseline's outputs."""
         assert self.comparison is not None
         arenas = self.arenas
         if against is None:
             return self.comparison.reference(arenas.inputs_of(index))
         packed = slots.Unpacked(arenas.slot_of(arenas.sides[against].outputs, index), arenas.room)
-        # What the baseline returned on the host lies in the arena like everything else.
+        # The arena also holds outputs that the baseline returned on the host.
         found = [t if device else t.cpu() for t, device in zip(packed.tensors, packed.devices, strict=True)]
         return self.comparison.reference(
             arenas.inputs_of(index), (packed.structure, named(packed.structure, found))
         )
 
     def plain(self, index: int) -> Output:
-        """What the baseline returns on the iteration of a slot (collective)."""
+        """The baseline's outputs on the iteration of a slot (collective)."""
         assert self.code is not None
         assert self.setting is not None
         return flatten(self.code.call(self.code.baseline, self.arenas.inputs_of(index), self.setting))

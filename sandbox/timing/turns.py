@@ -1,4 +1,4 @@
-"""The turns of the worlds while something is timed: which one runs, which are stopped, and what a kernel did out of its turn."""
+"""The turns of worlds during timing: one world runs, all others are stopped and observed."""
 
 import contextlib
 import math
@@ -21,31 +21,31 @@ from sandbox.worlds.world import World
 
 LATE_SECONDS = 0.05
 MEMORY_SECONDS = 0.5
-"""Between two looks at the memory of a stopped kernel: a look takes 25 ms for a process with a CUDA context."""
+"""Interval of memory checks of a stopped kernel. A check takes 25 ms with a CUDA context."""
 WATCHED_SHARE = 0.5
 ARM_SECONDS = 0.05
-"""To assemble a batch. More is the kernel's doing, and shortens no other part of the run."""
+"""Usual limit to assemble a batch. Longer times do not count as time of the run."""
 SLOWER_THAN_KNOWN = 5.0
-"""A batch may take so many times what its calls have taken before."""
+"""Factor of the known time of its calls that a batch may take."""
 WARM_SECONDS, MOST_WARM = 0.004, 10
-"""How long the untimed calls before a batch last at least, and how many there are at most."""
+"""Least seconds and most calls of the untimed calls before a batch."""
 
 
 @dataclass
 class Observations:
-    """What one kernel did in its turns, and out of them."""
+    """The observations of one kernel during timing."""
 
     stopped_activity: StoppedActivity = field(default_factory=StoppedActivity)
-    """What its processes did while they were stopped."""
+    """Activity of its processes while they were stopped."""
     quickest: float = math.inf
     """Shortest time per call of any batch in microseconds, nothing subtracted."""
     foreign_work: ForeignWork = field(default_factory=ForeignWork)
-    """Work on the devices when it had to be at rest."""
+    """Work on the devices while it had to be idle."""
 
 
 @dataclass
 class TimedSide:
-    """One side of a timed run: the worlds that run the baseline, or the one world of a kernel."""
+    """One side of a timed run: the reference worlds, or the world of a kernel."""
 
     exchange: Exchange
     worlds: Sequence[World]
@@ -61,14 +61,14 @@ class Batch:
     """Slot of the first one."""
     calls: int
     noop: bool = False
-    """A kept result takes the place of each call: what is left is the harness's own time."""
+    """A no-op batch: it returns a stored result in place of each call."""
 
 
 class Turns:
     """The turns of one timed run.
 
-    One world runs at a time; all others but the trusted one, which draws and compares, are stopped. The inputs of a batch are
-    completed right before it, while its world is stopped, too.
+    One world runs at a time. All others except the oracle world are stopped. The inputs of a batch are completed right before
+    it, while its world is stopped, too.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Turns:
     ) -> None:
         """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same stage.
 
-        chance: decides which side runs first, when to look and what to compare. Without it the system's random numbers.
+        chance: decides which side runs first, what is watched and what is compared. Default: the system's random numbers.
         """
         self.setting = setting
         self.kind = kind_of(setting.device)
@@ -90,9 +90,9 @@ class Turns:
         self.call_seconds = 0.0
         """How long a call takes on the slower side, once known."""
         self.pins = False
-        """Whether the first threads are pinned, as they are once all worlds are warm."""
+        """Whether first threads are pinned, which begins when all worlds are warm."""
         self.held_up = 0.0
-        """Seconds that kernels took to assemble batches, beyond what that takes."""
+        """Seconds that kernels took to assemble batches, beyond the usual limit."""
         self._left_over = False
         self._memory_looked = 0.0
         ranks = setting.world
@@ -106,13 +106,13 @@ class Turns:
 
     @property
     def worlds(self) -> list[World]:
-        """All but the trusted one."""
+        """All worlds except the oracle world."""
         return [world for side in self.sides for world in side.worlds]
 
     # --- stopping and continuing -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Makes all worlds ready for the first round, once all groups of ranks have been made."""
+        """Prepares all worlds for the first round, after all process groups have been made."""
         for world in (self.exchange.oracle, *self.worlds):
             self.kind.settle_threads(world.processes.rank_pids)
         self.stop_all()
@@ -120,7 +120,7 @@ class Turns:
         self.exchange.discard_outputs()
 
     def stop_all(self) -> None:
-        """Stops every process of every world but the trusted one."""
+        """Stops all worlds except the oracle world."""
         for world in self.worlds:
             world.processes.pause()
 
@@ -128,7 +128,7 @@ class Turns:
         """Continues one world and stops all others."""
         self.stop_all()
         if len(self.kernels) > 1 and self.kind.sees_foreign_work:
-            # Both kernels are stopped: work that runs on the GPUs now is not of the kernel that is continued next.
+            # Both kernels are stopped, so work on the GPUs now is not of the kernel that is continued next.
             self._left_over = self.exchange.foreign_us() > FOREIGN_US
         world.processes.resume()
 
@@ -139,10 +139,10 @@ class Turns:
                 world.processes.resume()
 
     def pin(self, world: World, turn: int) -> None:
-        """Each rank's first thread goes to one core of the rank's share: the same core in every world of that turn.
+        """Pins each rank's first thread to one core of its share, the same core in every world of a turn.
 
-        Cores of one machine differ for seconds at a time, by half and more on virtual machines; the two batches of a pair must
-        not differ by that. Other threads of a rank keep the whole share; so they must have been started before: nothing is pinned
+        Cores of one machine differ for seconds at a time, on virtual machines by half and more, and the two batches of a pair
+        must not differ by that. Other threads of a rank keep the whole share. They must exist before, so nothing is pinned
         during the first calls of a world.
         """
         for rank, share in enumerate(self._shares):
@@ -150,7 +150,7 @@ class Turns:
                 world.processes.pin(rank, [share[turn % len(share)]] if self.pins else share)
 
     def unpin(self) -> None:
-        """Lets all first threads run on the whole share again: the next problem's threads start from there."""
+        """Unpins all first threads, because the next problem's threads inherit their cores."""
         self.pins = False
         for world in self.worlds:
             self.pin(world, 0)
@@ -163,7 +163,7 @@ class Turns:
         self.exchange.draw(count, expect_poison=True)
 
     def check_memory(self) -> None:
-        """Looks up every kernel's memory while it is stopped, now and then."""
+        """Checks the memory of stopped kernels at intervals."""
         now = self.timer.monotonic()
         if now - self._memory_looked < MEMORY_SECONDS:
             return
@@ -174,9 +174,9 @@ class Turns:
                 world.check_memory()
 
     def reveal(self, side: TimedSide, batch: Batch, clock: str, watch: bool = True) -> None:
-        """Completes a batch's inputs. clock: "call" or "device", for what is said about work of others on the devices.
+        """Completes a batch's inputs. clock: "call" or "device", for reports of foreign work.
 
-        A look for such work takes milliseconds, so it is taken before every other batch, which nobody can foretell.
+        Watching for foreign work takes milliseconds, so only a random half of the batches is watched.
         """
         watch = watch and self.random.random() < WATCHED_SHARE
         foreign_us = side.exchange.reveal(batch.first, batch.calls, watch)
@@ -184,7 +184,7 @@ class Turns:
             self._note_foreign_work(side, clock, foreign_us)
 
     def _note_foreign_work(self, side: TimedSide, clock: str, foreign_us: float) -> None:
-        """Whatever else ran on the devices right before a batch is laid at a kernel's door, if it can be known whose."""
+        """Notes other GPU work right before a batch. It counts against the kernel that launched it, if the owner is known."""
         mine = side.observations
         if len(self.kernels) == 1:
             observations = self.kernels[0].observations
@@ -203,7 +203,7 @@ class Turns:
     ) -> None:
         """Has a world assemble a batch and make untimed calls.
 
-        epoch: the gate's, for a gated batch; warm: untimed calls, if not as many as before every batch.
+        epoch: of the gate, for a gated batch. warm: untimed calls; default: as before every batch.
         """
         self.continue_only(side, world)
         self.pin(world, turn)
@@ -211,14 +211,14 @@ class Turns:
         self.exchange.arm(world, batch.first, batch.calls)
         self.held_up += max(0.0, self.timer.monotonic() - started - ARM_SECONDS)
         if not self.exchange.sealed:
-            # Without sealed memory a world copies its inputs by itself, before GO: what it does with them then nobody sees.
+            # Without sealed memory a world copies its inputs itself before GO, unobserved.
             self.reveal(side, batch, "call", watch=False)
         warm = warm or max(1, min(MOST_WARM, int(WARM_SECONDS / max(self.call_seconds, 1e-7))))
         chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch)
         self.exchange.choose(world, chosen)
 
     def wake(self, batch: Batch, references: Sequence[int]) -> None:
-        """Has both sides make untimed calls: a world that was stopped for a round starts colder than one that just ran."""
+        """Makes untimed calls on both sides, because a world that was stopped for a round is colder."""
         for world in (self.base.worlds[number] for number in references):
             self.get_ready(self.base, world, batch, 0)
         self.get_ready(self.mine, self.mine.worlds[0], batch, 0)
@@ -238,23 +238,23 @@ class Turns:
         return seconds
 
     def batch_limit(self, calls: int) -> float:
-        """Seconds that a batch may take: a single call as long as a first call, more calls by what one has taken so far."""
+        """The deadline of a batch in seconds: that of a first call for one call, else from the known time of calls."""
         single = self.limits.first_call if calls == 1 else 0.0
         return max(self.limits.batch, single, SLOWER_THAN_KNOWN * calls * self.call_seconds)
 
     def fill_in(self, side: TimedSide, world: World, batch: Batch, clock: str) -> None:
-        """Completes a batch's inputs while its world is stopped, which it is afterwards."""
+        """Stops a world and completes its batch's inputs."""
         self.stop(side, world)
         with self.watched([] if side.observations is None else [side]):
             self.reveal(side, batch, clock)
 
     def stopped_kernels(self, world: World) -> list[TimedSide]:
-        """The kernels that are stopped while a world has its turn."""
+        """The kernels that are stopped while a world runs."""
         return [side for side in self.kernels if world not in side.worlds]
 
     @contextlib.contextmanager
     def watched(self, stopped: Sequence[TimedSide]) -> Iterator[None]:
-        """Notes what the kernels of these sides, whose worlds are stopped, do within a block."""
+        """Observes the stopped kernels of these sides within a block."""
         for side in stopped:
             self.await_stopped(side, side.worlds[0])
         started = self.timer.monotonic()
@@ -271,7 +271,7 @@ class Turns:
         self.await_stopped(side, world)
 
     def await_stopped(self, side: TimedSide, world: World) -> None:
-        """Waits until a world that was told to stop has done so. Raises Failed where a kernel's does not."""
+        """Waits until a world has stopped. Raises Failed if a kernel's world does not."""
         try:
             world.processes.await_stopped()
         except CannotStop as error:
@@ -282,17 +282,16 @@ class Turns:
             raise Failed(verdict, failure, side.exchange.side) from None
 
     def take(self, side: TimedSide, batch: Batch) -> None:
-        """Takes a kernel's outputs while its world is stopped: it runs again before they are compared."""
+        """Copies a kernel's outputs while its world is stopped, because it runs again before they are compared."""
         if side.observations is not None and not batch.noop:
             side.exchange.take(batch.first, batch.calls)
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
     def compare(self, slots: Sequence[int], timed: Sequence[int]) -> None:
-        """The iterations that were just timed are compared, of every kernel and on every rank: these with the oracle, all others
-        with what the baseline returned.
+        """Compares the iterations that were just timed: these slots with the oracle, all others with the baseline.
 
-        timed: slots of all of them; where there are none, what else was written is discarded.
+        timed: slots of all of them; if empty, outputs are discarded.
 
         Raises:
             Failed: with the side whose outputs are wrong.
@@ -307,7 +306,7 @@ class Turns:
             side.exchange.require_right(slots, against, others)
 
     def final_checks(self, peaks: Peaks) -> None:
-        """Late writers get one last chance to be seen; a disturbed opponent or an impossible time ends the run.
+        """Checks for late writes, disturbances and impossible times after the last round.
 
         Raises:
             Failed: with the side whose fault it is.
@@ -328,6 +327,6 @@ class Turns:
                 fault = observations.foreign_work.fault
             elif observations.quickest < floor:
                 verdict = Verdict.IMPOSSIBLE_SPEED
-                fault = f"{observations.quickest:.3f} us a call, but {limiter} alone needs {floor:.3f} us"
+                fault = f"{observations.quickest:.3f} us per call, but {limiter} alone needs {floor:.3f} us"
             if fault:
                 raise Failed(verdict, side.exchange.failure(fault, verdict), side.exchange.side)

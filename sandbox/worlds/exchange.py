@@ -1,4 +1,4 @@
-"""The exchange of iterations between two worlds, for the check and every timed round: fresh inputs in, outputs compared."""
+"""The exchange of iterations between the oracle world and another: inputs are drawn, outputs compared."""
 
 import os
 import time
@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class AwaitAll(Protocol):
-    """Waits for an answer of one kind from every rank of a world, serving everything else meanwhile.
+    """Waits for an answer of one kind from every rank of a world, and serves all other input meanwhile.
 
     Raises WorldFailed or Deadline for the contender, and other exceptions for whatever else ends the run.
     """
@@ -77,7 +77,7 @@ def fresh_seeds(count: int) -> list[int]:
 
 
 class Stage:
-    """The baseline world of a setting, with what was measured of the problem in it."""
+    """The oracle world of a setting, with what it has measured of the problem."""
 
     def __init__(
         self,
@@ -209,14 +209,14 @@ class Exchange:
         self.await_all(world, Kind.CHOSEN, self.stage.limits.batch + self.stage.limits.load)
 
     def reveal(self, first: int, count: int, watch: bool = False, rank: int | None = None) -> float:
-        """Completes this side's inputs in some slots, of all ranks or of one.
+        """Completes this side's inputs in some slots, for all ranks or one.
 
         watch: also look for other work on the devices; returns the longest moment in microseconds in which it had one.
         """
         return self._reveal(Reveal(self.side, first, count, watch, rank))
 
     def foreign_us(self) -> float:
-        """The longest moment in microseconds in which other work has a device now."""
+        """The longest foreign work on a device now, in microseconds."""
         return self._reveal(Reveal(None, watch=True))
 
     def _reveal(self, order: Reveal) -> float:
@@ -242,7 +242,7 @@ class Exchange:
         return ended
 
     def take(self, first: int, count: int) -> None:
-        """Copies this side's outputs in some slots: `compare` looks at the copies, whatever is written later."""
+        """Copies this side's outputs in some slots. `compare` reads the copies, whatever is written later."""
         self.ask(TakeOutputs(first, count, self.side), OutputsTaken)
 
     def written_ahead(self, first: int, count: int) -> list[bool]:
@@ -267,13 +267,13 @@ class Exchange:
             self.ask(CompareOutputs([], side), Compared)
 
     def require_untouched(self) -> None:
-        """The output arena was poisoned when it was read: it must be so still."""
+        """Checks that the output arenas are still poisoned. Raises Failed if a kernel wrote to one."""
         for rank, reply in enumerate(self.ask(CheckPoison(self.sides), PoisonChecked)):
             for side in reply.touched:
                 raise self.late(rank, side)
 
     def late(self, rank: int, side: int) -> Failed:
-        """Something still wrote to the outputs after they were due. Raises HarnessFailed where that was no kernel."""
+        """The failure of a late write. Raises HarnessFailed if it was no kernel's."""
         if side == REFERENCE:
             raise HarnessFailed(f"rank {rank} of the baseline wrote to an output after its call had ended")
         message = f"rank {rank} wrote to an output after its call had ended"
@@ -296,7 +296,7 @@ class Exchange:
 
         against: the side that has run the baseline on these iterations; otherwise the trusted ranks run it now.
         beside: more slots, which are compared only where an output is not near the baseline's.
-        note: keep the figures and show them.
+        note: keep and report the figures.
         """
         compared = self.ask(CompareOutputs(slots, self.side, against, list(beside)), Compared)
         verdict, failure = Verdict.PASS, None
@@ -317,7 +317,7 @@ class Exchange:
     def require_right(
         self, slots: Sequence[int], against: int | None = None, beside: Sequence[int] = (), hint: str = ""
     ) -> None:
-        """Has slots compared as `compare` does. hint: what is said after the failure's message.
+        """Compares slots as `compare` does. hint: is added to the failure's message.
 
         Raises:
             Failed: an output is wrong.
@@ -345,7 +345,7 @@ class Exchange:
         bad = next((output for output in finding.outputs if not output.ok), None)
         if bad is None:
             return self.failure(finding.message, verdict, rank=rank, output=finding.output)
-        if verdict is Verdict.NONFINITE:  # the error is of elements that are finite: there may be none
+        if verdict is Verdict.NONFINITE:  # the error counts only finite elements, and there may be none
             kind = "wrong, some of them not finite"
         elif bad.exact:
             kind = "wrong (must match exactly)"

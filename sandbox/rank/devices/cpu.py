@@ -20,27 +20,27 @@ class CpuDevice:
 
     torch_device = torch.device("cpu")
     matmul_size = 384
-    holds_results = False  # how far a batch has come is seen by its outputs
+    holds_results = False  # launching a copy is cheap
     copy_bytes = 32 << 20
     sealed = True
 
     def can_seal(self) -> bool:
-        """Memory files always can."""
+        """Memory files can always be sealed."""
         return True
 
     def receive(self, size: int) -> None:
-        """The kernel reads the arena itself."""
+        """Nothing: the kernel reads the arena."""
 
     def deliver(self, size: int) -> None:
-        """The kernel's outputs lie in the arena itself."""
+        """Nothing: the kernel writes to the arena."""
 
     def join(self, rank: int, world: int, folder: str) -> None:
-        """gloo over a file store, with its gaps filled in."""
+        """Joins a gloo process group over a file store, and adds operations that gloo lacks."""
         dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
         gloo.install()
 
     def warm_kit(self) -> None:
-        """Nothing that takes long."""
+        """Nothing: the kit needs nothing slow."""
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """A sealed memory file."""
@@ -63,7 +63,7 @@ class CpuDevice:
     def complete(
         self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
     ) -> float:
-        """Nothing to look for: all that could work on the inputs is stopped."""
+        """Copies the ranges. There is no foreign work on CPU ranks."""
         to = torch.empty_like(source) if to is None else to
         for low, high in ranges:
             to[low:high].copy_(source[low:high])
@@ -73,24 +73,24 @@ class CpuDevice:
         """The allocator of CPU ranks keeps nothing."""
 
     def memory_bytes(self) -> int:
-        """Of all ranks together: the worlds' own bounds hold."""
+        """0: the memory limits of worlds apply."""
         return 0
 
     def peak_bytes(self) -> int:
-        """Not counted: as `memory_bytes`."""
+        """0, as `memory_bytes`."""
         return 0
 
     def free_cache(self) -> None:
         """The allocator of CPU ranks keeps nothing."""
 
     def release(self, arena: torch.Tensor) -> None:
-        """The mapping goes with its last tensor."""
+        """Nothing: the mapping ends with its last tensor."""
 
     def release_all(self) -> None:
-        """As `release`."""
+        """Nothing, as `release`."""
 
     def synchronize(self) -> None:
-        """Nothing runs ahead on a CPU rank."""
+        """Nothing: CPU ranks do not run asynchronously."""
 
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
         """CPU ranks queue nothing."""
@@ -101,7 +101,7 @@ class CpuDevice:
         raise RuntimeError("CPU ranks queue nothing")
 
     def link_peaks(self) -> dict[str, float]:
-        """Bytes a second out of the next rank's memory through the symmetric heap; with one rank there is no link: 0."""
+        """Bytes per second from the next rank's memory through the symmetric heap; 0 with one rank."""
         if dist.get_world_size() == 1:
             return {"link": 0.0}
         from sandbox.kit import symm

@@ -1,7 +1,7 @@
-"""One rank's device as the ranks' side sees it: all that differs between kinds, with torch.
+"""The ranks' side of a kind of device: all that differs between kinds, with torch.
 
-A kind is a module or package beside this one, with a function `device(rank)`. Its name stands in `rank_module` of the same kind
-on the referee's side (sandbox/machine/devices/).
+A kind is a module or package beside this one, with a function `device(rank)`. `rank_module` of the same kind on the referee's
+side names it (sandbox/machine/devices/).
 """
 
 import mmap
@@ -14,26 +14,26 @@ class RankGate(Protocol):
     """A rank's side of the starting gate."""
 
     def shut(self, epoch: int) -> None:
-        """Everything queued from here on waits for the referee, and then for all ranks of the world (collective)."""
+        """Delays work that is queued from now on until the referee opens the gate and all ranks are there (collective)."""
 
     def mark(self, epoch: int) -> None:
-        """Says that everything queued so far on this stream is done."""
+        """Reports to the referee when all work on this stream is done."""
 
 
 class EventTimer(Protocol):
-    """Times of what is queued on a device, by its own events."""
+    """Times queued work by the device's events."""
 
     def hold(self, us: float) -> None:
-        """What is queued from here on waits so long on the device."""
+        """Delays work that is queued from now on."""
 
     def start(self) -> None:
-        """Right before what is timed is queued."""
+        """Marks the start; call it right before the timed work is queued."""
 
     def stop(self) -> bool:
-        """Right after it. Whether all of it was queued before the first of it began."""
+        """Marks the end; returns whether all timed work was queued before it began."""
 
     def us(self) -> float:
-        """Microseconds from start to stop, once the device has done everything."""
+        """Microseconds from start to stop. Waits for the device."""
 
 
 class Device(Protocol):
@@ -45,31 +45,30 @@ class Device(Protocol):
     copy_bytes: int
     """Bytes that calibration copies."""
     holds_results: bool
-    """Whether copying a result is so dear that results are held and copied many at a time."""
+    """Whether launching a copy is so expensive that output copies are deferred."""
     sealed: bool
-    """Whether arenas are memory that others map with the rights they are given. Otherwise they are host memory, which a
-    contender copies in and out by itself."""
+    """Whether arenas are shared memory with restricted rights. Otherwise they are host memory, which the contender copies."""
 
     def can_seal(self) -> bool:
-        """Whether this device's driver can do that."""
+        """Whether this device supports sealed arenas."""
 
     def receive(self, size: int) -> None:
-        """Where arenas are not sealed: copies the first bytes of the inputs to where the kernel reads them."""
+        """Copies the first bytes of unsealed inputs to where the kernel reads them."""
 
     def deliver(self, size: int) -> None:
-        """Where arenas are not sealed: copies the first bytes of the outputs to where the trusted side reads them."""
+        """Copies the first bytes of unsealed outputs to where the trusted side reads them."""
 
     def join(self, rank: int, world: int, folder: str) -> None:
         """Brings up the device and the process group (collective)."""
 
     def warm_kit(self) -> None:
-        """Does in advance what a kernel that uses the kit would wait for."""
+        """Loads what a kernel that uses the kit would otherwise wait for."""
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """A descriptor to hand out and this rank's writable view, flat uint8; nobody else can write."""
+        """A descriptor and this rank's writable view, flat uint8; no other process can write."""
 
     def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """A descriptor to hand out and this rank's view, flat uint8; both sides may write."""
+        """A descriptor and this rank's writable view, flat uint8; other processes can write, too."""
 
     def map_input(self, fd: int, size: int) -> torch.Tensor:
         """A read-only view of an input arena."""
@@ -80,43 +79,42 @@ class Device(Protocol):
     def complete(
         self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
     ) -> float:
-        """Copies byte ranges from one input arena to another, the last thing before a batch.
+        """Copies byte ranges from one input arena to another, right before a batch.
 
-        to: None where everything is in place already: then it only leaves the caches as the copy would.
-        watch: look for other work on this device; returns the longest moment in microseconds that it took.
+        to: None if everything is in place; the caches are then left as after a copy.
+        watch: measure foreign work on this device; returns the longest one in microseconds.
         """
 
     def keep_blocks_whole(self) -> None:
-        """Has the allocator take nothing small out of cached blocks of a gigabyte: the next inputs need them whole."""
+        """Keeps the allocator from splitting cached blocks of 1 GiB, which the next inputs need whole."""
 
     def memory_bytes(self) -> int:
-        """Memory of the device in all; 0 where ranks share the machine's."""
+        """Total memory of the device; 0 if ranks share the machine's memory."""
 
     def peak_bytes(self) -> int:
-        """The most that tensors have taken on the device since this was last asked, beyond what they took then; 0 where ranks
-        share the machine's memory."""
+        """Peak bytes of tensors since the last call, beyond the bytes at that time; 0 if ranks share the machine's memory."""
 
     def free_cache(self) -> None:
-        """Gives memory back that the framework only keeps for itself."""
+        """Frees memory that the framework caches."""
 
     def release(self, arena: torch.Tensor) -> None:
-        """Gives an arena of this rank's back; its tensor must not be used any more."""
+        """Frees an arena of this rank. Its tensor must not be used afterwards."""
 
     def release_all(self) -> None:
-        """Gives back whatever is left of this rank's arenas."""
+        """Frees all arenas of this rank."""
 
     def synchronize(self) -> None:
-        """Waits for everything that was launched."""
+        """Waits for all launched work."""
 
     # --- only where the kind has a gate ----------------------------------------------------------------------
 
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
-        """This rank's side of the gate whose page this is."""
+        """This rank's side of the gate with this page."""
 
     def event_timer(self) -> EventTimer:
-        """For measurements that the gate's times are held against."""
+        """A timer that is independent of the gate."""
 
     # --- calibration -----------------------------------------------------------------------------------------
 
     def link_peaks(self) -> dict[str, float]:
-        """What the way to the other ranks can do, "link" among it; see sandbox.rank.calibration (collective)."""
+        """Peaks of the link to other ranks, with the key "link"; see sandbox.rank.calibration (collective)."""

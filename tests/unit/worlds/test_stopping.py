@@ -141,7 +141,7 @@ def test_ended_processes_without_end_are_no_way_to_gain_time():
     try:
         started.stopping.halt()
         started.stopping.complete()
-        with pytest.raises(CannotStop, match="it keeps 201 processes; 192 may be there"):
+        with pytest.raises(CannotStop, match="it has 201 processes; at most 192 are allowed"):
             started.stopping.await_stopped()
     finally:
         started.end()

@@ -1,4 +1,4 @@
-"""GPU ranks of NVIDIA: NCCL, memory of the CUDA driver."""
+"""Ranks on NVIDIA GPUs: NCCL, memory of the CUDA driver."""
 
 import contextlib
 import gc
@@ -23,7 +23,7 @@ _settle_allocator: Any = (
 
 
 class CudaDevice:
-    """See Device. One rank a GPU."""
+    """A Device with one rank per GPU."""
 
     matmul_size = 8192
     holds_results = True
@@ -35,13 +35,13 @@ class CudaDevice:
         self._copier: InputCopier | None = None
         self.sealed = True
         self._asked_at = 0
-        """Bytes of tensors when `peak_bytes` was last asked."""
+        """Bytes of tensors at the last call of `peak_bytes`."""
         self._forget_unsealed()
         self._arenas: dict[int, torch.Tensor] = {}
-        """By address: the sealed arenas that are mapped."""
+        """The mapped sealed arenas, by address."""
 
     def can_seal(self) -> bool:
-        """cuMem memory that travels as a descriptor; some virtual GPUs and Windows' subsystem do not have it."""
+        """Whether cuMem memory can be passed as a descriptor. Some virtual GPUs and Windows' subsystem cannot."""
         from sandbox.memory import gpu as gpu_memory
 
         try:
@@ -53,18 +53,18 @@ class CudaDevice:
         return True
 
     def receive(self, size: int) -> None:
-        """From host memory; nothing where the arena is mapped."""
+        """Copies from host memory; nothing if the arena is sealed."""
         if not self.sealed:
             self.mapped_in[:size].copy_(self.host_in[:size])
             torch.cuda.synchronize(self.index)
 
     def deliver(self, size: int) -> None:
-        """To host memory; nothing where the arena is mapped."""
+        """Copies to host memory; nothing if the arena is sealed."""
         if not self.sealed:
             self.host_out[:size].copy_(self.mapped_out[:size])
 
     def join(self, rank: int, world: int, folder: str) -> None:
-        """Context, NCCL communicator and its first collective, so that a spare is really warm."""
+        """Makes the context and the NCCL communicator, and runs a collective to warm both up."""
         torch.cuda.set_device(self.index)
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
@@ -79,16 +79,16 @@ class CudaDevice:
         torch.cuda.synchronize()
 
     def warm_kit(self) -> None:
-        """CuPy's import, and the code of the kit's own signals, compiled once per world."""
+        """Imports CuPy and compiles the kit's signals, once per world."""
         from sandbox.kit.errors import CompileError
         from sandbox.kit.symmetric_memory import device_heap, host_signals
 
         host_signals.host_signals()
-        with contextlib.suppress(CompileError):  # without CuPy or NVRTC: a kernel that needs them is told so
+        with contextlib.suppress(CompileError):  # a kernel that needs CuPy or NVRTC gets the error
             device_heap.DeviceSignals()
 
     def input_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """cuMem memory; others map it read-only. Unsealed: a memory file."""
+        """cuMem memory, read-only for other processes; unsealed: a memory file."""
         if not self.sealed:
             fd, mapping = memory.input_arena(size)
             return fd, slots.bytes_of(mapping)
@@ -98,14 +98,14 @@ class CudaDevice:
         return fd, self._noted(arena)
 
     def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
-        """cuMem memory. Unsealed: a memory file."""
+        """cuMem memory; unsealed: a memory file."""
         if not self.sealed:
             fd, mapping = memory.output_arena(size)
             return fd, slots.bytes_of(mapping)
         return self.input_arena(size)
 
     def map_input(self, fd: int, size: int) -> torch.Tensor:
-        """A write to it is an illegal address. Unsealed: memory of this rank's own, filled by `receive`."""
+        """A view that is read-only; unsealed: memory of this rank that `receive` fills."""
         if not self.sealed:
             self.host_in = slots.bytes_of(memory.map_input(fd))
             self.mapped_in = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
@@ -115,7 +115,7 @@ class CudaDevice:
         return self._noted(gpu_memory.attach(fd, size, gpu_memory.READ))
 
     def map_output(self, fd: int, size: int) -> torch.Tensor:
-        """Shared and writable. Unsealed: memory of this rank's own, emptied by `deliver`."""
+        """A writable view; unsealed: memory of this rank that `deliver` copies."""
         if not self.sealed:
             self.host_out = slots.bytes_of(memory.map_output(fd))
             self.mapped_out = torch.empty(size, dtype=torch.uint8, device=self.torch_device)
@@ -127,9 +127,9 @@ class CudaDevice:
     def complete(
         self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
     ) -> float:
-        """By the second context, in one go: what lies between the ranges is the same on both sides.
+        """Copies all ranges at once by the second context; the bytes between them are equal in both arenas.
 
-        Waits for nothing of this rank's own context, which may have a batch behind the closed gate.
+        It does not wait for this rank's own context, which may have a batch behind the closed gate.
         """
         from sandbox.rank.devices.cuda.input_copier import InputCopier
 
@@ -144,23 +144,23 @@ class CudaDevice:
         return self._copier.watch() if watch else 0.0
 
     def keep_blocks_whole(self) -> None:
-        """By the allocator's own setting."""
+        """Sets an option of the allocator."""
         _settle_allocator("max_split_size_mb:1024")
 
     def memory_bytes(self) -> int:
-        """As the driver says."""
+        """Total memory by the driver."""
         total: int = torch.cuda.mem_get_info(self.index)[1]
         return total
 
     def peak_bytes(self) -> int:
-        """As torch's allocator counts."""
+        """Peak memory by torch's allocator."""
         peak = torch.cuda.max_memory_allocated(self.index) - self._asked_at
         torch.cuda.reset_peak_memory_stats(self.index)
         self._asked_at = torch.cuda.memory_allocated(self.index)
         return max(peak, 0)
 
     def free_cache(self) -> None:
-        """torch's cached blocks and workspaces go back to the driver, so that the other world can have them."""
+        """Returns torch's cached blocks and workspaces to the driver, for other worlds."""
         gc.collect()
         torch.cuda.synchronize(self.index)
         torch._C._cuda_clearCublasWorkspaces()
@@ -168,14 +168,14 @@ class CudaDevice:
         torch.cuda.empty_cache()
 
     def release(self, arena: torch.Tensor) -> None:
-        """Unmaps it; nothing where that was done."""
+        """Unmaps an arena, if it is mapped."""
         from sandbox.memory import gpu as gpu_memory
 
         if arena.numel() and (mapped := self._arenas.pop(arena.data_ptr(), None)) is not None:
             gpu_memory.release(mapped)
 
     def release_all(self) -> None:
-        """Unmaps every sealed arena: the memory is free when all worlds have. Unsealed ones go with their last tensor."""
+        """Unmaps all sealed arenas. Unsealed ones end with their last tensor."""
         for arena in list(self._arenas.values()):
             self.release(arena)
         self._forget_unsealed()
@@ -189,23 +189,23 @@ class CudaDevice:
         self.mapped_in = self.mapped_out = torch.empty(0, dtype=torch.uint8)
 
     def synchronize(self) -> None:
-        """All streams of this rank."""
+        """Waits for all streams of this rank."""
         torch.cuda.synchronize(self.index)
 
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
-        """Waits and marks on this rank's current stream."""
+        """The gate of this rank's current stream."""
         from sandbox.rank.devices.cuda.gate import CudaGate
 
         return CudaGate(page, rank)
 
     def event_timer(self) -> EventTimer:
-        """Of this rank's current stream."""
+        """A timer of this rank's current stream."""
         from sandbox.rank.devices.cuda.event_timer import CudaEventTimer
 
         return CudaEventTimer()
 
     def link_peaks(self) -> dict[str, float]:
-        """The figures of sandbox.rank.devices.cuda.calibration; the link by the best of its ways."""
+        """The figures of sandbox.rank.devices.cuda.calibration, and the best path as "link"."""
         from sandbox.rank.devices.cuda import calibration
 
         peaks = calibration.measure(self)
@@ -214,5 +214,5 @@ class CudaDevice:
 
 
 def device(rank: int) -> CudaDevice:
-    """The device of a rank: a world sees its own GPUs alone, in the order of its ranks."""
+    """The device of a rank. A world sees only its own GPUs, in the order of its ranks."""
     return CudaDevice(rank)

@@ -1,8 +1,8 @@
 """A second CUDA context per GPU that copies the inputs right before a batch, and detects foreign work.
 
-Both worlds start a batch right after this context has run, so the driver's switch from it to theirs costs both the same.
-Contexts of one GPU take turns as a whole. So a thread of this context that only reads the time sees a gap whenever another
-context has its turn: such as that of a kernel that a stopped contender left running. CUDA driver API through ctypes.
+All worlds start a batch right after this context has run, so that the driver's switch costs all of them the same.
+Contexts of one GPU run in time slices. So a thread of this context that only reads the clock sees a gap when another context
+runs, such as that of a GPU kernel that a stopped contender left running. It calls the CUDA driver through ctypes.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sandbox.memory.gpu import call
 
 WATCH_NS = 4_000_000
-"""Two turns of a context on the GPU (2 ms each by default): another context that has work gets one of them."""
+"""Two time slices of a context (2 ms each by default), so that another context with work gets one of them."""
 _BLOCKS, _THREADS = 264, 512
 _PTX = rb"""
 .version 7.0
@@ -78,10 +78,10 @@ class InputCopier:
     """One trusted rank's second context. Used from one thread."""
 
     def __init__(self, index: int) -> None:
-        """index: the GPU, by CUDA's numbering in this process, whose primary context is current and stays so.
+        """index: the GPU in CUDA's order in this process. Its primary context stays current.
 
         Raises:
-            DriverError: the context or its code cannot be had.
+            DriverError: the context or its code cannot be created.
         """
         device = ctypes.c_int()
         call("cuDeviceGet", ctypes.byref(device), index)
@@ -101,7 +101,7 @@ class InputCopier:
     def copy(self, to: int, source: int, size: int) -> None:
         """Copies `size` bytes, rounded up to 16, between two addresses of this GPU, and waits for the end.
 
-        The same address twice: every word is read and written back, which leaves the caches as a copy would.
+        With the same address twice, every word is read and written back, which leaves the caches as a copy does.
         """
         if size:
             with self._current():
@@ -110,7 +110,7 @@ class InputCopier:
                 call("cuCtxSynchronize")
 
     def watch(self, nanoseconds: int = WATCH_NS) -> float:
-        """Microseconds of the longest moment in which this context did not run though it wanted to. Takes `nanoseconds`."""
+        """The longest time that this context was displaced, in microseconds. Takes `nanoseconds`."""
         longest = ctypes.c_ulonglong()
         with self._current():
             self._launch(self._watch, 1, 1, self._found.value, nanoseconds)
