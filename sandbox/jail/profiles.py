@@ -93,7 +93,7 @@ class Profile:
         """A command in this jail.
 
         folder: the world's private one outside; readable: paths beside the program's own that it may read.
-        guest: caps of a program of somebody else; it needs a PID namespace. hidden: folders that such a program sees empty.
+        guest: caps of an agent program; it needs a PID namespace. hidden: folders that such a program sees empty.
         """
         assert guest is None or self.name in WITH_GUESTS
         if self.name == "none":
@@ -113,7 +113,7 @@ NONE = Profile(
 FULL = Profile("full")
 ROOT = Profile(
     "root",
-    "started as root, so the walls rest on a uid of their own and the system-call filter",
+    "started as root, so isolation depends on a separate uid and the system-call filter",
     "start pkb-arena as a normal user",
 )
 NESTED = Profile(

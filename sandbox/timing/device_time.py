@@ -1,6 +1,6 @@
-"""Device time: batches queued behind the starting gate, from its opening to the last rank's completion.
+"""Device time: gated batches, timed from the gate's opening to the last rank's completion.
 
-CPU ranks have none, and neither have kernels that wait for the GPU within a call.
+CPU ranks have no device time, and neither have kernels that wait for the GPU within a call.
 """
 
 from statistics import median
@@ -17,20 +17,20 @@ from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import World
 
 QUEUE_SECONDS, QUEUE_SHARE = 0.25, 10.0
-"""A batch that is not queued behind the closed gate by then, or in so many times what its calls take with the gate open, waits
-for the device: it has no device time."""
+"""Deadline to queue a batch behind the closed gate, in seconds and in times of its calls. A batch that misses it waits for the
+device and has no device time."""
 BATCH = 0.005
-"""Seconds that a batch should last: a world's switch and the ranks' meeting are taken off, but not to the microsecond."""
+"""Target length of a batch in seconds. It limits the relative error of the subtracted overhead."""
 CALLS = (128, 32, 4, 1)
-"""Calls of a batch at the most: fewer are tried when a launch queue is too short for more."""
+"""Most calls of a batch; fewer are tried if a launch queue is too short."""
 NOOP_BATCHES = 3
-"""Batches of kept results of each reference, with one of the contender beside each: what the gate and the copies take."""
+"""No-op batches of each reference, each with one of the contender, to measure the overhead."""
 SELDOM = 3
-"""Once every reference has had two rounds behind the gate there is one in so many: device time has far less noise than calls."""
+"""After two gated rounds of every reference only one round in so many is gated, because device time has little noise."""
 RUNS_SECONDS = 1e-3
-"""What is queued in a stopped batch runs for so long, and for twice what its calls take."""
+"""Queued work of a stopped batch runs for so long, plus twice the time of its calls."""
 TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
-"""How much later than its gate mark a rank may be done, beside what worlds without a kernel need to say so."""
+"""Limits for the time between a rank's mark and its DONE, beyond that of worlds without a kernel."""
 
 
 class DeviceTime:
@@ -44,15 +44,15 @@ class DeviceTime:
         self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
         self.probes = Probes(turns, apart=0)
         self.cannot_queue = False
-        """Not even one call can be launched without waiting for the GPU."""
+        """Whether not even one call can be queued."""
         self.calls = 0
-        """Of a batch, as found out."""
+        """Calls of a batch, as found by `try_out`."""
         self.call_seconds = 0.0
-        """How long a call takes behind the gate on the quicker side, as far as is known; 0 where there is no device time."""
+        """Device time of a call on the faster side, as far as known; 0 without device time."""
         self._gates: dict[World, GatePage] = {}
         self._most_calls = list(CALLS)
         self._done_delays: list[float] = []
-        """Seconds that worlds without a kernel needed to say that they are done, after their marks, by batch."""
+        """Seconds from mark to DONE in worlds without a kernel, by batch."""
         self._turn = 0
 
     @property
@@ -61,7 +61,7 @@ class DeviceTime:
         return bool(self._gates)
 
     def install(self) -> None:
-        """GPU worlds get a gate each."""
+        """Makes a gate for each world, if the device has gates."""
         if not self.pace.gated_pairs:
             return
         for world in self.turns.worlds:
@@ -73,7 +73,7 @@ class DeviceTime:
             self._gates[world] = world.gate
 
     def try_out(self, count: int) -> None:
-        """Finds out whether the calls can be queued at all, then how many, then what the gate costs; no pair of it counts.
+        """Finds whether calls can be queued, then how many, then the overhead. None of its pairs counts.
 
         count: calls of a batch with the gate open.
         """
@@ -102,7 +102,7 @@ class DeviceTime:
         self.exchange.discard_outputs()
 
     def round(self, number: int) -> None:
-        """A few pairs, noted on the clock where there is device time."""
+        """Times some pairs, if there is device time."""
         many = 2 * len(self.turns.base.worlds)
         if not self._gates or (number >= many and number % SELDOM):
             return
@@ -116,12 +116,12 @@ class DeviceTime:
             self._pairs(self.calls, self.pace.gated_pairs, probing=True)
 
     def give_up(self) -> None:
-        """There is no device time."""
+        """Ends device time for this run."""
         self._gates.clear()
         self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
 
     def noop_batches(self, number: int) -> None:
-        """A batch of kept results on both sides: what the gate and the copies take. Raises _NotQueued."""
+        """Runs a no-op batch on both sides, to measure the overhead. Raises _NotQueued."""
         for side in self.turns.sides:
             world = side.worlds[number % len(side.worlds)]
             seconds = self._gated(side, world, Batch(0, self.calls, noop=True))
@@ -205,7 +205,7 @@ class DeviceTime:
             self._finish_late(side, world, batch)
             raise _NotQueued from None
         with self.turns.watched(self.turns.stopped_kernels(world)):
-            # What is queued reads its inputs when it runs, so they can come this late.
+            # Queued work reads its inputs when it runs, so they are completed this late.
             if self.exchange.sealed:
                 self.turns.fill_in(side, world, batch, "device")
             started = page.open()
@@ -228,7 +228,7 @@ class DeviceTime:
         return (done - ended) / 1e9 > allowed
 
     def _finish_late(self, side: TimedSide, world: World, batch: Batch) -> None:
-        """Lets a world that waits for its own batch, and so cannot queue it, finish it with the gate open; nothing is timed."""
+        """Opens the gate for a world that blocks on its own batch and so cannot queue it. Nothing is timed."""
         self.turns.reveal(side, batch, "device", watch=False)
         self._gates[world].open()
         self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
@@ -237,4 +237,4 @@ class DeviceTime:
 
 
 class _NotQueued(Exception):
-    """A batch could not be launched without waiting for the device."""
+    """A batch could not be queued without waiting for the device."""

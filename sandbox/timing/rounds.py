@@ -1,4 +1,4 @@
-"""Timing: rounds of pairs of batches, one of the baseline's and one of the contender's, until the speedup is settled."""
+"""Timing: rounds of pairs of batches, one of each side, until the stopping rule ends them."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from sandbox.timing.stopping_rule import Decision, StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
 NOOP_FIRST, NOOP_EVERY = 6, 3
-"""Batches of kept results before the first round, and rounds between two more of them."""
+"""No-op batches before the first round, and rounds between later ones."""
 HOST_BOUND = 0.8
 """Where the device works for a smaller share of a call, the host sets the pace."""
 FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
@@ -64,7 +64,7 @@ class Rounds:
         return self.behind_gate.clock
 
     def measure(self) -> None:
-        """Runs rounds until as many as asked are done, the speedup is settled, or the time is spent.
+        """Runs rounds until the stopping rule ends them.
 
         Raises:
             Failed: a timed iteration was wrong or late, the baseline was disturbed, or the time is impossible.
@@ -250,7 +250,7 @@ class Rounds:
         ]
 
     def noop_batches(self) -> None:
-        """A batch of kept results where no kernel runs, or on both sides of a duel: what the harness itself takes."""
+        """Runs no-op batches on sides without a kernel, or on both sides of a duel, to measure the overhead."""
         self._turn += 1
         for side in self.turns.sides:
             if side.observations is None or self.call.rival:

@@ -58,7 +58,7 @@ class AwaitAll(Protocol):
 
 
 def ask(await_all: AwaitAll, world: World, order: Order, reply: type[R], limit: float) -> list[R]:
-    """The replies of a trusted world's ranks to an order, by rank. limit: seconds. Raises as `AwaitAll`."""
+    """The replies of the oracle world's ranks to an order, by rank. limit: seconds. Raises as `AwaitAll`."""
     world.tell(order)
     replies = [answer.reply for answer in await_all(world, reply.kind, limit)]
     return [found for found in replies if isinstance(found, reply)]
@@ -90,7 +90,7 @@ class Stage:
         most_references: int | None = None,
     ) -> None:
         """varies: whether calls compute with other shapes on other inputs (sandbox/rank/shapes.py).
-        most_references: worlds that run the baseline which the devices' memory has room for; None: no limit.
+        most_references: reference worlds that fit into the devices' memory; None: no limit.
         """
         self.world = world
         self.limits = limits
@@ -104,7 +104,7 @@ class Stage:
         self.used = False
 
     def references_of(self, count: int) -> int:
-        """As many worlds that run the baseline as there is room for, and `count` at the most."""
+        """`count` reference worlds, or as many as fit into memory."""
         return count if self.most_references is None else min(count, self.most_references)
 
     @property
@@ -186,7 +186,7 @@ class Exchange:
         hand_over_arenas(self.await_all, self.stage, [self.contender], self.side)
 
     def ask(self, order: Order, reply: type[R]) -> list[R]:
-        """The replies of the baseline world's ranks to an order, by rank."""
+        """The replies of the oracle world's ranks to an order, by rank."""
         return ask(self.await_all, self.oracle, order, reply, self.stage.limits.own)
 
     def draw(self, count: int, expect_poison: bool) -> None:

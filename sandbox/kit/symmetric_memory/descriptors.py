@@ -46,7 +46,7 @@ def exchange(rank: int, world: int, store: Any, what: str, mine: int, timeout_s:
         except (
             OSError,
             RuntimeError,
-        ) as error:  # a store says RuntimeError when nobody has set the key in time
+        ) as error:  # a store raises RuntimeError if the key is not set in time
             for peer in found.keys() - {rank}:
                 os.close(found[peer])
             if isinstance(error, SymmetricMemoryError):

@@ -72,7 +72,7 @@ class DeviceSignals:
     """Signals as kernels on torch's current stream: they return at once, order the stream, and trap when time
     is up.
 
-    So nobody is reported missing: a peer that does not come ends in a CUDA error at the next synchronisation.
+    They cannot report a missing peer, which causes a CUDA error at the next synchronisation.
     """
 
     def __init__(self) -> None:

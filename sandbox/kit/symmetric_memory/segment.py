@@ -1,7 +1,7 @@
 """One shared memory segment per world: an anonymous memory file that rank 0 makes and hands to the others.
 
 A memory file has no name, so a crash leaves nothing behind, and it is not held to the size of /dev/shm (64
-MiB in many containers). It is sparse: pages that nobody touches cost nothing.
+MiB in many containers). It is sparse: untouched pages take no memory.
 """
 
 import ctypes

@@ -224,7 +224,7 @@ class Team:
         return peer
 
     def gather_numbers(self, *numbers: int) -> list[tuple[int, ...]]:
-        """Everybody's numbers by member: up to 32 integers that the processes know, such as the length of a tensor.
+        """The numbers of all members, by member: up to 32 integers that the processes know, such as the length of a tensor.
 
         The processes exchange them in host memory: no GPU takes part, and nothing that is queued on one is waited for.
         Collective; all members pass as many. Raises BarrierTimeout naming who is missing after 10 s.

@@ -27,7 +27,7 @@ def all_reduce(x: torch.Tensor) -> torch.Tensor:
 
 
 def all_gather(x: torch.Tensor) -> torch.Tensor:
-    """Everybody's x, stacked in rank order: [W, *x.shape]."""
+    """The x of all ranks, stacked in rank order: [W, *x.shape]."""
     result = symm.out((symm.world, *x.shape), x.dtype)
     for peer in symm.order():
         symm.peers(result)[peer][symm.rank] = x

@@ -35,7 +35,7 @@ from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, host_span
 WARM_ROW = 3
 """Calls that measure the time of one."""
 NOTHING_SEEN = (
-    "torch's profiler saw no work of the GPU: CUPTI, which reports it, did not start behind the walls of the world, "
+    "torch's profiler saw no work of the GPU: CUPTI, which reports it, did not start in the jail of the world, "
     "or nothing was launched"
 )
 _COLLECTIVES = (
