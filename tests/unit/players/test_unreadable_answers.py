@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from arena.players.model_entrant import Agent
 from model_server import PROTOCOLS, ModelServer, call_events, events, raw, streamed
 from scripted_agents import Bench, fenced, run, source, told
 
+from arena.players.agent import Agent
 from arena.players.trace import Answered, Called, Wrote
 
 MakeAgent = Callable[..., Agent]
