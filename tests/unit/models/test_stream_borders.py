@@ -21,7 +21,7 @@ from arena.models.answer import ModelAnswer
 from arena.models.budget import Budget
 from arena.models.connection.keys import Key
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message
-from arena.models.model import ModelPlayer
+from arena.models.model import ModelClient
 from arena.settings import ModelSettings
 
 ASK = Conversation("be brief", (Message("user", "a kernel, please"),))
@@ -65,7 +65,7 @@ def ask(protocol: str, *chunks: bytes) -> tuple[ModelAnswer, list[AnyPiece]]:
     async def answer() -> tuple[ModelAnswer, list[AnyPiece]]:
         model = ModelSettings(provider=protocol, model="m", base_url="http://127.0.0.1", retries=0)
         pieces: list[AnyPiece] = []
-        player = ModelPlayer("m", model, Key(KEY), Budget(model))
+        player = ModelClient("m", model, Key(KEY), Budget(model))
         player._stream._client = httpx.AsyncClient(transport=httpx.MockTransport(reply))
         async with player:
             return await player.answer(ASK, pieces.append), pieces
@@ -146,7 +146,7 @@ def test_half_a_character_without_the_other_fails_the_answer(protocol: str, half
         assert [call.values for call in answer.calls] == [{}]
         return
     assert (answer.outcome, answer.source, answer.calls) == ("unreadable", "", ())
-    assert answer.complaint
+    assert answer.reason
 
 
 @protocols
