@@ -1,6 +1,7 @@
 """Commands and environments that run pkb-arena's own modules in processes of their own, from any folder."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -16,10 +17,25 @@ def module_command(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
+KEPT = frozenset(  # what a shell and the standard library go by
+    (  # noqa: SIM905
+        "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR TEMP TMP TERM COLORTERM NO_COLOR COLUMNS LINES HOSTNAME "
+        "VIRTUAL_ENV CONDA_PREFIX CC CXX CFLAGS CXXFLAGS LDFLAGS MAX_JOBS "
+        "DBUS_SESSION_BUS_ADDRESS NVCC"  # systemd makes control groups through the first
+    ).split()
+)
+KEPT_PREFIXES = (
+    *("PKB_", "PYTHON", "LC_", "LD_", "XDG_"),
+    *("CUDA", "NVIDIA_", "NCCL_", "NVSHMEM_", "CUPY_", "TRITON_", "TORCH", "PYTORCH_", "UCX_", "FI_"),
+    *("OMP_", "MKL_", "OPENBLAS_", "KMP_", "GOMP_", "GLOO_", "RAY_", "COV", "PYTEST_"),
+)
+"""Of what libraries are set by."""
+
+
 def module_environment() -> dict[str, str]:
-    """The environment in which that command finds its modules. API keys are not in it."""
+    """The environment in which that command finds its modules: what is known to be needed, and no key or password."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    kept = {name: value for name, value in os.environ.items() if not _withheld(name)}
+    kept = {name: value for name, value in os.environ.items() if _is_kept(name)}
     return kept | {"PYTHONPATH": path}
 
 
@@ -31,5 +47,9 @@ def withhold(name: str) -> None:
 _names: set[str] = set()
 
 
-def _withheld(name: str) -> bool:
-    return name in _names or name.upper().endswith(("_API_KEY", "_API_TOKEN", "_SECRET_KEY"))
+_SECRET = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASS(WORD|WD)?|CREDENTIALS?)(_|$)", re.IGNORECASE)
+
+
+def _is_kept(name: str) -> bool:
+    known = name in KEPT or name.startswith(KEPT_PREFIXES)
+    return known and name not in _names and not _SECRET.search(name)

@@ -280,8 +280,15 @@ def save_settings(settings: Settings, paths: Paths) -> None:
         raise unwritable(paths.config, error) from None
 
 
+MODELS_HEAD = "# Models that write kernels"
 _MODELS_EXPLAINED = (
-    "# Models that write kernels: a table each, keys never in here. For example:",
+    f"{MODELS_HEAD}: a table each, keys never in here. For example:",
+    "# [models.opus]",
+    '# provider = "anthropic"  # or openai_chat, openai_responses, gemini',
+    '# model = "claude-opus-4-7"',
+    "# price_in = 5.0  # dollars per million tokens, for the limit",
+    "# price_out = 25.0",
+    "# A server of your own (vLLM, llama.cpp, Ollama) needs no key:",
     "# [models.local]",
     '# provider = "openai_chat"',
     '# model = "qwen3-coder"',

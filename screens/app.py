@@ -186,7 +186,7 @@ class ArenaApp(TerminalApp):
         from arena.players.player import PlayerSetup
         from arena.setting_choice import Choice, choose_setting
         from arena.settings import load_settings
-        from screens.dialogs.reader import Reader
+        from screens.dialogs.questions import Question
         from screens.kernel.screen import KernelScreen
         from screens.model.screen import ModelScreen
         from screens.model.setup import NO_MODEL, ModelSetup
@@ -195,8 +195,9 @@ class ArenaApp(TerminalApp):
         read = await asyncio.to_thread(load_settings, services.paths)  # models may have come since the start
         services.settings = replace(services.settings, models=read.models)
         if not read.models:
-            file = str(services.paths.settings_file)
-            self.push_screen(Reader("Ask a model", NO_MODEL.format(file=file)))
+            question = Question("Ask a model", NO_MODEL, yes="open the settings file", no="back")
+            if await self.push_screen_wait(question):
+                await self._edit_models(problem, choice)
             return
         setting = choose_setting(problem, choice or Choice(), services.settings)
 
@@ -210,6 +211,20 @@ class ArenaApp(TerminalApp):
         assert services.catalogue is not None
         setup = PlayerSetup(services.settings, services.catalogue, services.paths)
         self.push_screen(ModelSetup(problem, setup), answered)
+
+    async def _edit_models(self, problem: Problem, choice: Choice | None) -> None:
+        """Opens the settings file at its models; asks one if there is one then."""
+        from arena.settings import MODELS_HEAD, save_settings
+        from screens.kernel.source.outside_editor import edit_outside
+
+        services, path = self.services, self.services.paths.settings_file
+        if not path.exists() or MODELS_HEAD not in path.read_text(encoding="utf-8"):
+            await asyncio.to_thread(save_settings, services.settings, services.paths)
+        before = path.read_text(encoding="utf-8").partition(MODELS_HEAD)[0]
+        if trouble := await edit_outside(self, services.settings, path, before.count("\n") + 1):
+            self.picker.complain(f"{trouble} → edit {path}")
+        elif "\n[models." in path.read_text(encoding="utf-8"):
+            await self._ask_model(problem, choice)
 
     def take_over(self, problem: Problem, text: str) -> None:
         """Leaves the screen of a model; its kernel goes into the editor, unsaved."""

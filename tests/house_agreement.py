@@ -21,6 +21,12 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         {"M": 840, "N": 60},
     ),  # each world divides M, and 4 divides N
     "fused_adam_grad_unshard_allgather": ({"M": 5, "max_p": 101}, {"M": 700, "max_p": 4097}),
+    **dict.fromkeys(
+        ("ddp", "zero1_optimizer_shard", "zero2_optimizer_shard_grad", "fsdp_step_e2e"),
+        ({"M": 5, "N": 17}, {"M": 97, "N": 96}),
+    ),
+    "fp8_reduce_scatter_grads": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
+    "fp8_allgather_params": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
     "reducescatter_fused_rmsnorm": ({"M": 5, "N": 47}, {"M": 64, "N": 3001, "max_H": 9000}),
     "load_balancing_loss_fn": (
         {"M": 35, "B": 5, "L": 3, "E": 13, "K": 4},

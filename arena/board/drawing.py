@@ -186,7 +186,12 @@ def _figure(
     from matplotlib import pyplot
 
     matplotlib.rcParams.update(
-        {"svg.fonttype": "none", "font.family": "sans-serif", "svg.hashsalt": "pkb-arena"}
+        {
+            "svg.fonttype": "none",
+            "font.family": "sans-serif",
+            "svg.hashsalt": "pkb-arena",
+            "text.parse_math": False,  # a player may be called $x$
+        }
     )
     figure, axes = pyplot.subplots(
         rows, columns, figsize=(_WIDE, height), layout="constrained", squeeze=False, **more

@@ -1,10 +1,13 @@
 """Output of the command line on stderr."""
 
 import os
+import shutil
 import sys
 from typing import TextIO
 
 import click
+
+from arena.cli.colour import rendered
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -23,6 +26,36 @@ def complain(message: str, advice: str = "") -> None:
 def say(text: str) -> None:
     """One line (or a few) to stderr. A stderr that is gone stops nothing."""
     try:
-        click.echo(text, err=True, color=wants_colour(sys.stderr))
+        colour = wants_colour(sys.stderr)
+        click.echo(rendered(text, colour), err=True, color=colour)
     except (OSError, ValueError):
         return
+
+
+class LiveLine:
+    """A line on stderr that is drawn again and again. Where stderr is no terminal, nothing is."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self._width = 0
+
+    def draw(self, text: str) -> None:
+        """The line from now on, cut off at the terminal's edge."""
+        line = rendered(text).replace("\n", " ")[: max(20, shutil.get_terminal_size().columns - 1)]
+        self._write("\r" + line.ljust(self._width))
+        self._width = len(line)
+
+    def clear(self) -> None:
+        """Leaves nothing of the line."""
+        if self._width:
+            self._write("\r" + " " * self._width + "\r")
+            self._width = 0
+
+    def _write(self, text: str) -> None:
+        if not self.live:
+            return
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self.live = False

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 import click
 import msgspec
 
+from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
+from arena.foreign_text import escaped_json
 from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock, outcome_words
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
 from sandbox.timing.interval import detectable_percent
 
-_COLOURS = {"faster": "green", "slower": "red"}
+_COLOURS = {"faster": green, "slower": red}
 
 
 class OutputClosed(MachineError):
@@ -47,7 +49,8 @@ def print_line(text: str = "") -> None:
         OutputFailed: it cannot be written.
     """
     with _writing():
-        click.echo(text, color=wants_colour(sys.stdout))
+        colour = wants_colour(sys.stdout)
+        click.echo(rendered(text, colour), color=colour)
 
 
 def flush() -> None:
@@ -64,7 +67,7 @@ def print_json(value: object) -> None:
         OutputFailed: it cannot be written.
     """
     with _writing():
-        click.echo(msgspec.json.encode(value).decode(), color=False)
+        click.echo(escaped_json(msgspec.json.encode(value).decode()), color=False)
 
 
 def outcome_sign(outcome: str) -> str:
@@ -94,14 +97,14 @@ def advice_text(report: RunReport) -> str:
 def _coloured(text: str, outcome: str) -> str:
     colour = _COLOURS.get(outcome)
     text = f"{outcome_sign(outcome)} {text}"
-    return click.style(text, fg=colour) if colour else text
+    return colour(text) if colour else text
 
 
 def verdict_text(verdict: Verdict) -> str:
     """ "✓ PASS" or "✗ WRONG_RESULT"."""
     if verdict is Verdict.PASS:
-        return click.style("✓ PASS", fg="green", bold=True)
-    return click.style(f"✗ {verdict}", fg="red", bold=True)
+        return green("✓ PASS", bold=True)
+    return red(f"✗ {verdict}", bold=True)
 
 
 def setting_text(report: RunReport) -> str:

@@ -9,6 +9,7 @@ A kernel file says in comments at its top:
     # device: cuda                only where it needs a GPU
     # runs: 2                     judged this often in a row, each with this verdict [1]
     # at_least_us: 3000           its time per call, as the referee must see it
+    # not_faster: yes            whatever its verdict, it must not be called faster than the baseline
     # label: calls the baseline   what stands beside its verdict
     # open: why                   the judge does not catch it yet; what it says is shown, and counted as not as expected
 
@@ -29,7 +30,18 @@ from sandbox.protocol.verdict import Verdict
 TWIN = "twin"
 WALLS = "walls"
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
-_FIELDS = {"attack", "expect", "problem", "twin", "device", "runs", "at_least_us", "label", "open"}
+_FIELDS = {
+    "attack",
+    "expect",
+    "problem",
+    "twin",
+    "device",
+    "runs",
+    "at_least_us",
+    "not_faster",
+    "label",
+    "open",
+}
 
 
 class Attack(msgspec.Struct, frozen=True):
@@ -54,6 +66,7 @@ class AttackKernel(msgspec.Struct, frozen=True):
     device: str = "cpu"
     runs: int = 1
     at_least_us: float = 0.0
+    not_faster: bool = False
     label: str = ""
     open: str = ""
 
@@ -67,6 +80,8 @@ class AttackKernel(msgspec.Struct, frozen=True):
             seen = result.contender_us.call if result.contender_us else None
             if seen is None or seen < self.at_least_us:
                 return f"timed at {seen} us a call, which cannot be less than {self.at_least_us:.0f}"
+        if self.not_faster and result.outcome == "faster":
+            return f"called faster: {result.told}"
         if self.label and self.label not in result.labels:
             return f"not labelled {self.label!r}"
         return ""
@@ -120,6 +135,7 @@ def read_kernel(path: Path) -> AttackKernel:
             device=fields.get("device", "cpu"),
             runs=int(fields.get("runs", "1")),
             at_least_us=float(fields.get("at_least_us", "0")),
+            not_faster="not_faster" in fields,
             label=fields.get("label", ""),
             open=fields.get("open", ""),
         )

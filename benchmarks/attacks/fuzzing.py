@@ -33,10 +33,12 @@ _EFFECT = re.compile(r"^# effect: (\w+)$", re.MULTILINE)
 _PREAMBLE = '''
 """Made by `python -m benchmarks attacks --fuzz`: {what}."""
 
+import contextlib
 import ctypes
 import gc
 import mmap
 import os
+import select
 import signal
 import threading
 import time

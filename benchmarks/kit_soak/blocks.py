@@ -7,8 +7,12 @@ import torch.distributed as dist
 
 from benchmarks.kit_soak.soak import Block, here, pattern, unequal
 from sandbox.kit.blocks.clipping import clip
+from sandbox.kit.blocks.fan_out import fan_out
+from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
+from sandbox.kit.blocks.quantisation import next_scale
 from sandbox.kit.blocks.reshard import reshard
 from sandbox.kit.blocks.rows import all_to_all_rows
+from sandbox.kit.blocks.sharded_adam import Adam, step_slice
 from sandbox.kit.symmetric_memory.team import Team
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -101,10 +105,81 @@ def clipped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     return count
 
 
+def scaled(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """History and scale of FP8 delayed scaling, against the same bits computed by torch."""
+    length, dtype, at = chance.choice(LENGTHS), chance.choice(DTYPES), here()
+    values = pattern(team.rank, number, (length,), dtype, at) - 100
+    history = pattern(team.rank, number + 1, (16,), torch.bfloat16, at) * chance.choice((0, 1))
+    rolled, scale = next_scale(values, history)
+    expected = torch.cat((history[1:], values.abs().amax().to(torch.bfloat16)[None]))
+    top = expected.amax().clamp(min=1e-12).float().reshape(1) / 448.0
+    return unequal(rolled, expected) + unequal(scale, top)
+
+
+def fanned_out(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """Rank 0's tensors in the flat buffers of all ranks."""
+    lengths = [chance.choice(LENGTHS) for _ in range(chance.randrange(1, 4))]
+    dtype, at = chance.choice(DTYPES), here()
+    flat = team.out(sum(lengths), dtype, "soak: fanned out", ring=2)
+    fan_out([pattern(team.rank + i, number, (n,), dtype, at) for i, n in enumerate(lengths)], flat, team)
+    return unequal(flat, torch.cat([pattern(i, number, (n,), dtype, at) for i, n in enumerate(lengths)]))
+
+
+def stepped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """Adam on slices of unequal length with the mean of all gradients; weights go to all ranks, moments stay."""
+    count, at = chance.choice(LENGTHS), here()
+    share = -(-count // team.world)
+    gradient = team.empty(count, torch.float32, "soak: gradient")
+    gradient.copy_(pattern(team.rank, number, (count,), torch.float32, at))
+    result = team.out(count, torch.float32, "soak: stepped", ring=2)
+    mine = slice(min(team.rank * share, count), min((team.rank + 1) * share, count))
+    old = [pattern(place, number, (count,), torch.float32, at) for place in (11, 12, 13)]
+    moments = torch.empty_like(old[1][mine]), torch.empty_like(old[2][mine])
+    adam = Adam(0.5, 0.9, 0.99, 1e-8, 1 + number % 5, chance.choice((0.0, 0.1)))
+    step_slice(
+        team, adam, gradient[mine], [o[mine] for o in old], (result[mine], *moments), (0,), 0, -(-share // 4)
+    )
+    total = torch.zeros(count, dtype=torch.float64, device=at)
+    for rank in range(team.world):
+        total += pattern(rank, number, (count,), torch.float64, at)
+    weight, mean, square = (part.double() for part in old)
+    mean = 0.9 * mean + 0.1 * total / team.world
+    square = 0.99 * square + 0.01 * (total / team.world).square()
+    step = 0.5 * mean / (1 - 0.9**adam.step) / ((square / (1 - 0.99**adam.step)).sqrt() + 1e-8)
+    expected = weight - step - 0.5 * adam.weight_decay * weight
+    found = torch.cat((result, *moments)).double()
+    return (
+        ~torch.isclose(found, torch.cat((expected, mean[mine], square[mine])), rtol=1e-4, atol=1e-4)
+    ).sum()
+
+
+def differentiated(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """The gradient of a small perceptron, in pieces, against autograd. Hidden values are exact, so that no sign differs."""
+    n, d_in, h, d_out = (chance.choice((1, 3, 8, 40)) for _ in range(4))
+    shapes, at = [(h, d_in), (h,), (d_out, h), (d_out,)], here()
+    count = sum(torch.Size(shape).numel() for shape in shapes)
+    flat = pattern(team.rank, number, (count,), torch.float32, at) / 128 - 1
+    x = pattern(team.rank + 1, number, (n, d_in), torch.float32, at) / 128 - 1
+    y = pattern(team.rank + 2, number, (n, d_out), torch.float32, at) / 128 - 1
+    found = torch.empty_like(flat)
+    with torch.no_grad():
+        write_gradient(x, y, parameters_in(flat, shapes), parameters_in(found, shapes), pieces=3)
+    flat.requires_grad_()
+    w1, b1, w2, b2 = parameters_in(flat, shapes)
+    hidden = torch.nn.functional.linear(x, w1, b1).relu()
+    loss = torch.nn.functional.mse_loss(torch.nn.functional.linear(hidden, w2, b2), y)
+    (expected,) = torch.autograd.grad(loss, flat)
+    return (~torch.isclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().amax()))).sum()
+
+
 BLOCKS: dict[str, Block] = {
     "staged_sum": staged_sum,
     "pushed": pushed,
     "resharded": resharded,
     "exchanged_rows": exchanged_rows,
     "clipped": clipped,
+    "scaled": scaled,
+    "fanned_out": fanned_out,
+    "stepped": stepped,
+    "differentiated": differentiated,
 }

@@ -94,7 +94,7 @@ class PlainLoop:
     def close(self) -> None:
         """Gives up the problem: its inputs, and its process groups but the world."""
         self.arguments, self.written, self.solution = [], [], None
-        leave_groups(self.setting)
+        leave_groups()
         self.setting = None
         self.device.free_cache()
 

@@ -18,7 +18,9 @@ from benchmarks.plain_ranks import PlainLoopFailed, PlainRanks
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from sandbox.machine.devices import kind_of
 
-BLOCKS = ("staged_sum", "pushed", "resharded", "exchanged_rows", "clipped")
+BLOCKS = (
+    "staged_sum", "pushed", "resharded", "exchanged_rows", "clipped", "scaled", "fanned_out", "stepped", "differentiated",
+)  # fmt: skip
 """As `benchmarks/kit_soak/blocks.py` has them."""
 DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on")
 """As `benchmarks/kit_soak/device_blocks.py` has them; GPUs only."""

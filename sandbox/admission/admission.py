@@ -1,10 +1,10 @@
-"""The admission test of a problem: its baseline passes, and what must not pass does not.
+"""The admission test of a problem: its baseline must pass, and cheats must not.
 
     python -m sandbox.admission.admission 13 --world 2 --dtype bfloat16        one row
     python -m sandbox.admission.admission DIR --world 1,2,4
 
-It asks whether the problem can tell right from wrong, not how fast anything is: W ranks over gloo, without the judge's
-clock and arenas. `pkb-arena check-problem` runs it in a process of its own.
+It tests whether the problem detects wrong outputs. It runs W ranks over gloo, without the judge's clock and arenas.
+`pkb-arena check-problem` runs it in a process of its own.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def admit(
     sizes: dict[str, int] | None = None,
     timeout: float = 120,
 ) -> AdmissionRow:
-    """Examines a problem on W forked ranks. What ends a rank early stands in the row. timeout: seconds."""
+    """Examines a problem on W forked ranks. The row has the error of a failed rank. timeout: seconds."""
     chosen = problem.sizes(preset, sizes)
 
     def examined(rank: int, world: int) -> AdmissionRow:
@@ -59,10 +59,10 @@ def admit(
 
 
 def require_code(problem: Problem) -> None:
-    """Imports inputs.py and baseline.py once, so that a file that cannot be used is named before any rank runs.
+    """Imports inputs.py and baseline.py once, so that errors in them are found before any rank runs.
 
     Raises:
-        ProblemError: with the file, the line, and what is wrong.
+        ProblemError: a file is invalid; the message has file and line.
     """
     try:
         code = ProblemCode(problem)
@@ -86,9 +86,9 @@ def require_code(problem: Problem) -> None:
 
 
 def main() -> None:
-    """One line per (world, dtype), or one JSON object with --json.
+    """Prints one line per (world, dtype), or one JSON object with --json.
 
-    Exit codes: 1 when something speaks against admission; 2 with one line on stderr for a folder that cannot be used.
+    Exit codes: 1 if there is an objection; 2 with one line on stderr if the folder is invalid.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("problems", nargs="+", help="ids, names or folders; `all` for the whole catalogue")
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the problem's code prints must not mix with the rows
+    os.dup2(2, 1)  # prints of the problem's code must not mix with the rows
     bad = False
     try:
         problems = _named(options.problems)

@@ -1,4 +1,4 @@
-"""Outputs that must not pass: what the admission test puts before a problem's rules. Rank side (imports torch)."""
+"""The cheats of the admission test: outputs that must not pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +11,15 @@ from sandbox.rank.problem_code import Leaves
 
 
 def changed(output: Output, change: Callable[[torch.Tensor], torch.Tensor]) -> Output:
-    """The output with every tensor changed."""
+    """An output with every tensor changed."""
     return output[0], [(name, change(tensor)) for name, tensor in output[1]]
 
 
 def one_wrong(output: Output, counts: Callable[[Output], bool]) -> Output:
-    """On the last rank one element of one output is replaced by a clearly different value.
+    """An output with one element replaced by a clearly different value on the last rank.
 
-    It is the last element of the largest output for which `counts` says that the change makes a difference: a problem may
-    leave some of what is returned out of the comparison.
+    It is the last element of the largest output for which `counts` is true, because a problem may compare only a part of what
+    is returned.
     """
     if dist.get_rank() == dist.get_world_size() - 1:
         for position in sorted(range(len(output[1])), key=lambda i: -output[1][i][1].numel()):
@@ -32,7 +32,7 @@ def one_wrong(output: Output, counts: Callable[[Output], bool]) -> Output:
 
 
 def last_changed(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy whose last element is clearly different."""
+    """A copy with a clearly different last element."""
     flat = tensor.clone().reshape(-1)
     if not flat.numel():
         return flat.view(tensor.shape)
@@ -57,7 +57,7 @@ def other_dtype(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def eight_bits(tensor: torch.Tensor) -> torch.Tensor:
-    """Floating and complex values rounded to float8_e4m3fn with one scale for the tensor; others as they are."""
+    """Floating and complex values rounded to float8_e4m3fn with one scale for the tensor; other values unchanged."""
     if tensor.dtype.is_complex:
         return torch.view_as_complex(eight_bits(torch.view_as_real(tensor)))
     if not tensor.dtype.is_floating_point:
@@ -67,7 +67,7 @@ def eight_bits(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def without_variance(output: Output) -> list[str]:
-    """Floating outputs (more than one element) whose values are all the same: nothing could be judged by them."""
+    """Names of floating outputs with several elements that are all equal, which cannot be checked."""
     dead = []
     for name, tensor in output[1]:
         if tensor.numel() > 1 and tensor.dtype.is_floating_point:
@@ -79,7 +79,7 @@ def without_variance(output: Output) -> list[str]:
 
 
 class NoCommunication:
-    """While active, collectives return at once and leave their outputs as they were."""
+    """While active, collectives return at once and do not change their outputs."""
 
     NAMES = (
         "all_reduce",
@@ -120,7 +120,7 @@ class NoCommunication:
                 return True
 
         def local(*args: Any, **kwargs: Any) -> Any:
-            # The rank's own share still moves: a fake process group is a world in which the peers send zeros.
+            # The rank's own share still moves, as if all peers sent zeros.
             def copy(target: Any, source: Any) -> None:
                 if isinstance(target, torch.Tensor) and isinstance(source, torch.Tensor) and target.numel():
                     count = min(target.numel(), source.numel())
@@ -161,7 +161,7 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:
 
 
 def returns_input(baseline: Output, tensors: Leaves) -> Output | None:
-    """Each output replaced by a drawn tensor of its shape and dtype, where there is one."""
+    """Outputs replaced by drawn tensors of the same shape and dtype; None if there are none."""
     leaves = []
     for name, tensor in baseline[1]:
         same = [t for t in tensors.values() if t.shape == tensor.shape and t.dtype == tensor.dtype]

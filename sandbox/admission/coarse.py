@@ -1,6 +1,6 @@
-"""Computing with less than was asked for: coarse messages, coarse inputs, small terms left out. Rank side (imports torch).
+"""Cheats of reduced precision: coarse messages, coarse inputs, small terms left out.
 
-What these cheats return is nearly right. They are the baseline itself, in a world that rounds.
+Their outputs are nearly right. They run the baseline itself with rounded inputs or messages.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import torch.distributed as dist
 from sandbox.rank.problem_code import Leaves
 
 BLOCK = 32
-"""Elements that share a scale: few, so that less is lost and more is asked of the limits."""
+"""Elements that share a scale. Few elements lose less, which is harder to detect."""
 ROUNDED = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 LEFT_OUT = 0.1
 """Share of the elements of an input that count as small."""
@@ -21,7 +21,7 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 
 
 def in_blocks(bits: int) -> Change:
-    """Rounds to signed integers of so many bits, with one scale for BLOCK elements in a row: as such messages would travel."""
+    """Rounds to signed integers of so many bits, with one scale for BLOCK elements in a row."""
     levels = 2 ** (bits - 1) - 1
 
     def rounded(tensor: torch.Tensor) -> torch.Tensor:
@@ -55,7 +55,7 @@ def significant(bits: int) -> Change:
 
 
 def without_small(tensor: torch.Tensor) -> torch.Tensor:
-    """The smallest tenth of the elements replaced by zeros."""
+    """A copy with the smallest tenth of the elements replaced by zeros."""
     smallest = int(LEFT_OUT * tensor.numel())
     if not smallest or not (tensor.is_complex() or tensor.dtype in ROUNDED):
         return tensor
@@ -64,7 +64,7 @@ def without_small(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def changed_inputs(tensors: Leaves, change: Change) -> Leaves:
-    """All inputs of an iteration, changed."""
+    """Changes all inputs of an iteration."""
     return {name: change(tensor) for name, tensor in tensors.items()}
 
 
@@ -73,13 +73,13 @@ _SENT = {
     **dict.fromkeys(("reduce_scatter", "reduce_scatter_tensor", "scatter"), 1),
     **dict.fromkeys(("send", "isend", "gather"), 0),
 }
-"""Which argument of a collective is sent."""
+"""The argument of each collective that is sent."""
 _SENT_NAMES = ("tensor", "input_tensor", "input", "input_list", "input_tensor_list", "scatter_list")
 _IN_PLACE = ("all_reduce", "reduce", "broadcast")
 
 
 class CoarseMessages:
-    """While active, everything that is sent is changed first."""
+    """While active, changes every message before it is sent."""
 
     def __init__(self, change: Change) -> None:
         self.change = change
@@ -90,7 +90,7 @@ class CoarseMessages:
         self.saved = {name: getattr(dist, name) for name in names}
         for name in names:
             setattr(dist, name, self._coarse(name, self.saved[name]))
-        # P2POp takes the functions themselves, not what stands in for them.
+        # P2POp accepts only the original functions.
         self.originals = {getattr(dist, name): self.saved[name] for name in ("isend", "irecv")}
 
     def __exit__(self, *_: object) -> None:
@@ -101,7 +101,7 @@ class CoarseMessages:
         def call(*args: Any, **kwargs: Any) -> Any:
             if name == "P2POp":
                 return self._message(original, *args, **kwargs)
-            if self.depth or name == "irecv":  # a collective that is made of others
+            if self.depth or name == "irecv":  # a collective that calls another
                 return original(*args, **kwargs)
             self.depth += 1
             try:

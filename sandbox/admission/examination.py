@@ -1,4 +1,4 @@
-"""The examination of a problem on the ranks of one world: the baseline is right, and what must not pass does not.
+"""Examines a problem on the ranks of one world: the baseline must pass, and cheats must not.
 
 Outputs are packed into slots and compared by the code that judges kernels (`sandbox.rank.outputs.comparison`).
 """
@@ -34,10 +34,10 @@ from sandbox.rank.problem_code import Leaves, ProblemCode
 
 SEED, OTHER_SEED = 12345, 67890
 MORE_SEEDS = range(101, 112)
-"""Of the iterations beside the first one in which nearly right outputs are tried, until one shows that they are wrong: a timed
-run compares at least as many. What loses a little in one iteration of five is found by its run, and so here."""
+"""Seeds of more iterations for nearly right outputs, which are tried until one is rejected. A timed run compares at least as
+many."""
 HONEST_ITERATIONS = 4
-"""In so many what is right in another way must pass, and a cheat must change or lose something to be one."""
+"""Iterations in which honest variants must pass, and in which a cheat must differ from the baseline."""
 CALIBRATION = range(1001, 1025)
 
 Value = TypeVar("Value")
@@ -46,19 +46,19 @@ Variant = Callable[[Leaves, Reference], Output | None]
 
 
 def everyone(value: Value) -> list[Value]:
-    """This value of every rank, by rank (collective)."""
+    """The values of all ranks, by rank (collective)."""
     values: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(values, value)
     return values
 
 
 def anyone(text: str | None) -> str | None:
-    """The first text that a rank has to say, the same on every rank (collective)."""
+    """The first text of any rank, the same on every rank (collective)."""
     return next((said for said in everyone(text) if said), None)
 
 
 class Examination:
-    """One problem in one setting, on one rank; every rank of the world takes the same steps."""
+    """The examination of one problem in one setting, on one rank. Every rank takes the same steps."""
 
     def __init__(self, code: ProblemCode, setting: RankSetting) -> None:
         self.code = code
@@ -66,11 +66,11 @@ class Examination:
         self.check = code.problem.check
         self.comparison = Comparison(code, setting)
         self.iterations: list[tuple[Leaves, Reference]] = []
-        """In which nearly right outputs are tried; drawn when they are first asked for."""
+        """The iterations for nearly right outputs, drawn when first needed."""
         self.row = AdmissionRow()
 
     def run(self) -> AdmissionRow:
-        """The row, the same on every rank but for times and `dead` (collective)."""
+        """Examines the problem; returns the row, the same on every rank except times and `dead` (collective)."""
         tensors = self.draw()
         plain = self.run_baseline(tensors)
         reference = self.reference(tensors, plain)
@@ -84,7 +84,7 @@ class Examination:
         return self.row
 
     def draw(self) -> Leaves:
-        """The inputs. The same seed must give the same again."""
+        """The inputs. Notes a problem if the same seed gives other inputs."""
         tensors = self.code.draw(self.setting, SEED)
         again = self.code.draw(self.setting, SEED)
         if anyone("differs" if any(not same_bits(tensors[k], again[k]) for k in tensors) else None):
@@ -92,7 +92,7 @@ class Examination:
         return tensors
 
     def run_baseline(self, tensors: Leaves) -> Output:
-        """The baseline's outputs; notes its time, what it writes to, and which outputs are arguments."""
+        """The baseline's outputs. Notes its time, the inputs that it writes to, and outputs that are arguments."""
         before = {name: t.clone() for name, t in tensors.items()}
         seconds = []
         for _ in range(2):
@@ -110,7 +110,7 @@ class Examination:
         return flatten(returned)
 
     def reference(self, tensors: Leaves, plain: Output) -> Reference | None:
-        """The baseline and the oracle, with the limits found; None when they do not go together."""
+        """The outputs of baseline and oracle, with calibrated limits; None if they do not match."""
         reference = differs = None
         try:
             reference = self.comparison.reference(tensors, plain)
@@ -132,12 +132,12 @@ class Examination:
         self.comparison.note({0: reference})
         self.row.own_rms = max((own.rms for own in self.comparison.own[0]), default=0.0)
         self.row.own_max = max((own.max for own in self.comparison.own[0]), default=0.0)
-        # Of this rank alone, as rank 0's row is kept: with many ranks and tiny sizes one rank may rightly have zeros.
+        # Only rank 0's value is kept: with many ranks and tiny sizes a rank may have zeros.
         self.row.dead = without_variance(reference.baseline)
         return reference
 
     def tried(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
-        """Every cheat with what the judge says about it."""
+        """Every cheat, with the verdict on it."""
         plain = reference.plain
         other = self.code.draw(self.setting, OTHER_SEED)
         another_answer = flatten(self.code.call(self.code.baseline, other, self.setting))
@@ -161,7 +161,7 @@ class Examination:
         return found
 
     def nearly_right(self, tensors: Leaves, reference: Reference) -> dict[str, Tried]:
-        """What is computed with less than was asked for, and what is right in another way, in several iterations."""
+        """Cheats of reduced precision and honest variants, tried in several iterations."""
         self.iterations = [(tensors, reference)]
         cheats: dict[str, Variant] = {
             "bits6": lambda given, _: self.computed(changed_inputs(given, significant(6))),
@@ -184,7 +184,7 @@ class Examination:
         }
 
     def iteration(self, slot: int) -> tuple[Leaves, Reference]:
-        """The inputs of an iteration and what its outputs are compared with (collective)."""
+        """The inputs of an iteration and its reference outputs (collective)."""
         while len(self.iterations) <= slot:
             drawn = self.code.draw(self.setting, MORE_SEEDS[len(self.iterations) - 1])
             reference = self.comparison.reference(drawn)
@@ -193,7 +193,7 @@ class Examination:
         return self.iterations[slot]
 
     def one_stale(self) -> Tried:
-        """Each output for itself replaced by that of the iteration before: some iteration must show it (collective)."""
+        """The cheat that returns one output of the iteration before. Some iteration must reject each output (collective)."""
         names = [name for name, _ in self.iteration(0)[1].baseline[1]]
         seen: Tried = NOT_APPLICABLE, "no output differs between iterations"
         for place in range(min(everyone(len(names)))):
@@ -206,7 +206,7 @@ class Examination:
         return seen
 
     def stale_in_some(self, place: int) -> Verdict | None:
-        """The first rejection of an output of the iteration before; None where iterations do not differ (collective)."""
+        """The first rejection of an output of the iteration before; None if iterations do not differ (collective)."""
         found: Verdict | None = None
         for slot in range(1, 1 + len(MORE_SEEDS)):
             judged = [verdict for verdict in everyone(self.stale(place, slot)) if verdict]
@@ -220,9 +220,7 @@ class Examination:
         return found
 
     def stale(self, place: int, slot: int) -> Verdict | None:
-        """The verdict on an iteration's outputs with one of the iteration before; None where they are alike, or have other
-        shapes.
-        """
+        """The verdict on outputs with one of the iteration before; None if they are equal or have other shapes."""
         other, reference = (self.iteration(each)[1] for each in (slot - 1, slot))
         tensors, others = list(reference.baseline[1]), other.baseline[1]
         if place >= len(others) or others[place][1].shape != tensors[place][1].shape:
@@ -233,7 +231,7 @@ class Examination:
         return self.comparison.in_detail((reference.baseline[0], tensors), reference, slot).verdict
 
     def cheated(self, cheat: Variant) -> Tried:
-        """The first rejection of a cheat; else how near it came. Not applicable where it loses nothing (collective)."""
+        """The first rejection of a cheat, else its distance from a limit. Not applicable if it changes nothing (collective)."""
         worst, differs, loses = 0.0, False, False
         for slot in range(1 + len(MORE_SEEDS)):
             if slot == HONEST_ITERATIONS and not any(everyone(differs)):
@@ -253,7 +251,7 @@ class Examination:
         return Verdict.PASS.value, f"at most {max(everyone(worst)):.2f} of the limit"
 
     def passes(self, variant: Variant) -> Tried:
-        """The first objection to what is right, or PASS with how near it came to a limit (collective)."""
+        """The first rejection of an honest variant, or PASS with its distance from a limit (collective)."""
         worst = 0.0
         for slot in range(HONEST_ITERATIONS):
             given, reference = self.iteration(slot)
@@ -268,7 +266,7 @@ class Examination:
     def computed(
         self, tensors: Leaves, while_active: AbstractContextManager[Any] | None = None, wider: bool = False
     ) -> Output | None:
-        """The baseline's output on these inputs, or None where it fails (collective)."""
+        """The baseline's output on these inputs, or None if it fails (collective)."""
         setting = self.setting.replace(dtype=torch.float32) if wider else self.setting
         found: Output | None = None
         with while_active or nullcontext(), suppress(Exception):
@@ -286,7 +284,7 @@ class Examination:
         return None if found is None else as_returned(found, reference.plain)
 
     def alone(self, tensors: Leaves) -> Output | None:
-        """The baseline in a world in which nobody communicates, or None where it fails."""
+        """The baseline's output without communication, or None if it fails."""
         with NoCommunication():
             try:
                 found: Output | None = flatten(self.code.call(self.code.baseline, tensors, self.setting))
@@ -296,22 +294,22 @@ class Examination:
         return found
 
     def counts(self, output: Output, reference: Reference) -> bool:
-        """Whether an output differs from the baseline's where it is compared: in canonical order, on this rank."""
+        """Whether an output differs from the baseline's in what is compared on this rank."""
         try:
-            ordered = self.comparison.in_order(output)
+            ordered = self.comparison.in_order(output, reference.facts)
         except Exception:
             return True
         return ordered[0] != reference.baseline[0] or _differ(ordered, reference.baseline)
 
     def judged(self, output: Output | None, reference: Reference, slot: int = 0) -> Tried:
-        """(verdict, what was seen) of the first rank that has something against an output (collective)."""
+        """(verdict, reason) of the first rank that rejects an output (collective)."""
         finding = self.finding(output, reference, slot)
         seen = everyone((finding.verdict.value, _in_words(finding)))
         failed = [(v, f"rank {r}: {words}") for r, (v, words) in enumerate(seen) if v != Verdict.PASS]
         return failed[0] if failed else (Verdict.PASS.value, "")
 
     def finding(self, output: Output | None, reference: Reference, slot: int = 0) -> OutputFinding:
-        """What the comparison says about an output on this rank."""
+        """The comparison of an output on this rank."""
         if output is None:
             return OutputFinding(Verdict.WRONG_STRUCTURE, "nothing was returned")
         try:

@@ -1,4 +1,4 @@
-"""Right outputs that were computed in another way than the baseline's: they must pass. Rank side (imports torch)."""
+"""Honest variants of the admission test: right outputs that are computed in another way. They must pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,22 +14,22 @@ SHORT = (torch.bfloat16, torch.float16)
 
 
 def as_returned(output: Output, baseline: Output) -> Output:
-    """The output's values in the dtypes of the baseline's."""
+    """The output's values in the baseline's dtypes."""
     pairs = zip(output[1], baseline[1], strict=True)
     return output[0], [(name, y.to(b.dtype)) for (name, y), (_, b) in pairs]
 
 
 def widened(tensors: Leaves) -> Leaves:
-    """Inputs of 16 bits in float32."""
+    """The inputs with 16-bit floats converted to float32."""
     return {name: t.float() if t.dtype in SHORT else t for name, t in tensors.items()}
 
 
 class OtherOrder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, products and sums add their terms up in the opposite order."""
+    """While active, products and sums add their terms in the opposite order."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: to skip it, every rank would import torch._dynamo, which takes seconds."""
+        """False: otherwise every rank would import torch._dynamo, which takes seconds."""
         return False
 
     def __torch_dispatch__(

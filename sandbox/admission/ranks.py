@@ -1,4 +1,4 @@
-"""A function run on W forked ranks with a gloo process group: no jail, no arenas, no clock. Not for judging kernels."""
+"""Runs a function on W forked ranks with a gloo process group, without jail, arenas and clock."""
 
 import gc
 import io
@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 
 
 class RankFailed(Exception):
-    """A rank raised, died or did not finish in time. `rank` is the first one, `text` its traceback or one sentence."""
+    """A rank raised, died or did not finish in time. rank: the first one. text: its traceback or one sentence."""
 
     def __init__(self, rank: int, text: str) -> None:
         super().__init__(f"rank {rank}: {text}")
@@ -29,12 +29,12 @@ class RankFailed(Exception):
 
 
 def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float) -> list[Found]:
-    """work(rank, world) on W forked ranks; returns what each of them returned, by rank. No rank is left behind.
+    """Calls work(rank, world) on W forked ranks; returns their results by rank. All ranks have ended afterwards.
 
-    timeout: seconds for all of it. What a rank returns must be something that `torch.save` takes.
+    timeout: seconds in total. A result must be something that `torch.save` accepts.
 
     Raises:
-        RankFailed: of the first rank that raised or died; or the time was over.
+        RankFailed: a rank raised, died or did not finish in time.
     """
     context = multiprocessing.get_context("fork")
     ranks = []
@@ -49,7 +49,7 @@ def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float)
                     target=_rank, args=(rank, world, folder, work, sending), daemon=True
                 )
                 process.start()
-                sending.close()  # the rank's copy is the only one: the pipe ends with the rank
+                sending.close()  # the pipe ends with the rank, which has the only copy
                 ranks.append(process)
                 waiting[receiving] = rank
             while waiting:
@@ -86,7 +86,7 @@ def _received(pipe: Connection, rank: int, process: BaseProcess) -> Any:
 def _rank(
     rank: int, world: int, folder: str, work: Callable[[int, int], object], sending: Connection
 ) -> None:
-    gc.freeze()  # what the fork copied stays: looking through it takes a third of a short test, and copies its pages
+    gc.freeze()  # collecting the copied objects would take a third of a short test, and copy their pages
     try:
         torch.set_num_threads(1)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))  # as in sandbox.rank.launcher

@@ -1,6 +1,6 @@
-"""A row of the admission table: what was found about a problem in one world and dtype, and what speaks against it.
+"""A row of the admission table: the findings on a problem in one world and dtype, and the objections.
 
-Imports no torch: the command line reads these rows, too.
+It imports no torch, because the command line reads rows, too.
 """
 
 import msgspec
@@ -10,20 +10,20 @@ from problems.specification import Problem
 from sandbox.protocol.verdict import Verdict
 
 HONEST = ("rounded_once", "float32", "other_order")
-"""Right outputs that were computed in another way than the baseline's, and must pass; each is a field of `AdmissionRow`."""
+"""Honest variants, which must pass. Each is a field of `AdmissionRow`."""
 CHEATS = (
     *("zeros", "constant", "input", "other_trial", "fp8", "wrong_dtype", "one_wrong", "one_stale"),
     *("bits6", "drop_small", "int8_wire", "int16_wire", "silent"),
 )
-"""Outputs that must not pass, in the order of the table; each is a field of `AdmissionRow`."""
+"""Cheats, which must not pass, in the order of the table. Each is a field of `AdmissionRow`."""
 NOT_APPLICABLE = "N/A"
 
 Tried = tuple[str, str]
-"""(verdict or NOT_APPLICABLE, what was seen)"""
+"""(verdict or NOT_APPLICABLE, reason)"""
 
 
 class AdmissionRow(msgspec.Struct):
-    """What was found. A field is unset where the examination did not get so far, or where there was nothing to say."""
+    """The findings. A field is unset if the examination ended before, or found nothing."""
 
     id: int = 0
     stem: str = ""
@@ -31,11 +31,11 @@ class AdmissionRow(msgspec.Struct):
     dtype: str = ""
     against: list[str] = []
     error: str | UnsetType = UNSET
-    """A rank raised or died: its traceback."""
+    """The traceback of a rank that raised or died."""
     refused: str | UnsetType = UNSET
-    """inputs.py refused the sizes: its words."""
+    """The message of inputs.py, which refused the sizes."""
     problem: str | UnsetType = UNSET
-    """The baseline and the oracle, or two draws of one seed, do not go together."""
+    """A mismatch of baseline and oracle, or of two draws with one seed."""
     first_ms: float | UnsetType = UNSET
     call_ms: float | UnsetType = UNSET
     mutated: list[str] | UnsetType = UNSET
@@ -71,13 +71,13 @@ class AdmissionRow(msgspec.Struct):
     """Largest resident memory of a rank."""
 
     def tried(self, name: str) -> str | None:
-        """The verdict on the baseline or a cheat, or None where it was not tried or does not apply."""
+        """The verdict on the baseline or a cheat; None if it was not tried or does not apply."""
         found: Tried | UnsetType = getattr(self, name)
         return None if found is UNSET or found[0] == NOT_APPLICABLE else found[0]
 
 
 def objections(problem: Problem, row: AdmissionRow) -> list[str]:
-    """What speaks against admission and is not excused; empty when nothing does."""
+    """The objections that are not excused; empty: the problem is admitted."""
     if row.error is not UNSET:
         return [row.error.strip().splitlines()[-1]]
     if row.refused is not UNSET:

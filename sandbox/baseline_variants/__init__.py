@@ -1,7 +1,7 @@
-"""Reference forms of the baseline: kernels that the judge runs like any other, to compare with the baseline as called.
+"""Baseline variants: kernels that the judge times like any other, to compare with the baseline.
 
-graph.py      the baseline in a CUDA graph: without the cost of launching
-windows.py    a plain collective by NCCL on registered symmetric memory, with its own kernels or with copy engines
+graph.py      the baseline in a CUDA graph, without launch overhead
+windows.py    a collective of NCCL on registered symmetric memory, by kernels or copy engines
 """
 
 from pathlib import Path
@@ -10,9 +10,9 @@ from sandbox.kit.templates import with_baseline
 
 _FOLDER = Path(__file__).parent
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-"""The collectives that windows.py has."""
+"""Collectives of windows.py."""
 COPIED = ("all_gather", "all_to_all")
-"""Those that add nothing up: copy engines can do them."""
+"""Collectives without a sum, which copy engines can do."""
 
 
 def graph_text(problem: str, baseline: str) -> str:

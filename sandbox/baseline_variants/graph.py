@@ -1,7 +1,7 @@
-"""The baseline of __PROBLEM__, replayed from CUDA graphs, so that launching costs nothing.
+"""The baseline of __PROBLEM__, replayed from CUDA graphs to remove launch overhead.
 
-A call whose arguments lie at addresses that were not seen before runs the baseline as it is, and records it. A later call with
-the same addresses replays the recording, on whatever those addresses hold by then.
+A call with new argument addresses runs the baseline as it is, and records it. A later call with the same addresses replays the
+recording on their present contents.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ class CallRecorder:
     """A function and its recordings, one for each set of argument addresses."""
 
     KEPT = 256
-    """Recordings; beyond that the oldest goes. A batch has at most 256 calls, a round may have more: those are recorded anew."""
+    """Recordings that are kept. A batch has at most 256 calls; further calls of a round are recorded again."""
     PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.Size, dist.ProcessGroup)
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.recordings: dict[Any, tuple[torch.cuda.CUDAGraph, Any]] = {}
-        # Results stay alive with their recording, so only what a recording frees is used again by the next.
+        # Results stay alive with their recording, so that no other recording reuses their memory.
         self.pool = torch.cuda.graph_pool_handle()
         self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
@@ -31,7 +31,7 @@ class CallRecorder:
         key = self.key(arguments)
         recording = self.recordings.get(key)
         if recording is None:
-            # This call's result is the plain one: an argument that the function writes to has been written to once.
+            # This call returns the plain result, so that arguments are written once.
             result = self.function(*arguments)
             self.recordings[key] = self.recorded(arguments)
             if len(self.recordings) > self.KEPT:
@@ -42,9 +42,9 @@ class CallRecorder:
         return result
 
     def recorded(self, arguments: tuple[Any, ...]) -> tuple[torch.cuda.CUDAGraph, Any]:
-        """The graph of a call, which runs nothing, and the result that its replays fill.
+        """Records a call without running it; returns the graph and the result that its replays fill.
 
-        Not torch.cuda.graph: that waits for the device, which a batch behind the starting gate must not.
+        torch.cuda.graph would block on the device, which a batch behind the starting gate must not.
         """
         graph = torch.cuda.CUDAGraph()
         try:
@@ -58,7 +58,7 @@ class CallRecorder:
         return graph, result
 
     def key(self, value: Any) -> Any:
-        """What must be the same for a recording to serve: addresses and layouts on the GPU, values elsewhere."""
+        """The key of a recording: addresses and layouts of GPU tensors, values of other arguments."""
         if isinstance(value, torch.Tensor):
             if value.layout is torch.sparse_coo:
                 return value.shape, self.key(value._indices()), self.key(value._values())

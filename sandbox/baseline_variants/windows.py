@@ -1,7 +1,6 @@
-"""An NCCL collective on memory that is registered as a symmetric window: NCCL's best case, copy-in included.
+"""An NCCL collective on memory that is registered as a symmetric window, with the copy into it.
 
-The argument is copied into registered memory on the clock, as symm.stage does it; the result is registered memory, one of two
-buffers used in turn.
+The argument is copied into registered memory within the call, as symm.stage does. The result is one of two registered buffers.
 """
 
 from typing import Any
@@ -12,11 +11,11 @@ import torch.distributed._symmetric_memory as symmetric_memory
 
 COLLECTIVE: str = "__COLLECTIVE__"
 COPY_ENGINE: Any = "__COPY_ENGINE__"
-"""Whether NCCL is asked to use no multiprocessors."""
+"""Whether NCCL uses copy engines in place of multiprocessors."""
 
 
 def communicator() -> dist.ProcessGroup:
-    """The process group: the world's, or one of the same ranks whose collectives run on copy engines."""
+    """The process group: the world's, or one of the same ranks that uses copy engines."""
     if not COPY_ENGINE:
         return dist.distributed_c10d._get_default_group()
     nccl: Any = dist.ProcessGroupNCCL
@@ -32,12 +31,10 @@ def communicator() -> dist.ProcessGroup:
 
 
 def registered(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.Tensor]:
-    """Uninitialised tensors that every rank has registered with NCCL as windows (collective)."""
-    dist.all_reduce(
-        torch.zeros(1, device="cuda"), group=group
-    )  # a window belongs to a communicator that exists
+    """New uninitialised tensors, registered with NCCL as windows (collective)."""
+    dist.all_reduce(torch.zeros(1, device="cuda"), group=group)  # a window needs an existing communicator
     try:
-        if not windows:  # it cannot be chosen again once it was used
+        if not windows:  # the allocator cannot be changed after its use
             symmetric_memory.set_backend("NCCL")
         tensors = [
             symmetric_memory.empty(shape, dtype=dtype, device=torch.device("cuda")) for shape in shapes
@@ -52,7 +49,7 @@ def registered(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.
 
 
 def communicate(given: torch.Tensor, result: torch.Tensor) -> None:
-    """The collective, from one registered tensor to another; an all-reduce adds up in place."""
+    """Runs the collective between registered tensors; an all-reduce works in place."""
     if COLLECTIVE == "all_reduce":
         work = dist.all_reduce(result, group=group, async_op=COPY_ENGINE)
     elif COLLECTIVE == "all_gather":
@@ -61,12 +58,12 @@ def communicate(given: torch.Tensor, result: torch.Tensor) -> None:
         work = dist.reduce_scatter_tensor(result, given, group=group, async_op=COPY_ENGINE)
     else:
         work = dist.all_to_all_single(result, given, group=group, async_op=COPY_ENGINE)
-    if work is not None:  # on a stream of its own: copies in batches are not for the default stream
+    if work is not None:  # on its own stream, because batched copies do not run on the default stream
         work.wait()
 
 
 def result_shape(shape: torch.Size) -> tuple[int, ...]:
-    """What the collective makes of a tensor of this shape."""
+    """The result's shape for an argument of this shape."""
     world = dist.get_world_size()
     if COLLECTIVE == "all_gather":
         return (world, *shape)

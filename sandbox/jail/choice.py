@@ -82,17 +82,17 @@ def _missing() -> str | None:
 def why_not(profile: Profile, program: bytes) -> str | None:
     """The reason why a profile fails its self-test, in one line; None if it passes."""
     with _bait() as facts, tempfile.TemporaryDirectory(prefix="pkb-selftest-") as folder:
-        filter_fd = filter_file(program)
         os.environ["PKB_CANARY"] = "canary"  # a jail that passes the environment on fails
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
-            wrapped = profile.wrap(argv, Path(folder), {}, filter_fd=filter_fd)
-            status, said, complaints = _run(wrapped)
+            with contextlib.closing(
+                profile.wrap(argv, Path(folder), {}, filter_fd=filter_file(program))
+            ) as test:
+                status, said, complaints = _run(test)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
         finally:
             del os.environ["PKB_CANARY"]
-            os.close(filter_fd)
     try:
         found: dict[str, bool] = json.loads(said)
     except ValueError:

@@ -4,6 +4,7 @@ The process joins the namespaces of a process inside. Then it drops what bubblew
 they start. A check afterwards reads the result from /proc: a world does not run if a privilege is left.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -101,19 +102,22 @@ def why_not(profile: Profile, program: bytes) -> str:
 
     Containers may refuse it: reading another user's process takes CAP_SYS_PTRACE, which bubblewrap itself does not need.
     """
-    fd = filter_file(program)
     read, write = os.pipe()
     try:
-        wrapped = profile.wrap(list(HOLD), INSIDE, {}, filter_fd=fd)
-        with subprocess.Popen(
-            wrapped.argv,
-            env=wrapped.env,
-            pass_fds=wrapped.fds,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        ) as builder:
+        with (
+            contextlib.closing(
+                profile.wrap(list(HOLD), INSIDE, {}, filter_fd=filter_file(program))
+            ) as wrapped,
+            subprocess.Popen(
+                wrapped.argv,
+                env=wrapped.env,
+                pass_fds=wrapped.fds,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            ) as builder,
+        ):
             assert builder.stdout is not None
             try:
                 if not builder.stdout.read(1):
@@ -129,7 +133,7 @@ def why_not(profile: Profile, program: bytes) -> str:
     except OSError as error:
         return str(error)
     finally:
-        for each in (fd, read, write):
+        for each in (read, write):
             os.close(each)
     return "" if said == "inside" else said
 

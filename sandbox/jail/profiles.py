@@ -32,6 +32,7 @@ TMPFS_BYTES = 2 << 30
 SHM_BYTES = 2 << 30
 FIRST_UID, FIRST_GUEST_UID = 60_123, 55_123
 UIDS = 5000
+USER = "arena"
 PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
 """Limits of a world."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
@@ -46,7 +47,12 @@ class Wrapped:
     argv: list[str]
     env: dict[str, str]
     fds: tuple[int, ...] = ()
-    """Descriptors that the jail needs. The caller closes them after the start."""
+    """Descriptors that the jail needs."""
+
+    def close(self) -> None:
+        """Closes the descriptors, after the start."""
+        for fd in self.fds:
+            os.close(fd)
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,11 @@ class Profile:
         assert guest is None or self.name in WITH_GUESTS
         if self.name == "none":
             return Wrapped(argv, environment(folder, extra))
-        command = _bubblewrap(self.name, readable, filter_fd, devices, guest, hidden)
-        return Wrapped([*command, *argv], environment(INSIDE, extra), (filter_fd,) if filter_fd else ())
+        uid = _uid(guest)
+        names = user_files(uid, uid if os.geteuid() == 0 else os.getegid())
+        command = _bubblewrap(self.name, readable, filter_fd, devices, guest, hidden, uid, names)
+        fds = (*names.values(), *(() if filter_fd is None else (filter_fd,)))
+        return Wrapped([*command, *argv], environment(INSIDE, extra), fds)
 
 
 NONE = Profile(
@@ -121,6 +130,11 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         **kept,
         "HOME": str(home),
         "TMPDIR": str(home),
+        "USER": USER,
+        "LOGNAME": USER,
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
+        "TRITON_CACHE_DIR": f"{home}/.cache/triton",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
@@ -133,6 +147,20 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
         "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
         **extra,
     }
+
+
+def user_files(uid: int, gid: int) -> dict[str, int]:
+    """The files that name a world's user and group, each as a descriptor to read it from: torch.compile asks for the name."""
+    texts = {
+        "/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n",
+        "/etc/group": f"{USER}:x:{gid}:\n",
+    }
+    files = {}
+    for path, text in texts.items():
+        files[path] = fd = os.memfd_create("pkb-user")
+        os.write(fd, text.encode())
+        os.lseek(fd, 0, os.SEEK_SET)
+    return files
 
 
 def import_paths() -> list[Path]:
@@ -184,6 +212,8 @@ def _bubblewrap(
     devices: tuple[str, ...],
     guest: Caps | None,
     hidden: tuple[Path, ...],
+    uid: int,
+    files: Mapping[str, int],
 ) -> list[str]:
     root = os.geteuid() == 0
     command = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--new-session", "--hostname", "arena"]
@@ -204,6 +234,8 @@ def _bubblewrap(
     command += ["--perms", "0755", "--dir", "/etc"]  # bubblewrap's own is not readable for the world's uid
     for file in SYSTEM_FILES:
         command += ["--ro-bind-try", file, file]
+    for file, fd in files.items():
+        command += ["--perms", "0644", "--file", str(fd), file]
     if name == "nested":
         command += ["--ro-bind", "/proc", "/proc"]
     else:
@@ -240,7 +272,7 @@ def _bubblewrap(
         command += ["--seccomp", str(filter_fd)]
     start = _limits(PROCESSES if guest is None else guest.processes + PROCESSES_ROOM)
     if root:
-        start = [*_drop(_uid() if guest is None else _guest_uid()), *start]
+        start = [*_drop(uid), *start]
     if name == "nested" and (not root or signal_scope.is_available()):
         start += _first_program()  # otherwise the world's own uid restricts its signals
     return [*command, "--", *start]
@@ -253,13 +285,13 @@ def _first_program() -> list[str]:
     return [sys.executable, "-I", "-S", "-c", start]
 
 
-def _uid() -> int:
-    """A uid per world, because the limit on processes counts per uid."""
-    return FIRST_UID + next(_uids) % UIDS
-
-
-def _guest_uid() -> int:
-    """A uid that no world has, so that a guest's processes do not count against a kernel's limit."""
+def _uid(guest: Caps | None) -> int:
+    """The uid inside. As root it is one per world, because the limit on processes counts per uid. A guest's is none of a world's,
+    so that its processes do not count against a kernel's limit."""
+    if os.geteuid():
+        return os.geteuid()
+    if guest is None:
+        return FIRST_UID + next(_uids) % UIDS
     return FIRST_GUEST_UID + (os.getpid() + next(_uids)) % UIDS
 
 

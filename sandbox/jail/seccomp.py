@@ -10,13 +10,17 @@ REFUSED = (  # noqa: SIM905
     "open_by_handle_at name_to_handle_at lookup_dcookie personality syslog "
     "shmget shmat msgget semget "  # System V memory exists without a process that maps it
     "memfd_secret "  # memory that no other process can read
-    "timer_create mq_notify"  # they send SIGCONT without a running process: see _stays_stopped
+    "timer_create mq_notify "  # they send SIGCONT without a running process: see _stays_stopped
+    "timerfd_create timerfd_settime timerfd_gettime signalfd signalfd4 alarm io_setup"  # see _rests
 ).split()
 CLONE_NEWUSER, EXIT_SIGNAL = 0x10000000, 0xFF
 SIGCONT = 18
 PR_SET_PDEATHSIG, F_SETSIG, TIOCSPTLCK = 1, 10, 0x40045431
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 AF_PACKET, AF_ALG, AF_VSOCK = 17, 38, 40
+ITIMER_REAL, SOL_SOCKET, IPPROTO_TCP = 0, 1, 6
+SO_MAX_PACING_RATE, SO_TXTIME = 47, 61
+TCP_CORK, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT = 3, 9, 18
 EPERM, ENOSYS = 1, 38
 UNKNOWN = -1
 INT = 0xFFFFFFFF
@@ -62,6 +66,7 @@ def _rules(program: "_Program", profile: str) -> bytes:
     for family in (AF_ALG, AF_PACKET, AF_VSOCK):
         program.refuse("socket", program.bits(0, INT, family))
     _stays_stopped(program)
+    _rests(program)
     if profile == "nested":
         _leave_others_alone(program)
     return program.export()
@@ -111,6 +116,19 @@ def _stays_stopped(program: _Program) -> None:
     program.refuse("ioctl", program.bits(1, INT, TIOCSPTLCK))
     # ninja makes a group for every compiler and fails without one, so the call returns success.
     program.refuse("setpgid", error=0)
+
+
+def _rests(program: _Program) -> None:
+    """Little happens on behalf of what is stopped: what waits in an epoll is told of an event on the core that the event finds,
+    thousands of times if there are so many, and no process is charged for it. So nothing sets an event for later: no
+    timer with a descriptor (`timerfd_create`) and none that sends signals, which have one, too (`signalfd`), and no
+    socket that sends or gives up at a set time. `io_setup` is another epoll. A thread's own timeouts end when it is stopped.
+    """
+    program.refuse("setitimer", program.bits(0, INT, ITIMER_REAL))
+    for option in (SO_MAX_PACING_RATE, SO_TXTIME):
+        program.refuse("setsockopt", program.bits(1, INT, SOL_SOCKET), program.bits(2, INT, option))
+    for option in (TCP_CORK, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT):
+        program.refuse("setsockopt", program.bits(1, INT, IPPROTO_TCP), program.bits(2, INT, option))
 
 
 def _leave_others_alone(program: _Program) -> None:

@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,8 @@ FORBIDDEN = (
     "continues_by_a_group",
     "continues_by_a_terminal",
     "has_secret_memory",
+    "sets_timers",
+    "sends_later",
 )
 NEEDED = (
     "has_loopback",
@@ -61,10 +64,12 @@ NEEDED = (
     "has_processes",
 )
 AF_VSOCK, MSG_FASTOPEN, SOCKET_CALL = 40, 0x20000000, {"x86_64": 41, "aarch64": 198}
-CLONE, TIMER_CREATE, MQ_NOTIFY = {
-    "x86_64": (56, 222, 244),
-    "aarch64": (220, 107, 184),
-}.get(platform.machine(), (-1, -1, -1))
+CLONE, TIMER_CREATE, MQ_NOTIFY, IO_SETUP = {
+    "x86_64": (56, 222, 244, 206),
+    "aarch64": (220, 107, 184, 0),
+}.get(platform.machine(), (-1, -1, -1, -1))
+SET_FOR_LATER = ((socket.SOL_SOCKET, 47), (socket.IPPROTO_TCP, socket.TCP_CORK), (socket.IPPROTO_TCP, 18))
+"""SO_MAX_PACING_RATE, TCP_CORK and TCP_USER_TIMEOUT."""
 MEMFD_SECRET, F_SETSIG, PR_SET_PDEATHSIG = 447, 10, 1
 
 
@@ -187,6 +192,26 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         libc.syscall(MQ_NOTIFY, -1, None)
         return ctypes.get_errno() not in (errno.EPERM, errno.ENOSYS)
 
+    def timers() -> bool:
+        """Whether an event can be set for later that needs no running process."""
+        return any(
+            _works(attempt)
+            for attempt in (
+                lambda: libc.timerfd_create(time.CLOCK_MONOTONIC, 0) >= 0,
+                lambda: libc.signalfd(-1, (ctypes.c_ulong * 16)(), 0) >= 0,
+                lambda: signal.setitimer(signal.ITIMER_REAL, END_SECONDS) == (0.0, 0.0),
+                lambda: libc.syscall(IO_SETUP, 1, ctypes.byref(ctypes.c_ulong())) == 0,
+            )
+        )
+
+    def later() -> bool:
+        """Whether a socket can be told when to send or to give up."""
+        with socket.socket() as sock:
+            for level, option in SET_FOR_LATER:
+                if _works(lambda: not sock.setsockopt(level, option, 1000)):  # noqa: B023
+                    return True
+        return False
+
     def data() -> bool:
         ours, _ = socket.socketpair()
         fcntl.fcntl(ours, F_SETSIG, signal.SIGCONT)
@@ -249,6 +274,8 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         "continues_by_a_group": group,
         "continues_by_a_terminal": terminal,
         "has_secret_memory": lambda: bool(libc.syscall(MEMFD_SECRET, 0) >= 0),
+        "sets_timers": timers,
+        "sends_later": later,
         "has_loopback": loopback,
         "has_interfaces": lambda: "lo" in [name for _, name in socket.if_nameindex()],
         "has_abstract_sockets": abstract,
@@ -285,7 +312,10 @@ def _environ_leaks() -> bool:
 
 def main() -> None:
     """Runs all attempts and prints the results."""
-    signal.alarm(END_SECONDS)  # even if the process that waits for the answer was killed
+    # Ends also if the process that waits for the answer was killed. The filter refuses alarms.
+    end = threading.Timer(END_SECONDS, os._exit, (1,))
+    end.daemon = True
+    end.start()
     facts = json.loads(sys.argv[1])
     print(json.dumps({name: _works(attempt) for name, attempt in attempts(facts).items()}))
 

@@ -1,4 +1,4 @@
-"""Errors that a kernel sees. Each one says what happened, where, and what to do."""
+"""Errors of the kit. Each message has the fact, the place, and what to do."""
 
 from collections.abc import Sequence
 

@@ -151,7 +151,7 @@ def ptrs(t: torch.Tensor) -> list[int]:
 
 
 def gather_numbers(*numbers: int) -> list[tuple[int, ...]]:
-    """Everybody's integers that the processes know, such as lengths, by rank; exchanged on the host, no GPU takes part."""
+    """The integers of all ranks, such as lengths, by rank. They are exchanged on the host."""
     return connect().gather_numbers(*numbers)
 
 

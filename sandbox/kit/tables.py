@@ -18,7 +18,7 @@ BY_VALUE = len(PxNumbers().at)
 def numbers(listed: Sequence[int], device: torch.device) -> tuple[list[int], torch.Tensor | int]:
     """The arguments for `PxNumbers few, const i64* many`: the list itself and 0, or no numbers and an int64 tensor of them.
 
-    A long list is copied to the GPU when it is seen for the first time, which the host waits for.
+    A new long list is copied to the GPU once, which blocks the host.
     """
     if len(listed) <= BY_VALUE:
         return list(listed), 0

@@ -1,4 +1,4 @@
-"""The driver's counters of GPUs over a window: bytes over NVLink, and how busy their units were. Host side, NVML."""
+"""Reads a GPU's counters over a window through NVML: bytes over NVLink, and the load of its units."""
 
 import time
 from collections.abc import Sequence
@@ -16,31 +16,31 @@ _SM, _TENSOR, _DRAM = 2, 5, 10
 """NVML_GPM_METRIC_SM_UTIL, _ANY_TENSOR_UTIL, _DRAM_BW_UTIL: percent."""
 _MEMORY_CLOCK = 2
 SHORTEST_S = 0.1
-"""Between two samples of GPM."""
+"""Shortest time between two samples of GPM."""
 
 
 class GpuCounted(msgspec.Struct, frozen=True):
-    """One GPU over a window. None is what its driver does not say."""
+    """The counters of one GPU over a window. None: the driver does not have this counter."""
 
     sent: int | None = None
     """Bytes over NVLink, without protocol."""
     received: int | None = None
     sm: float | None = None
-    """Share of its multiprocessors that were busy, from 0 to 1."""
+    """Share of busy multiprocessors, from 0 to 1."""
     tensor: float | None = None
-    """Share of the time in which they did tensor operations."""
+    """Share of the time with tensor operations."""
     dram: float | None = None
-    """Share of its memory's bandwidth."""
+    """Used share of the memory bandwidth."""
     link_peak: float | None = None
-    """Bytes a second over all its links in one direction, by their speed."""
+    """Nominal bytes per second over all its links in one direction."""
     dram_peak: float | None = None
-    """Bytes a second of its memory, by its clock and width: what `dram` is a share of."""
+    """Nominal bytes per second of its memory, which `dram` is a share of."""
     missing: list[str] = []
-    """Why something is None, a line each."""
+    """Reasons for missing counters, one line each."""
 
 
 class GpuCounters:
-    """Counts over one window at a time, from `begin` to `end`. A call takes milliseconds a GPU."""
+    """Reads counters over one window at a time, from `begin` to `end`. A call takes milliseconds per GPU."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus = gpus
@@ -49,7 +49,7 @@ class GpuCounters:
         self._samples: list[nvml.GpmSample | str] = []
 
     def begin(self) -> None:
-        """The window begins.
+        """Begins a window.
 
         Raises:
             NvmlMissing: the driver did not answer.
@@ -59,7 +59,7 @@ class GpuCounters:
         self._begun = time.monotonic()
 
     def end(self) -> list[GpuCounted]:
-        """The window ends; what each GPU did in it.
+        """Ends the window; returns the counters by GPU.
 
         Raises:
             NvmlMissing: the driver did not answer.
@@ -96,9 +96,9 @@ def _moved(
 
 
 def _sample(gpu: Gpu) -> nvml.GpmSample | str:
-    """A sample, or why there is none."""
+    """A sample, or the reason why there is none."""
     try:
-        return nvml.gpm_sample(gpu) or "the driver does not count that for this GPU, or not for this user"
+        return nvml.gpm_sample(gpu) or "the driver has no such counters for this GPU or this user"
     except NvmlMissing as missing:
         return str(missing)
 
@@ -114,7 +114,7 @@ def _shares(
     elif isinstance(second, str):
         why = second
     elif seconds < SHORTEST_S:
-        why = f"the calls took {seconds * 1e3:.0f} ms, and samples have to be {SHORTEST_S * 1e3:.0f} ms apart"
+        why = f"the calls took {seconds * 1e3:.0f} ms, and samples must be {SHORTEST_S * 1e3:.0f} ms apart"
     else:
         try:
             found = nvml.gpm_metrics(first, second, (_SM, _TENSOR, _DRAM))

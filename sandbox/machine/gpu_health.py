@@ -1,4 +1,4 @@
-"""A check of GPUs after a world was killed: free of its processes, and healthy. Host side: NVML, no CUDA."""
+"""Checks GPUs through NVML after a world was killed: its processes are gone, and no GPU has a fault."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -7,14 +7,14 @@ from sandbox.machine import nvml
 from sandbox.machine.placement import RankGpu
 
 GONE_SECONDS = 5.0
-"""A killed process's context is usually gone within a tenth of a second, with all of its memory."""
+"""Limit for a killed process's context to disappear. It usually takes 0.1 s."""
 _LOOK_SECONDS = 0.005
 
 
 def gpu_fault(ours: Sequence[RankGpu], pids: Collection[int], seconds: float = GONE_SECONDS) -> str:
-    """What keeps the next run from these GPUs, in a line; empty when nothing does, or when NVML cannot be asked.
+    """The fault that prevents the next run on these GPUs, in one line; empty if there is none or NVML is missing.
 
-    pids: the killed world's ranks. Waits until none of them has a context, and with it memory, on any of the GPUs.
+    pids: the killed world's ranks. Waits until none of them has a context on any of the GPUs.
     """
     try:
         gpus = [gpu for gpu in nvml.gpus() if gpu.minor in {rank.minor for rank in ours}]
@@ -27,6 +27,6 @@ def gpu_fault(ours: Sequence[RankGpu], pids: Collection[int], seconds: float = G
             if words := nvml.recovery(gpu):
                 return f"GPU {gpu.index}: {words}"
     except nvml.NvmlMissing as missing:
-        # Without NVML `doctor` says so; the baseline world's own next call still shows a GPU that does not work.
+        # `doctor` reports that NVML is missing. The oracle world's next call still detects a broken GPU.
         return str(missing) if nvml.says_lost(missing) else ""
     return ""

@@ -1,6 +1,6 @@
-"""The machine's GPUs as its driver sees them, through NVML. Host side: no torch, no CUDA context.
+"""Reads the machine's GPUs from the driver through NVML, without torch or a CUDA context.
 
-It only reads. A value that the driver does not support is None or "". A call takes microseconds to milliseconds.
+A value that the driver does not support is None or "". A call takes microseconds to milliseconds.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ ALL_LINKS = 0xFFFFFFFF
 """The scope of a field value that sums up all NVLinks of a GPU."""
 
 _CORE_WORDS = 16
-"""Of 64 cores each."""
+"""Words of 64 cores each."""
 _RECOVERY_ACTION = 230
 """NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, which older packages do not name."""
 _VOLATILE_UNCORRECTED = (1, 0)
@@ -23,7 +23,7 @@ _VOLATILE_UNCORRECTED = (1, 0)
 
 
 class NvmlMissing(Exception):
-    """NVML cannot be asked, or did not answer: no package, no library, no driver, or a call that failed."""
+    """NVML is not available (package, library or driver), or a call failed."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def gpus() -> list[Gpu]:
     """All GPUs that this process may use, whatever CUDA_VISIBLE_DEVICES says, in the driver's order.
 
     Raises:
-        NvmlMissing: as said there; also when one of the GPUs is lost, which it names.
+        NvmlMissing: also if one of the GPUs is lost.
     """
     found = []
     for index in range(int(call("nvmlDeviceGetCount"))):
-        # The driver counts what a container may not use, too.
+        # The count includes GPUs that a container may not use.
         if ask("nvmlDeviceGetHandleByIndex", index) is None:
             continue
         device = handle(index)
@@ -66,7 +66,7 @@ def gpus() -> list[Gpu]:
 
 
 def visible(gpus: Sequence[Gpu], allowed: str | None) -> list[Gpu]:
-    """What CUDA sees of `gpus` with CUDA_VISIBLE_DEVICES set to `allowed`, in CUDA's order; None: not set, all.
+    """The GPUs that CUDA uses with CUDA_VISIBLE_DEVICES set to `allowed`, in CUDA's order; None: not set.
 
     The list is of indices or of prefixes of UUIDs, as its first entry is. It ends at the first entry that names no GPU
     (or several); a GPU named twice leaves none, as CUDA has it. A slice of a GPU (MIG) counts as none.
@@ -91,13 +91,13 @@ def _by_uuid(gpus: Sequence[Gpu], prefix: str) -> Gpu | None:
 
 
 def _by_place(gpus: Sequence[Gpu], number: str) -> Gpu | None:
-    # CUDA takes the digits that an entry starts with: "1st" is 1.
+    # CUDA reads the leading digits of an entry: "1st" is 1.
     digits = re.match(r"\+?([0-9]{1,9})", number)
     return gpus[int(digits[1])] if digits and int(digits[1]) < len(gpus) else None
 
 
 def compute_pids(gpu: Gpu) -> set[int]:
-    """Processes with a CUDA context on it; in a container only the container's own, or none.
+    """Processes with a CUDA context on it; in a container at most the container's own.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -107,7 +107,7 @@ def compute_pids(gpu: Gpu) -> set[int]:
 
 
 def memory_used_mib(gpu: Gpu) -> int:
-    """MiB of its memory that are in use, by any process.
+    """MiB of its memory in use by any process.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -116,7 +116,7 @@ def memory_used_mib(gpu: Gpu) -> int:
 
 
 def near_cores(gpu: Gpu) -> set[int]:
-    """Cores on the GPU's side of the machine; empty where the driver does not say.
+    """Cores near the GPU; empty if the driver does not know.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -126,7 +126,7 @@ def near_cores(gpu: Gpu) -> set[int]:
 
 
 def recovery(gpu: Gpu) -> str:
-    """What is wrong with it and what the driver asks for; "" when it is healthy.
+    """The fault of a GPU and the recovery that the driver asks for; "" if there is none.
 
     Raises:
         NvmlMissing: the driver did not answer, other than by calling the GPU lost.
@@ -168,7 +168,7 @@ def _action(wanted: int) -> str:
 
 
 def says_lost(missing: NvmlMissing) -> bool:
-    """Whether the reason is a GPU that the driver has lost, or that has to be reset: not that nobody can be asked."""
+    """Whether the reason is a GPU that is lost or needs a reset, and not that NVML is missing."""
     if isinstance(missing.__cause__, ImportError):
         return False
     pynvml = _package()
@@ -176,7 +176,7 @@ def says_lost(missing: NvmlMissing) -> bool:
 
 
 def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
-    """A whole-numbered field value (NVML_FI_...); None where this driver or GPU has none. scope: a link, or ALL_LINKS.
+    """An integer field value (NVML_FI_...); None if the driver or GPU does not have it. scope: a link, or ALL_LINKS.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -190,7 +190,7 @@ def field(gpu: Gpu, number: int, scope: int = 0) -> int | None:
 
 
 class GpmSample:
-    """The counters of a GPU's performance monitor (GPM) at one moment; its memory is NVML's, and goes with it."""
+    """The counters of a GPU's performance monitor (GPM) at one moment. It owns NVML's memory of them."""
 
     def __init__(self, sample: Any) -> None:
         self.sample = sample
@@ -201,7 +201,7 @@ class GpmSample:
 
 
 def gpm_sample(gpu: Gpu) -> GpmSample | None:
-    """The counters now; None where this driver, this GPU or this user does not have them.
+    """The counters now; None if this driver, GPU or user does not have them.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -215,7 +215,7 @@ def gpm_sample(gpu: Gpu) -> GpmSample | None:
 
 
 def gpm_metrics(first: GpmSample, second: GpmSample, numbers: Sequence[int]) -> list[float | None]:
-    """Metrics (NVML_GPM_METRIC_...) over the time between two samples; None for those that this GPU does not have.
+    """Metrics (NVML_GPM_METRIC_...) between two samples; None for those that this GPU does not have.
 
     Raises:
         NvmlMissing: the driver did not answer.
@@ -234,7 +234,7 @@ def gpm_metrics(first: GpmSample, second: GpmSample, numbers: Sequence[int]) -> 
 
 
 def handle(index: int) -> Any:
-    """NVML's own handle of the GPU with this driver index; it stays valid for as long as the process runs.
+    """NVML's handle of the GPU with this driver index. It stays valid while the process runs.
 
     Raises:
         NvmlMissing: there is no such GPU, or it is lost.
@@ -243,7 +243,7 @@ def handle(index: int) -> Any:
 
 
 def ask(name: str, *arguments: Any) -> Any:
-    """As `call`; None where this driver, this GPU or this user does not have it."""
+    """As `call`; None if this driver, GPU or user does not have it."""
     pynvml = _package()
     try:
         return call(name, *arguments)
@@ -251,7 +251,7 @@ def ask(name: str, *arguments: Any) -> Any:
         if _code(missing) in {
             pynvml.NVML_ERROR_NOT_SUPPORTED,
             pynvml.NVML_ERROR_NO_PERMISSION,
-            pynvml.NVML_ERROR_INVALID_ARGUMENT,  # what an older driver says to a newer field
+            pynvml.NVML_ERROR_INVALID_ARGUMENT,  # an older driver returns it for a newer field
             pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
             pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
             pynvml.NVML_ERROR_DEPRECATED,
@@ -261,10 +261,10 @@ def ask(name: str, *arguments: Any) -> Any:
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """pynvml's function of this name; starts NVML if that is still to do. For any thread.
+    """Calls pynvml's function of this name, and starts NVML first if needed. Thread-safe.
 
     Raises:
-        NvmlMissing: with what failed, and why; its cause is pynvml's own error.
+        NvmlMissing: the call failed; its cause is pynvml's error.
     """
     pynvml = _package()
     function = getattr(pynvml, name, None)
@@ -286,7 +286,7 @@ def _package() -> Any:
 
 
 def _code(missing: NvmlMissing) -> int | None:
-    """NVML's number for what went wrong."""
+    """NVML's error number."""
     return getattr(missing.__cause__, "value", None)
 
 
@@ -299,7 +299,7 @@ def _start(pynvml: Any) -> None:
 
 
 def _named(name: str, arguments: tuple[Any, ...]) -> str:
-    """ "nvmlInit" for what fails before NVML is up; the GPU where its number is known."""
+    """The name of a call for messages, with the GPU's index if it is known."""
     if not _started:
         return "nvmlInit"
     return f"{name}({arguments[0]})" if arguments and isinstance(arguments[0], int) else name

@@ -9,14 +9,14 @@ from functools import lru_cache
 from sandbox.machine import nvml
 
 CORES = 4
-"""That a rank gets at the most."""
+"""Most cores of a rank."""
 
 
 @dataclass(frozen=True)
 class RankGpu:
     """One rank's GPU. minor: N of /dev/nvidiaN; uuid: as CUDA_VISIBLE_DEVICES takes it, empty where NVML cannot be asked.
 
-    cores: near the GPU, and no other GPU's, so that worlds on different GPUs never meet on a core; empty where that fails.
+    cores: near this GPU, and used for no other, so that worlds on different GPUs share no core; empty if unknown.
     """
 
     minor: int
@@ -25,7 +25,7 @@ class RankGpu:
 
 
 def rank_gpus(ranks: int) -> tuple[RankGpu, ...]:
-    """The GPUs of a world: the first ones that CUDA_VISIBLE_DEVICES leaves, one a rank. Fewer where there are fewer."""
+    """The GPUs of a world by rank: the first of CUDA_VISIBLE_DEVICES; fewer if the machine has fewer."""
     return _rank_gpus(ranks, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
@@ -36,14 +36,14 @@ def _rank_gpus(ranks: int, allowed: str | None) -> tuple[RankGpu, ...]:
         near = _near(all_gpus)
         found = [RankGpu(gpu.minor, gpu.uuid, near[gpu.minor]) for gpu in nvml.visible(all_gpus, allowed)]
     except nvml.NvmlMissing:
-        # The driver's order is then taken for the order of the device files, which it is on most machines.
+        # Then the driver's order stands for the order of the device files, as on most machines.
         numbers = range(ranks) if allowed is None else map(int, re.findall(r"\d+", allowed))
         found = [RankGpu(number) for number in numbers]
     return tuple(found[:ranks])
 
 
 def gpu_device_files(gpus: Sequence[RankGpu]) -> tuple[str, ...]:
-    """What a world needs of /dev to use these GPUs, and nothing of the others."""
+    """The device files that a world needs for these GPUs alone."""
     if not gpus:
         return ()
     shared = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps")
@@ -51,10 +51,10 @@ def gpu_device_files(gpus: Sequence[RankGpu]) -> tuple[str, ...]:
 
 
 def cuda_environment(gpus: Sequence[RankGpu]) -> dict[str, str]:
-    """Variables with which CUDA sees these GPUs alone, as 0, 1, 2..., and loads a kernel's code when it is first called.
+    """Variables that restrict CUDA to these GPUs, as 0, 1, 2..., and load a kernel's code at its first call.
 
-    Loading all code at the start would double the time that a world takes to be ready, and quintuple its memory. Behind a
-    closed gate a first call would wait for its code; so every call has run in front of it before.
+    Loading all code at the start doubles the start time of a world and takes five times the memory. A first call behind a
+    closed gate would block on its code, so every call runs once before the gate closes.
     """
     found = {"CUDA_MODULE_LOADING": "LAZY"}
     if gpus and all(gpu.uuid for gpu in gpus):
@@ -63,7 +63,7 @@ def cuda_environment(gpus: Sequence[RankGpu]) -> dict[str, str]:
 
 
 def cores_of(rank: int, ranks: int, gpus: Sequence[RankGpu] = ()) -> list[int]:
-    """The cores that rank r of every world is pinned to, the same few for both worlds: its GPU's, or a share of all."""
+    """The cores of a rank, the same in every world: those of its GPU, or a share of all."""
     if gpus and all(gpu.cores for gpu in gpus):
         return list(gpus[rank].cores)
     cores = sorted(os.sched_getaffinity(0))
@@ -74,7 +74,7 @@ def cores_of(rank: int, ranks: int, gpus: Sequence[RankGpu] = ()) -> list[int]:
 
 
 def _near(gpus: Sequence[nvml.Gpu]) -> dict[int, tuple[int, ...]]:
-    """By minor number, each GPU's own cores on its side of the machine; none where there are fewer cores than GPUs."""
+    """Cores near each GPU by minor number, without overlap; empty if there are fewer cores than GPUs."""
     ours = frozenset(os.sched_getaffinity(0))
     sides: dict[frozenset[int], list[nvml.Gpu]] = {}
     for gpu in gpus:

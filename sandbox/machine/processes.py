@@ -166,6 +166,15 @@ def runs(pid: int) -> bool:
     return state(pid) not in "ZX"
 
 
+def has_threads(pid: int) -> bool:
+    """Whether a thread of a process runs or can run: its first thread may have ended before the others."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    return len(threads) > 1 or runs(pid)
+
+
 def state(pid: int) -> str:
     """The letter of a process's state, its first thread's (proc(5)); X when it is gone."""
     try:

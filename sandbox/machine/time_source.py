@@ -1,16 +1,16 @@
-"""The clock that the referee's side reads and sleeps by."""
+"""The clock of the referee's side, which tests replace."""
 
 from typing import Protocol
 
 
 class TimeSource(Protocol):
-    """What the referee's side uses of the module `time`, which is the one that runs use."""
+    """The functions of the module `time` that the referee's side uses."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since a fixed moment."""
 
     def perf_counter_ns(self) -> int:
-        """Nanoseconds since some moment, with the best resolution there is."""
+        """Nanoseconds since a fixed moment, with the best resolution."""
 
     def sleep(self, seconds: float, /) -> None:
-        """Returns after so many seconds."""
+        """Blocks for so many seconds."""

@@ -1,4 +1,4 @@
-"""The bytes of tensors: whether two tensors are the same to the last bit."""
+"""Compares tensors bit by bit."""
 
 import torch
 

@@ -1,8 +1,8 @@
-"""Sealed shared memory on a GPU: cuMem allocations that travel as file descriptors and are mapped with the rights we choose.
+"""Sealed shared memory on a GPU: cuMem allocations that are passed as descriptors and mapped with chosen rights.
 
-The trusted rank allocates; the contender's rank on the same GPU imports inputs read-only (a write is an illegal address) and
-outputs read-write. Unlike cudaIpc handles this needs neither a shared PID namespace nor ptrace rights. CUDA driver API through
-ctypes, so that nothing beyond torch and the driver is needed.
+The trusted rank allocates. The contender's rank on the same GPU maps inputs read-only (a write is an illegal address) and
+outputs read-write. Unlike cudaIpc handles, this needs neither a shared PID namespace nor ptrace rights. It calls the CUDA driver
+through ctypes, so that it needs only torch and the driver.
 """
 
 import ctypes
@@ -23,14 +23,14 @@ _ACCESS_DESC = struct.Struct("=3i")
 
 
 class DriverError(RuntimeError):
-    """A CUDA driver call failed; the message names the call and the driver's own word for the error."""
+    """A CUDA driver call failed. The message names the call and the error."""
 
 
 _library: Any = None
 
 
 def driver() -> Any:
-    """libcuda."""
+    """The library libcuda."""
     global _library
     if _library is None:
         _library = ctypes.CDLL("libcuda.so.1")
@@ -38,7 +38,7 @@ def driver() -> Any:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """A driver function by name. Raises DriverError unless it returns success."""
+    """Calls a driver function by name. Raises DriverError if it fails."""
     status = getattr(driver(), name)(*arguments)
     if status:
         text = ctypes.c_char_p()
@@ -51,7 +51,7 @@ def _current_device() -> int:
 
 
 class _Span:
-    """Device memory as torch's array interface wants it."""
+    """Device memory with the CUDA array interface, for torch.as_tensor."""
 
     def __init__(self, pointer: int, size: int) -> None:
         self.__cuda_array_interface__ = {
@@ -76,7 +76,7 @@ def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
     call("cuMemMap", pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
     access = _ACCESS_DESC.pack(_ON_DEVICE, _current_device(), rights)
     call("cuMemSetAccess", pointer, ctypes.c_size_t(size), access, ctypes.c_size_t(1))
-    # The mapping keeps the allocation alive; it goes with the process.
+    # The mapping keeps the allocation alive.
     call("cuMemRelease", handle)
     return pointer.value
 
@@ -86,12 +86,12 @@ def _tensor(pointer: int, size: int) -> torch.Tensor:
 
 
 def rounded(size: int) -> int:
-    """size rounded up to what the driver allocates."""
+    """size, rounded up to the granularity of the driver."""
     return -(-size // GRANULE) * GRANULE
 
 
 def allocate(size: int) -> tuple[int, torch.Tensor]:
-    """A file descriptor to hand out, and this process's read-write view: flat uint8 of at least `size` bytes."""
+    """Allocates memory; returns its descriptor and a read-write view: flat uint8 of at least `size` bytes."""
     size = rounded(size)
     prop = _ALLOCATION_PROP.pack(_PINNED, _POSIX_FD, _ON_DEVICE, _current_device())
     handle = ctypes.c_ulonglong()
@@ -107,14 +107,14 @@ def attach(fd: int, size: int, rights: int) -> torch.Tensor:
 
 
 def attach_address(fd: int, size: int, rights: int) -> int:
-    """Maps memory that another process allocated with `allocate(size)`, on this GPU or on one that this one reaches."""
+    """Maps memory of another process's `allocate(size)`, on this GPU or on one that it can access; returns the address."""
     handle = ctypes.c_ulonglong()
     call("cuMemImportFromShareableHandle", ctypes.byref(handle), ctypes.c_void_p(fd), _POSIX_FD)
     return _map(handle, rounded(size), rights)
 
 
 def release(memory: torch.Tensor) -> None:
-    """Unmaps what `allocate` or `attach` gave; the memory is freed when no process maps it any more."""
+    """Unmaps memory of `allocate` or `attach`. It is freed when no process maps it."""
     pointer, size = ctypes.c_ulonglong(memory.data_ptr()), ctypes.c_size_t(memory.numel())
     torch.cuda.synchronize()
     call("cuMemUnmap", pointer, size)

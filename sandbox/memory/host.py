@@ -36,7 +36,12 @@ def output_arena(size: int) -> tuple[int, mmap.mmap]:
     return fd, mapping
 
 
-def report_page(size: int = 64 << 10) -> tuple[int, mmap.mmap]:
+REPORT_BYTES = 64 << 10
+BEGUN_AT = REPORT_BYTES - 8
+"""Where a rank counts the calls that it has begun in a batch, a 64-bit number, behind the text of a failure."""
+
+
+def report_page(size: int = REPORT_BYTES) -> tuple[int, mmap.mmap]:
     """A small shared file in which a rank leaves the text of a failure."""
     fd, mapping = _make("pkb-report", size)
     fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)

@@ -1,10 +1,10 @@
-"""The table of an input slot: where each of its tensors lies. No torch, so that the referee can pass tables on."""
+"""The table of an input slot: the place of each tensor. It needs no torch, so that the referee can pass it on."""
 
 import msgspec
 
 
 class TensorPlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One tensor of an input slot."""
+    """The place of one tensor in an input slot."""
 
     name: str
     dtype: int

@@ -6,7 +6,7 @@ An output slot starts with a header in which the shim notes what was returned; t
 
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -81,10 +81,6 @@ def read_inputs(memory: torch.Tensor, base: int, table: list[TensorPlace]) -> di
     return {
         place.name: view(memory, base + place.offset, place.shape, DTYPES[place.dtype]) for place in table
     }
-
-
-WITHHELD_FROM = 64
-"""Bytes from which on a tensor is withheld: a smaller one is no work worth doing early."""
 
 
 def header_bytes(leaves: int) -> int:
@@ -223,13 +219,26 @@ class Slot:
         """What `put` and `pack` expect."""
         self.targets: list[torch.Tensor] = []
         """Where the tensors of such an output go, as views of the slot's memory."""
+        arena = memory.untyped_storage()
+        self._first, self._end = arena.data_ptr(), arena.data_ptr() + arena.nbytes()
 
     def tensors_of(self, result: Any) -> list[torch.Tensor] | None:
-        """The tensors of what a call returned, in the order of `targets`; None where the slot was laid out for something else."""
+        """The tensors of what a call returned, in the order of `targets`; None where the slot was laid out for something else.
+
+        Raises:
+            DoesNotFit: one of them lies in the arena.
+        """
         found: list[torch.Tensor] = []
         if self.outline is None or not _pour(result, self.outline.mould, found):
             return None
+        self._refuse_own(found)
         return found
+
+    def _refuse_own(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Refuses tensors in the arena: their copy, whose time is taken off, would not be made. Raises DoesNotFit."""
+        for tensor in tensors:
+            if self._first <= tensor.data_ptr() < self._end:
+                raise DoesNotFit("an output lies in the judge's own memory of outputs")
 
     def put(self, result: Any) -> None:
         """Copies what a call returned into the slot: one launch a tensor where it is what was expected. On the clock.
@@ -249,6 +258,7 @@ class Slot:
             outline = Outline(structure, leaves, self.room, self.memory.numel(), self.memory.device)
             self.lay_out(outline)
             self.memory[: outline.header.numel()].copy_(outline.header)
+        self._refuse_own(tensor for _, tensor in leaves)
         copy_all(self.targets, [tensor for _, tensor in leaves])
 
     def lay_out(self, outline: Outline) -> None:

@@ -1,4 +1,4 @@
-"""Trees of outputs: a solution's result as tensors in a fixed order and a text that describes the containers."""
+"""Flattens a solution's result to tensors in a fixed order and a text of its structure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 Output = tuple[str, list[tuple[str, torch.Tensor]]]
-"""What `flatten` makes of an output: the structure text, and the tensors with their names."""
+"""A flattened output: the structure text, and (name, tensor) pairs."""
 
 
 class NotATree(TypeError):
@@ -14,13 +14,13 @@ class NotATree(TypeError):
 
 
 def flatten(value: Any) -> Output:
-    """Structure text and (name, tensor) leaves of an output.
+    """Flattens an output to its structure text and (name, tensor) leaves.
 
     Names are paths such as "0" or "1.depth"; a single tensor is named "out". Numbers become 0-dim tensors, so that their
-    type is part of the comparison. Only exact types count: a subclass of Tensor could do its work after the clock stopped.
+    type is part of the comparison. Only exact types are accepted: a subclass of Tensor could compute after the clock stopped.
 
     Raises:
-        NotATree: anything else is inside.
+        NotATree: it contains anything else.
     """
     leaves: list[tuple[str, torch.Tensor]] = []
 
@@ -40,7 +40,7 @@ def flatten(value: Any) -> Output:
         if kind is float:
             leaves.append((path or "out", torch.tensor(node, dtype=torch.float64)))
             return "float"
-        if kind is torch.Size:  # a tuple of ints, and equal to one
+        if kind is torch.Size:  # equal to a tuple of ints
             node, kind = tuple(node), tuple
         if kind is tuple or kind is list:
             inner = ",".join(
@@ -71,7 +71,7 @@ def unflatten(
 ) -> Any:
     """The containers that a structure text describes, filled with these tensors.
 
-    number: what takes the place of a number, given its 0-dim tensor.
+    number: converts the 0-dim tensor of a number.
     """
     remaining = iter(tensors)
     position = 0

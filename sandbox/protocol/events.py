@@ -111,10 +111,7 @@ class Ready(Event, tag="ready", frozen=True, kw_only=True):
 
 
 class WorldChanged(Event, tag="world", frozen=True, kw_only=True):
-    """A world was started, became ready, or is gone.
-
-    Roles: "baseline" (oracle world), "reference", "spare", "contender", "rival".
-    """
+    """A world is starting, ready or gone. Roles: "baseline" (oracle world), "reference", "spare", "contender", "rival"."""
 
     role: str
     state: str

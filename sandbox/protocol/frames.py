@@ -36,7 +36,7 @@ class Kind(IntEnum):
     MAKE_ARENAS = 17
     CHOOSE = 18
     TAKE = 19
-    LOOK_AT_PROGRESS = 20
+    LOOK_AHEAD = 20
     DRAW_AGAIN = 21
 
     READY = 64
@@ -82,7 +82,7 @@ class Kind(IntEnum):
     PEAKS_MEASURED = 102
     SYNCED = 103
     TAKEN = 104
-    PROGRESS = 105
+    LOOKED_AHEAD = 105
     DRAWN_AGAIN = 106
 
 

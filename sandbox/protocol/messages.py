@@ -264,25 +264,21 @@ class PoisonChecked(Reply, frozen=True):
     touched: list[int]
 
 
-class LookAtProgress(Order, frozen=True):
-    """See how far a stopped batch has come, by the outputs that it has written."""
+class LookAhead(Order, frozen=True):
+    """Look whether a stopped batch has written outputs of calls that have not begun."""
 
-    kind = Kind.LOOK_AT_PROGRESS
+    kind = Kind.LOOK_AHEAD
     side: int
+    first: int
+    """Slot of the first such call."""
     count: int
-    """Slots of the batch, from the first on."""
 
 
-class Progress(Reply, frozen=True):
-    """How far a batch has come on this rank."""
+class LookedAhead(Reply, frozen=True):
+    """Whether one of these slots has an output."""
 
-    kind = Kind.PROGRESS
-    written: int
-    """Slots that have an output, before the first that has none."""
-    ahead: bool
-    """Whether a later slot has one."""
-    known: bool
-    """Whether every call returns some bytes: only then a slot without an output tells that its call has not ended."""
+    kind = Kind.LOOKED_AHEAD
+    written: bool
 
 
 class DrawAgain(Order, frozen=True):

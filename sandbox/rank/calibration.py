@@ -1,6 +1,6 @@
-"""Calibration: the peaks of this machine, measured by all ranks of the baseline world at once. Rank side (imports torch).
+"""Calibration: measures the peaks of this machine with all ranks of the oracle world at once.
 
-Every figure is the best of a few repetitions: a peak is what the hardware can do, not what it does on average.
+Every figure is the best of a few repetitions, because a peak is a limit and not an average.
 """
 
 from functools import partial
@@ -8,15 +8,15 @@ from functools import partial
 import torch
 
 from sandbox.rank.devices.device import Device
-from sandbox.rank.fastest import fastest
+from sandbox.rank.devices.fastest import fastest
 
 
 def measure(device: Device) -> dict[str, float]:
     """Peaks of one rank while all ranks measure (collective).
 
-    flops.<dtype>: floating-point operations a second of a square product. local: bytes a second read plus written by a copy.
-    link: bytes a second from the next rank, every rank at once; on GPUs by the best of the ways in
-    sandbox.rank.devices.cuda.calibration, whose figures are added. launch_us: a small operation as called.
+    flops.<dtype>: floating-point operations per second of a square product. local: bytes per second read plus written by a copy.
+    link: bytes per second from the next rank, all ranks at once; on GPUs the best figure of
+    sandbox.rank.devices.cuda.calibration, which adds its own. launch_us: a small operation as called.
     """
     peaks: dict[str, float] = {}
     n = device.matmul_size

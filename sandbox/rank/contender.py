@@ -14,6 +14,7 @@ import torch
 
 from sandbox.kit.compilers import compiling
 from sandbox.kit.errors import BarrierTimeout, CompileError
+from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.trees import NotATree, flatten
 from sandbox.protocol.frames import Kind
@@ -57,6 +58,8 @@ class ContenderRank(Rank):
         """Of the armed iterations, those that the next GO runs."""
         self.noop = False
         """Whether that batch returns a kept result in place of each call."""
+        self.begun = memoryview(self.report)[memory.BEGUN_AT :].cast("Q")
+        """Calls of the batch that have begun. The referee replaces inputs of later ones: a false number harms the kernel."""
         self.last_result: Any = None
         self.output_copies = OutputCopies(self.device.holds_results)
         """Of the loaded kernel."""
@@ -170,6 +173,7 @@ class ContenderRank(Rank):
         self.batch = slice(first, first + order.count)
         self.epoch = order.epoch
         self.noop = order.noop
+        self.begun[0] = 0
         self.device.receive(self.iterations.used_in)
         for _ in range(order.warm):
             self.last_result, _ = self.iterations.rehearse(self.solution)
@@ -234,14 +238,16 @@ class ContenderRank(Rank):
                 return result
 
         batch = self.iterations.armed[self.batch]
-        put, finish = self.output_copies.put, self.output_copies.finish
+        put, finish, begun = self.output_copies.put, self.output_copies.finish, self.begun
         gc.disable()
         try:
             if not mutates:
-                for arguments, _, _, slot in batch:
+                for number, (arguments, _, _, slot) in enumerate(batch, 1):
+                    begun[0] = number
                     put(slot, solution(*arguments))
             else:
-                for arguments, given, drawn, slot in batch:
+                for number, (arguments, given, drawn, slot) in enumerate(batch, 1):
+                    begun[0] = number
                     for name in mutates:
                         given[name].copy_(drawn[name])
                     put(slot, with_mutated(solution(*arguments), given, mutates))

@@ -1,12 +1,12 @@
-"""Forks worlds from a process that has imported torch: a world then costs a tenth of a second instead of two.
+"""Forks worlds from a process that has imported torch: a world takes 0.1 s instead of 2 s.
 
     python -m sandbox.rank.fork_server SOCKET DEVICES     a descriptor; the ranks' module of their kind of device
 
 Orders come through the socket: sandbox/protocol/launch_plan.py.
 
-For each order it forks a process that enters the world's control group and joins the walls that stand, which must be done outside
-of the world's PID namespace, and then forks the launcher, which is in it. That first process stays until the referee kills it.
-No kernel ever runs in the fork server itself, and it hears nothing of a world once that has been forked.
+For each order it forks a process that enters the world's control group and joins its jail. This must happen outside of the
+world's PID namespace. That process then forks the launcher into the namespace, and stays until the referee kills it. No kernel
+runs in the fork server, and worlds cannot send it anything.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ FAILED = 71
 
 
 def serve(orders: socket.socket, device_module: str) -> None:
-    """Serves orders until the referee is gone. device_module: the ranks' side of their kind of device."""
+    """Serves orders until the referee is gone. device_module: the module of the ranks' device."""
     die_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for worlds here
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process never reaps worlds
     import_ahead(device_module)
     server = os.getpid()
     while True:
@@ -54,7 +54,7 @@ def serve(orders: socket.socket, device_module: str) -> None:
 
 
 def _tell(born: int, pid: int) -> None:
-    """Tells the referee a process id, with a handle to see by whether the process that had it is still there."""
+    """Sends the referee a process id and its pidfd."""
     handle = os.pidfd_open(pid)
     try:
         with socket.socket(fileno=os.dup(born)) as wire:
@@ -64,7 +64,7 @@ def _tell(born: int, pid: int) -> None:
 
 
 def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
-    """Enters the group and the walls, and forks the launcher into them."""
+    """Enters the control group and the jail, and forks the launcher into them."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.close(order.born)
@@ -74,7 +74,7 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
         inside: tuple[int, int] | None = None
         if order.jail is not None:
             if not os.read(order.jail.ready, 1):
-                raise joining.NotInside("bubblewrap ended before its walls stood")
+                raise joining.NotInside("bubblewrap ended before it started a process inside")
             os.close(order.jail.ready)
             inside = joining.join(order.jail.builder)
         child = os.fork()
@@ -83,9 +83,9 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
         for fd in set(fds) - {order.born}:
             with contextlib.suppress(OSError):  # one of them is closed
                 os.close(fd)
-        _talk_through(os.open(os.devnull, os.O_RDWR))  # the pipe ends when the world lets go of it
+        _talk_through(os.open(os.devnull, os.O_RDWR))  # the pipe ends when the world closes it
         os.waitpid(child, 0)
-        while True:  # so long nobody else gets this process id
+        while True:  # keeps the process id in use
             signal.pause()
     except BaseException as error:
         _say_why(error)
@@ -93,17 +93,17 @@ def _become_world(order: ForkOrder, fds: list[int]) -> NoReturn:
 
 
 def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
-    """What the launcher does as a program of its own, once it has the privileges of one."""
+    """Restricts this process and runs the launcher in it."""
     try:
         os.setsid()
         os.environ.clear()
         os.environ.update(order.environment)
-        tempfile.tempdir = None  # an import may have looked it up
+        tempfile.tempdir = None  # an import may have set it
         os.chdir(order.folder)
         if inside is not None:
             assert order.jail is not None
             joining.restrict(*inside, order.jail.filter)
-        die_with_parent()  # forgotten when a process gets another user
+        die_with_parent()  # a change of the user clears it
         launch(order.plan)
         sys.stdout.flush()
         os._exit(0)
@@ -113,18 +113,18 @@ def _launch(order: ForkOrder, inside: tuple[int, int] | None) -> NoReturn:
 
 
 def _say_why(error: BaseException) -> None:
-    """Among what the world's first rank has printed."""
+    """Prints the reason to the pipe of the world's first rank."""
     if isinstance(error, joining.NotInside):
-        print(f"the world is not behind its walls: {error}", file=sys.stderr)
+        print(f"the world could not be isolated: {error}", file=sys.stderr)
     else:
         traceback.print_exc()
 
 
 def _close_all_but(kept: set[int]) -> None:
-    """Closes what is the fork server's own."""
+    """Closes all other descriptors."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
-            with contextlib.suppress(OSError):  # the listing's own
+            with contextlib.suppress(OSError):  # the descriptor of the listing
                 os.close(int(name))
 
 

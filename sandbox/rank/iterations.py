@@ -3,7 +3,6 @@
 Everything here runs off the clock. Arenas, slots and kept inputs are those of one mapping; a new mapping starts anew.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -109,7 +108,7 @@ class Iterations:
             given = {name: torch.empty_like(t) if name in self.mutates else t for name, t in given.items()}
         arguments = self.code.arguments(given, self.setting)
         iteration = Iteration(arguments, given, drawn, self.slots[table.index])
-        if not checking and all(itertools.starmap(self.code.is_withheld, drawn.items())):
+        if not checking and all(map(self.code.is_withheld, drawn)):
             self._assembled[table.index] = (table.tensors, iteration)
         return iteration
 

@@ -1,8 +1,8 @@
-"""The first process of a world: forks the ranks, and tells the referee which of them died.
+"""The launcher, a world's first process: forks the ranks and reports their ends to the referee.
 
     python -m sandbox.rank.launcher PLAN     a LaunchPlan (sandbox/protocol/launch_plan.py) as JSON
 
-Forking after the import makes a world of eight cost one import of torch. Where the fork server can fork it, a world costs none.
+Forking after the import means one import of torch per world. A world that the fork server forks needs none.
 """
 
 import gc
@@ -27,7 +27,7 @@ RANKS = (
 
 
 def main() -> None:
-    """Imports, then launches the world of the command line."""
+    """Imports torch, then launches the world of the command line."""
     plan = launch_plan.decode(sys.argv[1])
     die_with_parent()
     import_ahead(plan.device_module)
@@ -35,9 +35,9 @@ def main() -> None:
 
 
 def import_ahead(device_module: str) -> None:
-    """Imports all that a rank needs. device_module: the ranks' side of their kind of device."""
-    # An import makes objects that stay. Looking for garbage among them takes a fifth of its time; frozen, they are never
-    # searched again, and a rank does not get pages of its own for what the collector marks.
+    """Imports all that a rank needs. device_module: the module of the ranks' device."""
+    # Imported objects stay. The garbage collector takes a fifth of the import's time for them. Frozen objects are never
+    # searched again, and ranks share their pages.
     gc.disable()
     import torch
 
@@ -52,16 +52,16 @@ def import_ahead(device_module: str) -> None:
 
 
 def launch(plan: LaunchPlan) -> None:
-    """Forks the ranks, then reaps until every one is gone."""
+    """Forks the ranks, then reaps processes until all ranks have ended."""
     if _hung_up(plan.status):
-        return  # the referee had ended before this process could be tied to it
+        return  # the referee ended before this process was tied to it
     from sandbox.protocol import frames
     from sandbox.rank.contender import ContenderRank
     from sandbox.rank.trusted import TrustedRank
 
     adopt_orphans()
-    # Threads of a rank (the caller, gloo's) hand work to each other: without wake-up preemption they do so in turn, and an
-    # all-reduce takes 0.3 ms every time instead of anything up to a scheduler's tick of 4 ms.
+    # Threads of a rank hand work to each other (the caller, gloo's). Without wake-up preemption an all-reduce takes 0.3 ms
+    # each time, instead of up to a scheduler's tick of 4 ms.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     devices = import_module(plan.device_module)
     pids: dict[int, int] = {}
@@ -79,9 +79,9 @@ def launch(plan: LaunchPlan) -> None:
     while pids:
         pid, code = os.waitpid(-1, 0)
         if pid in pids:
-            # arg: rank, value: the wait status as the kernel gave it
+            # arg: rank, value: the wait status
             status.sendall(frames.encode(frames.Kind.DONE, pids.pop(pid), code))
-    # Ranks are gone; whatever they left behind is this process's child now and dies with the world.
+    # Processes that the ranks left are children of this one now and end with the world.
     while True:
         try:
             os.waitpid(-1, 0)
@@ -90,7 +90,7 @@ def launch(plan: LaunchPlan) -> None:
 
 
 def _hung_up(fd: int) -> bool:
-    """Whether nobody holds the other end of a socket any more."""
+    """Whether the other end of a socket is closed."""
     poll = select.poll()
     poll.register(fd, select.POLLRDHUP)
     return bool(poll.poll(0))

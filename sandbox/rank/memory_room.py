@@ -1,40 +1,39 @@
-"""What fits the memory of a device: iterations, as often as they are held, and the worlds that share it. All in bytes."""
+"""Computes how many reference worlds fit into the memory of a device. All sizes are bytes."""
 
 from problems.setting import SizesRefused
 
 HELD = 2
-"""Times that an iteration lies in a device's memory beside the arenas: as drawn, and in the private copies that a kernel's first
-calls work on."""
+"""Copies of an iteration beside the arenas: as drawn, and the private one for a kernel's first calls."""
 CONTEXTS_BYTES = 12 << 30
-"""Of the processes that share a GPU: their contexts, and what libraries allocate."""
+"""Memory for the contexts and libraries of the processes that share a GPU."""
 GIB = 1 << 30
 
 
 def arenas_bytes(most: int, inputs: int, outputs: int) -> int:
-    """What all arenas of a run take: the trusted rank's inputs and a kernel's, and the references' outputs and a kernel's, which
-    are taken from it into a third.
+    """Bytes of all arenas of a run: the inputs of the trusted rank and of a kernel, the outputs of the references and of a
+    kernel, and the copy of a kernel's outputs.
 
-    most: of one side's arenas together, if that is one slot at least; inputs, outputs: of a slot.
+    most: limit for the arenas of one side, but at least one slot. inputs, outputs: bytes of a slot.
     """
     slots = max(1, most // (inputs + outputs))
     return slots * (2 * inputs + 3 * outputs)
 
 
 def most_references(device: int, iterations: int, call: int, oracle: int) -> int:
-    """How many worlds may run the baseline beside the trusted world and a kernel that takes as much memory as the baseline.
+    """The number of reference worlds that fit beside the oracle world and a kernel that needs as much memory as the baseline.
 
-    device: its memory; iterations: what they take in all places where they lie; call, oracle: the most that tensors take in a
-    call of the baseline and in the oracle's, beside the inputs.
+    device: its memory. iterations: bytes of all their copies. call, oracle: peak bytes of tensors in a call of the baseline and
+    of the oracle, without the inputs.
 
     Raises:
-        SizesRefused: not even one; it says how much there is and how much is needed.
+        SizesRefused: not even one fits; the message has the sizes.
     """
     room = device - iterations - oracle - CONTEXTS_BYTES
     if room < 2 * call:
         needed = device - room + 2 * call
         raise SizesRefused(
-            f"iterations take {iterations / GIB:.1f} GiB a rank, the baseline's call {call / GIB:.1f} GiB in each of two worlds "
-            f"and its oracle {oracle / GIB:.1f} GiB, which is {needed / GIB:.0f} GiB with the processes' own memory; this rank's "
+            f"iterations take {iterations / GIB:.1f} GiB per rank, the baseline takes {call / GIB:.1f} GiB in each of two worlds"
+            f", the oracle {oracle / GIB:.1f} GiB: {needed / GIB:.0f} GiB with the memory of the processes, but this rank's "
             f"device has {device / GIB:.0f} GiB"
         )
     return room // max(call, 1) - 1

@@ -1,10 +1,9 @@
-"""The outputs of a timed batch on their way to their slots.
+"""Copies the outputs of a timed batch to their slots, deferred if possible.
 
-A launch among real calls takes the host two to four times what it takes in a loop of its own: on an H200 13 to 30 us for one
-copy, in a loop 7. Copying each output before the next call would be a third of a short call's time, and cannot be taken off
-exactly. Where every call returns memory of its own, results are therefore held and copied many at a time. A kernel that returns
-the same memory again has each output copied before its next call. So have some calls of each batch, drawn at random: a result
-that is completed by a later call is wrong there.
+Launching a copy among real calls costs the host 13 to 30 us on an H200, and 7 us in a loop of copies. Copying each output before
+the next call would be a third of a short call, and cannot be subtracted exactly. So results are held and copied many at a time if
+every call returns new memory. The output of a kernel that reuses memory is copied before its next call. The same happens after
+random calls of each batch, so that a result which a later call completes is wrong there.
 """
 
 import random
@@ -16,22 +15,22 @@ import torch
 from sandbox.memory.slots import Slot, copy_all
 
 HELD = 64
-"""Results that are held at the most."""
+"""Most results that are held."""
 HELD_BYTES = 1 << 30
 AT_ONCE = 16
-"""One call in so many is copied at once, on average."""
+"""On average one call in so many is copied at once."""
 
 
 class OutputCopies:
-    """Of one kernel on one rank. Used on the clock."""
+    """The output copies of one kernel on one rank. Used while the clock runs."""
 
     def __init__(self, holds: bool) -> None:
-        """holds: whether results may be held at all."""
+        """holds: whether results may be held."""
         self.holds = holds
         self.reuses = False
-        """Whether the kernel returned memory in which an earlier result lay that was held."""
+        """Whether the kernel returned the memory of an earlier result that was held."""
         self.watched = 0
-        """Calls of the longest batch in which every output was copied at once, and held to see whether it comes again."""
+        """Calls of the longest batch that was checked for reused memory."""
         self._warm = False
         self._noop = False
         self._watching = False
@@ -39,16 +38,16 @@ class OutputCopies:
         self._at_once: frozenset[int] = frozenset()
         self._number = self._calls = 0
         self._held: list[list[torch.Tensor]] = []
-        """By output, the tensors that have still to be copied."""
+        """Tensors to be copied, by output."""
         self._targets: list[list[torch.Tensor]] = []
         self._bytes = 0
         self._alive: list[list[torch.Tensor]] = []
-        """Results that are copied and not let go, so that their memory comes again only if the kernel itself returns it again."""
+        """Copied results that are kept alive, so that only the kernel itself can return their memory again."""
 
     def warm_up(self, slot: Slot, result: Any) -> None:
-        """Copies a result as `finish` does, to nowhere, once. Off the clock.
+        """Runs the copy code of `finish` once, before timing.
 
-        Code is loaded when it is first called, and behind a closed gate that would wait for the gate.
+        Code is loaded at its first call, which would block behind a closed gate.
         """
         if self._warm or not self.holds:
             return
@@ -57,10 +56,7 @@ class OutputCopies:
             copy_all([torch.empty_like(tensor), torch.empty_like(tensor)], [tensor, tensor])
 
     def start(self, calls: int, noop: bool) -> None:
-        """Prepares for a batch, before its GO. noop: one result is returned again and again, to see what the harness takes.
-
-        A batch may be prepared and not run: the world then made untimed calls alone.
-        """
+        """Prepares a batch before its GO. noop: the batch returns one stored result. A prepared batch need not run."""
         self.forget()
         self._noop, self._number = noop, 0
         self._calls = min(calls, HELD)
@@ -70,10 +66,10 @@ class OutputCopies:
         self._at_once = frozenset(n for n in some if random.randrange(AT_ONCE) == 0)
 
     def put(self, slot: Slot, result: Any) -> None:
-        """Takes the result of a call, which is in its slot after `finish`.
+        """Takes the result of a call. It is in its slot after `finish`.
 
         Raises:
-            NotATree, DoesNotFit: no slot can hold it.
+            NotATree, DoesNotFit: the result does not fit a slot.
         """
         if not self._defers:
             slot.put(result)
@@ -97,7 +93,7 @@ class OutputCopies:
             self.finish()
 
     def finish(self) -> None:
-        """Copies what is held, and lets it go. Ends a batch, before the device is synchronized."""
+        """Copies and releases the held results. Ends a batch before the device is synchronized."""
         for held, targets in zip(self._held, self._targets, strict=True):
             copy_all(targets, held)
         if self._watching:
@@ -106,12 +102,12 @@ class OutputCopies:
         self.forget()
 
     def forget(self) -> None:
-        """Lets go of all results, also after a batch that failed."""
+        """Releases all results, also after a failed batch."""
         self._held, self._targets, self._bytes = [], [], 0
         self._alive = []
 
     def _watch(self, slot: Slot, result: Any) -> None:
-        """Holds a result that was copied."""
+        """Keeps a copied result alive."""
         if len(self._alive) < HELD and self._bytes < HELD_BYTES:
             tensors = slot.tensors_of(result) or []
             self._alive.append(tensors)
@@ -119,8 +115,7 @@ class OutputCopies:
 
 
 def share_memory(results: Sequence[Sequence[torch.Tensor]]) -> bool:
-    """Whether the tensors of one result reach into those of another. Between its first and its last element all of a tensor's
-    memory counts."""
+    """Whether tensors of two results overlap. A tensor spans all memory from its first to its last element."""
     spans = sorted(
         (*_span(tensor), n) for n, result in enumerate(results) for tensor in result if tensor.numel()
     )
@@ -134,6 +129,6 @@ def share_memory(results: Sequence[Sequence[torch.Tensor]]) -> bool:
 
 
 def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses of a tensor's first byte and of the one after its last."""
+    """The addresses of a tensor's first byte and of the byte after its last."""
     places = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + places * tensor.element_size()

@@ -12,7 +12,6 @@ import torch.distributed as dist
 
 from problems.setting import RankSetting
 from problems.specification import Problem
-from sandbox.memory import slots
 from sandbox.rank.seeds import seeded
 
 Leaves = dict[str, torch.Tensor]
@@ -35,10 +34,14 @@ def load_file(path: Path, name: str) -> ModuleType:
     return module
 
 
-def leave_groups(setting: RankSetting | None) -> None:
-    """Ends a setting's process groups but the world, on all ranks: each has connections, and memory of the GPU, until then."""
-    for name, group in (setting.groups if setting is not None else {}).items():
-        if name != "world" and group is not None:
+def leave_groups() -> None:
+    """Ends all process groups but the world, on all ranks: a setting's, and what a baseline has made for itself.
+
+    Each has connections, and memory of the GPU, until then. Torch lists them in the order in which they were made.
+    """
+    groups: Any = dist.distributed_c10d._world.pg_map
+    for group in list(groups):
+        if group is not dist.group.WORLD:
             dist.destroy_process_group(group)
 
 
@@ -51,6 +54,7 @@ class ProblemCode:
     and may define
         layout(world) -> dict[str, list[list[int]]]      named process groups, each a partition (or part) of the ranks
         canonical(outputs, setting) -> outputs           brings outputs into one order where the order is free
+        facts(tensors, setting, solution) -> Any         what canonical takes as a third argument: facts of the inputs
         oracle(tensors, setting, solution) -> outputs    the exact result, where float64 inputs do not give it
         capacity(setting) -> int                         bytes that outputs may need at most, where sizes depend on data
         READ_BY_ARGUMENTS: tuple of names                tensors whose values `arguments` reads, such as splits
@@ -61,10 +65,15 @@ class ProblemCode:
         self.inputs = load_file(problem.folder / "inputs.py", f"problem_inputs_{problem.slug}")
         self._baseline: Callable[..., Any] | None = None
 
-    def is_withheld(self, name: str, tensor: torch.Tensor) -> bool:
-        """Whether an input is completed only with its GO: all are, but those that `arguments` reads and very small ones."""
+    def forget(self) -> None:
+        """Drops the problem's modules, with what they keep, such as groups, once their last user is gone."""
+        for part in ("inputs", "baseline"):
+            sys.modules.pop(f"problem_{part}_{self.problem.slug}", None)
+
+    def is_withheld(self, name: str) -> bool:
+        """Whether an input is completed only with its GO: all are but those that `arguments` reads."""
         read: tuple[str, ...] = getattr(self.inputs, "READ_BY_ARGUMENTS", ())
-        return name not in read and tensor.numel() * tensor.element_size() >= slots.WITHHELD_FROM
+        return name not in read
 
     @property
     def baseline(self) -> Callable[..., Any]:
@@ -112,10 +121,15 @@ class ProblemCode:
         arguments: tuple[Any, ...] = self.inputs.arguments(tensors, setting)
         return arguments
 
-    def canonical(self, outputs: Any, setting: RankSetting) -> Any:
-        """Outputs in one order where the problem leaves the order free."""
+    def facts(self, tensors: Leaves, setting: RankSetting) -> tuple[Any, ...]:
+        """What `canonical` has to know of these inputs (collective)."""
+        hook = getattr(self.inputs, "facts", None)
+        return (hook(tensors, setting, self.baseline),) if hook else ()
+
+    def canonical(self, outputs: Any, setting: RankSetting, facts: tuple[Any, ...] = ()) -> Any:
+        """Outputs in one order where the problem leaves the order free. facts: of the inputs that they belong to."""
         hook = getattr(self.inputs, "canonical", None)
-        return hook(outputs, setting) if hook else outputs
+        return hook(outputs, setting, *facts) if hook else outputs
 
     def capacity(self, setting: RankSetting) -> int | None:
         """Bytes that outputs may need at most, or None when every call returns the same shapes."""

@@ -1,13 +1,15 @@
-"""A rank of any world: its place, its device and the problem that is open. Imports torch."""
+"""A rank of any world: serves its socket, and holds its device and the open problem."""
 
 import faulthandler
+import gc
 import os
 import signal
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -18,9 +20,12 @@ from sandbox.protocol import frames, wire
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import OpenProblem, Order, Wake
 from sandbox.rank.devices.device import Device
+from sandbox.rank.kernel.traceback import stand_in
 from sandbox.rank.problem_code import ProblemCode, leave_groups
 
 TEXT_LIMIT = 60_000
+leave = os._exit
+"""Ends this process at once. A kernel's call of the same name also prints where it was made."""
 
 
 class Reported(Exception):
@@ -51,19 +56,19 @@ class Rank:
         """By type of order. A handler takes the order and the descriptors that came with it."""
 
     def serve(self) -> None:
-        """Answers the referee until it hangs up."""
+        """Answers the referee until it closes the socket."""
         self.say(Kind.READY, os.getpid())
         while True:
             try:
                 order, fds = wire.receive(self.sock)
             except (EOFError, ConnectionError):
-                os._exit(0)
+                leave(0)
             try:
                 self.handlers[type(order)](order, fds)
             except Reported:
                 pass
             except BaseException as error:
-                self.blame(error)
+                self.tell(error)
 
     def say(self, kind: int, value: int = 0) -> None:
         """Sends a bare frame."""
@@ -76,30 +81,62 @@ class Rank:
         self.report[:4] = struct.pack("<I", len(data))
         self.say(kind, line)
 
+    def tell(self, error: BaseException) -> None:
+        """Reports any exception of a handler. One whose own methods fail is reported by its name and place."""
+        try:
+            self.blame(error)
+        except BaseException:
+            self.blame(stand_in(error))
+
     def blame(self, error: BaseException) -> None:
         """Reports an exception of a handler."""
         raise NotImplementedError
 
     def open(self, order: OpenProblem, fds: list[int]) -> None:
         """Opens a problem with a setting in place of the one before (collective)."""
-        leave_groups(self.setting)
-        self.code = self.setting = self.solution = None
-        self.device.free_cache()
+        self.close_problem()
         self.code = ProblemCode(load_problem(Path(order.folder)))
         dtype = getattr(torch, order.dtype)
         self.setting = self.code.setting(order.sizes, order.preset, dtype, self.device.torch_device)
         self.say(Kind.OPENED)
 
+    def close_problem(self) -> None:
+        """Lets go of the open problem and of all memory that was taken for it (collective).
+
+        Subclasses have dropped what they hold of it.
+        """
+        leave_groups()
+        if self.code is not None:
+            self.code.forget()
+        sys.modules.pop("kernel", None)  # a baseline that was loaded as one, with its graphs and buffers
+        self.code = self.setting = self.solution = None
+        gc.collect()
+        self.device.release_all()
+        self.device.free_cache()
+
     def wake(self, order: Wake, fds: list[int]) -> None:
-        """Shows that this process, and its context on the GPU, still runs."""
+        """Computes once, to show that this process and its GPU context work."""
         self.spark.add_(1)
         self.device.synchronize()
         self.say(Kind.AWAKE)
 
 
 def prepare_process() -> None:
-    """Signal handlers and threads of a rank process."""
+    """Sets the signal handlers and threads of a rank process."""
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    _tell_exits()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+
+
+def _tell_exits() -> None:
+    """A rank that ends itself prints where, as faulthandler does for signals."""
+    rank = os.getpid()
+
+    def tell(status: int) -> NoReturn:
+        if os.getpid() == rank:
+            faulthandler.dump_traceback()  # of all threads: only so is the current one named
+        leave(status)
+
+    os._exit = tell

@@ -13,8 +13,8 @@ _FIRST_WORD = 24
 def seeded(seed: int, device: torch.device) -> torch.Generator:
     """A generator on the device for a seed of 0 to 2^63 - 1.
 
-    On CPUs `manual_seed` uses the lower 32 bits of a seed alone: from a few of the numbers all seeds can be tried.
-    The whole state is therefore set here, from a hash of the seed. On GPUs `manual_seed` uses all 64 bits.
+    On CPUs `manual_seed` uses only the lower 32 bits of a seed, which a kernel could find by trying all of them. So the whole
+    state is set here from a hash of the seed. On GPUs `manual_seed` uses all 64 bits.
     """
     generator = torch.Generator(device=device)
     generator.manual_seed(seed)

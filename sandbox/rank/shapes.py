@@ -1,8 +1,8 @@
-"""The shapes of a baseline's matrix products and convolutions: are they the same in every call?
+"""Records the shapes of a baseline's matrix products and convolutions.
 
-Libraries look up how to compute them by their shapes, and remember what they found: the first call with a shape takes up to three
-times as long (BENCHMARKS.md). Where shapes depend on the inputs' values, such as how many tokens an expert gets, nearly
-every call of a fresh process has new ones.
+Libraries choose an algorithm by the shapes and cache the choice: the first call with a shape takes up to three times as long
+(BENCHMARKS.md). If shapes depend on the values of inputs, such as the number of tokens of an expert, nearly every call of a new
+process has new shapes.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ Shapes = list[tuple[int, ...]]
 
 
 class _Recording(TorchFunctionMode):
-    """Notes the shapes of the tensors that such functions get. (A mode of the dispatcher would import torch's compiler.)"""
+    """Records the shapes of such functions' arguments. A mode of the dispatcher would import torch's compiler."""
 
     def __init__(self, shapes: Shapes) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class _Recording(TorchFunctionMode):
 
 
 def shapes_of(code: ProblemCode, tensors: Leaves, setting: RankSetting) -> Shapes:
-    """Runs the baseline once (collective): the shapes that its matrix products and convolutions get on this rank, in order."""
+    """Runs the baseline once (collective) and returns the shapes of its matrix products and convolutions, in order."""
     shapes: Shapes = []
     with _Recording(shapes):
         code.call(code.baseline, tensors, setting)

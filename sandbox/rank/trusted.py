@@ -14,6 +14,7 @@ from sandbox.memory import slots
 from sandbox.memory.bits import same_bits
 from sandbox.memory.trees import Output, flatten
 from sandbox.protocol import wire
+from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import (
     ArenasMade,
@@ -24,7 +25,8 @@ from sandbox.protocol.messages import (
     DrawAgain,
     Drawn,
     DrawnAgain,
-    LookAtProgress,
+    LookAhead,
+    LookedAhead,
     MakeArenas,
     MeasurePeaks,
     OutputsTaken,
@@ -32,7 +34,6 @@ from sandbox.protocol.messages import (
     PoisonChecked,
     Probe,
     Probed,
-    Progress,
     Reply,
     Reveal,
     Revealed,
@@ -41,6 +42,7 @@ from sandbox.protocol.messages import (
     Synced,
     TakeOutputs,
 )
+from sandbox.protocol.verdict import Verdict
 from sandbox.rank.memory_room import HELD, arenas_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
 from sandbox.rank.rank import Rank
@@ -62,8 +64,6 @@ class TrustedRank(Rank):
         self.device.keep_blocks_whole()
         self.arenas = TrustedArenas(self.device)
         self.comparison: Comparison | None = None
-        self.always_returns = False
-        """Whether every call of the baseline returns equally many bytes, and some."""
         self.handlers |= {
             Probe: self.probe,
             MakeArenas: self.make_arenas,
@@ -72,11 +72,17 @@ class TrustedRank(Rank):
             TakeOutputs: self.take,
             CompareOutputs: self.judge,
             CheckPoison: self.check_poison,
-            LookAtProgress: self.look_at_progress,
+            LookAhead: self.look_ahead,
             DrawAgain: self.draw_again,
             MeasurePeaks: self.measure_peaks,
             Sync: self.sync,
         }
+
+    def close_problem(self) -> None:
+        """Also the arenas of all sides, which other worlds may still map."""
+        self.comparison = None
+        self.arenas.clear()
+        super().close_problem()
 
     def reply(self, message: Reply, fds: tuple[int, ...] = ()) -> None:
         """Sends the answer to an order."""
@@ -124,7 +130,6 @@ class TrustedRank(Rank):
             comparison.calibrate(iteration(seed) for seed in order.seeds)
         except torch.OutOfMemoryError as error:  # no kernel runs yet
             raise SizesRefused(f"not one iteration fits this rank's device: {error}") from None
-        self.always_returns = len(set(out_sizes)) == 1 and out_sizes[0] > 0
         room = max(16, 2 * leaves)
         capacity = self.code.capacity(self.setting)
         in_bytes = max(in_sizes) if len(set(in_sizes)) == 1 else 2 * max(in_sizes) + memory.PAGE
@@ -170,7 +175,7 @@ class TrustedRank(Rank):
                 raise SizesRefused(
                     f"inputs of {size} bytes do not fit the slot of {self.arenas.in_bytes}; draws differ too much in size"
                 )
-            withheld = {name for name, tensor in tensors.items() if self.code.is_withheld(name, tensor)}
+            withheld = set(filter(self.code.is_withheld, tensors))
             self.arenas.fill(index, table, tensors, order.sides, withheld)
             tables.append(SlotTable(index, table))
         self.device.synchronize()
@@ -199,7 +204,7 @@ class TrustedRank(Rank):
             fits.append(
                 slots.lay_out(tensors)[0] == table
                 and all(
-                    self.code.is_withheld(name, tensor) or same_bits(tensor, own[name])
+                    self.code.is_withheld(name) or same_bits(tensor, own[name])
                     for name, tensor in tensors.items()
                 )
             )
@@ -209,11 +214,9 @@ class TrustedRank(Rank):
         self.device.synchronize()
         self.reply(DrawnAgain(fits))
 
-    def look_at_progress(self, order: LookAtProgress, fds: list[int]) -> None:
-        """How far a batch has come, by the poison that its calls have overwritten."""
-        has = self.arenas.written(order.side, order.count)
-        written = has.index(False) if False in has else order.count
-        self.reply(Progress(written, any(has[written:]), self.always_returns))
+    def look_ahead(self, order: LookAhead, fds: list[int]) -> None:
+        """Whether calls that have not begun have overwritten the poison of their slots."""
+        self.reply(LookedAhead(self.arenas.any_written(order.side, order.first, order.count)))
 
     def check_poison(self, order: CheckPoison, fds: list[int]) -> None:
         """Whether anything was written to a poisoned output arena."""
@@ -258,7 +261,7 @@ class TrustedRank(Rank):
         ]
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
-        self.reply(Compared(findings))
+        self.reply(Compared(_first_wrong(findings)))
 
     def far_from_baseline(self, order: CompareOutputs) -> list[int]:
         """Of the slots that are held beside the baseline's, the farthest on which some rank is not near (collective)."""
@@ -270,7 +273,7 @@ class TrustedRank(Rank):
         if order.against is None:
             each = [
                 self.comparison.farness_of(
-                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n)
+                    slots.Unpacked(arenas.slot_of(theirs, n), arenas.room), self.plain(n), arenas.inputs_of(n)
                 )
                 for n in order.beside
             ]
@@ -278,7 +281,9 @@ class TrustedRank(Rank):
             self.comparison.reduce(found)
         else:
             baseline = arenas.sides[order.against].outputs
-            found = self.comparison.farness(theirs, baseline, order.beside, arenas.out_bytes, arenas.room)
+            found = self.comparison.farness(
+                theirs, baseline, order.beside, arenas.out_bytes, arenas.room, arenas.inputs_of
+            )
         far = sorted(zip(found.tolist(), order.beside, strict=True), reverse=True)[:MOST_FAR]
         return [slot for farness, slot in far if farness > 1]
 
@@ -300,3 +305,9 @@ class TrustedRank(Rank):
         assert self.code is not None
         assert self.setting is not None
         return flatten(self.code.call(self.code.baseline, self.arenas.inputs_of(index), self.setting))
+
+
+def _first_wrong(findings: list[OutputFinding]) -> list[OutputFinding]:
+    """The findings that are right, and of the others the first: one iteration's wrong elements are shown everywhere."""
+    right = [finding for finding in findings if finding.verdict is Verdict.PASS]
+    return right + [finding for finding in findings if finding.verdict is not Verdict.PASS][:1]

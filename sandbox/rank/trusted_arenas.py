@@ -69,6 +69,21 @@ class TrustedArenas:
         self.device.synchronize()
         return in_fd, out_fd
 
+    def clear(self) -> None:
+        """Gives all arenas back, this rank's own as well: the next problem makes others."""
+        self.device.synchronize()
+        for number in list(self.sides):
+            self._drop(number)
+        self.device.release(self.own)
+        self.own = torch.empty(0, dtype=torch.uint8)
+        self._close_own()
+        self.tables.clear()
+
+    def _close_own(self) -> None:
+        if self._own_fd >= 0:
+            os.close(self._own_fd)
+            self._own_fd = -1
+
     def _drop(self, number: int) -> None:
         """Gives the arenas of a side back."""
         gone = self.sides.pop(number, None)
@@ -79,9 +94,7 @@ class TrustedArenas:
 
     def _make_own(self, size: int) -> None:
         self.device.release(self.own)
-        if self._own_fd >= 0:
-            os.close(self._own_fd)
-            self._own_fd = -1
+        self._close_own()
         if self.device.sealed:
             self._own_fd, self.own = self.device.input_arena(size)
         else:
@@ -138,10 +151,10 @@ class TrustedArenas:
         """Of these sides, those whose output arena is not as the poison left it."""
         return [number for number in sides if not slots.is_poisoned(self.sides[number].outputs)]
 
-    def written(self, number: int, count: int) -> list[bool]:
-        """Of a side's first slots, whether a result overwrote the poison."""
-        outputs = self.sides[number].outputs[: count * self.out_bytes]
-        return slots.overwritten(outputs, self.out_bytes, slots.header_bytes(self.room))
+    def any_written(self, number: int, first: int, count: int) -> bool:
+        """Whether a result overwrote the poison in one of these slots of a side."""
+        outputs = self.sides[number].outputs[first * self.out_bytes : (first + count) * self.out_bytes]
+        return any(slots.overwritten(outputs, self.out_bytes, slots.header_bytes(self.room)))
 
     def inputs_of(self, slot: int) -> Leaves:
         """The iteration in a slot, in this rank's own inputs."""

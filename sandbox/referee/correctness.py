@@ -11,7 +11,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Recopy
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.referee.stacks import StackPlace, blocked_rank, place_of, places_words
-from sandbox.referee.wording import explain
+from sandbox.referee.wording import explain, whole
 from sandbox.timing.turns import LATE_SECONDS
 from sandbox.worlds.deadlines import COMPILE
 from sandbox.worlds.exchange import Exchange, Failed
@@ -55,10 +55,20 @@ class CorrectnessCheck:
     def explain(self, error: Failed | WorldFailed | Deadline) -> tuple[Verdict, Failure]:
         """The verdict on an error that ended the run."""
         if isinstance(error, Failed):
-            return error.verdict, error.failure
+            return error.verdict, self.as_a_whole(error.failure)
         if isinstance(error, WorldFailed):
-            return explain(error, self.exchange.phase)
+            place = self.place_of(error.rank) if error.kind == "DIED" else None
+            return explain(error, self.exchange.phase, place)
         return Verdict.TIMEOUT, self.explain_deadline(error)
+
+    def as_a_whole(self, failure: Failure) -> Failure:
+        """A failure of an output none of whose elements is wrong by itself: what is beyond its limit is the error of all."""
+        figures = self.exchange.findings.get(failure.rank or 0, {}).get(failure.output or "")
+        if failure.wrong_share != 0.0 or figures is None or figures.exact or figures.rms <= figures.rms_limit:
+            return failure
+        hint = failure.message.partition(f"{figures.rms_limit:.2e})")[2]
+        message = whole(figures) + hint
+        return msgspec.structs.replace(failure, message=message, index=None, expected=None, got=None)
 
     @contextlib.contextmanager
     def phase(self, name: str, limit: float) -> Iterator[None]:
@@ -161,16 +171,17 @@ class CorrectnessCheck:
             message += f": {places_words(places, late.ranks)}"
         found = blocked_rank(places)
         rank = found.rank if found else late.ranks[0] if late.ranks else None
-        return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=found.line if found else None)
+        line, text = (found.line, found.stack) if found else (None, "")
+        return self.exchange.failure(message, Verdict.TIMEOUT, rank=rank, line=line, text=text)
 
     def places(self, late: Deadline) -> list[StackPlace]:
         """The stack places of the ranks that did not finish, as far as known."""
         self.contender.processes.print_stacks()
         with contextlib.suppress(WorldFailed, Deadline):
             self.exchange.await_all(self.contender, late.kind, STACKS_SECONDS)
+        return [place for place in map(self.place_of, late.ranks) if place is not None]
+
+    def place_of(self, rank: int) -> StackPlace | None:
+        """Where a rank is, or was at its end, as far as the last stack that it has printed tells."""
         lines = self.run.source.count("\n") + 1
-        found = (
-            place_of(rank, self.contender.lines.said_by(rank), self.run.kernel_name, lines)
-            for rank in late.ranks
-        )
-        return [place for place in found if place is not None]
+        return place_of(rank, self.contender.lines.said_by(rank), self.run.kernel_name, lines)

@@ -69,7 +69,7 @@ class Evaluation:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
         setting = self.correctness.run.setting
         cores = 0 if kind_of(setting.device).has_gate else len(os.sched_getaffinity(0))
-        return conclude(call, device, setting.world, cores)
+        return conclude(call, device, setting.world, cores, self.rounds.withheld if self.rounds else None)
 
     def result(self, verdict: Verdict, failure: Failure | None) -> Result:
         """The result. Times and speedups are set only if the kernel passed."""
@@ -84,7 +84,8 @@ class Evaluation:
         (base_call, mine_call), (base_device, mine_device) = call.medians(), device.medians()
         conclusion = self.conclusion(speed, device.speed if passed else None)
         roofline = None
-        if speed and mine_call and self.peaks.known:
+        withheld = self.rounds is not None and self.rounds.withheld is not None
+        if speed and mine_call and self.peaks.known and not withheld:
             bound, limiter = bound_us(correctness.run.setting, self.peaks)
             roofline = Roofline(
                 bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter

@@ -5,11 +5,13 @@ The prints are untrusted. A forged stack can only change the line in the verdict
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 _SECTION = re.compile(r"^(?:Current thread|Thread) .*\(most recent call first\):$", re.MULTILINE)
-_FRAME = re.compile(r'^  File "([^"\n]{1,500})", line (\d{1,7}) in ', re.MULTILINE)
+_FRAME = re.compile(r'^  File "([^"\n]{1,500})", line (\d{1,7}) in ([^\n]{1,200})$', re.MULTILINE)
+TELLS_EXITS = "/sandbox/rank/rank.py"
+"""Of a rank that ended itself, the innermost frame: the function that says where it was called."""
 _WAITS = ("/torch/", "/sandbox/kit/")
 """A rank whose innermost frame is in one of these folders waits in a library call."""
 
@@ -23,6 +25,8 @@ class StackPlace:
     """Line of the kernel file, 1-based."""
     waits: bool
     """Whether it is in a call to torch or the kit."""
+    stack: str = field(default="", compare=False)
+    """The calls down to the first one of the kernel file, innermost first."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} {'waits' if self.waits else 'is'} at line {self.line}"
@@ -38,10 +42,29 @@ def place_of(rank: int, printed: str, kernel_name: str, lines: int) -> StackPlac
         return None
     sections = _SECTION.split(printed[last:])
     frames = _FRAME.findall(sections[1]) if len(sections) > 1 else []
-    for path, number in frames:
-        if PurePosixPath(path).name == PurePosixPath(kernel_name).name and 0 < int(number) <= lines:
-            return StackPlace(rank, int(number), any(part in frames[0][0] for part in _WAITS))
-    return None
+    if frames and frames[0][0].endswith(TELLS_EXITS):
+        del frames[0]
+    name = PurePosixPath(kernel_name).name
+    own = [
+        at
+        for at, (path, number, _) in enumerate(frames)
+        if PurePosixPath(path).name == name and 0 < int(number) <= lines
+    ]
+    if not own:
+        return None
+    waits = any(part in frames[0][0] for part in _WAITS)
+    return StackPlace(rank, int(frames[own[0]][1]), waits, _folded(frames, own[-1], name))
+
+
+def _folded(frames: Sequence[tuple[str, str, str]], last: int, name: str) -> str:
+    """A stack without the frames of the harness, which lie below the kernel's own."""
+    shown = [
+        f'  File "{name if PurePosixPath(path).name == name else path}", line {number}, in {function}'
+        for path, number, function in frames[: last + 1]
+    ]
+    below = len(frames) - last - 1
+    folded = [f"  ({below} more of the harness)"] if below else []
+    return "\n".join(["Stack (most recent call first):", *shown, *folded])
 
 
 def places_words(places: list[StackPlace], ranks: Sequence[int]) -> str:

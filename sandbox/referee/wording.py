@@ -3,8 +3,9 @@
 import os
 import signal
 
-from sandbox.protocol.events import Failure
+from sandbox.protocol.events import Failure, OutputError
 from sandbox.protocol.verdict import ADVICE, Verdict
+from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
 
 
@@ -21,6 +22,12 @@ def detail(verdict: Verdict, failure: Failure | None) -> str:
     if failure.index is not None:
         where.append(f"first at {failure.index}: expected {failure.expected}, got {failure.got}")
     return f"{parts[0]} ({', '.join(where)}). {failure.advice}".strip()
+
+
+def whole(figures: OutputError) -> str:
+    """What is wrong with an output each of whose elements is within its limit."""
+    error = f"relative RMS error {figures.rms:.2e}, limit {figures.rms_limit:.2e}"
+    return f"output {figures.output} is off as a whole ({error}), though no element by itself"
 
 
 def _first_line(text: str) -> str:
@@ -46,17 +53,22 @@ _REPORTED = {
 _TRACEBACK = "Traceback (most recent call last)"
 
 
-def explain(failed: WorldFailed, phase: str) -> tuple[Verdict, Failure]:
-    """The verdict on a rank's failure, and its description. phase: the present phase of the run."""
+def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) -> tuple[Verdict, Failure]:
+    """The verdict on a rank's failure, and its description.
+
+    phase: the present phase of the run; place: of a rank that died, where it was.
+    """
     verdict, message, advice = _explained(failed)
-    text = "" if failed.kind == "DIED" else failed.text
+    line, text = (
+        (place.line, place.stack) if place else (failed.line, "" if failed.kind == "DIED" else failed.text)
+    )
     phase = "compile" if verdict is Verdict.COMPILE_ERROR else phase
     return verdict, Failure(
         phase=phase,
         message=message,
         advice=advice or ADVICE[verdict],
         rank=failed.rank,
-        line=failed.line or None,
+        line=line or None,
         text=text,
     )
 

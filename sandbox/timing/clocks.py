@@ -1,4 +1,4 @@
-"""The two times of a run as pairs of batches, and what disturbed them."""
+"""The two clocks of a run: pairs of batches, the harness overhead, and foreign work."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,29 +12,29 @@ from sandbox.timing import interval
 from sandbox.timing.interval import Pair
 
 CONTENDER = -1
-"""In place of a reference's index."""
+"""The contender, in place of a reference's index."""
 LEAST_SHARE = 0.25
-"""Of a batch's time that remains at the least when the harness's is taken off."""
+"""Least share of a batch's time that remains after the overhead is subtracted."""
 
 FOREIGN_US = 50.0
-"""A turn of another context on a GPU, however short its kernels, takes longer than this (switching alone takes 130 us)."""
+"""A time slice of another context on a GPU is longer than this (a switch alone takes 130 us)."""
 FOREIGN_SHARE = 0.2
-"""Of the batches; a kernel that gains anything by working between them does so before most."""
+"""Share of batches with foreign work that is a fault. A kernel that gains by it does it before most batches."""
 
 
 @dataclass
 class Clock:
-    """One of the two times, in microseconds per call: pairs of batches, and what the harness itself takes."""
+    """One of the two clocks, in microseconds per call: pairs of batches, and the harness overhead."""
 
     name: str
     """ "call" or "device"."""
     raw: list[Pair] = field(default_factory=list)
-    """As measured; the harness's own time is in them."""
+    """Pairs as measured, with the overhead."""
     noop: dict[int, list[float]] = field(default_factory=dict)
-    """Batches of as many calls that return a kept result, microseconds a call: by reference, or CONTENDER."""
+    """Times of no-op batches in microseconds per call, by reference or CONTENDER."""
     speed: Interval | None = None
     rival: bool = False
-    """A kernel runs on the baseline's side, too."""
+    """Whether a kernel runs on the baseline's side, too."""
     _floors: tuple[float, float] = (0.0, 0.0)
 
     def note(self, pair: Pair) -> None:
@@ -42,14 +42,14 @@ class Clock:
         self.raw.append(pair)
 
     def note_noop(self, world: int, us: float) -> None:
-        """Adds a batch of kept results. world: index of the reference, or CONTENDER."""
+        """Adds a no-op batch. world: index of the reference, or CONTENDER."""
         self.noop.setdefault(world, []).append(us)
 
     @property
     def harness_us(self) -> float:
-        """What the harness takes a call where no kernel runs: starting the batch, copying the outputs.
+        """The harness overhead per call: starting the batch and copying outputs, from worlds without a kernel.
 
-        Where a kernel runs on both sides it is what the quicker one says: a kernel that delays its own copies gains nothing.
+        If a kernel runs on both sides, the smaller overhead counts, so that a kernel gains nothing by delaying its copies.
         """
         costs: list[float] = [median(found) for world, found in self.noop.items() if self._believed(world)]
         if not costs:
@@ -57,11 +57,10 @@ class Clock:
         return min(costs) if self.rival else float(median(costs))
 
     def cost_us(self, world: int) -> float:
-        """What is taken off a world's batches, a call.
+        """The overhead per call that is subtracted from a world's batches.
 
-        Of call time the same everywhere. Of device time what the world itself took, because worlds differ in how soon they see
-        the gate open; but of a contender no more than of the slowest reference, so that a delay gains it nothing beyond what
-        worlds differ by anyway.
+        It is the same for all worlds in end-to-end time. In device time it is the world's own, because worlds differ in how soon
+        they see the gate open. The contender's is at most that of the slowest reference, so that it gains nothing by a delay.
         """
         if self.name == "call" or self.rival or world not in self.noop:
             return self.harness_us
@@ -75,7 +74,7 @@ class Clock:
         return [median(found) for world, found in self.noop.items() if world != CONTENDER]
 
     def harness_error(self) -> float:
-        """Standard error of the log of the speedup that the harness's time, which is known so well, causes."""
+        """Standard error of the log speedup from the uncertainty of the overhead."""
         found = [us for world, times in self.noop.items() if self._believed(world) for us in times]
         if len(found) < 2 or not self.raw:
             return 0.0
@@ -86,7 +85,7 @@ class Clock:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The pairs without the harness's time, which may not make them quicker than their work on the device."""
+        """The pairs without the overhead, but not below their device time."""
         base, mine = self._floors
         costs = {world: self.cost_us(world) for world in {CONTENDER, *(pair.reference for pair in self.raw)}}
         return [
@@ -99,10 +98,10 @@ class Clock:
         ]
 
     def estimate(self, floors: tuple[float, float] = (0.0, 0.0)) -> Interval | None:
-        """The speedup over all pairs so far.
+        """Estimates the speedup from all pairs so far.
 
-        floors: what the calls of both sides take on the device alone, in microseconds; zeros where that is not known. Copies that
-        hide behind the device's work cost nothing, so taking off the host's time for them must not go below it.
+        floors: device time per call of both sides in microseconds; zeros: unknown. Output copies can overlap with the device's
+        work and then cost nothing, so subtracting the overhead must not go below the device time.
         """
         self._floors = floors
         if self.raw:
@@ -117,7 +116,7 @@ class Clock:
         return median(pair.baseline_us for pair in pairs), median(pair.contender_us for pair in pairs)
 
     def samples(self) -> list[Batches]:
-        """The pairs, for the record."""
+        """The pairs for the result."""
         return [
             Batches(pair.calls, pair.baseline_us, pair.contender_us, pair.baseline_first, pair.reference)
             for pair in self.pairs
@@ -130,21 +129,21 @@ def _net(us: float, cost: float, floor: float) -> float:
 
 @dataclass
 class ForeignWork:
-    """What else ran on the GPUs right before batches, when the kernel had to be at rest."""
+    """Foreign work on the GPUs right before batches, while the kernel was stopped."""
 
     foreign_us: dict[str, list[float]] = field(default_factory=dict)
-    """The longest moment that the work of others took, by what was about to start, in order."""
+    """Longest foreign work in microseconds, by kind of the next batch."""
 
     def note(self, before: str, foreign_us: float) -> None:
-        """Adds a look right before a batch of one kind: "baseline, call", "contender, device"..."""
+        """Adds a measurement right before a batch. before: the kind of batch, such as "baseline, call"."""
         self.foreign_us.setdefault(before, []).append(foreign_us)
 
     @property
     def fault(self) -> str:
-        """What to say when it happened too often before batches of one kind; empty when it did not."""
+        """The fault in one line if foreign work was too frequent before one kind of batch; else empty."""
         for before, found in self.foreign_us.items():
             busy = sum(foreign > FOREIGN_US for foreign in found)
             if busy >= max(2, FOREIGN_SHARE * len(found)):
                 many = f"{busy} of {len(found)} batches ({before} time)"
-                return f"something ran on the GPUs right before {many}, when the kernel had to be at rest"
+                return f"foreign work ran on the GPUs right before {many}, while the kernel had to be idle"
         return ""

@@ -24,9 +24,16 @@ class Conclusion(NamedTuple):
     """What would let the clocks tell more; empty when they tell enough."""
 
 
-def conclude(call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0) -> Conclusion:
+def conclude(
+    call: Interval | None,
+    device: Interval | None,
+    ranks: int = 1,
+    cores: int = 0,
+    withheld: Interval | None = None,
+) -> Conclusion:
     """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
 
+    withheld: the speedup of batches of many calls, where `call` is that of single calls, which contradict it.
     ranks, cores: of the machine's CPU ranks, to say whether fewer ranks would help; cores 0: not known or of no matter.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
@@ -37,7 +44,13 @@ def conclude(call: Interval | None, device: Interval | None, ranks: int = 1, cor
     advice = ""
     if len(telling) < len(said):
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
-    return Conclusion(outcome(said[clock]), clock, _sentence(call, device), advice)
+    sentence = _sentence(call, device)
+    if withheld is not None:
+        sentence += (
+            f". These are single calls: batches of many calls gave {withheld.median:.2f}× {ends(withheld)}, "
+            "which single calls contradict. Does a call work on inputs of later calls?"
+        )
+    return Conclusion(outcome(said[clock]), clock, sentence, advice)
 
 
 def _sentence(call: Interval | None, device: Interval | None) -> str:
@@ -45,29 +58,29 @@ def _sentence(call: Interval | None, device: Interval | None) -> str:
     if call is not None and outcome(call) != "too noisy":
         return _clause(call, "end-to-end") + (f"; {_beside(call, device)}" if device is not None else "")
     if device is not None and outcome(device) != "too noisy":
-        return _clause(device, "by device time") + ("; end-to-end time is too noisy" if call else "")
+        return _clause(device, "by device time") + ("; end-to-end time too noisy" if call else "")
     best = min(detectable_percent(interval) for interval in (call, device) if interval is not None)
     least = percent(best) if best < 100 else f"{1 + best / 100:.1f}×"
     return f"too noisy: only a difference above {least} would show"
 
 
 def _clause(interval: Interval, where: str) -> str:
-    """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02]..."."""
+    """ "1.31× faster end-to-end [1.20, 1.43]", or "same speed end-to-end 1.00× [0.98, 1.02], detects 4 %"."""
     match outcome(interval):
         case "faster":
             return f"{interval.median:.2f}× faster {where} {ends(interval)}"
         case "slower":
             return f"{1 / interval.median:.2f}× slower {where} {ends(interval)}"
         case _:
-            least = f"smallest detectable difference {percent(detectable_percent(interval))}"
-            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, {least}"
+            least = percent(detectable_percent(interval))
+            return f"{SAME_SPEED} {where} {interval.median:.2f}× {ends(interval)}, detects {least}"
 
 
 def _beside(call: Interval, device: Interval) -> str:
     """The other clock, in a few words."""
     said = outcome(device)
     if said == "too noisy":
-        return "device time is too noisy"
+        return "device time too noisy"
     word = f" ({SAME_SPEED if said == 'even' else said})" if said != outcome(call) else ""
     return f"device time {device.median:.2f}× {ends(device)}{word}"
 

@@ -10,6 +10,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import FinishBatch
 from sandbox.timing.clocks import CONTENDER, Clock
 from sandbox.timing.interval import Pair
+from sandbox.timing.probes import Drawn, Probes
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.failures import Deadline
 from sandbox.worlds.world import Gate, World
@@ -25,6 +26,8 @@ NOOP_BATCHES = 3
 """Batches of kept results of each reference, with one of the contender beside each: what the gate and the copies take."""
 SELDOM = 3
 """Once every reference has had two rounds behind the gate there is one in so many: device time has far less noise than calls."""
+RUNS_SECONDS = 1e-3
+"""What is queued in a stopped batch runs for so long, and for twice what its calls take."""
 TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
 """How much later than its gate mark a rank may be done, beside what worlds without a kernel need to say so."""
 
@@ -38,6 +41,7 @@ class DeviceTime:
         self.limits = turns.limits
         self.pace = pace
         self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
+        self.probes = Probes(turns, apart=0)
         self.cannot_queue = False
         """Not even one call can be launched without waiting for the GPU."""
         self.calls = 0
@@ -91,7 +95,8 @@ class DeviceTime:
                 self.noop_batches(number)
         except _NotQueued:
             self._most_calls.clear()
-            self._give_up()
+            self.give_up()
+            self.cannot_queue = True
         self.turns.stop_all()
         self.exchange.discard_outputs()
 
@@ -100,14 +105,19 @@ class DeviceTime:
         many = 2 * len(self.turns.base.worlds)
         if not self._gates or (number >= many and number % SELDOM):
             return
-        for pair in self._pairs(self.calls, self.pace.gated_pairs, number) or ():
+        for pair in self._pairs(self.calls, self.pace.gated_pairs, number, probing=True) or ():
             self.clock.note(pair)
 
-    def _give_up(self) -> None:
+    def finish(self) -> None:
+        """The probes that are still due."""
+        self.probes.hurry = True
+        while self._gates and self.probes.open(self.calls):
+            self._pairs(self.calls, self.pace.gated_pairs, probing=True)
+
+    def give_up(self) -> None:
         """There is no device time."""
         self._gates.clear()
         self.clock = Clock("device", rival=len(self.turns.kernels) > 1)
-        self.cannot_queue = True
 
     def noop_batches(self, number: int) -> None:
         """A batch of kept results on both sides: what the gate and the copies take. Raises _NotQueued."""
@@ -117,26 +127,58 @@ class DeviceTime:
             name = CONTENDER if side is self.turns.mine else number % len(side.worlds)
             self.clock.note_noop(name, seconds / self.calls * 1e6)
 
-    def _pairs(self, count: int, wanted: int, number: int = 0) -> list[Pair] | None:
-        """Pairs of batches on fresh inputs, or None where so many calls cannot be queued. number: of the round."""
+    def _pairs(self, count: int, wanted: int, number: int = 0, probing: bool = False) -> list[Pair] | None:
+        """Pairs of batches on fresh inputs, or None where so many calls cannot be queued.
+
+        number: of the round. probing: some batches, drawn at random, are probes and belong to no pair.
+        """
         calls = min(count, self._most_calls[0])
         wanted = max(1, min(wanted, self.exchange.stage.layout.slots // calls))
         self.turns.draw(calls * wanted)
         self.turns.wake(Batch(0, calls), [number % len(self.turns.base.worlds)])
-        found = []
+        found: list[Pair] = []
+        chosen: list[int] = []
+        timed: list[int] = []
         try:
             for place in range(wanted):
-                found.append(self._pair(Batch(place * calls, calls), number))
+                batch = Batch(place * calls, calls)
+                if probing and (drawn := self.probes.draw(calls)):
+                    self._probe(drawn, batch)
+                    continue
+                found.append(self._pair(batch, number))
+                chosen.append(batch.first + self.turns.random.randrange(calls))
+                timed += range(batch.first, batch.first + calls)
         except _NotQueued:
             self.turns.stop_all()
             self.exchange.discard_outputs()
             self._most_calls = [fewer for fewer in self._most_calls if fewer < calls]
             if not self._most_calls:
-                self._give_up()
+                self.give_up()
+                self.cannot_queue = True
             return None
-        chosen = [place * calls + self.turns.random.randrange(calls) for place in range(wanted)]
-        self.turns.compare(chosen, calls * wanted)
+        self.probes.compare()
+        self.turns.compare(chosen, timed)
         return found
+
+    def _probe(self, drawn: Drawn, batch: Batch) -> None:
+        """A batch that is stopped while it is queued: what was queued runs, then inputs of later calls are replaced."""
+        side, world = drawn.side, drawn.side.worlds[0]
+        self._turn += 1
+        page = self._gates[world]
+        self.turns.get_ready(side, world, batch, self._turn, epoch=page.shut())
+        world.go()
+
+        def run_queued() -> None:
+            self.turns.reveal(side, batch, "device", watch=False)
+            page.open()
+            self.turns.timer.sleep(RUNS_SECONDS + 2 * world.calls_begun() * self.call_seconds)
+
+        with self.turns.watched(self.turns.stopped_kernels(world)):
+            self.probes.replace(side, drawn.due, world, batch, self.turns.call_seconds, run_queued)
+            self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
+            world.tell(FinishBatch())
+            self.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
+        self.turns.take(side, batch)
 
     def _pair(self, batch: Batch, number: int) -> Pair:
         """One batch on either side, in random order."""
@@ -168,8 +210,8 @@ class DeviceTime:
             started = page.open()
             world.resume()
             world.tell(FinishBatch())
-            ended = page.wait(self.limits.batch)
-            done = self.exchange.await_done(world, self.limits.batch, stops=True)
+            ended = page.wait(self.turns.batch_limit(batch.calls))
+            done = self.exchange.await_done(world, self.turns.batch_limit(batch.calls), stops=True)
         self.turns.take(side, batch)
         if ended is None or (side.observations is not None and self._went_on(started, ended, done)):
             ended = done
@@ -188,9 +230,9 @@ class DeviceTime:
         """Lets a world that waits for its own batch, and so cannot queue it, finish it with the gate open; nothing is timed."""
         self.turns.reveal(side, batch, "device", watch=False)
         self._gates[world].open()
-        self.exchange.await_all(world, Kind.QUEUED, self.limits.batch)
+        self.exchange.await_all(world, Kind.QUEUED, self.turns.batch_limit(batch.calls))
         world.tell(FinishBatch())
-        self.exchange.await_done(world, self.limits.batch)
+        self.exchange.await_done(world, self.turns.batch_limit(batch.calls))
 
 
 class _NotQueued(Exception):

@@ -3,7 +3,7 @@
 The model of one pair: log(baseline time / contender time) = log(speedup) + offset of the reference world - offset of the
 contender's world + half the effect of the order + noise. Worlds that run the same code differ by offsets that more pairs do
 not average away. The references show how large such offsets are, and the interval allows for the contender's own.
-BENCHMARKS.md ("What the clock can tell") has the simulation that this was chosen by.
+BENCHMARKS.md ("What the clock can tell") has the simulation behind this choice.
 """
 
 import math
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 TAIL = 0.005
 """Probability beyond either end of the interval: identical code is called faster or slower in at most 1 % of runs."""
 FEWEST = 6
-"""Pairs with fewer batches of the contender than this claim nothing."""
+"""Fewer batches of the contender give no claim."""
 HALF_WIDTHS = 1.64
-"""A difference of so many half widths is called in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
+"""A difference of so many half widths is detected in 95 % of measurements: (z(0.995) + z(0.95)) / z(0.995)."""
 NOISY_PERCENT = 50.0
-"""A measurement that might miss a difference of so many percent is too noisy to say "even"."""
+"""A measurement with a larger smallest detectable difference is too noisy for "even"."""
 WIDEST = 20.0
-"""Ends of an interval are at most so far from 1, as natural logarithms."""
+"""Limit for the natural logarithms of an interval's ends."""
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -35,19 +35,19 @@ class Pair(msgspec.Struct, frozen=True):
     reference: int
     """Index of the reference world."""
     baseline_us: float
-    """Microseconds per call of the reference world, harness cost taken off."""
+    """Microseconds per call of the reference world, without the overhead."""
     contender_us: float
     baseline_first: bool
     """The reference world's batch ran first."""
     calls: int = 1
     round: int = 0
-    """Pairs of one round have their inputs in common."""
+    """Pairs of one round share their inputs."""
     turn: int | None = None
-    """Pairs of one turn have the contender's batch in common; None: with no other pair."""
+    """Pairs of one turn share the contender's batch; None: the pair shares it with no other."""
 
     @property
     def log_ratio(self) -> float:
-        """Of the reference's time over the contender's."""
+        """The natural logarithm of the reference's time over the contender's."""
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
@@ -59,15 +59,15 @@ def speedup(
     Args:
         pairs: in the order they were measured, 0 or more. Pairs with a time that is not positive and finite are left out.
         clock: "call" or "device".
-        harness: standard error of the log ratio that the uncertainty of the harness cost causes.
+        harness: standard error of the log ratio from the uncertainty of the overhead.
         beside: pairs of other reference worlds of the same setting and clock, such as the baseline's beside another contender.
-            They tell only how far worlds of the same code differ. With one reference and nothing beside it that is not known:
-            then the interval allows for offsets of up to 10 %, so that no difference below a fifth is called.
+            They only show how much worlds with the same code differ. One reference alone does not show that. The interval then
+            allows for offsets of up to 10 %, so that no difference below 20 % is claimed.
     """
     sound = [pair for pair in pairs if is_sound(pair)]
     if turns_of(sound) < FEWEST:
         return _no_claim([pair.log_ratio for pair in sound])
-    # importing numpy takes a tenth of a second, which readers of intervals do not need
+    # importing numpy takes 0.1 s, which readers of intervals do not need
     from sandbox.timing import random_effects
 
     known = [pair for pair in beside if is_sound(pair)]
@@ -100,12 +100,12 @@ def is_sound(pair: Pair) -> bool:
 
 
 def turns_of(pairs: Sequence[Pair]) -> int:
-    """Batches of the contender that pairs were made with."""
+    """Number of the contender's batches in these pairs."""
     return sum(pair.turn is None for pair in pairs) + len({pair.turn for pair in pairs} - {None})
 
 
 def _no_claim(ratios: list[float]) -> Interval:
-    """An interval around 1 that is wider than anything that could be called."""
+    """An interval around 1 that is too wide for any claim."""
     spread = math.log(4.0)
     ordered = sorted(ratios) or [0.0]
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
@@ -113,23 +113,23 @@ def _no_claim(ratios: list[float]) -> Interval:
 
 
 def _interval(middle: float, low: float, high: float) -> Interval:
-    """From natural logarithms."""
+    """The interval of these natural logarithms."""
     ends = (middle, min(low, middle), max(high, middle))
     return Interval(*(math.exp(min(max(end, -WIDEST), WIDEST)) for end in ends))
 
 
 def half_width(interval: Interval) -> float:
-    """Of its natural logarithm: 0.03 for [0.97, 1.03]."""
+    """Half the width of the interval's natural logarithm: 0.03 for [0.97, 1.03]."""
     return math.log(max(interval.high, 1e-9) / max(interval.low, 1e-9)) / 2
 
 
 def detectable_percent(interval: Interval) -> float:
-    """The smallest difference, in percent, that this measurement would have called with a probability of about 95 %."""
+    """The smallest detectable difference in percent: this measurement claims it with a probability of about 95 %."""
     return 100 * math.expm1(min(HALF_WIDTHS * half_width(interval), WIDEST))
 
 
 def outcome(interval: Interval) -> str:
-    """faster, slower, even, or too noisy to say, of one clock."""
+    """The outcome by one clock: "faster", "slower", "even" or "too noisy"."""
     if interval.low > 1.0:
         return "faster"
     if interval.high < 1.0:

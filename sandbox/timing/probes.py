@@ -1,151 +1,212 @@
-"""Batches that are not timed, and tell whether each call works on its own inputs, at its own time.
+"""Tests that a kernel works on its own inputs, at its own time, in batches that it cannot tell from timed ones.
 
 All inputs of a batch are complete at GO, on all ranks, so that nothing but the kernel is on the clock. A kernel could use that:
-do the work of later calls in an earlier one, or read its peers' inputs without waiting for its peers. So now and then a batch
-that looks like any other is stopped and the inputs of calls that have not begun are replaced, and in another one the ranks start
-one after another, each with its inputs.
+do the work of later calls in an earlier one, or read its peers' inputs without waiting for its peers. So some of a run's batches,
+drawn at random once they have been prepared, are not timed. In one kind the ranks start one after another, each with its
+inputs. In the other the batch is stopped, and inputs of calls that no rank has begun are replaced.
+
+Calls that have begun are counted by the ranks, which run the kernel. A count that is too high leaves nothing to replace, so
+nothing is proven; one that is too low replaces inputs that were used, so outputs are wrong. Both harm the kernel alone.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.turns import Batch, TimedSide, Turns
 from sandbox.worlds.exchange import Failed
+from sandbox.worlds.world import World
 
 WANTED_APART, WANTED_REPLACED = 2, 3
 """Batches of either kind in a run, of each kernel."""
+SHARE = 0.15
+"""Of the batches, those that are drawn as long as there were not enough."""
 MOST_TRIES = 20
 """A batch that had ended when it was to be stopped, or has no other inputs that fit, is tried again, but no more often in all."""
-SHARE = 0.3
-"""Of the rounds, those after which one may come."""
+LEAST_CALLS, DRAWS = 2, 4
+"""Calls of a batch that is stopped: one call has no later one. Draws until one fits in the place of another."""
 STOPS = 4
 """Of a batch: a kernel that works one call ahead has done so at every other of them."""
-BETWEEN_STOPS = 0.03, 0.3
-"""In shares of the batch's length."""
+STOP_BY = 0.03, 0.5
+"""A batch is stopped at the latest after this share of its length."""
+LOOK_SECONDS = 50e-6
 APART_SECONDS = 0.001, 0.004
 """Between the starts of two ranks."""
-APART_CALLS = 3
-LEAST_CALLS, DRAWS = 4, 4
-"""Calls of a batch that is stopped; draws until one fits in the place of another."""
-MANY_CALLS, MANY_SECONDS, TINY_SECONDS = 64, 0.1, 1e-6
-"""A batch that is stopped has so many calls, unless they would take longer than so much: the more there are, the longer a kernel
-that does their work ahead needs between reading the first of their inputs and returning the last of their outputs."""
+COMPARED = 2
+"""First calls of a batch whose ranks started apart that are compared, and one more."""
 NOT_ITS_OWN = "; the inputs of this call were replaced while an earlier call ran, and a call may work on its own inputs alone"
 NOT_YET = "; ranks had started one after another, and a rank's inputs are complete only when it has started"
 
 
-class Probes:
-    """The batches of this kind in one run."""
+@dataclass
+class Due:
+    """What is still to be tried of one kernel."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns = turns
-        self.chance = turns.random
-        able = turns.kind.stops_batches and turns.exchange.sealed
-        self.apart_due = WANTED_APART if able and turns.setting.world > 1 else 0
-        self.replaced_due = (
-            WANTED_REPLACED if able and turns.exchange.stage.layout.slots >= LEAST_CALLS else 0
-        )
-        self.tries = 0
-        """To stop a batch."""
-
-    def after_round(self, calls: int, seconds: tuple[float, float]) -> None:
-        """Perhaps one, in rounds that nobody can foretell.
-
-        calls: of a batch; seconds: a call takes on (the baseline's, the contender's) side.
-        """
-        if self.due and self.chance.random() < SHARE:
-            self._one(calls, seconds)
-
-    def finish(self, calls: int, seconds: tuple[float, float]) -> None:
-        """Those that are still due. Arguments as `after_round`."""
-        while self.due:
-            self._one(calls, seconds)
+    apart: int = 0
+    replaced: int = 0
+    tries: int = 0
+    """Batches that were to be stopped."""
+    proven: int = 0
+    """Batches of which inputs were replaced."""
+    compared: dict[str, list[int]] = field(default_factory=dict)
+    """By what is said where they are wrong: slots of this round whose outputs have still to be compared."""
 
     @property
-    def due(self) -> list[str]:
-        """The kinds of which there were not enough."""
-        tries = self.tries < MOST_TRIES
-        return ["apart"] * (self.apart_due > 0) + ["replaced"] * (self.replaced_due > 0 and tries)
+    def kinds(self) -> list[str]:
+        """Of batches that were not tried often enough."""
+        return ["apart"] * (self.apart > 0) + ["replaced"] * (self.replaced > 0 and self.tries < MOST_TRIES)
 
-    def _one(self, calls: int, seconds: tuple[float, float]) -> None:
-        if self.chance.choice(self.due) == "apart":
-            for side in self.turns.kernels:
-                self._apart(side)
-            self.apart_due -= 1
-            return
-        self.tries += 1
-        stopped = [
-            self._replaced(side, max(calls, LEAST_CALLS), each)
-            for side, each in zip(self.turns.sides, seconds, strict=True)
-            if side in self.turns.kernels
+
+class Drawn(NamedTuple):
+    """A test, and the kernel that it is of."""
+
+    side: TimedSide
+    due: Due
+    kind: str
+
+
+class Probes:
+    """The tests of one run, by one of its clocks."""
+
+    def __init__(self, turns: Turns, apart: int = WANTED_APART) -> None:
+        self.turns = turns
+        self.chance = turns.random
+        able = turns.exchange.sealed
+        self.due = [
+            Due(apart if turns.setting.world > 1 else 0, WANTED_REPLACED) if able else Due()
+            for _ in turns.kernels
         ]
-        self.replaced_due -= all(stopped)
+        self.hurry = False
+        """Whether every batch is drawn while something is due."""
 
-    def _ready(self, side: TimedSide, calls: int) -> None:
-        """Has a kernel make ready for a batch on fresh inputs, which are not complete yet, and stops it."""
+    def open(self, calls: int) -> bool:
+        """Whether something is due that batches of so many calls can show."""
+        return any(self._kinds(due, calls) for due in self.due)
+
+    @property
+    def proven(self) -> bool:
+        """Whether inputs of every kernel were replaced as often as wanted."""
+        return all(due.proven >= WANTED_REPLACED for due in self.due)
+
+    def draw(self, calls: int) -> Drawn | None:
+        """A kernel and a test, if this batch of so many calls is not timed."""
+        if not any(self._kinds(due, calls) for due in self.due):
+            return None
+        if not self.hurry and self.chance.random() >= SHARE:
+            return None
+        found = [
+            Drawn(side, due, kind)
+            for side, due in zip(self.turns.kernels, self.due, strict=True)
+            for kind in self._kinds(due, calls)
+        ]
+        return self.chance.choice(found) if found else None
+
+    def _kinds(self, due: Due, calls: int) -> list[str]:
+        return [kind for kind in due.kinds if kind == "apart" or calls >= LEAST_CALLS]
+
+    def run(self, drawn: Drawn, batch: Batch, seconds: float, turn: int) -> None:
+        """Runs a drawn batch. seconds: a call takes; turn: as timed batches have it."""
+        side, due, kind = drawn
         world = side.worlds[0]
-        self.turns.draw(calls)
-        self.turns.get_ready(side, world, Batch(0, calls), 0)
-        self.turns.stop(side, world)
+        self.turns.get_ready(side, world, batch, turn)
+        with self.turns.watched(self.turns.stopped_kernels(world)):
+            if kind == "apart":
+                self._start_apart(side, world, batch)
+                due.apart -= 1
+                first, end = batch.first, batch.first + batch.calls
+                slots = {*range(first, min(first + COMPARED, end)), self.chance.randrange(first, end)}
+                due.compared.setdefault(NOT_YET, []).extend(slots)
+            else:
+                self.turns.fill_in(side, world, batch, "call")
+                world.go()
+                self.replace(side, due, world, batch, seconds)
+            limit = self.turns.batch_limit(batch.calls)
+            side.exchange.await_done(world, limit, stops=True)
+        self.turns.take(side, batch)
 
-    def _apart(self, side: TimedSide) -> None:
-        """A batch whose ranks start one after another, in random order."""
-        world, calls = side.worlds[0], min(APART_CALLS, self.turns.exchange.stage.layout.slots)
-        self._ready(side, calls)
+    def compare(self) -> None:
+        """Compares the outputs of this round's drawn batches with the oracle.
+
+        Raises:
+            Failed: with the side whose outputs are wrong.
+        """
+        self.turns.stop_all()
+        for side, due in zip(self.turns.kernels, self.due, strict=True):
+            for hint, slots in due.compared.items():
+                side.exchange.require_right(sorted(set(slots)), hint=hint)
+            due.compared.clear()
+
+    # --- ranks that start apart ----------------------------------------------------------------------------------
+
+    def _start_apart(self, side: TimedSide, world: World, batch: Batch) -> None:
+        """Starts the ranks one after another, in random order."""
+        self.turns.stop(side, world)
         order = list(range(world.ranks))
         self.chance.shuffle(order)
 
         def before(rank: int) -> None:
             if rank != order[0]:
                 self.turns.timer.sleep(self.chance.uniform(*APART_SECONDS))
-            side.exchange.reveal(0, calls, rank=rank)
+            side.exchange.reveal(batch.first, batch.calls, rank=rank)
 
         world.go_apart(order, before)
-        side.exchange.await_done(world, self.turns.limits.batch)
-        self.turns.stop_all()
-        side.exchange.require_right(range(calls), hint=NOT_YET)
 
-    def _replaced(self, side: TimedSide, calls: int, seconds: float) -> bool:
-        """A batch in which inputs are replaced while it is stopped. False where it had ended, or no others fit.
+    # --- inputs that are replaced --------------------------------------------------------------------------------
 
-        seconds: of a call.
+    def replace(
+        self,
+        side: TimedSide,
+        due: Due,
+        world: World,
+        batch: Batch,
+        seconds: float,
+        stopped: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Stops a batch that runs a few times, and replaces inputs of later calls; lets it go on.
+
+        stopped(): called once, when it has been stopped for the first time.
         """
-        world = side.worlds[0]
-        calls = max(calls, min(MANY_CALLS, int(MANY_SECONDS / max(seconds, TINY_SECONDS))))
-        calls = min(calls, self.turns.exchange.stage.layout.slots)
-        self._ready(side, calls)
-        self.turns.reveal(side, Batch(0, calls), "call", watch=False)
-        world.go()
-        world.await_begun(range(world.ranks))
+        due.tries += 1
         replaced: set[int] = set()
-        for _ in range(STOPS):
-            self.turns.timer.sleep(calls * seconds * self.chance.uniform(*BETWEEN_STOPS))
+        begun, shown = 0, False
+        for number in range(STOPS):
+            self._wait(world, batch.calls, begun, seconds)
             self.turns.stop(side, world)
-            found = self._replace_later(side, calls)
+            begun = min(world.calls_begun(), batch.calls)
+            if number == 0:
+                stopped()
+            found = self._replace_from(side, batch, begun)
             world.resume()
             replaced |= found
+            shown |= bool(found) and begun > 0
             if not found:
                 break
-        side.exchange.await_done(world, self.turns.limits.batch)
-        self.turns.stop_all()
+        if shown:
+            due.replaced -= 1
+            due.proven += 1
         if replaced:
-            side.exchange.require_right(sorted(replaced), hint=NOT_ITS_OWN)
-        else:
-            self.turns.exchange.discard_outputs()
-        return bool(replaced)
+            due.compared.setdefault(NOT_ITS_OWN, []).extend(replaced)
 
-    def _replace_later(self, side: TimedSide, calls: int) -> set[int]:
-        """Replaces inputs of a stopped batch; returns the slots, none where the batch has ended or no others fit."""
-        found = side.exchange.progress(calls)
-        for rank, seen in enumerate(found):
-            if seen.known and seen.ahead:
+    def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
+        """Until calls have begun, as many as are drawn; but no longer than a drawn share of the batch."""
+        wanted = self.chance.randint(begun + 1, max(calls - 1, begun + 1))
+        until = self.turns.timer.monotonic() + calls * seconds * self.chance.uniform(*STOP_BY)
+        while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:
+            self.turns.timer.sleep(LOOK_SECONDS)
+
+    def _replace_from(self, side: TimedSide, batch: Batch, begun: int) -> set[int]:
+        """Replaces inputs of calls that have not begun; returns their slots, none where no others fit."""
+        later = range(batch.first + begun, batch.first + batch.calls)
+        if not later:
+            return set()
+        for rank, written in enumerate(side.exchange.written_ahead(later[0], len(later))):
+            if written:
                 text, verdict = "an output was written before the call that returns it", Verdict.PROTOCOL
                 raise Failed(verdict, side.exchange.failure(text, verdict, rank=rank), side.exchange.side)
-        if not all(seen.known for seen in found):
-            self.replaced_due = 0  # of this problem's calls nobody can see how far they are
-            return set()
-        # Each rank's first slot without an output may be the one that it works on now.
-        later = range(max(seen.written for seen in found) + 1, calls)
-        chosen = {later[0], self.chance.choice(later)} if later else set()
-        replaced = {slot for slot in sorted(chosen) if side.exchange.replace(slot, DRAWS)}
-        for slot in replaced:
-            side.exchange.reveal(slot, 1)
+        replaced = set()
+        for slot in sorted({later[0], self.chance.choice(later)}):
+            if side.exchange.replace(slot, DRAWS):
+                side.exchange.reveal(slot, 1)
+                replaced.add(slot)
         return replaced

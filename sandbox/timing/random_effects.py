@@ -1,8 +1,8 @@
 """A robust random-effects model of log ratios: the mean over reference worlds, and how much worlds differ.
 
 Log ratios are fitted with Huber's M-estimator: one location per reference world and the effect of the order. The spread of
-the locations beyond what noise explains is the standard deviation of world offsets. It is integrated over its posterior
-distribution, because three or four worlds do not tell it well enough to put one number in its place.
+the locations beyond noise is the standard deviation of world offsets. It is integrated over its posterior distribution, because
+three or four worlds do not determine it well.
 
 All arrays have a leading axis of runs: a measurement is one run, the simulation evaluates thousands at once.
 """
@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 
 HUBER = 1.345
-"""Residuals beyond so many standard deviations count less (95 % efficient for normal noise)."""
+"""Residuals beyond so many standard deviations get less weight (95 % efficient for normal noise)."""
 ITERATIONS, SCALE_ITERATIONS = 16, 5
 ORDER_FROM = 10
-"""With fewer pairs the effect of the order is left to chance."""
+"""With fewer pairs the effect of the order is not fitted."""
 LEAST_OFFSET = 2e-4
 """World offsets (standard deviation) are at least this."""
 POINTS = 32
@@ -31,12 +31,12 @@ TINY = 1e-12
 
 @dataclass(frozen=True)
 class Prior:
-    """What is thought of the standard deviation of world offsets before anything is measured: even in its logarithm."""
+    """The prior of the standard deviation of world offsets: uniform in its logarithm."""
 
     most: float
-    """It is at most this."""
+    """Its upper limit."""
     caution: float = 0.0
-    """Values well below the noise of a location are thought less likely, by this power: the noise could hide larger ones."""
+    """Power that makes values below the noise of a location less likely, because the noise could hide larger ones."""
 
     @property
     def grid(self) -> Floats:
@@ -51,28 +51,29 @@ class Prior:
 
 
 PRIORS = {"call": Prior(0.08, caution=0.15), "device": Prior(0.30, caution=0.5)}
-"""Measured: 0 to 2 % of a call, 0.1 % of device time, but up to 8 % of tiny kernels; chosen by simulation (BENCHMARKS.md).
-Caution is cheap for device time, which has little noise; for calls it costs sight of differences."""
+"""Offsets were measured as 0 to 2 % of end-to-end time and 0.1 % of device time, up to 8 % for tiny kernels. The priors were
+chosen by simulation (BENCHMARKS.md). Caution makes intervals of end-to-end time wider; device time has too little noise to
+suffer."""
 ALONE = Prior(0.10)
-"""For one reference world, with nothing known beside it."""
+"""For one reference world and no other pairs."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Log ratios by reference world: what is left when noise has been averaged."""
+    """A fit: the log ratios by reference world, with noise averaged."""
 
     locations: Floats
     """[runs, references] log ratio of each reference world to the contender's."""
     variances: Floats
-    """[runs, references] of the locations, by noise alone."""
+    """[runs, references] variances of the locations from noise alone."""
     freedom: float
     """Degrees of freedom of the noise variance."""
     common: Floats
-    """[runs] variance that all locations have in common: of the contender's batches, where several pairs share each."""
+    """[runs] variance that all locations share, from the contender's batches that several pairs share."""
 
 
 def prior_for(clock: str, references: int, known: bool) -> Prior:
-    """The prior for a clock, "call" or "device". known: other references tell the spread of offsets as well."""
+    """The prior for a clock, "call" or "device". known: other references show the spread of offsets, too."""
     return ALONE if references == 1 and not known else PRIORS[clock]
 
 
@@ -123,7 +124,7 @@ def fit(
 def _with_turns(
     residuals: Floats, turns: NDArray[np.int64], locations: Floats, pairs: Floats, effects: int
 ) -> Fit:
-    """The fit where pairs of one turn have the noise of one batch of the contender in common.
+    """The fit if pairs of one turn share the noise of one batch of the contender.
 
     turns: [pairs] index of the turn.  pairs: [references] pairs of each.  effects: of the order, that were fitted: 0 or 1.
     """
@@ -173,7 +174,7 @@ def predict(
 ) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high), [runs] each, of the log speedup: the contender's world is one more world with its own offset.
 
-    beside: a fit of other pairs of the same kind of worlds; tells only the spread of offsets.
+    beside: a fit of other pairs of the same kind of worlds; it only shows the spread of offsets.
     harness: standard error that is added.  tail: probability beyond either end.
     """
     grid = prior.grid
@@ -196,7 +197,7 @@ def predict(
 
 
 def _precision(found: Fit, grid: Floats) -> Floats:
-    """[runs, grid, references] of the locations as estimates of what all worlds have in common."""
+    """[runs, grid, references] precision of the locations as estimates of the common mean."""
     precision: Floats = 1 / (grid[:, None] ** 2 + found.variances[:, None])
     return precision
 

@@ -1,4 +1,4 @@
-"""The least time one call can take on this machine, and which resource sets it."""
+"""The roofline: the lower bound of a call's time on this machine, and the resource that sets it."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from sandbox.protocol.events import Setting
 
 
 class Peaks(msgspec.Struct, frozen=True):
-    """What one rank can do at the most, from a calibration of this machine. Zeros: never measured."""
+    """The peaks of one rank from a calibration of this machine. Zeros: not measured."""
 
     flops: float = 0.0
     """Floating-point operations a second in the run dtype."""
@@ -22,7 +22,7 @@ class Peaks(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, peaks: dict[str, float], setting: Setting) -> "Peaks":
-        """The peaks of a calibration that count for a setting; half-precision dtypes share one figure."""
+        """The peaks of a calibration for a setting. Half-precision dtypes share one figure."""
         dtype = "bfloat16" if setting.dtype in ("bfloat16", "float16") else "float32"
         link = peaks.get("link", 0.0) or peaks.get("local", 0.0)  # one rank has no link
         return cls(peaks.get(f"flops.{dtype}", 0.0), peaks.get("local", 0.0), link, setting.device)
@@ -33,7 +33,7 @@ class Peaks(msgspec.Struct, frozen=True):
         return self.flops > 0 and self.local > 0 and self.link > 0
 
     def impossible(self) -> "Peaks":
-        """Peaks that no machine of this kind reaches: below the time they give, work was skipped."""
+        """Peaks that no machine of this kind reaches. A call that is faster than they allow has skipped work."""
         if self.known:
             return Peaks(self.flops * 4, self.local * 16, self.link * 8, self.device)
         most = kind_of(self.device).out_of_reach

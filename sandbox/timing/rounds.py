@@ -9,9 +9,10 @@ from sandbox.protocol.samples import Samples
 from sandbox.timing import random_effects  # noqa: F401 (numpy is loaded here, not while something is timed)
 from sandbox.timing.clocks import CONTENDER, Clock
 from sandbox.timing.device_time import DeviceTime
-from sandbox.timing.interval import Pair, turns_of
+from sandbox.timing.interval import Pair, outcome, turns_of
 from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
+from sandbox.timing.single_calls import SingleCalls
 from sandbox.timing.stopping_rule import Decision, StoppingRule
 from sandbox.timing.turns import Batch, Turns
 
@@ -19,6 +20,10 @@ NOOP_FIRST, NOOP_EVERY = 6, 3
 """Batches of kept results before the first round, and rounds between two more of them."""
 HOST_BOUND = 0.8
 """Where the device works for a smaller share of a call, the host sets the pace."""
+FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
+"""How long a batch lasts whose calls are known from a single one; for how long batches are started that do not count."""
+CONFIRMED_FROM = 1.2
+"""Speedups from here on are compared with those of single calls."""
 WARM_PAIRS = 2
 """Batches on either side that do not count, once their length is known."""
 SHAPES_SECONDS, BATCH_SECONDS = 4.0, 0.1
@@ -41,11 +46,14 @@ class Rounds:
         self.call = Clock("call", rival=len(turns.kernels) > 1)
         self.behind_gate = DeviceTime(turns, self.pace)
         self.probes = Probes(turns)
+        self.single_calls = SingleCalls(turns)
         self.stopping_rule = StoppingRule(run.budget_s, run.rounds)
         self.calls = 0
         """Of a batch."""
         self.done = 0
         """Rounds that count."""
+        self.withheld: Interval | None = None
+        """The speedup of batches of many calls, where single calls contradict it."""
         self.shapes_seconds = 0.0
         """What calls with new shapes took before the first round: no part of the budget."""
         self._turn = 0
@@ -83,18 +91,40 @@ class Rounds:
         shown = 0.0
         decision = Decision.GO_ON
         while decision is Decision.GO_ON:
-            self.round()
-            self.behind_gate.round(self.done)
-            self.done += 1
-            self.probes.after_round(self.calls, self.seconds)
+            if self.round():
+                self.behind_gate.round(self.done)
+                self.done += 1
             elapsed = self.timer.monotonic() - started - self.turns.held_up - self.shapes_seconds
             decision = self.stopping_rule.decide(elapsed, self.done, self.fewest_pairs, self.estimate)
             if elapsed - shown > SHOWN_EVERY or decision is not Decision.GO_ON:
                 shown = elapsed
                 expected = self.stopping_rule.expected(elapsed, self.done)
                 self.show(expected if decision is Decision.GO_ON else self.done)
-        self.probes.finish(self.calls, self.seconds)
+        self.probes.hurry = True
+        while self.probes.open(self.calls):
+            self.round(counts=False)
+        self.behind_gate.finish()
+        self.confirm()
         self.turns.final_checks(self.peaks)
+
+    def confirm(self) -> None:
+        """Compares a kernel's lead by end-to-end time with single calls, which leave nothing to do ahead.
+
+        Where they contradict it, the speedup of single calls is the run's, and there is no device time.
+        """
+        call, _ = self.estimate()
+        if call is None or not self._leads(call):
+            return
+        self.single_calls.measure(self.pairs, self.seconds)
+        if self.single_calls.contradict(call, self.probes.proven or self.calls == 1):
+            self.withheld = call
+            self.call.speed = self.single_calls.speedup()
+            self.behind_gate.give_up()
+
+    def _leads(self, call: Interval) -> bool:
+        """Whether a kernel is ahead of the other side by so much that it is confirmed. The baseline does nothing ahead."""
+        ahead = max(call.median, 1 / call.median) if self.call.rival else call.median
+        return outcome(call) in ("faster", "slower") and ahead > CONFIRMED_FROM
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -120,18 +150,23 @@ class Rounds:
         """Makes the contender's world as warm as the references, which have made their first calls before; pairs that do not
         count show how long calls are: (baseline's, contender's) seconds.
         """
-        slots = self.stage.layout.slots
-        self.calls = max(1, min(self.stage.calls, slots))
-        first = self.warm_pair(0)  # a kernel may be far slower than the baseline
-        calls = warm_calls(max(first.baseline_us, first.contender_us) / 1e6)
-        self.warm_up_shapes(first.baseline_us / 1e6, first.contender_us / 1e6)
-        found = [first, *(self.warm_pair(n, 0 if n else calls) for n in range(len(self.turns.base.worlds)))]
+        slots, started = self.stage.layout.slots, self.timer.monotonic()
+        self.calls = 1  # a kernel may be far slower than the baseline
+        found = [self.warm_pair(0)]
+        slower = max(found[0].baseline_us, found[0].contender_us) / 1e6
+        self.turns.call_seconds = slower
+        self.calls = max(1, min(self.stage.calls, slots, int(FIRST_SECONDS / slower)))
+        self.warm_up_shapes(found[0].baseline_us / 1e6, found[0].contender_us / 1e6)
+        for number in range(len(self.turns.base.worlds)):
+            if self.timer.monotonic() - started < WARM_UP_SECONDS:
+                found.append(self.warm_pair(number, 0 if number else warm_calls(slower)))
         base = min(pair.baseline_us for pair in found) / 1e6
         mine = min(pair.contender_us for pair in found) / 1e6
         self.turns.call_seconds = max(base, mine)
         self.calls = calls_for(self.pace, self.pace.batch_s, base, mine, slots)
         for number in range(WARM_PAIRS):
-            self.warm_pair(number % len(self.turns.base.worlds))
+            if self.timer.monotonic() - started < WARM_UP_SECONDS:
+                self.warm_pair(number % len(self.turns.base.worlds))
         self.done = 0
         return base, mine
 
@@ -166,22 +201,36 @@ class Rounds:
         for side in self.turns.kernels if calls else []:
             self.turns.get_ready(side, side.worlds[0], batch, 0, warm=calls)
         pair, *_ = self.pairs(batch)
-        self.turns.compare([self.turns.random.randrange(batch.calls)], batch.calls)
+        self.turns.compare([self.turns.random.randrange(batch.calls)], range(batch.calls))
         return pair
 
-    def round(self) -> None:
-        """Pairs of batches on fresh iterations; one iteration of each pair is compared."""
+    def round(self, counts: bool = True) -> bool:
+        """Pairs of batches on fresh iterations; one iteration of each pair is compared. In some places a probe is run instead.
+
+        counts: whether the pairs belong to the measurement. Returns whether there was one.
+        """
         self.turns.check_memory()
-        pairs = pairs_for(self.pace, self.calls, self.stage.layout.slots)
-        self.turns.draw(self.calls * pairs)
+        places = pairs_for(self.pace, self.calls, self.stage.layout.slots)
+        self.turns.draw(self.calls * places)
         if self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards
         self.turns.wake(Batch(0, self.calls), self.references)
-        for place in range(pairs):
-            for pair in self.pairs(Batch(place * self.calls, self.calls)):
-                self.call.note(pair)
-        chosen = [self.turns.random.randrange(self.calls) + n * self.calls for n in range(pairs)]
-        self.turns.compare(chosen, self.calls * pairs)
+        chosen: list[int] = []
+        timed: list[int] = []
+        for place in range(places):
+            batch = Batch(place * self.calls, self.calls)
+            if self.call.raw and (drawn := self.probes.draw(self.calls)):
+                self._turn += 1
+                self.probes.run(drawn, batch, self.seconds[drawn.side is self.turns.mine], self._turn)
+                continue
+            for pair in self.pairs(batch):
+                if counts:
+                    self.call.note(pair)
+            chosen.append(batch.first + self.turns.random.randrange(self.calls))
+            timed += range(batch.first, batch.first + self.calls)
+        self.probes.compare()
+        self.turns.compare(chosen, timed)
+        return bool(timed)
 
     def pairs(self, batch: Batch) -> list[Pair]:
         """The same iterations in the contender's world and in each of the round's references, in random order."""

@@ -1,4 +1,4 @@
-"""The decision when to stop measuring: looks at few times, so that looking often does not make a difference of chance."""
+"""The stopping rule of timing. It is checked at few fixed times, because frequent checks inflate false positives."""
 
 import math
 from collections.abc import Callable
@@ -8,17 +8,17 @@ from sandbox.protocol.events import Interval
 from sandbox.timing.interval import detectable_percent, half_width, outcome
 
 CHECK_TIMES = (0.5, 1.0, 2.0, 4.0)
-"""Times of the looks, in budgets. The last is the end."""
+"""Times of the checks, in budgets. The last check ends timing."""
 LEAST_PAIRS = 12
-"""Fewer pairs than this settle nothing."""
+"""Fewer pairs are never enough."""
 LONGER = 2.0
-"""So many times the last look's time may be spent to get the fewest pairs."""
+"""Factor of the last check's time that timing may take to get enough pairs."""
 ENOUGH_PERCENT = 10.0
-"""Percent. A clock that would have seen so much tells enough."""
+"""Smallest detectable difference, in percent, that is precise enough."""
 CLEAR = 2.0
-"""A difference of so many half widths is clear: so far from the limit that looking more than once does not matter."""
+"""A difference of so many half widths is clear, so that repeated checks do not matter."""
 CALL_PERCENT = 20.0
-"""Percent. The same for calls where device time is settled."""
+"""The same for end-to-end time if device time is precise enough."""
 
 Clocks = tuple[Interval | None, Interval | None]
 """(call, device)."""
@@ -33,10 +33,10 @@ class Decision(Enum):
 
 
 class StoppingRule:
-    """The stopping rule of one run. Either a fixed number of rounds, or looks at 1/2, 1, 2 and 4 times the budget."""
+    """The stopping rule of one run: a fixed number of rounds, or checks at 1/2, 1, 2 and 4 times the budget."""
 
     def __init__(self, budget_s: float, rounds: int | None = None, least_pairs: int = LEAST_PAIRS) -> None:
-        """least_pairs: of the clock that has the fewest."""
+        """least_pairs: required pairs on each clock."""
         self.rounds = rounds
         self.least_pairs = least_pairs
         self._check_times = [share * max(budget_s, 0.0) for share in CHECK_TIMES]
@@ -44,18 +44,18 @@ class StoppingRule:
 
     @property
     def most_s(self) -> float:
-        """Seconds after which measuring ends, if there are enough pairs."""
+        """Seconds after which timing ends if there are enough pairs."""
         return self._check_times[-1]
 
     def extend(self, elapsed_s: float, seconds: float) -> None:
-        """Measures on: looks again after so many seconds from now, and not before."""
+        """Continues timing: the only check left is so many seconds from now."""
         self._check_times = [max(elapsed_s, 0.0) + seconds]
         self._next = 0
 
     def decide(self, elapsed_s: float, rounds: int, pairs: int, clocks: Callable[[], Clocks]) -> Decision:
-        """After a round. `clocks` makes the intervals so far; it is only called when a look is due.
+        """The decision after a round. `clocks` computes the intervals so far; it is called only for a check.
 
-        pairs: so far, of the clock that has the fewest (a clock that the run does not have is left out).
+        pairs: so far, on the clock with the fewest; a clock that the run does not have is left out.
         """
         if self.rounds is not None:
             return Decision.ENOUGH if rounds >= self.rounds else Decision.GO_ON
@@ -71,7 +71,7 @@ class StoppingRule:
         return Decision.OUT_OF_TIME if elapsed_s >= self.most_s else Decision.GO_ON
 
     def expected(self, elapsed_s: float, rounds: int) -> int:
-        """How many rounds there will be at this pace if the next look ends it; for the progress display."""
+        """The expected number of rounds if the next check ends timing, for the progress display."""
         if self.rounds is not None:
             return max(self.rounds, rounds)
         if rounds == 0 or elapsed_s <= 0:
@@ -80,7 +80,7 @@ class StoppingRule:
 
 
 def is_enough(call: Interval | None, device: Interval | None) -> bool:
-    """More pairs would not change what is said, or hardly."""
+    """Whether the intervals are precise enough or the differences clear."""
     if call is None or device is None:
         only = call or device
         return only is not None and _is_clear(only)

@@ -25,6 +25,8 @@ MEMORY_SECONDS = 0.5
 WATCHED_SHARE = 0.5
 ARM_SECONDS = 0.05
 """To assemble a batch. More is the kernel's doing, and shortens no other part of the run."""
+SLOWER_THAN_KNOWN = 5.0
+"""A batch may take so many times what its calls have taken before."""
 WARM_SECONDS, MOST_WARM = 0.004, 10
 """How long the untimed calls before a batch last at least, and how many there are at most."""
 
@@ -228,11 +230,17 @@ class Turns:
             if self.exchange.sealed:
                 self.fill_in(side, world, batch, "call")
             started = world.go()
-            seconds = (self.exchange.await_done(world, self.limits.batch, stops=True) - started) / 1e9
+            limit = self.batch_limit(batch.calls)
+            seconds = (self.exchange.await_done(world, limit, stops=True) - started) / 1e9
         self.take(side, batch)
         if side.observations is not None and not batch.noop:
             side.observations.quickest = min(side.observations.quickest, seconds / max(batch.calls, 1) * 1e6)
         return seconds
+
+    def batch_limit(self, calls: int) -> float:
+        """Seconds that a batch may take: a single call as long as a first call, more calls by what one has taken so far."""
+        single = self.limits.first_call if calls == 1 else 0.0
+        return max(self.limits.batch, single, SLOWER_THAN_KNOWN * calls * self.call_seconds)
 
     def fill_in(self, side: TimedSide, world: World, batch: Batch, clock: str) -> None:
         """Completes a batch's inputs while its world is stopped, which it is afterwards."""
@@ -280,18 +288,21 @@ class Turns:
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
-    def compare(self, slots: Sequence[int], timed: int) -> None:
+    def compare(self, slots: Sequence[int], timed: Sequence[int]) -> None:
         """The iterations that were just timed are compared, of every kernel and on every rank: these with the oracle, all others
         with what the baseline returned.
 
-        timed: iterations, in slots from the first on.
+        timed: slots of all of them; where there are none, what else was written is discarded.
 
         Raises:
             Failed: with the side whose outputs are wrong.
         """
         self.stop_all()
+        if not timed:
+            self.exchange.discard_outputs()
+            return
         against = self.base.exchange.side if self.base.observations is None else None
-        others = [slot for slot in range(timed) if slot not in slots]
+        others = [slot for slot in timed if slot not in slots]
         for side in self.kernels:
             side.exchange.require_right(slots, against, others)
 

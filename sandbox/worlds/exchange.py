@@ -23,13 +23,13 @@ from sandbox.protocol.messages import (
     DrawAgain,
     Drawn,
     DrawnAgain,
-    LookAtProgress,
+    LookAhead,
+    LookedAhead,
     MakeArenas,
     MapArenas,
     Order,
     OutputsTaken,
     PoisonChecked,
-    Progress,
     Reply,
     Reveal,
     Revealed,
@@ -225,8 +225,8 @@ class Exchange:
     def await_done(self, world: World, limit: float, stops: bool = False) -> int:
         """Waits for a batch's end; perf_counter_ns of the moment it came. Unsealed outputs are fetched then.
 
-        stops: the world is stopped at once, and the batch ends when everything was told to that is known: who says DONE early
-        has gained nothing.
+        stops: the world is stopped at once. The batch ends when all its processes were told to stop: those that were known
+        before, or all, where one was born in the batch and still runs.
         """
         done = self.await_all(world, Kind.DONE, limit)
         self.reuses |= world is self.contender and any(answer.value for answer in done)
@@ -237,17 +237,17 @@ class Exchange:
         if stops:
             world.halt()
         ended = self.timer.perf_counter_ns()
-        if stops:
-            world.pause()
+        if stops and world.pause():
+            ended = self.timer.perf_counter_ns()
         return ended
 
     def take(self, first: int, count: int) -> None:
         """Copies this side's outputs in some slots: `compare` looks at the copies, whatever is written later."""
         self.ask(TakeOutputs(first, count, self.side), OutputsTaken)
 
-    def progress(self, count: int) -> list[Progress]:
-        """How far a batch of so many slots, from the first on, has come on each rank."""
-        return self.ask(LookAtProgress(self.side, count), Progress)
+    def written_ahead(self, first: int, count: int) -> list[bool]:
+        """By rank, whether a stopped batch has written an output in one of these slots, whose calls have not begun."""
+        return [reply.written for reply in self.ask(LookAhead(self.side, first, count), LookedAhead)]
 
     def replace(self, slot: int, tries: int) -> bool:
         """Draws another iteration in the place of one that has been assembled; False where none fits (of so many).

@@ -231,5 +231,4 @@ def _wrapped(spec: WorldSpec, argv: list[str], folder: Path) -> Iterator[Wrapped
     try:
         yield wrapped
     finally:
-        for fd in wrapped.fds:
-            os.close(fd)
+        wrapped.close()

@@ -91,6 +91,11 @@ class RankWire:
         unread = fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4))
         return int.from_bytes(unread, sys.byteorder) == 0
 
+    @property
+    def calls_begun(self) -> int:
+        """The rank's own count of the calls that it has begun in a batch."""
+        return int.from_bytes(self._report[memory.BEGUN_AT : memory.BEGUN_AT + 8], sys.byteorder)
+
     # --- from the rank ---------------------------------------------------------------------------------------
 
     def read(self) -> list[Received] | None:

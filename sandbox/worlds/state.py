@@ -55,7 +55,7 @@ MOVES: dict[Kind, tuple[Set[State], State | None]] = {
     Kind.TAKE: (IDLE, None),
     Kind.COMPARE: (IDLE, None),
     Kind.CHECK_POISON: (IDLE, None),
-    Kind.LOOK_AT_PROGRESS: (IDLE, None),
+    Kind.LOOK_AHEAD: (IDLE, None),
     Kind.DRAW_AGAIN: (IDLE, None),
     Kind.SYNC: (IDLE | BUSY, None),
     # Answers, when those of all ranks are taken.

@@ -5,7 +5,7 @@ SIGSTOP; the ways to a SIGCONT that no running process sends are refused by the 
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,8 +38,8 @@ class Stopping(Protocol):
     def halt(self) -> None:
         """Stops everything that is known, at once; returns before it has stopped."""
 
-    def complete(self) -> None:
-        """Stops what has been started meanwhile, too."""
+    def complete(self) -> bool:
+        """Stops what has been started meanwhile, too. Returns whether something was still running."""
 
     def await_stopped(self) -> None:
         """Waits until everything has stopped. Raises CannotStop."""
@@ -47,8 +47,8 @@ class Stopping(Protocol):
     def activity(self) -> Activity:
         """What the world has done so far."""
 
-    def go_on(self) -> None:
-        """Lets everything go on that was stopped."""
+    def go_on(self, held: Collection[int] = ()) -> None:
+        """Lets everything go on that was stopped, except these processes."""
 
 
 class ByGroup:
@@ -60,8 +60,9 @@ class ByGroup:
     def halt(self) -> None:
         self._group.freeze()
 
-    def complete(self) -> None:
+    def complete(self) -> bool:
         """Nothing is left to do: what a frozen process was starting is born frozen."""
+        return False
 
     def await_stopped(self) -> None:
         if not _within(STOP_SECONDS, lambda: self._group.frozen):
@@ -70,7 +71,8 @@ class ByGroup:
     def activity(self) -> Activity:
         return Activity(self._group.cpu_seconds())
 
-    def go_on(self) -> None:
+    def go_on(self, held: Collection[int] = ()) -> None:
+        processes.pause(held)  # each stops before it runs again
         self._group.thaw()
 
 
@@ -90,15 +92,18 @@ class BySignals:
         self._known = self._ranks_first(self._known)
         processes.pause(self._known)
 
-    def complete(self) -> None:
+    def complete(self) -> bool:
         """Also one that was forked meanwhile. The known ones were stopped first: reading the tree takes milliseconds."""
         if not self._kernel:
-            return
+            return False
         stopped = set(self._known)
+        found_running = False
         while new := set(found := self._tree()) - stopped:
+            found_running |= any(map(processes.has_threads, new))
             processes.pause(new)
             stopped |= new
         self._known = self._ranks_first(found)
+        return found_running
 
     def await_stopped(self) -> None:
         most = PROCESSES + PROCESSES_PER_RANK * len(self._ranks())
@@ -113,8 +118,8 @@ class BySignals:
         pids = self._tree() if self._kernel else self._known
         return Activity(processes.cpu_seconds(pids), frozenset(pids))
 
-    def go_on(self) -> None:
-        processes.resume(self._known)
+    def go_on(self, held: Collection[int] = ()) -> None:
+        processes.resume(pid for pid in self._known if pid not in held)
 
     def _ranks_first(self, pids: Sequence[int]) -> list[int]:
         """All ranks, and these processes."""

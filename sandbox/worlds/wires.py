@@ -78,6 +78,10 @@ class Wires:
             with contextlib.suppress(OSError):
                 wire.sock.send(GO)
 
+    def calls_begun(self) -> list[int]:
+        """By rank, the calls of the batch that have begun, as the rank itself says."""
+        return [wire.calls_begun for wire in self.ranks]
+
     def has_begun(self, rank: int) -> bool:
         """Whether a rank has read the GO that was sent to it."""
         return self.ranks[rank].has_read_all
@@ -151,7 +155,7 @@ class Wires:
         if self._lost is not None and not self._lost.answers:
             if not self._has_status(self._lost):
                 return [self._lost.rank]
-            raise _died(self._lost, ended)
+            raise self._died(self._lost, ended)
         for wire in self.ranks:
             if failure := wire.failure():
                 raise failure
@@ -163,9 +167,17 @@ class Wires:
                     continue
                 raise WorldFailed("PROTOCOL", wire.rank, text=f"sent {said.name} where {kind.name} was due")
             if wire.gone and self._has_status(wire):
-                raise _died(wire, ended)
+                raise self._died(wire, ended)
             waiting.append(wire.rank)
         return waiting
+
+    def _died(self, wire: RankWire, ended: Callable[[], str]) -> WorldFailed:
+        """The failure of a rank that is gone. ended(): see `missing`. Its last words are heard: they say where it was."""
+        while text := wire.read_prints():
+            self._heard(wire.rank, text)
+        if why := ended():
+            return WorldFailed("NO_MEMORY", wire.rank, text=why)
+        return WorldFailed("DIED", wire.rank, status=-1 if wire.status is None else wire.status)
 
     def _has_status(self, wire: RankWire) -> bool:
         """Whether it is known how the process of a rank ended, or will not be known any more."""
@@ -209,10 +221,3 @@ class Wires:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(self._status)
         self._status.close()
-
-
-def _died(wire: RankWire, ended: Callable[[], str]) -> WorldFailed:
-    """The failure of a rank that is gone. ended(): see `Wires.missing`."""
-    if why := ended():
-        return WorldFailed("NO_MEMORY", wire.rank, text=why)
-    return WorldFailed("DIED", wire.rank, status=-1 if wire.status is None else wire.status)

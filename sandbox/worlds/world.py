@@ -152,10 +152,11 @@ class World:
         """Releases one rank after another, each when the one before has begun. before(rank): called before each."""
         self._move(Kind.GO)
         self.lines.require_silence()
-        self.resume()
+        self.processes.resume(held=order)
         for rank in order:
             before(rank)
             self.lines.release([rank])
+            self.processes.resume_rank(rank)
             self.await_begun([rank])
 
     def await_begun(self, ranks: Sequence[int]) -> None:
@@ -163,6 +164,10 @@ class World:
         until = self._timer.monotonic() + BEGIN_SECONDS
         while not all(map(self.lines.has_begun, ranks)) and self._timer.monotonic() < until:
             self._timer.sleep(BEGIN_LOOK_SECONDS)
+
+    def calls_begun(self) -> int:
+        """Calls of the batch that have begun on some rank, as far as the ranks themselves say."""
+        return max(self.lines.calls_begun())
 
     # --- answers ---------------------------------------------------------------------------------------------
 
@@ -203,10 +208,10 @@ class World:
         """Stops every process that is known, at once; `pause` stops those that were started meanwhile."""
         self.processes.halt()
 
-    def pause(self) -> None:
+    def pause(self) -> bool:
         """Stops every process of the world; of one without a kernel the ranks may be all that is stopped, as they are all that
-        runs. Nothing where that was done."""
-        self.processes.pause()
+        runs. Nothing where that was done. Returns whether one was still running that was not known before."""
+        return self.processes.pause()
 
     def await_stopped(self) -> None:
         """Waits until everything that was told to has stopped. Raises CannotStop."""

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sandbox.jail import ending, kernel_cache
 from sandbox.jail import memory as bounds
@@ -81,13 +81,14 @@ class WorldProcess:
             self._stopping.halt()
             self._complete = False
 
-    def pause(self) -> None:
+    def pause(self) -> bool:
         """Stops every process of the world; of one without a kernel the ranks may be all that is stopped, as they are all that
-        runs. Nothing where that was done."""
+        runs. Nothing where that was done. Returns whether one was still running that was not known before."""
         self.halt()
-        if not self._complete:
-            self._complete = True
-            self._stopping.complete()
+        if self._complete:
+            return False
+        self._complete = True
+        return self._stopping.complete()
 
     def await_stopped(self) -> None:
         """Waits until everything that was told to has stopped. Raises CannotStop."""
@@ -97,11 +98,15 @@ class WorldProcess:
         """What the stopped processes have done so far."""
         return self._stopping.activity()
 
-    def resume(self) -> None:
-        """Lets stopped processes go on."""
+    def resume(self, held: Collection[int] = ()) -> None:
+        """Lets stopped processes go on. held: ranks that stay stopped until `resume_rank`."""
         if self._paused:
             self._paused = False
-            self._stopping.go_on()
+            self._stopping.go_on([self.rank_pids[rank] for rank in held])
+
+    def resume_rank(self, rank: int) -> None:
+        """Lets a rank go on that `resume` has held."""
+        processes.resume([self.rank_pids[rank]])
 
     def pin(self, rank: int, cores: Sequence[int]) -> None:
         """The first thread of a rank runs on these cores alone, and so do threads that it starts from now on; others stay."""

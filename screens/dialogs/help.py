@@ -39,7 +39,8 @@ SIGNS = """
 | ✓ ✗ | correct, or failed: wrong result, error, deadline |
 | ! | the harness failed, not the kernel |
 | ★ | best kernel, or winner of a duel |
-| ▸ · – | in progress, not started, cancelled or nothing |
+| ▸ · | in progress, not started |
+| – | cancelled, or no result |
 
 **Too noisy** is normal on laptops: other programs and changing clock rates disturb short calls. ctrl+l measures longer.
 Fewer ranks than cores, a power cable and closed browsers help, too.
@@ -55,8 +56,8 @@ JUDGING = """
    `budget_s`), or after up to four times as long where noise requires it.
 4. There are two clocks. **End-to-end** time includes host work. **Device time** is the GPU's work alone. The headline
    is end-to-end; it is device time where end-to-end time is too noisy. It always names its clock.
-5. The **smallest detectable difference** says how good a measurement is. At 8 %, a difference of 8 % would most likely
-   have been found.
+5. The **smallest detectable difference** says how good a measurement is. "Detects 8 %": a difference of 8 % would most
+   likely have been found.
 
 Kernels run **isolated**: without network, in a file system of their own. The doctor (F12) says how, on this machine.
 The outputs of timed calls are checked, too. Every run ends with exactly one verdict and an advice.

@@ -224,9 +224,10 @@ class KernelHeadline(Widget):
 
     def _narrow_line(self, y: int, width: int) -> Strip:
         answer = self.answer
-        number = f"  {answer.sign} {answer.big.replace('x', '×')}" if answer.sign else ""
+        verdict = answer.words.partition("  ")[0]
+        number = f"{verdict}  {answer.sign} {answer.big.replace('x', '×')}"
         rows = [
-            (f"{answer.words.partition('  ')[0]}{number}", answer.colour),
+            (number if answer.sign else answer.words, answer.colour),
             (answer.place or answer.support, "foreground"),
             (answer.of, "accent") if answer.of else (self.title, "muted"),
         ]

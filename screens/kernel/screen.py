@@ -219,7 +219,7 @@ class KernelScreen(EditingScreen):
     def _note(self) -> str:
         cancel = self.key_words("cancel")
         if self.session.busy:
-            return f"{cancel} cancels"
+            return f"{'queued · ' if self.session.waited is not None else ''}{cancel} cancels"
         if self.was_pressed("cancel"):
             return f"no run to cancel · {cancel} again: problems"
         return "" if self.session.state.run_id else worlds_words(self.session.state)

@@ -31,34 +31,10 @@ _SENTENCES = (
     f"To {IMPROVE} it is told what became of its last kernel; {INDEPENDENT} know nothing of each other."
 )
 
-NO_MODEL = """
-No model is set up yet. Add one to the settings file:
-
-    {file}
-
-A provider's model, with its key in the environment (`export ANTHROPIC_API_KEY=...`) or in the system's keyring:
-
-```toml
-[models.opus]
-# or openai_chat, openai_responses, gemini
-provider = "anthropic"
-model = "claude-opus-4-7"
-# dollars per million tokens, for the limit
-price_in = 5.0
-price_out = 25.0
-```
-
-A server of your own needs no key (vLLM, llama.cpp, Ollama):
-
-```toml
-[models.local]
-provider = "openai_chat"
-model = "qwen3-coder"
-base_url = "http://127.0.0.1:8000/v1"
-```
-
-The file is read again when you ask the next time. A key in the environment must be there before pkb-arena starts.
-"""
+NO_MODEL = (
+    "No model is set up. The settings file has two examples: remove the # signs of one, save, and close the editor. "
+    "An API key comes from the environment (ANTHROPIC_API_KEY, OPENAI_API_KEY...) or the system's keyring."
+)
 
 
 class ModelSetup(DecidingDialog[ModelPlan | None]):

@@ -41,7 +41,7 @@ def title(session: ModelSession) -> Content:
 
 
 def best(session: ModelSession) -> Content:
-    """ "best ▲ 1.31× end-to-end · kernel 3"."""
+    """ "★ ▲ 1.31× end-to-end · kernel 3"."""
     found = session.state.best
     if found is None or found.report is None:
         return Content.styled("no right kernel yet", "$muted")
@@ -50,7 +50,7 @@ def best(session: ModelSession) -> Content:
     words = _speedup(found.report) or figures.verdict_words(found.report.verdict)
     style = figures.outcome_style(found.report.outcome)
     return Content.assemble(
-        ("best ", "$muted"), (words, f"${style} bold"), (f" · kernel {found.number}", "$muted")
+        ("★ ", "$muted"), (words, f"${style} bold"), (f" · kernel {found.number}", "$muted")
     )
 
 

@@ -1,7 +1,8 @@
-"""The table of problems: sortable, filtered by words and states."""
+"""The table of problems: sortable, filtered by words and states. Digits go to an id."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,8 +33,10 @@ WIDTHS = {
 COLUMNS = ("id", "problem", "class", "collective", "ranks", "you", "house", "best", "device")
 TITLE_WIDTH = (12, 110)
 """The least and the most."""
-WANTED = {"house": 40, "best": 40, "device": 40, "class": 70, "collective": 70, "ranks": 70}
-"""What the title keeps when a column comes into sight."""
+WANTED = {"house": 60, "best": 60, "device": 60, "class": 80, "collective": 80, "ranks": 80}
+"""Columns that the title keeps when another column is added: never fewer than in a narrower terminal."""
+DIGITS_WITHIN_S = 1.5
+"""Digits typed within this time belong to one id."""
 
 
 @dataclass(frozen=True)
@@ -101,46 +104,68 @@ def ranks_words(worlds: list[int]) -> str:
     return ", ".join(map(str, worlds))
 
 
-def columns_for(width: int, you: int = WIDTHS["you"]) -> tuple[list[str], int]:
+def columns_for(width: int, results: dict[str, int]) -> tuple[list[str], int]:
     """(columns that fit, width of the title) in `width` cells; a column has a cell of air on both sides.
 
-    you: width of the column of the person's results.
+    results: the width of every column of results that is not empty.
     """
     least, most = TITLE_WIDTH
-    shown = ["id", "problem", "you"]
-    room = width - 2 - WIDTHS["id"] - you - 2 * len(shown)  # 2 for the scrollbar
+    shown = ["id", "problem", *(["you"] if "you" in results else [])]
+    room = width - 2 - WIDTHS["id"] - results.get("you", 0) - 2 * len(shown)  # 2 for the scrollbar
     for name, wanted in WANTED.items():
-        if room - WIDTHS[name] - 2 < wanted:
+        if name in ("house", "best", "device") and name not in results:
+            continue
+        if room - (cells := results.get(name, WIDTHS[name])) - 2 < wanted:
             break
         shown.append(name)
-        room -= WIDTHS[name] + 2
+        room -= cells + 2
     return [name for name in COLUMNS if name in shown], max(least, min(room, most))
+
+
+def result_widths(rows: list[ProblemRow]) -> dict[str, int]:
+    """The width of every column of results that has any."""
+    found = {
+        "you": [figures.standing_words(row.standing)[0] for row in rows if row.standing],
+        "house": [figures.standing_words(row.house)[0] for row in rows if row.house],
+        "best": [figures.best_words(row.best)[0] for row in rows if row.best],
+        "device": [f"{row.best.device}×{row.best.world}" for row in rows if row.best],
+    }
+    return {name: max(WIDTHS[name], *map(len, words)) for name, words in found.items() if words}
 
 
 class ProblemTable(DataTable[Text]):
     """Rows are keyed by the problem's id."""
 
     BINDING_GROUP_TITLE = "Problems"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "open", id="open_row")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select_cursor", "open", id="open_row"),
+        Binding("j", "cursor_down", "down", show=False),
+        Binding("k", "cursor_up", "up", show=False),
+        Binding("g", "scroll_top", "first problem", show=False),
+        Binding("G", "scroll_bottom", "last problem", show=False),
+        Binding("0", "go_to_id('0')", "go to an id", show=False, key_display="0-9"),
+        *(Binding(digit, f"go_to_id('{digit}')", "go to an id", show=False) for digit in "123456789"),
+    ]
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(cursor_type="row", id=id, zebra_stripes=False)
         self.sort_column = "id"
         self.rows_shown: list[ProblemRow] = []
+        self._digits, self._typed_at = "", 0.0
 
     def show(self, rows: list[ProblemRow], width: int) -> None:
         """Fills the table for a pane of `width` cells; the cursor stays on its problem."""
         kept = self.current
         self.rows_shown = sorted(rows, key=_SORT_KEYS[self.sort_column])
-        you = max(WIDTHS["you"], *(len(figures.standing_words(row.standing)[0]) for row in rows), 0)
-        columns, title_width = columns_for(width, you)
+        results = result_widths(rows)
+        columns, title_width = columns_for(width, results)
         self.clear(columns=True)
         for name in columns:
             mark = " ▾" if name == self.sort_column else ""
             self.add_column(
                 Text(name + mark),
                 key=name,
-                width={"you": you, "problem": title_width}.get(name) or WIDTHS[name],
+                width=title_width if name == "problem" else results.get(name, WIDTHS.get(name)),
             )
         for row in self.rows_shown:
             self.add_row(*(self._cell(row, name, title_width) for name in columns), key=str(row.problem.id))
@@ -153,6 +178,16 @@ class ProblemTable(DataTable[Text]):
         shown = [key.value for key in self.columns]
         at = shown.index(self.sort_column) if self.sort_column in shown else -1
         self.sort_column = shown[(at + 1) % len(shown)] or "id"
+
+    def action_go_to_id(self, digit: str) -> None:
+        """To the problem whose id is typed: the digits of the last moments together."""
+        now = time.monotonic()
+        self._digits = (self._digits if now - self._typed_at < DIGITS_WITHIN_S else "") + digit
+        self._typed_at = now
+        for at, row in enumerate(self.rows_shown):
+            if row.problem.id == int(self._digits):
+                self.move_cursor(row=at)
+                return
 
     @property
     def current(self) -> Problem | None:
@@ -179,15 +214,13 @@ class ProblemTable(DataTable[Text]):
                     style=cell_colour(self.app, "muted"),
                 )
             case "house":
-                if row.house is None and problem.house_source is not None:
-                    return Text("has one", style=cell_colour(self.app, "muted"))
-                return self._figure(*figures.standing_words(row.house), WIDTHS["house"])
+                return self._figure(*figures.standing_words(row.house))
             case "best":
-                return self._figure(*figures.best_words(row.best), WIDTHS["best"])
+                return self._figure(*figures.best_words(row.best))
             case "device":
                 words = f"{row.best.device}×{row.best.world}" if row.best else "–"
                 return Text(words, style=cell_colour(self.app, "muted"))
         return self._figure(*figures.standing_words(row.standing))
 
-    def _figure(self, words: str, colour: str, width: int = 99) -> Text:
-        return Text(figures.cut(words, width), style=cell_colour(self.app, colour), no_wrap=True)
+    def _figure(self, words: str, colour: str) -> Text:
+        return Text(words, style=cell_colour(self.app, colour), no_wrap=True)

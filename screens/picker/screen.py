@@ -1,4 +1,4 @@
-"""The start: problems by parallelism category, what each one costs, and how you stand with it."""
+"""The start screen: problems by category, your results, and the card of the problem under the cursor."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from screens.app_protocol import AppProtocol
     from screens.picker.problem_table import ProblemRow, ProblemTable
 
+LEGEND = "▲ faster  ≈ same speed  ~ too noisy  ▼ slower  ✗ failed  ·  "
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -66,7 +67,7 @@ class PickerScreen(BaseScreen):
             yield Vertical(id="category-pane")
             with Container(id="problems-and-card"):
                 with Vertical(id="problem-pane"):
-                    yield PlainStatic("reading the problems…", id="nothing")
+                    yield PlainStatic("Reading the problems…", id="nothing")
                 yield VerticalScroll(id="card-pane", can_focus=False)
 
     def on_mount(self) -> None:
@@ -75,7 +76,7 @@ class PickerScreen(BaseScreen):
         redraw_with_theme(self, self.on_resize)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Until the problems and the engine are there, only what works everywhere works."""
+        """Until problems and engine are loaded, only the keys that work everywhere do something."""
         return action not in self._own_actions or self.parent_app.opened.is_set()
 
     @property
@@ -95,7 +96,7 @@ class PickerScreen(BaseScreen):
         self._fill()
 
     async def _furnish(self) -> None:
-        """Puts into the panes what shows problems. The first paint has empty panes: their contents take as long as all of it."""
+        """Fills the panes. The first paint has empty panes, because their contents double its time."""
         from screens.picker.problem_table import ProblemTable
         from screens.widgets.key_line import KeyLine
 
@@ -178,9 +179,11 @@ class PickerScreen(BaseScreen):
         nothing = self.query_one("#nothing", PlainStatic)
         nothing.display = not rows
         nothing.update(
-            "No problem fits this filter; escape clears it." if self.problems else "No problems were found."
+            "No problem matches this filter. esc clears it." if self.problems else "No problems found."
         )
-        pane.border_subtitle = f"{len(rows)} of {len(self.problems)}"
+        count = f"{len(rows)} of {len(self.problems)}"
+        legend = LEGEND if pane.size.width > len(LEGEND) + len(count) + 10 and self.standings else ""
+        pane.border_subtitle = f"{legend}{count}"
         self._show_card()
 
     def _show_card(self) -> None:

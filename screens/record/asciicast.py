@@ -59,8 +59,7 @@ def _segment(segment: Segment) -> str:
     for colour, foreground in ((style.color, True), (style.bgcolor, False)):
         if colour is not None and not colour.is_default:
             codes += _exact(colour).get_ansi_codes(foreground)
-    text = segment.text.replace("\x1b", "").replace("\n", " ")
-    return f"\x1b[{';'.join(codes)}m{text}"
+    return f"\x1b[{';'.join(codes)}m{segment.text}"
 
 
 def _exact(colour: Color) -> Color:

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from rich.segment import Segment
 from textual.strip import Strip
 
+from arena.foreign_text import printable
+from arena.runs.results import one_line
+
 Row = tuple[Segment, ...]
 
 
@@ -28,9 +31,12 @@ class Recording:
     length: float = 0.0
     """Seconds, the last frame's stand among them."""
 
+    def __post_init__(self) -> None:
+        self.title = one_line(self.title)
+
     def add(self, at: float, strips: list[Strip]) -> None:
         """What stands there from `at` on."""
-        rows = tuple(tuple(strip.simplify()) for strip in strips)
+        rows = tuple(tuple(map(_clean, strip.simplify())) for strip in strips)
         self.length = max(self.length, at)
         if not self.frames or rows != self.frames[-1].rows:
             self.frames.append(RecordedFrame(at, rows))
@@ -46,3 +52,8 @@ class Recording:
                 spans[-1] = (spans[-1][0], frame.at, spans[-1][2])
             spans.append((frame.at, self.length, row))
         return spans
+
+
+def _clean(segment: Segment) -> Segment:
+    """What a kernel's text shows there must draw nothing else in a file of others."""
+    return Segment(printable(segment.text).replace("\n", " "), segment.style)

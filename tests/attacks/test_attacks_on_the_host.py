@@ -35,6 +35,27 @@ def test_a_failure_names_the_kernels_own_line(judged):
     assert "no idea [/how] to go on" in failure.message
 
 
+@pytest.mark.parametrize(
+    ("name", "line", "message"),
+    [
+        ("h14_segfault", "ctypes.string_at(0)", "killed by SIGSEGV"),
+        ("h14_abort", "os.abort()", "killed by SIGABRT"),
+        ("h14_exit_in_a_thread", "os._exit(71)", "exited with status 71"),
+        ("h14_untold_exception", "raise Unspeakable", "Unspeakable: what it says cannot be read"),
+        ("h14_sys_exit", "sys.exit(0)", "SystemExit: 0"),
+        ("h13_hang", "time.sleep(3600)", "rank 0 is at line"),
+    ],
+)
+def test_every_end_is_told_with_the_kernels_own_line_and_nothing_of_the_harness(judged, name, line, message):
+    kernel, result, _ = judged(name)
+    failure = result.failure
+    assert message in failure.message
+    assert kernel.source.splitlines()[failure.line - 1].strip() == line
+    assert f"line {failure.line}" in result.detail
+    assert f'"kernel.py", line {failure.line}' in failure.text
+    assert "sandbox/rank" not in failure.text
+
+
 def test_a_kernels_name_is_no_path(referee, tmp_path):
     name = f"../../../../../../..{tmp_path}/evil.py"
     result = referee.judge(referee.setting("allreduce"), KERNELS["honest"].source, name=name, rounds=0)

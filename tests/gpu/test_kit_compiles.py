@@ -25,7 +25,7 @@ KIT = Path(sandbox.kit.__file__).parent
 ARCH = "sm_90a"
 BLOCKS = ("fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
-BLOCKS_BY_DTYPE = ("candidates", "clipping")
+BLOCKS_BY_DTYPE = ("candidates", "clipping", "fan_out", "perceptron", "quantisation", "sharded_adam")
 """Those that compile one text for each dtype in TYPES."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 VARIANTS = {

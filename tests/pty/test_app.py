@@ -45,7 +45,7 @@ def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> No
         other = kernel.with_suffix(".new")
         other.write_text(kernel.read_text() + "# saved elsewhere\n")
         os.replace(other, kernel)
-        app.shows("✓ PASS", "rank 1 ✓", "by calls")
+        app.shows("✓ PASS", "rank 1 ✓", "end-to-end")
 
         other.write_text(WRONG)
         os.replace(other, kernel)

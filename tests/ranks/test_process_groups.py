@@ -1,6 +1,8 @@
 """A world that opens problem after problem keeps none of their process groups."""
 
+import gc
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -21,7 +23,7 @@ def test_ending_a_problems_groups_gives_their_descriptors_back(in_ranks):
             for group in setting.groups.values():
                 dist.all_reduce(torch.zeros(1), group=group)  # connects its ranks
             opened = len(os.listdir("/proc/self/fd"))
-            leave_groups(setting)
+            leave_groups()
             del setting, group  # what still names a group keeps its connections
             found.append(opened - len(os.listdir("/proc/self/fd")))
             found.append(len(os.listdir("/proc/self/fd")))
@@ -30,3 +32,23 @@ def test_ending_a_problems_groups_gives_their_descriptors_back(in_ranks):
     for descriptors in in_ranks(4, work):
         assert all(given_back > 0 for given_back in descriptors[::2])
         assert len(set(descriptors[3::2])) == 1
+
+
+def test_groups_that_a_baseline_makes_for_itself_end_with_its_problem(in_ranks):
+    def work(rank: int, world: int) -> list[int]:
+        problem = load_catalogue().find("fsdp_and_tp")
+        found = []
+        for _ in range(3):
+            code = ProblemCode(problem)
+            setting = code.setting(problem.sizes("tiny"), "tiny", torch.float32, torch.device("cpu"))
+            code.call(code.baseline, code.draw(setting, 1), setting)
+            leave_groups()
+            code.forget()
+            assert not [name for name in sys.modules if name.startswith("problem_")]
+            del code, setting
+            gc.collect()
+            found.append(len(os.listdir("/proc/self/fd")))
+        return found
+
+    for descriptors in in_ranks(4, work):
+        assert descriptors[1] == descriptors[2]

@@ -31,7 +31,7 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
             app.services.workspace.save(app.services.workspace.kernel_path(problem, player), "pass")
         app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
         await until(
-            pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "hand in" in keys(screen_text(app))
+            pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "submit" in keys(screen_text(app))
         )
         screen = app.screen
         assert "give up" in keys(screen_text(app))
@@ -44,7 +44,7 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
         screen.match.agree("right")
         await until(pilot, lambda: screen.state.stage == "ended")
         await until(pilot, lambda: "rematch" in keys(screen_text(app)) and "share" in keys(screen_text(app)))
-        for gone in ("hand in", "pause", "final", "give up"):
+        for gone in ("submit", "pause", "final", "give up"):
             assert gone not in keys(screen_text(app))
 
 

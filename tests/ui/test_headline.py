@@ -4,8 +4,18 @@ import pytest
 from msgspec.structs import replace
 
 from arena.runs.run_state import RunState, fold
-from sandbox.protocol.events import Failure, Finished, PhaseEnded, PhaseStarted, RunStarted
-from screens.kernel.headline import KernelHeadline, outdated, shortened
+from sandbox.protocol.events import (
+    Failure,
+    Finished,
+    Interval,
+    LeaseHolder,
+    PhaseEnded,
+    PhaseStarted,
+    RunStarted,
+    Speedup,
+    Waiting,
+)
+from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened
 from screens.kernel.phase_line import phase_parts
 
 
@@ -35,6 +45,75 @@ def test_what_fails_while_it_compiles_failed_there_and_nowhere_else(events) -> N
     # A compiler that ran has an end, and is no success for that.
     state.apply(PhaseEnded(run_id=state.run_id, phase="compile", seconds=0.23))
     assert words(state).split("  ")[:2] == ["– load", "✗ compile 0.23"]
+
+
+def test_a_phase_past_its_limit_says_what_does_not_count(events) -> None:
+    started = [event for event in events("timing") if not isinstance(event, PhaseStarted | PhaseEnded)]
+    state = fold(started[:1])
+    state.apply(PhaseStarted(run_id=state.run_id, phase="check", limit_s=10.0, at=100.0))
+    assert "▸ check 2.0 s" in words(state, 102.0)
+    assert "limit" not in words(state, 102.0)
+    assert "check 5.0 s, limit 10 s" in words(state, 105.0)
+    assert "check 22.0 s, over 10 s: compiling and waits for a core do not count" in words(state, 122.0)
+    state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=200.0))
+    assert "time 4.5 s, over 4 s: comparing outputs does not count" in words(state, 204.5, most_s=4.0)
+
+
+def noisy(state: RunState) -> RunState:
+    assert state.result is not None
+    wide = Speedup(call=Interval(0.99, 0.49, 2.1), device=None)
+    state.result = replace(state.result, speedup=wide, outcome="too noisy", clock="call")
+    return state
+
+
+def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) -> None:
+    answer = answer_of(noisy(fold(events("told"))), {})
+    assert answer.words == "✓ PASS  ~ too noisy"
+    assert (answer.big, answer.support) == ("✓", "between 0.49–2.10× end-to-end")
+    assert answer.advice == "Measure longer (ctrl+l)"
+
+
+def waiting(events) -> RunState:
+    state = fold(events("timing"))
+    state.samples.clear()
+    holder = LeaseHolder(pid=4711, user="ada", problem="allreduce", since=0.0)
+    state.apply(Waiting(run_id=state.run_id, holder=holder, at=90.0))
+    return state
+
+
+def test_a_run_that_waits_for_another_one_says_for_which_and_how_long(events) -> None:
+    state = waiting(events)
+    answer = answer_of(state, {})
+    assert (answer.words, answer.support) == ("✓ PASS", "Waiting: another run is timing")
+    assert answer.advice.startswith("allreduce of ada, process 4711, since ")
+    del state.phases["time"]
+    assert "▸ Waiting: another run is timing (allreduce of ada, process 4711, since " in words(state, 102.0)
+    assert words(state, 102.0).endswith(") 12 s")
+    state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=103.0))
+    assert state.waiting is None
+
+
+@pytest.mark.slow
+async def test_the_chart_says_that_the_run_waits(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(160, 40)) as (app, pilot):
+        for event in events("timing"):
+            if isinstance(event, PhaseStarted) and event.phase == "time":
+                break
+            app.screen.apply(event)
+        app.screen.apply(Waiting(run_id=app.screen.session.state.run_id))
+        await until(pilot, lambda: screen_text(app).count("Waiting: another run is timing") == 3)
+        assert "Waiting: another run is timing (no details known)" in screen_text(app)
+
+
+@pytest.mark.slow
+async def test_a_save_during_a_run_is_queued_at_once(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(160, 40)) as (app, pilot):
+        for event in events("timing"):
+            app.screen.apply(event)
+        app.screen.session.queue()
+        await until(pilot, lambda: "▸ QUEUED" in screen_text(app))
+        assert "the earlier run ends first" in screen_text(app)
+        assert "queued · esc cancels" in screen_text(app)
 
 
 @pytest.mark.parametrize(

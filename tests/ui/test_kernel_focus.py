@@ -2,6 +2,7 @@
 
 import pytest
 
+from screens.dialogs.help import help_pages
 from screens.kernel.history import HistoryScreen
 from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.result_pane import PANES
@@ -166,7 +167,8 @@ async def test_help_says_a_key_of_the_screen_once(open_app, until) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f1")
         await until(pilot, lambda: hasattr(app.screen, "_sections"))
-        assert app.screen._sections[0].startswith("## Keys in the list of problems")
+        assert app.screen._sections[0].startswith("## Keys of the pane with the focus: Problems")
+        assert "| enter |" not in app.screen._sections[0]
         await pilot.press("escape", "slash")
         await until(pilot, lambda: type(app.focused).__name__ == "FilterInput")
         await pilot.press("f1")
@@ -206,3 +208,10 @@ async def test_the_palette_has_keys_and_themes_by_name(open_app, services, until
         await pilot.press("enter")
         await until(pilot, lambda: app.theme == "light")
         assert services.settings.theme == "light"
+
+
+def test_help_explains_every_sign() -> None:
+    page = "\n".join(help_pages({}))
+    signs = page[page.index("## Signs") : page.index("## A first kernel")]
+    assert all(sign in signs for sign in "▲▼≈~✓✗★")
+    assert "Too noisy** is normal on laptops" in signs

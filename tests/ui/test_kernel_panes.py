@@ -7,7 +7,10 @@ import pytest
 from arena.setting_choice import Choice
 from sandbox.protocol.events import Checked
 from screens.kernel.kernel_session import RunUpdate
+from screens.kernel.log_lines import LogLine
 from screens.kernel.panes import result_pane
+from screens.kernel.panes.failure_view import FailureView
+from screens.kernel.panes.log_pane import LogPane
 from screens.kernel.panes.run_pane import RunPane
 from screens.widgets.foreign import PlainStatic
 
@@ -161,3 +164,30 @@ async def test_a_pane_that_has_no_rows_left_scrolls_into_sight(open_app, events,
         await until(pilot, lambda: "finished: PASS" in screen_text(app))
         app.screen.go_to("answer")
         await until(pilot, lambda: "╭─ Speedup" in screen_text(app))
+
+
+async def test_a_long_line_of_the_log_wraps_and_is_copied_whole(open_app, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 40)) as (app, pilot):
+        log = app.screen.query_one(LogPane)
+        text = " ".join(f"word{number}" for number in range(60))
+        log.write([LogLine("short"), LogLine(text, rank=1)])
+        app.screen.go_to("log")
+        await until(pilot, lambda: log.has_focus and "word59" in screen_text(app))
+        assert log.max_scroll_x == 0
+        await pilot.press("up", "y")
+        await until(pilot, lambda: app.clipboard == text)
+        log.cursor = None
+        log.action_copy()
+        assert app.clipboard == f"short\n{text}"
+
+
+async def test_an_error_is_copied_with_one_key(open_app, events, until, screen_text) -> None:
+    async with open_app(problem="13", size=(100, 40)) as (app, pilot):
+        for event in events("error"):
+            app.screen.apply(event)
+        await until(pilot, lambda: "here enter jumps to line 7, y copies" in screen_text(app))
+        app.screen.go_to("answer")
+        await until(pilot, lambda: isinstance(app.focused, FailureView))
+        await pilot.press("y")
+        assert app.clipboard.startswith("SyntaxError: invalid syntax\nThe file must define")
+        assert 'File "kernel.py", line 7' in app.clipboard

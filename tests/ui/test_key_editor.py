@@ -35,7 +35,7 @@ async def test_the_key_that_is_pressed_becomes_the_actions_key(open_app, until, 
     async with open_app(size=(120, 60)) as (app, pilot):
         await in_the_editor(app, pilot, until)
         await until(pilot, lambda: "In the list of problems" in screen_text(app))
-        await until(pilot, lambda: "Run the kernel as it is in the editor" in screen_text(app))
+        await until(pilot, lambda: "Run the kernel in the editor" in screen_text(app))
         await give(app, pilot, until, "run", "ctrl+r")
         await until(pilot, lambda: "1 key of your own" in screen_text(app))
         await pilot.press("ctrl+s")
@@ -88,9 +88,7 @@ async def test_at_60_columns_sentences_and_refusals_are_said_whole(open_app, unt
         await give(app, pilot, until, "cancel", "r")
         await until(pilot, lambda: "take one with ctrl, or a function key" in said(app))
         await give(app, pilot, until, "cancel", "ctrl+r")
-        await until(
-            pilot, lambda: "back to the editor, twice: to the problems. The usual key is esc." in said(app)
-        )
+        await until(pilot, lambda: "leave, on the second press. The usual key is esc." in said(app))
 
 
 def test_the_usual_keys_do_not_clash() -> None:
@@ -146,7 +144,7 @@ async def test_columns_stay_where_they_are_and_sentences_end_behind_a_word(
     open_app, until, screen_text
 ) -> None:
     def lines(app) -> list[str]:
-        return [line for line in screen_text(app).splitlines() if "Run the kernel as it is in" in line]
+        return [line for line in screen_text(app).splitlines() if "Run the kernel in" in line]
 
     async with open_app(size=(84, 60)) as (app, pilot):
         await in_the_editor(app, pilot, until)

@@ -6,12 +6,12 @@ from typing import Any
 
 import model_server as provider
 import pytest
-from textual.widgets import Input, Markdown, OptionList, Select
+from textual.widgets import Input, OptionList, Select
 
 from arena.players.trace import read_trace
 from arena.players.writing_state import WritingState
 from arena.settings import ModelSettings, Settings, save_settings
-from screens.dialogs.reader import Reader
+from screens.dialogs.questions import Question
 from screens.kernel.screen import KernelScreen
 from screens.model.screen import ModelScreen
 from screens.model.setup import INDEPENDENT, ModelSetup
@@ -78,7 +78,7 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         text = screen_text(app)
         assert "1  ✗ WRONG" in text
         assert "2  ✓ PASS  ▲ 1.50× [1.40, 1.60] end-to-end" in text
-        assert "best ▲ 1.50× [1.40, 1.60] end-to-end · kernel 2" in text
+        assert "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 2" in text
         assert "all answers are in · 2 answers" in text
         assert "300 tok · $0.10 of $1" in text  # 2 times 100 read and 50 written
         assert "WRONG_RESULT" in with_model.seen[1].prompt  # it was told
@@ -171,14 +171,29 @@ async def test_a_run_that_taking_over_cancels_is_not_shown_as_the_persons(
         assert "CANCELLED" not in screen_text(app)
 
 
-async def test_without_a_model_one_message_says_what_to_set(open_app, until, screen_text, paths) -> None:
+async def test_without_a_model_the_settings_file_is_opened(
+    open_app, until, screen_text, paths, monkeypatch
+) -> None:
+    opened = []
+
+    async def edited(app, settings, path, line) -> str:
+        opened.extend([path, line])
+        with path.open("a", encoding="utf-8") as file:
+            file.write(
+                '\n[models.mine]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\n'
+            )
+        return ""
+
+    monkeypatch.setattr("screens.kernel.source.outside_editor.edit_outside", edited)
     async with open_app() as (app, pilot):
         await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, Reader))
-        await until(pilot, lambda: "[models.opus]" in screen_text(app))
-        assert "No model is set up yet" in screen_text(app)
-        text = app.screen.query_one(Markdown).source  # the path may be longer than a line
-        assert str(paths.settings_file) in text
+        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: "No model is set up" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ModelSetup))
+    (path, line) = opened
+    assert path == paths.settings_file
+    assert path.read_text(encoding="utf-8").splitlines()[line - 1].startswith("# Models that write kernels")
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
@@ -230,7 +245,7 @@ async def test_every_width_has_the_rows_the_text_and_the_cost(
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))
         assert "$0.05 of $1" in screen_text(app)
-        assert "best ▲ 1.50× [1.40, 1.60] end-to-end · kernel 1" in screen_text(app)
+        assert "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 1" in screen_text(app)
         assert screen.query_one("#kernels", OptionList).size.width > 30
 
 

@@ -3,7 +3,7 @@
 import pytest
 from textual.command import Command, CommandInput, CommandList, CommandPalette
 
-from screens.actions import ACTIONS, key_of
+from screens.actions import ACTIONS, PLACES, key_of
 from screens.dialogs.help import HelpScreen
 from screens.kernel.screen import KernelScreen
 from screens.picker.welcome import Welcome
@@ -39,7 +39,7 @@ async def test_the_palette_over_the_welcome_does_what_the_list_of_problems_can(
     services.first_start = True
     async with open_app() as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, Welcome))
-        await pilot.press("ctrl+p", *"sweeps")
+        await pilot.press("ctrl+p", *"sweep")
         await until(pilot, lambda: "sweeps  c" in screen_text(app))
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, SweepScreen))
@@ -67,7 +67,11 @@ async def test_the_palette_over_a_dialog_that_asks_leaves_it_alone(open_app, unt
         commands = app.screen.query_one(CommandList)
         await until(pilot, lambda: commands.option_count > 0)
         shown = {str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)}
-        titles = {a.title for a in ACTIONS if a.scope == "everywhere" and a.name not in ("jump", "zoom")}
+        titles = {
+            a.title
+            for a in ACTIONS
+            if a.scope == "everywhere" and a.name not in ("jump", "zoom", "command_palette")
+        }
         assert shown == titles | {f"theme: {name}" for name in app.theme_names}
 
 
@@ -83,7 +87,9 @@ async def test_the_palette_begins_with_what_can_be_done_here_and_its_keys(
         await until(pilot, lambda: commands.option_count > 0)
         shown = [str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)]
         own = [action.title for action in ACTIONS if action.scope == scope]
-        everywhere = [action.title for action in ACTIONS if action.scope == "everywhere"]
+        own += [action.title for action in ACTIONS if problem and action.name in PLACES]
+        general = (action for action in ACTIONS if action.scope == "everywhere")
+        everywhere = [action.title for action in general if action.name != "command_palette"]
         themes = [f"theme: {name}" for name in app.theme_names]
         assert shown == [*own, *everywhere, *themes]
         first = next(action for action in ACTIONS if action.scope == scope)
@@ -115,3 +121,14 @@ async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open
             await until(
                 pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found()
             )
+
+
+async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        assert "^p menu" in screen_text(app).splitlines()[-1]
+        await pilot.press("ctrl+p", *"sweeps")
+        await until(pilot, lambda: "sweeps  c" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen))
+        assert isinstance(app.screen_stack[1], KernelScreen)
+        await until(pilot, lambda: "^p menu" in screen_text(app).splitlines()[-1])

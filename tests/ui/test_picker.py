@@ -12,6 +12,7 @@ from screens.app import ArenaApp
 from screens.dialogs.questions import Choose
 from screens.figures import cut
 from screens.kernel.screen import KernelScreen
+from screens.picker.problem_table import columns_for
 from screens.picker.screen import PickerScreen
 
 
@@ -107,7 +108,7 @@ async def test_the_house_and_the_best_have_columns_where_there_is_room(
         await app.refresh_picker()
         await until(pilot, lambda: "▲ 1.50×" in screen_text(app))
         names = [key.value for key in app.picker.table.columns]
-        assert names[-4:] == ["you", "house", "best", "device"]
+        assert names[-4:] == ["problem", "house", "best", "device"]  # no own result: no column
         row = next(line for line in screen_text(app).splitlines() if "Row-parallel GEMM" in line)
         assert row.count("▲ 1.50×") == 2  # of the house, and the best
         assert "cpu×2" in row
@@ -161,7 +162,7 @@ async def test_the_filter_matches_words_classes_and_states(open_app, until) -> N
 async def test_nothing_found_says_what_to_do(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("slash", *"zzz")
-        await until(pilot, lambda: "No problem fits this filter; escape clears it." in screen_text(app))
+        await until(pilot, lambda: "No problem matches this filter. esc clears it." in screen_text(app))
 
 
 @pytest.mark.slow
@@ -218,3 +219,41 @@ async def test_cells_have_the_colours_of_a_theme_that_is_chosen_later(open_app, 
         app.theme = "dark"
         await until(pilot, lambda: table.get_cell("1", "id").style == app.theme_variables["muted"])
         assert table.cursor_row == 2
+
+
+async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        table = app.picker.table
+        for key, at in (("j", 2), ("k", 1), ("G", 13), ("g", 1)):
+            await pilot.press(key)
+            await until(pilot, lambda at=at: table.current.id == at)
+        await pilot.press("1", "3", "enter")
+        await until(pilot, lambda: isinstance(app.screen, KernelScreen))
+        assert app.screen.problem.id == 13
+
+
+@pytest.mark.slow
+async def test_an_empty_column_takes_no_room_and_signs_have_a_legend(
+    open_app, until, services, screen_text
+) -> None:
+    async with open_app(size=(160, 30)) as (app, pilot):
+        names = {key.value for key in app.picker.table.columns}
+        assert not names & {"you", "house", "best", "device"}
+        services.store.record(stored("you", 1.5))
+        await app.refresh_picker()
+        await until(pilot, lambda: "▲ faster  ≈ same speed  ~ too noisy" in screen_text(app))
+        assert "you" in {key.value for key in app.picker.table.columns}
+
+
+def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
+    results = {"you": 9, "house": 9, "best": 9, "device": 7}
+    narrow = columns_for(78, results)[1]  # of 100 columns: the card is below
+    assert all(
+        columns_for(width, results)[1] >= narrow for width in (92, 112, 132)
+    )  # of 160 and more: beside
+
+
+async def test_ctrl_c_says_how_to_quit(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: any("ctrl+q quits" in note.message for note in app._notifications))

@@ -307,6 +307,6 @@ def test_ranks_without_a_call_have_sentences_and_no_lanes() -> None:
 def test_help_and_key_editor_name_the_keys() -> None:
     assert keymap_fault({}) == ""
     page = "\n".join(help_pages({}, "kernel"))
-    assert "| shift+F6 | Why is it slow" in page
+    assert "| shift+F6 | Profile the kernel" in page
     assert "## Keys at a profile" in page
     assert {action.scope for action in ACTIONS} <= set(PLACES)

@@ -14,6 +14,7 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
+from arena.foreign_text import printable
 from arena.paths import NAMED, make_folder, unwritable
 from arena.workspace.atomic_file import write_atomically
 from sandbox.protocol.verdict import ExitCode
@@ -77,7 +78,7 @@ def command(
 
 
 def _write(file: Path, draw: Callable[[Board], str], board: Board) -> None:
-    text = draw(board)
+    text = printable(draw(board), tab=0)
     make_folder(file.absolute().parent, NAMED)
     try:
         write_atomically(file, text.encode(), mode=0o644)

@@ -15,14 +15,13 @@ from arena.duel.events import (
     Said,
     Submitted,
 )
-from arena.foreign_text import printable
 from sandbox.protocol.verdict import Verdict
 
 
 def duel_line(header: DuelHeader, event: AnyDuelEvent) -> str:
     """One event in one line, with the time; empty for what is no news by itself."""
     words = _words(header, event)
-    return f"{_clock(event.at)}  {printable(words)}" if words else ""
+    return f"{_clock(event.at)}  {words}" if words else ""
 
 
 def _words(header: DuelHeader, event: AnyDuelEvent) -> str:

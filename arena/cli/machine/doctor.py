@@ -2,6 +2,7 @@
 
 import click
 
+from arena.cli.colour import green, red
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import ArenaError, UsageError
@@ -13,7 +14,7 @@ from arena.paths import find_paths
 from arena.runs.clock_findings import ClockSight, clock_finding, clocks_seen
 from sandbox.protocol.verdict import ExitCode
 
-_SIGNS = {"ok": click.style("✓", fg="green"), "limited": "–", "missing": click.style("✗", fg="red")}
+_SIGNS = {"ok": green("✓"), "limited": "–", "missing": red("✗")}
 
 
 @click.command()

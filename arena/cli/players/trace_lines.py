@@ -4,7 +4,6 @@ from pathlib import Path
 
 from arena.cli.output import compact, print_json, print_line
 from arena.cli.players.writing_progress import spent_text
-from arena.foreign_text import printable
 from arena.players.trace import (
     Answered,
     AnyTraceEvent,
@@ -57,18 +56,18 @@ def _line(event: AnyTraceEvent) -> str:
         case Asked():
             return f"{event.step}: asked, {sum(len(turn.content) for turn in event.messages)} characters"
         case Retried():
-            return f"{event.step}: {printable(event.reason)}; again in {event.wait_s:.1f} s"
+            return f"{event.step}: {event.reason}; again in {event.wait_s:.1f} s"
         case Called():
-            return f"{event.step}: calls {printable(event.tool)}, {len(event.arguments)} characters"
+            return f"{event.step}: calls {event.tool}, {len(event.arguments)} characters"
         case Returned():
-            first = printable(event.text).strip().partition("\n")[0]
-            return f"{event.step}: {'✗ ' if event.error else ''}{printable(event.tool)} says: {first[:120]}"
+            first = event.text.strip().partition("\n")[0]
+            return f"{event.step}: {'✗ ' if event.error else ''}{event.tool} says: {first[:120]}"
         case Answered():
-            words = printable(event.reason) or f"a kernel of {len(event.source.splitlines())} lines"
+            words = event.reason or f"a kernel of {len(event.source.splitlines())} lines"
             return f"{event.step}: {words}, {spent_text(event.spent)}"
         case Judged():
             return f"{event.step}: {compact(event.report)}{'  (gain)' if event.gain else ''}"
         case Ended():
-            return f"ended: {printable(event.reason)}; best {event.best_step or 'none'}; {spent_text(event.spent)}"
+            return f"ended: {event.reason}; best {event.best_step or 'none'}; {spent_text(event.spent)}"
         case _:
             return ""

@@ -54,7 +54,7 @@ class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True,
 
     step: int
     outcome: str
-    """ "kernel", "refusal", "empty", "prose", "truncated" or "budget"."""
+    """ "kernel", "refusal", "unreadable", "empty", "prose", "truncated" or "budget"."""
     reason: str
     sha256: str | None
     continued: int

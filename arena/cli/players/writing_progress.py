@@ -1,14 +1,9 @@
 """A model's progress on stderr: one line that is redrawn on a terminal, a line an answer and a verdict elsewhere."""
 
-import shutil
-import sys
 import time
 
-import click
-
-from arena.cli.diagnostics import say
+from arena.cli.diagnostics import LiveLine, say
 from arena.cli.output import compact
-from arena.foreign_text import printable
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.players.trace import (
     Answered,
@@ -39,12 +34,11 @@ class WritingProgress:
 
     def __init__(self, player: str) -> None:
         self._player = player
-        self._live = sys.stderr.isatty()
+        self._shown = LiveLine()
         self._step = 0
         self._began = self._drawn_at = 0.0
         self._characters = 0
         self._doing = ""
-        self._width = 0
 
     def event(self, event: AnyTraceEvent) -> None:
         """Shows what an event changed."""
@@ -62,8 +56,8 @@ class WritingProgress:
             case Retried():
                 self._line(f"{event.reason}; again in {event.wait_s:.1f} s")
             case Called():
-                self._line(f"calls {printable(event.tool)}")
-                self._doing = f"in {printable(event.tool)}"
+                self._line(f"calls {event.tool}")
+                self._doing = f"in {event.tool}"
             case Returned():
                 self._doing = "waiting"
             case Answered():
@@ -77,10 +71,7 @@ class WritingProgress:
 
     def clear(self) -> None:
         """Leaves nothing of the redrawn line."""
-        if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
-            self._width = 0
+        self._shown.clear()
 
     def _line(self, text: str) -> None:
         self.clear()
@@ -89,12 +80,9 @@ class WritingProgress:
 
     def _redraw(self) -> None:
         now = time.monotonic()
-        if not self._live or not self._doing or now - self._drawn_at < REDRAW_S:
+        if not self._shown.live or not self._doing or now - self._drawn_at < REDRAW_S:
             return
         self._drawn_at = now
         tokens = self._characters / CHARACTERS_PER_TOKEN
-        line = f"{self._player} {self._step}: {self._doing}  ~{tokens:.0f} tokens  {now - self._began:.0f} s"
-        line = click.unstyle(line)[: max(20, shutil.get_terminal_size().columns - 1)]
-        sys.stderr.write("\r" + line.ljust(self._width))
-        sys.stderr.flush()
-        self._width = max(self._width, len(line))
+        words = f"{self._doing}  ~{tokens:.0f} tokens  {now - self._began:.0f} s"
+        self._shown.draw(f"{self._player} {self._step}: {words}")

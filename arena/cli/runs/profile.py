@@ -10,7 +10,6 @@ from arena.cli.options import json_option, kernel_argument, problem_argument, se
 from arena.cli.output import print_json, print_line
 from arena.cli.runs.request import make_request
 from arena.cli.session import open_session
-from arena.foreign_text import printable
 from arena.machine.calibration import peaks_for
 from arena.paths import require_writable
 from arena.profile import gpu_words
@@ -83,7 +82,7 @@ def command(
         )
     elif failed is not None:
         print_line(f"rank {failed.rank} failed:")
-        print_line(printable(failed.failed))
+        print_line(failed.failed)
     else:
         print_line(
             f"{request.problem.id} {request.problem.slug} · {request.kernel_name}"
@@ -101,7 +100,7 @@ def _tell(message: Waits | Begins) -> None:
 def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
     timeline = median_call(reports)
     for at, rank in enumerate(found):
-        print_line(f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {printable(rank.diagnosis)}")
+        print_line(f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {rank.diagnosis}")
         if timeline is not None:
             print_line(f"        {lane(timeline, at)}")
     _print_legend(timeline)
@@ -115,22 +114,22 @@ def _print_gpus(profiled: Profiled) -> None:
     for rank in ranks:
         print_line(gpu_words.trusted_row(rank))
     for line in gpu_words.missing_lines(outside, ranks):
-        print_line(printable(line))
+        print_line(line)
     print_line("\nfrom the kernel's process: a single call in µs under torch's profiler")
     print_line(gpu_words.SEEN_HEAD)
     for rank in ranks:
         print_line(gpu_words.seen_row(rank))
     for line in (*gpu_words.stamp_lines(ranks), *gpu_words.unseen_lines(ranks, profiled.reports)):
-        print_line(printable(line))
+        print_line(line)
     print_line("")
     timeline = median_call(profiled.reports)
     for at, rank in enumerate(ranks):
-        print_line(f"rank {rank.rank}  {printable(rank.diagnosis)}")
+        print_line(f"rank {rank.rank}  {rank.diagnosis}")
         if timeline is not None and timeline.host_lanes:
             print_line(f"   GPU  {lane(timeline, at)}")
             print_line(f"  host  {_drawn(timeline.host_lanes[at], timeline, _LANE)}")
     for advice in gpu_words.advice_lines(ranks):
-        print_line(f"    →   {printable(advice)}")
+        print_line(f"    →   {advice}")
     _print_legend(timeline)
     print_line(f"        {gpu_words.ALIGNED}")
 

@@ -1,10 +1,8 @@
 """A run's progress on stderr: one line that is redrawn on a terminal, a line a phase elsewhere."""
 
-import shutil
-import sys
 import time
 
-from arena.cli.diagnostics import complain, say
+from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.output import speedup_text
 from arena.runs.headline import headline_so_far
 from arena.runs.run_request import Notice
@@ -21,9 +19,8 @@ class RunProgress:
         """most_s: seconds that timing may take; None: not known, or a number of rounds is given."""
         self._most_s = most_s
         self._state = RunState()
-        self._live = sys.stderr.isatty()
+        self._shown = LiveLine()
         self._drawn_at = 0.0
-        self._width = 0
 
     def event(self, event: AnyEvent) -> None:
         """Shows what an event changed."""
@@ -31,11 +28,11 @@ class RunProgress:
         if isinstance(event, Log) and event.rank < 0:
             self.clear()
             say(event.text.rstrip())
-        elif self._live:
+        elif self._shown.live:
             now = time.monotonic()
             if now - self._drawn_at >= REDRAW_S or isinstance(event, PhaseStarted | PhaseEnded):
                 self._drawn_at = now
-                self._draw(self._line())
+                self._shown.draw(self._line())
         elif isinstance(event, PhaseEnded):
             say(f"{event.phase} {event.seconds:.2f} s")
         elif isinstance(event, RunStarted):
@@ -50,8 +47,7 @@ class RunProgress:
 
     def clear(self) -> None:
         """Leaves nothing of the redrawn line."""
-        if self._width:
-            self._draw("")
+        self._shown.clear()
 
     def _line(self) -> str:
         parts = []
@@ -67,13 +63,3 @@ class RunProgress:
             if self._state.phase == "time" and self._most_s is not None:
                 parts.append(f"goes on up to {self._most_s:g} s")
         return "  ".join(parts)
-
-    def _draw(self, line: str) -> None:
-        columns = max(20, shutil.get_terminal_size().columns - 1)
-        line = line[:columns]
-        try:
-            sys.stderr.write("\r" + line.ljust(self._width) + ("" if line else "\r"))
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            self._live = False
-        self._width = len(line)

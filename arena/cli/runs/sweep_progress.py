@@ -1,13 +1,11 @@
 """A sweep's progress on stderr: one line that is redrawn on a terminal, a line a result elsewhere."""
 
-import shutil
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from arena.cli.diagnostics import complain, say
+from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.runs.sweep_output import BaselineRows
 from arena.runs.headline import by_clock
 from arena.runs.run_request import Notice
@@ -33,11 +31,10 @@ class SweepProgressLine:
         )
         self._name = name
         self._rows = rows
-        self._live = sys.stderr.isatty()
+        self._shown = LiveLine()
         self._sweep: Sweep | None = None
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._began = self._drawn_at = 0.0
-        self._width = 0
 
     @contextmanager
     def watching(self, sweep: Sweep) -> Iterator[None]:
@@ -65,7 +62,7 @@ class SweepProgressLine:
         self._recent.append(time.monotonic())
         if self._rows is not None:
             self._rows.judged(result)
-        if not self._live or not (result.final and result.passed):
+        if not self._shown.live or not (result.final and result.passed):
             self._clear()
             say(_line(result))
         self._draw()
@@ -87,17 +84,10 @@ class SweepProgressLine:
 
     def _draw(self) -> None:
         now = time.monotonic()
-        if not self._live or self._sweep is None or now - self._drawn_at < REDRAW_S:
+        if not self._shown.live or self._sweep is None or now - self._drawn_at < REDRAW_S:
             return
         self._drawn_at = now
-        columns = max(20, shutil.get_terminal_size().columns - 1)
-        line = self._words(now)[:columns]
-        try:
-            sys.stderr.write("\r" + line.ljust(self._width))
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            self._live = False
-        self._width = len(line)
+        self._shown.draw(self._words(now))
 
     def _words(self, now: float) -> str:
         assert self._sweep is not None
@@ -119,10 +109,7 @@ class SweepProgressLine:
         return "   ".join(parts)
 
     def _clear(self) -> None:
-        if self._width:
-            sys.stderr.write("\r" + " " * self._width + "\r")
-            sys.stderr.flush()
-            self._width = 0
+        self._shown.clear()
 
 
 def _line(result: CellResult) -> str:

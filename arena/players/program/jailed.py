@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -117,8 +116,7 @@ async def run_program(
         except OSError as error:
             raise PlayerFailed(f"{program.name} cannot be started: {error}") from None
         finally:
-            for fd in wrapped.fds:
-                os.close(fd)
+            wrapped.close()
         return await watch.to_its_end(process, usage)
 
 

@@ -78,7 +78,7 @@ def _row(attempt: Attempt) -> str:
         )
         return f"- {attempt.step}: PASS, {speed.rstrip()}"
     failure = report.failure
-    why = f": {one_line(failure.message)[:160]}" if failure is not None else ""
+    why = f": {_quoted(failure.message, 160)}" if failure is not None else ""
     return f"- {attempt.step}: {report.verdict}{why}"
 
 
@@ -116,19 +116,19 @@ def _facts(report: RunReport) -> list[str]:
         lines.append(
             f"- Phase {failure.phase}" + (f", rank {failure.rank}" if failure.rank is not None else "")
         )
-        lines.append(f"- What happened: {one_line(failure.message)[:500]}")
+        lines.append(
+            f"- What happened, in words that may be the kernel's:\n{fenced(one_line(failure.message)[:500])}"
+        )
         if failure.line is not None:
             lines.append(f"- Line {failure.line} of your file")
         if failure.index is not None:
             where = f"output {failure.output}, index {failure.index}"
-            lines.append(
-                f"- First wrong element: {one_line(where)}: {_values(failure.expected, failure.got)}"
-            )
-        if failure.wrong_share is not None:
+            lines.append(f"- First wrong element: {_quoted(where)}: {_values(failure.expected, failure.got)}")
+        if failure.wrong_share:
             lines.append(f"- Wrong elements: {failure.wrong_share:.3%}")
         lines.append(f"- Advice: {failure.advice or ADVICE[report.verdict]}")
     elif report.verdict is not Verdict.PASS:
-        lines.append(f"- {one_line(report.detail)[:500]}")
+        lines.append(f"- {_quoted(report.detail, 500)}")
     if report.error is not None:
         error = report.error
         lines.append(
@@ -164,6 +164,11 @@ def _timings(report: RunReport) -> list[str]:
 
 def _values(expected: str | None, got: str | None) -> str:
     return f"expected {one_line(expected or '?')[:100]}, got {one_line(got or '?')[:100]}"
+
+
+def _quoted(text: str, most: int = 200) -> str:
+    """A few of somebody else's words within a sentence: nothing in them ends the quotation."""
+    return f"`{one_line(text)[:most].replace('`', chr(39))}`"
 
 
 def _around(source: str, line: int) -> str:

@@ -12,8 +12,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     bfloat16.
 
     Upstream: all N(0, 1) (beta after a sigmoid), under which half of the state is lost per token. Otherwise
-    gate ~ N(-4, 1) (decays of about 0.98) and v ~ N(0, 16^2). a_log runs from 0 to 0.2 and dt_bias from -0.1
-    to 0.1 over all value heads.
+    gate ~ N(-4, 1) (decays of about 0.98) and v ~ N(0, 16^2). Over all value heads a_log lies between 0 and 0.2 and dt_bias
+    between -0.1 and 0.1: upstream's evenly, ours at random.
     """
     s, device = setting.sizes, setting.device
     tensors = {name: setting.randn(s.B, s.S, s.heads, s.K) for name in ("q", "k")}
@@ -25,8 +25,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         tensors["gate"] = tensors["gate"] - 4
         tensors["v"] = tensors["v"] * 16
     for name, low, high in (("a_log", 0.0, 0.2), ("dt_bias", -0.1, 0.1)):
-        everyone = torch.linspace(low, high, s.value_heads, device=device).to(torch.bfloat16)
-        tensors[name] = everyone.chunk(setting.world)[setting.rank].clone()
+        if setting.distribution == "upstream":
+            everyone = torch.linspace(low, high, s.value_heads, device=device)
+        else:
+            everyone = low + (high - low) * setting.rand(s.value_heads, shared=True, dtype=torch.float32)
+        tensors[name] = everyone.to(torch.bfloat16).chunk(setting.world)[setting.rank].clone()
     return tensors
 
 

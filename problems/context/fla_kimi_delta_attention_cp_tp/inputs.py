@@ -25,7 +25,8 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """q, k, g [B, S, H, K], v [B, S, H, V], beta [B, S, H], and a_log [H], dt_bias [H*K] in bfloat16.
 
     Upstream: all N(0, 1), under which a state is forgotten after two tokens. Otherwise g ~ N(-6, 1) (decays
-    of about 0.99) and v ~ N(0, 16^2). a_log and dt_bias run evenly from -0.1 to 0.1.
+    of about 0.99) and v ~ N(0, 16^2). a_log and dt_bias, the same on every rank, lie between -0.1 and 0.1: upstream's
+    evenly, ours at random.
     """
     s, device = setting.sizes, setting.device
     tensors = {name: setting.randn(s.B, s.S, s.H, s.K) for name in ("q", "k", "g")}
@@ -35,7 +36,11 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         tensors["g"] = tensors["g"] - 6
         tensors["v"] = tensors["v"] * 16
     for name, count in (("a_log", s.H), ("dt_bias", s.H * s.K)):
-        tensors[name] = torch.linspace(-0.1, 0.1, count, device=device).to(torch.bfloat16)
+        if setting.distribution == "upstream":
+            values = torch.linspace(-0.1, 0.1, count, device=device)
+        else:
+            values = 0.2 * setting.rand(count, shared=True, dtype=torch.float32) - 0.1
+        tensors[name] = values.to(torch.bfloat16)
     return tensors
 
 

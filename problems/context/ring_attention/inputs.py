@@ -7,6 +7,8 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.ring import draw_mode, read_mode
 
+READ_BY_ARGUMENTS = ("mode",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """q, k, v [B, S, H, d], own, N(0, 1), and the mode (causal, scale given).

@@ -17,6 +17,8 @@ LAYOUTS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("4", "M", "N/4"), -2, 0),
 )
 
+READ_BY_ARGUMENTS = ("layout",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x of M·N elements. Meaningful: any finite values, and as many of LAYOUTS in turn as the size `layouts` says."""

@@ -9,6 +9,8 @@ from problems.setting import RankSetting, SizesRefused
 # (order of the dimensions, seq_dim, head_dim)
 _ORDERS = (("BSAD", 1, 2), ("BSAD", 1, 2), ("BSAD", 1, 2), ("BASD", 2, 1), ("SABD", 0, 1))
 
+READ_BY_ARGUMENTS = ("layout", "unpadded_dim_size")
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, S, A, D], N(0, 1), S positions on each rank.

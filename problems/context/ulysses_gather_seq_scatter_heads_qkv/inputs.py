@@ -10,6 +10,8 @@ _LAYOUTS = 5
 _SPLIT_SHAPE = (1, 3)
 _SEQUENCE_FIRST = 4
 
+READ_BY_ARGUMENTS = ("unpadded_dim_size",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """qkv_tensor [B, S, 3·P], N(0, 1), S positions on each rank.

@@ -6,6 +6,8 @@ import torch
 
 from problems.setting import RankSetting
 
+READ_BY_ARGUMENTS = ("has_grad_loss_sum",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """loss, grad_normalized_loss, grad_loss_sum [] of the run dtype; local and global token counts [] int64.

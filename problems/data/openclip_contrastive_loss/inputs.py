@@ -7,6 +7,8 @@ from torch.nn import functional
 
 from problems.setting import RankSetting
 
+READ_BY_ARGUMENTS = ("logit_scale", "logit_bias")
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """image_features and text_features [rows, D], own, of unit length; logit_scale and logit_bias, 0-dim float64.

@@ -7,6 +7,8 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.ring import attend, draw_mode, read_mode, widen
 
+READ_BY_ARGUMENTS = ("mode",)
+
 
 def layout(world: int) -> dict[str, list[list[int]]]:
     """rank = g·cp + c with dp = min(2, W) replicas g."""

@@ -6,6 +6,8 @@ import torch
 
 from problems.setting import RankSetting, SizesRefused
 
+READ_BY_ARGUMENTS = ("masked",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """gate_logits [L, M, E] and attention_mask [B, M/B] int64.

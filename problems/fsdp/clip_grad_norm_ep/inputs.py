@@ -6,6 +6,8 @@ import torch
 
 from problems.setting import RankSetting
 
+READ_BY_ARGUMENTS = ("max_norm",)
+
 
 def layout(world: int) -> dict[str, list[list[int]]]:
     """Experts over blocks of E = max(1, W // 2) consecutive ranks, their replicas E apart; no groups where

@@ -16,6 +16,8 @@ from problems.shared.mlp import (
     shapes,
 )
 
+READ_BY_ARGUMENTS = ("step",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """X_local, y_local, flat_param_shard, exp_avg_shard and exp_avg_sq_shard [q], step.

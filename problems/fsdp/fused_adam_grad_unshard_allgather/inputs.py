@@ -7,6 +7,8 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.mlp import draw_moments, draw_step, hyperparameters
 
+READ_BY_ARGUMENTS = ("step",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """grad_shard, master_shard, exp_avg, exp_avg_sq [p] and the step counter.

@@ -3,3 +3,5 @@
 from problems.shared.inputs.zero import arguments, draw
 
 __all__ = ["arguments", "draw"]
+
+READ_BY_ARGUMENTS = ("step",)

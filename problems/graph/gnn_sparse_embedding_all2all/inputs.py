@@ -6,6 +6,8 @@ import torch
 
 from problems.setting import RankSetting
 
+READ_BY_ARGUMENTS = ("count",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """idx [n] int64 in 0..num_nodes-1, value [n, H] N(0, 1), count [1]: how many pairs this rank really has.

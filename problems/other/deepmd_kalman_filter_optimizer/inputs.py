@@ -6,6 +6,8 @@ import torch
 
 from problems.setting import RankSetting
 
+READ_BY_ARGUMENTS = ("lam",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """H{i}, w{i} [n_i, 1], P{i} [n_i, n_i], error [], lam [], all float64, for L blocks.

@@ -4,6 +4,8 @@ import torch
 
 from problems.setting import RankSetting
 
+READ_BY_ARGUMENTS = ("count",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """keys [keys] of the run dtype and count [1] int64: how many of them this rank really has.

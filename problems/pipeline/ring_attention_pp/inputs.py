@@ -7,6 +7,8 @@ import torch
 from problems.setting import RankSetting
 from problems.shared.ring import draw_mode, draw_projections, read_mode
 
+READ_BY_ARGUMENTS = ("mode",)
+
 
 def layout(world: int) -> dict[str, list[list[int]]]:
     """rank = p·cp + c with pp = min(2, W) stages."""

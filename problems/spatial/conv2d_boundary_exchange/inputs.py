@@ -6,6 +6,8 @@ import torch
 
 from problems.setting import RankSetting, SizesRefused
 
+READ_BY_ARGUMENTS = ("biased",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [B, C, h, width], weight [C, C, k, k], bias [C], biased [1] int64 (0: no bias).

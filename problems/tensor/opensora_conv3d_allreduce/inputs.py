@@ -6,6 +6,8 @@ import torch
 
 from problems.setting import RankSetting, SizesRefused
 
+READ_BY_ARGUMENTS = ("biased",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """input [B, Ci, time, height, width], weight [Co, Ci/groups, k, k, k], bias [Co], biased [1] int64 (0: no

@@ -7,6 +7,8 @@ import torch
 from problems.setting import RankSetting
 from problems.shared import truncated_sampling as sampling
 
+READ_BY_ARGUMENTS = ("mode",)
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits, target and mode of `truncated_sampling.draw`."""

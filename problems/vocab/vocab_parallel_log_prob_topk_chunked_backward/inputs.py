@@ -7,6 +7,8 @@ import torch
 from problems.setting import RankSetting
 from problems.shared import truncated_sampling as sampling
 
+READ_BY_ARGUMENTS = ("mode", "chunk_size")
+
 
 def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """vocab_parallel_logits, target, mode and chunk_size as in problem 83; grad_output [B, S], always bfloat16.

@@ -1,12 +1,12 @@
-"""Top-k, and then top-p, of rows of logits that are cut by vocabulary, in one launch: each rank offers its k largest to all.
+"""Top-k, then top-p, of rows of vocabulary-parallel logits in one launch: each rank sends its k largest to all.
 
     from sandbox.kit.blocks.candidates import cut_rows, serves
 
     if serves(logits, team.world, top_k):
         least, log_sum, found, log_probability, dropped = cut_rows(logits, target, team, top_k, share=0.1)
 
-A block takes a row. The k-th largest of its threads' maxima lies below k logits at least, so few logits but the k largest reach
-it: those are collected in a second look at the row, which the cache still has. `truncation` calls it on GPUs.
+A block takes a row. At least k logits reach the k-th largest of its threads' maxima, and few others do. They are collected in a
+second pass over the row, which is still cached. `truncation` calls it on GPUs.
 """
 
 import functools
@@ -261,9 +261,9 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE*
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 264, 512
 LONG = 4096
-"""Columns from which on a row's block has all threads."""
+"""A row with as many columns gets a block with all threads."""
 LIST = 1024
-"""Candidates of all ranks that a block has room for."""
+"""Most candidates of all ranks in a block."""
 
 
 @functools.cache
@@ -273,7 +273,7 @@ def kernel_for(dtype: torch.dtype) -> Any:
 
 
 def serves(logits: torch.Tensor, world: int, top_k: int) -> bool:
-    """Whether `cut_rows` does it: on GPUs, with room for the candidates of all ranks; top_k 0 is none. All ranks agree."""
+    """Whether `cut_rows` supports it: on GPUs, with room for the candidates of all ranks. top_k 0: none. All ranks agree."""
     candidates = world * min(top_k, logits.shape[1])
     return logits.is_cuda and logits.dtype in TYPES and logits.numel() > 0 and candidates + world <= LIST
 
@@ -290,7 +290,7 @@ def cut_rows(
     (rows, columns), device = logits.shape, logits.device
     offered = min(top_k, columns)
     blocks, threads = min(rows, BLOCKS), THREADS if columns >= LONG else min(THREADS, 128)
-    # A box's words always belong to the same block, and so to its count of launches.
+    # A box belongs to one block, whose count of launches it uses.
     shape = (2, team.world, rows, 2 + offered // 2, 4)
     boxes = team.empty(shape, torch.int32, f"candidates of {blocks} blocks")
     out = torch.empty((4, rows), dtype=torch.float32, device=device)

@@ -1,10 +1,10 @@
-"""Clipping gradients to a global norm: one launch for all sums and their exchange, one for all gradients.
+"""Clips gradients to a global norm: one launch for all sums and their exchange, one for all gradients.
 
     from sandbox.kit.blocks.clipping import clip
 
     norm = clip(gradients, max_norm=1.0, norm_type=2.0, groups=[group])
 
-Nothing is asked of the host: the factor min(1, max_norm / norm) stays on the GPU.
+The factor min(1, max_norm / norm) stays on the GPU.
 """
 
 import functools
@@ -179,20 +179,20 @@ def clip(
     if flat:
         scale_all[blocks, THREADS](few, many, out, *counts)
     for gradient, scaled in zip(gradients, flat, strict=True):
-        if scaled is not gradient:  # it did not lie in one piece
+        if scaled is not gradient:  # it was not contiguous
             gradient.copy_(scaled)
     return out[0]
 
 
 def _served(gradients: Sequence[torch.Tensor]) -> bool:
-    """Whether the kernels know the dtype, which is the same in all ranks' gradients."""
+    """Whether the kernels support the dtype, which is the same on all ranks."""
     return all(g.dtype is gradients[0].dtype and g.dtype in TYPES for g in gradients)
 
 
 def _ranks_of_one_exchange(
     over: Sequence[dist.ProcessGroup], expert_over: Sequence[dist.ProcessGroup]
 ) -> list[int] | None:
-    """The ranks that make up both sums, each of them once; None where there are no such ranks.
+    """The ranks of both sums, each of them once; None if there are no such ranks.
 
     Two groups that share this rank alone are rows and columns of a grid: reducing over both is reducing over all its ranks.
     """
@@ -219,7 +219,7 @@ def _by_library(
     expert_over: Sequence[dist.ProcessGroup],
     together: list[int] | None,
 ) -> torch.Tensor:
-    """The same for CPU ranks: one exchange of both sums where that is right, and one pass to divide and scale."""
+    """The same for CPU ranks: one exchange of both sums if possible, and one pass to divide and scale."""
     gradients = [*dense, *experts]
     first = gradients[0] if gradients else torch.empty(0)
     wide = torch.promote_types(first.dtype, torch.float32)

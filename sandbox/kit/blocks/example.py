@@ -1,4 +1,4 @@
-"""Plays one of the kit's examples from another kernel: what the house does on GPUs, where the examples are its best."""
+"""Runs one of the kit's examples from another kernel."""
 
 import importlib
 from collections.abc import Callable
@@ -9,6 +9,6 @@ import torch
 
 @cache
 def example(name: str) -> Callable[..., torch.Tensor]:
-    """The solution of `sandbox/kit/examples/<name>.py`; compiled when it is first asked for, so inside a first call."""
+    """The solution of `sandbox/kit/examples/<name>.py`, compiled at its first use, within a first call."""
     solution: Callable[..., torch.Tensor] = importlib.import_module(f"sandbox.kit.examples.{name}").solution
     return solution

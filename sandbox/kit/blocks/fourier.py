@@ -1,4 +1,4 @@
-"""The common part of distributed transforms of real fields: which rank has which rows of a spectrum, and transposed blocks.
+"""Parts of distributed transforms of real fields: owners of pairs of spectrum rows, and transposed blocks.
 
 from sandbox.kit.blocks.fourier import row_pairs, transposed
 
@@ -68,7 +68,7 @@ def transposed(x: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class RowPairs:
-    """Rows k and (n0 - k) mod n0 of a spectrum of n0 rows are a pair, k = 0 .. n0//2; one member works on both.
+    """Rows k and (n0 - k) mod n0 of a spectrum of n0 rows form a pair, k = 0 .. n0//2. One member works on both.
 
     Row i belongs to member i // height, and who works on a pair owns at least one of its rows. height: rows of a member, n0 / W;
     count: pairs of the member with the most; pairs: int32 [W · count], every member's k in ascending order, then -1.
@@ -88,7 +88,7 @@ def pair_owners(n0: int, world: int) -> list[list[int]]:
         return k // height, (n0 - k) % n0 // height
 
     for (upper, lower), group in itertools.groupby(range(n0 // 2 + 1), members):
-        run = list(group)  # of pairs between the same two members: each takes half of it
+        run = list(group)  # pairs of the same two members, of which each takes half
         half = -(-len(run) // 2)
         owners[upper] += run[:half]
         owners[lower] += run[half:]
@@ -97,9 +97,9 @@ def pair_owners(n0: int, world: int) -> list[list[int]]:
 
 @functools.lru_cache(maxsize=64)
 def row_pairs(n0: int, world: int, device: torch.device) -> RowPairs:
-    """Who works on which pair of n0 rows. Raises ValueError where W does not divide n0.
+    """The owners of the pairs of n0 rows. Raises ValueError if W does not divide n0.
 
-    A new plan is copied to the GPU when it is seen for the first time, which the host waits for.
+    A new plan is copied to the GPU once, which blocks the host.
     """
     if n0 % world:
         raise ValueError(f"{n0} rows of a spectrum do not divide by {world} ranks")

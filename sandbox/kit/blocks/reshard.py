@@ -1,12 +1,12 @@
-"""Tensors split along one dimension become split along another, in one launch: Ulysses' exchanges.
+"""Changes the split dimension of tensors in one launch: Ulysses' exchanges.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.reshard import reshard
 
     heads = reshard(x, scatter_dim=2, gather_dim=1, team=symm.team(group))   # [B, S, A, D] -> [B, W·S, A/W, D]
 
-Every rank reads its tensor once and stores each 16-byte word at its final place in its owner's memory: no packing, no joining. On
-CPU ranks everybody copies its parts out of the peers' memory.
+Every rank reads its tensor once and stores each 16-byte word at its final place in its owner's memory, without packing. CPU ranks
+copy their parts from the peers' memory.
 """
 
 import functools
@@ -126,7 +126,7 @@ def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, team: Team) -> t
 def _copied(
     x: torch.Tensor, scatter_dim: int, gather_dim: int, part: int, shape: list[int], team: Team
 ) -> torch.Tensor:
-    """The same out of the peers' memory, for CPU ranks."""
+    """The same for CPU ranks, which copy from the peers' memory."""
     result = x.new_zeros(shape)
     places = result.view(
         *shape[:gather_dim], team.world, shape[gather_dim] // team.world, *shape[gather_dim + 1 :]

@@ -1,11 +1,11 @@
-"""Rows to the ranks that want them, as many as each of them wants, in one launch.
+"""An all-to-all of rows with different counts per rank, in one launch.
 
     from sandbox.kit import symm
     from sandbox.kit.blocks.rows import all_to_all_rows
 
     got = all_to_all_rows(x, sent=[3, 0, 5, 1], received=[3, 2, 2, 4], team=symm.team(group))
 
-The lists are known to the processes, so they exchange them on the host, and every row is stored at its final place at once.
+The processes exchange the lists on the host, so that every row is stored at its final place at once.
 """
 
 import functools

@@ -1,12 +1,12 @@
-"""Top-k and top-p filters of logits that are cut by vocabulary: the cut of every row, found without moving any row.
+"""Top-k and top-p filters of vocabulary-parallel logits: finds the cut of every row without moving rows.
 
     from sandbox.kit.blocks.truncation import find_cut
 
     cut = find_cut(logits, target, group, top_k=50, top_p=0.9)    # logits [n, V/W], target [n]
 
-With top-k every rank offers its k largest logits, and all ranks merge the same W·k candidates: one exchange. On GPUs that is
-one launch (`candidates`), and so is a cut without filters. With top-p alone the cut is searched in the ranks' sorted
-shards, in sixteen parts at a time: some exchanges of a few numbers a row, by library calls.
+With top-k every rank sends its k largest logits, and all ranks merge the same W·k candidates in one exchange. On GPUs this is
+one launch (`candidates`), and so is a cut without filters. With top-p alone, library calls search the cut in the ranks' sorted
+shards, 16 parts at a time, with a few exchanged numbers per row.
 """
 
 from dataclasses import dataclass
@@ -18,25 +18,26 @@ from sandbox.kit import symm
 from sandbox.kit.blocks import candidates
 
 PROBES = 16
-"""Ways in which a round of the search divides what is left of the range of keys."""
+"""Parts into which a round of the search divides the remaining range of keys."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What is kept of n rows, the same on all ranks but for `dropped`. Kept: logits above `least`, and those equal to it
-    but the first `dropped` of this rank, in the order of the columns.
+    """The cut of n rows, the same on all ranks except `dropped`.
+
+    Kept are logits above `least`, and those equal to it except the first `dropped` of this rank, in the order of the columns.
     """
 
     least: torch.Tensor
     """[n] float32: the smallest logit that is kept."""
     log_sum: torch.Tensor
-    """[n] float32: the logarithm of the sum of all kept logits' exponentials."""
+    """[n] float32: the logarithm of the sum of the kept logits' exponentials."""
     target: torch.Tensor
     """[n] float32: the target's logit."""
     log_probability: torch.Tensor
     """[n] float32: the target's; -infinity where its logit is below `least`."""
     dropped: torch.Tensor
-    """[n] int64: how many of this rank's logits that equal `least` are dropped."""
+    """[n] int64: number of this rank's logits equal to `least` that are dropped."""
 
 
 def find_cut(

@@ -1,7 +1,7 @@
-"""Build an artefact once per world and keep it by content hash.
+"""Builds an artefact once per world and caches it by content hash.
 
-The first rank that asks holds a file lock while it builds; the others wait at the lock and load the same
-file. A lock dies with its holder, so a crashed rank blocks nobody.
+The first rank holds a file lock while it builds. The others block on the lock and load the same file. A lock ends with its
+holder, so a crashed rank does not block the others.
 
 Environment: PKB_KERNEL_CACHE is the cache directory; in it is a folder per kernel text, so that no kernel loads what another
 has made. Where it cannot be written (a harness mounts it
@@ -28,7 +28,7 @@ from sandbox.kit.errors import CompileError
 TIMEOUT_S = 120.0
 """How long one run of gcc may take."""
 WAIT_S = 600.0
-"""How long a rank waits for another's build: longer than the slowest one, an extension through nvcc."""
+"""How long a rank waits for another rank's build. The slowest is an extension through nvcc."""
 
 
 def content_key(*parts: str) -> str:
@@ -42,14 +42,14 @@ def content_key(*parts: str) -> str:
 
 
 def cache_dir() -> Path:
-    """Where finished artefacts of the loaded kernel are looked for first."""
+    """The folder that is first searched for artefacts of the loaded kernel."""
     named = os.environ.get("PKB_KERNEL_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return (Path(named) if named else Path(base) / "pkb-arena" / "kernels") / _kernel_digest()
 
 
 def _kernel_digest() -> str:
-    """SHA-256 of the text that this rank has loaded as its kernel; empty where there is none, as in a test."""
+    """SHA-256 of the text that this rank has loaded as its kernel; empty if there is none, as in a test."""
     path = getattr(sys.modules.get("kernel"), "__file__", None)
     text = "".join(linecache.getlines(path)) if path else ""
     return hashlib.sha256(text.encode()).hexdigest() if text else ""

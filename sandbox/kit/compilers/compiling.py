@@ -1,4 +1,4 @@
-"""Hooks by which the harness sees that a kernel is being compiled.
+"""Hooks that report to the harness that a kernel is being compiled.
 
 The harness assigns both names before it loads a kernel. They are called on every rank that finds nothing in
 the cache, around the compilation or the wait for the rank that compiles. What a kernel compiles or tunes by itself it may
@@ -16,7 +16,7 @@ _depth = 0
 
 
 def begin() -> None:
-    """Something starts to compile; `end` is due. One compiler within another is one compilation."""
+    """Begins a compilation; call `end` afterwards. Nested compilations count as one."""
     global _depth
     with _lock:
         _depth += 1
@@ -25,7 +25,7 @@ def begin() -> None:
 
 
 def end() -> None:
-    """It has ended."""
+    """Ends a compilation."""
     global _depth
     with _lock:
         _depth -= 1

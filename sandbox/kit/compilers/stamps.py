@@ -1,4 +1,4 @@
-"""Stamps: the moments that a kernel notes with px_stamp under a profile, in a ring of its GPU. Else px_stamp is nothing."""
+"""Stamps: times that a kernel records with px_stamp in a ring on its GPU. Without a profile px_stamp does nothing."""
 
 import time
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import torch
 
 OPTION = "-DPX_STAMPS"
 ROOM = 1 << 14
-"""Stamps of a call that are kept."""
+"""Most stamps of a call."""
 _SYMBOL, CALL, _HEAD = "px_stamp_ring", "px_stamp(", 2
 _TO_DEVICE = 1
 _ROUNDS = 20
@@ -16,7 +16,7 @@ CLOCK = 'extern "C" __global__ void px_gpu_clock(u64* at) { *at = px_now_ns(); }
 
 
 class Stamp(NamedTuple):
-    """A block was at a place of its kernel. ns: by the GPU's own clock."""
+    """A block passed a px_stamp. ns: on the GPU's clock."""
 
     ns: int
     block: int
@@ -24,16 +24,16 @@ class Stamp(NamedTuple):
 
 
 _rings: list[torch.Tensor] = []
-"""This process's: none outside a profile."""
+"""The rings of this process; empty outside a profile."""
 
 
 def begin(device: torch.device) -> None:
-    """From now on kernels are compiled with their stamps, of which none are taken yet. Once in a process."""
+    """Compiles kernels with their stamps from now on. Call it once per process, then `take`."""
     _rings.append(torch.zeros(_HEAD + 2 * ROOM, dtype=torch.int64, device=device))
 
 
 def take() -> None:
-    """From now on stamps are taken; until then each costs a load."""
+    """Starts to record stamps."""
     for ring in _rings:
         ring[1] = ROOM
 
@@ -44,12 +44,12 @@ def wanted() -> bool:
 
 
 def options(source: str) -> tuple[str, ...]:
-    """What NVRTC is told in addition."""
+    """More options for NVRTC."""
     return (OPTION,) if _rings and CALL in source else ()
 
 
 def connect(module: int, source: str, driver: Any) -> None:
-    """Tells a loaded module (CUmodule) where its stamps go."""
+    """Sets the ring of a loaded module (CUmodule)."""
     if options(source):
         from cupy.cuda import runtime
 
@@ -58,7 +58,7 @@ def connect(module: int, source: str, driver: Any) -> None:
 
 
 def taken() -> list[Stamp]:
-    """The stamps since the last time, in no order; then there are none. Waits for the GPU."""
+    """Returns and clears the recorded stamps, in no order. Waits for the GPU."""
     if not _rings:
         return []
     ring = _rings[0]
@@ -69,7 +69,7 @@ def taken() -> list[Stamp]:
 
 
 def clock(launch: Any, device: torch.device) -> tuple[int, int]:
-    """What to add to a stamp's time to have the host's (time.time_ns), and by how many nanoseconds that may be wrong.
+    """(offset from a stamp's time to time.time_ns, its error), in nanoseconds.
 
     launch: CLOCK's kernel, with its shape.
     """

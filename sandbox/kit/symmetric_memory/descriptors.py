@@ -1,4 +1,4 @@
-"""File descriptors from every rank to every rank. What they stand for, host or GPU memory, is the caller's business."""
+"""Exchanges file descriptors between all ranks, for host or GPU memory."""
 
 import os
 import secrets
@@ -11,7 +11,7 @@ from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
 
 
 def exchange(rank: int, world: int, store: Any, what: str, mine: int, timeout_s: float) -> list[int]:
-    """Everybody's descriptor by rank, with `mine` in this rank's place; the others' are the caller's to close. Collective.
+    """The descriptors of all ranks, with `mine` in this rank's place. The caller closes the others. Collective.
 
     store: a torch.distributed store that all ranks share; what: names the exchange, once per store. Raises BarrierTimeout naming
     the ranks that do not come, SymmetricMemoryError when one comes and has nothing to give.
@@ -27,7 +27,7 @@ def exchange(rank: int, world: int, store: Any, what: str, mine: int, timeout_s:
         listener.listen(world)
         store.set(f"{what}/{rank}", name)
         try:
-            # A call waits for nobody to answer, so everybody calls before anybody does.
+            # A connect returns before it is accepted, so all ranks connect first.
             for peer in others:
                 store.wait([f"{what}/{peer}"], timedelta(seconds=_left(deadline)))
                 calls[peer] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,5 +1,4 @@
-"""A rank's heap of symmetric memory, seen from one process: everybody's bytes as tensors, and who owns which
-part of it."""
+"""The heaps of all ranks in one process: their bytes as tensors, and the allocations in them."""
 
 import bisect
 import os
@@ -21,7 +20,7 @@ _reserved = DEFAULT_BYTES
 
 
 def reserve(nbytes: int) -> None:
-    """Asks for at least so many bytes of heap per rank on GPUs, where PKB_SYMM_BYTES names none; before the heap is mapped."""
+    """Reserves at least so many bytes of heap per rank on GPUs, before the heap is mapped. PKB_SYMM_BYTES overrides it."""
     global _reserved
     _reserved = max(_reserved, nbytes)
 
@@ -37,7 +36,7 @@ def heap_bytes(ranks_in_file: int = 0) -> int:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if not ranks_in_file or limit == resource.RLIM_INFINITY:
             return DEFAULT_BYTES if ranks_in_file else -(-_reserved // _MARGIN) * _MARGIN
-        # Under a limit the default gives way; what was asked for by name is refused later, by the system itself.
+        # A limit reduces the default. The system refuses an explicit size later.
         fitting = (limit // ranks_in_file - HEAD_BYTES) // _MARGIN * _MARGIN
         return max(min(DEFAULT_BYTES, fitting), _MARGIN)
     if not named.isdecimal() or int(named) < _MARGIN:

@@ -67,7 +67,7 @@ class Team:
         self._teams: dict[int, Team] = {self.mask: self}
 
     def order(self) -> list[int]:
-        """All members, starting with this one: me, me+1, ... So that not everybody talks to rank 0 first."""
+        """All members, starting with this one: me, me+1, ... Ranks that follow it do not all use rank 0 first."""
         return [(self.rank + step) % self.world for step in range(self.world)]
 
     # --- buffers ---
@@ -238,7 +238,7 @@ class Team:
         ctypes.memmove(mail[self.rank], form.pack(*numbers), form.size)
         self._meet(10.0, "symm.gather_numbers")
         found = [form.unpack(ctypes.string_at(address, form.size)) for address in mail]
-        self._meet(10.0, "symm.gather_numbers")  # nobody writes again before all have read
+        self._meet(10.0, "symm.gather_numbers")  # no member writes again before all have read
         return found
 
     def meet_on_host(self, timeout_s: float = 10.0) -> None:

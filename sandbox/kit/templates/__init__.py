@@ -1,4 +1,4 @@
-"""Texts of starter kernels, each with the baseline inside, so that every one is right before its first edit.
+"""Texts of starter kernels. Each contains the baseline, so that it passes before the first edit.
 
 A template is a Python file with placeholders in comments and docstrings: `__PROBLEM__` (id and title),
 `__SIGNATURE__` (`solution(...)` with the baseline's parameters), and the line `# __BASELINE__`, which the

@@ -1,4 +1,4 @@
-"""The kinds of device that ranks can run on, by the name that `--device` takes."""
+"""The kinds of device for ranks, by the value of `--device`."""
 
 from sandbox.machine.devices.cpu import Cpu
 from sandbox.machine.devices.cuda import Cuda

@@ -29,7 +29,6 @@ class Cpu:
     )
     has_gate = False
     sees_foreign_work = False
-    stops_batches = True
     out_of_reach = Throughput(flops=2e13, local=4e12, link=4e12)
 
     outlives_kernels = False

@@ -36,7 +36,6 @@ class Cuda:
     )
     has_gate = True
     sees_foreign_work = True
-    stops_batches = False  # what is queued runs on
     out_of_reach = Throughput(flops=5e15, local=2e13, link=2e12)
 
     outlives_kernels = True

@@ -54,8 +54,6 @@ class DeviceKind(Protocol):
     """Whether streams can wait behind the starting gate: only then is there a device time."""
     sees_foreign_work: bool
     """Whether a rank can tell that other work has its device."""
-    stops_batches: bool
-    """Whether stopping a batch stops all that it had launched, so that its inputs can be replaced."""
     out_of_reach: Throughput
     """What no device of this kind reaches, for machines that were never calibrated."""
 

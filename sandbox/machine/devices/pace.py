@@ -1,38 +1,38 @@
-"""Lengths of batches and their number in a round, by kind of device."""
+"""Lengths of batches, and their number per round."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The sizes of a round."""
+    """The sizes of a round on one kind of device."""
 
     batch_s: float
-    """How long a batch should last on the quicker side."""
+    """Target length of a batch on the faster side, in seconds."""
     long_s: float
-    """The same where the host sets the pace: a world that has rested takes a millisecond to be quick again."""
+    """The same for calls that the host limits, because a continued world needs 1 ms to be warm."""
     slower_s: float
-    """How long a batch may last on the slower side for the quicker one's sake."""
+    """Longest batch on the slower side, in seconds."""
     calls: int
-    """Calls of a batch at the most."""
+    """Most calls of a batch."""
     slots: int
-    """Iterations that an arena should hold."""
+    """Iterations that an arena holds, if memory allows."""
     pairs: int
-    """Pairs of batches in a round at the most; their inputs are drawn together."""
+    """Most pairs of batches in a round. Their inputs are drawn together."""
     gated_pairs: int
-    """Pairs of a round that are run behind the starting gate, on inputs of their own; 0 where there is no gate."""
+    """Pairs of a gated round, which has its own inputs; 0 without a gate."""
     references: int
-    """Worlds that run the baseline: what identical code differs by is known from them."""
+    """Reference worlds. They show how much worlds with identical code differ."""
 
     def references_for(self, rounds: int | None) -> int:
-        """Fewer worlds run the baseline where the number of rounds is fixed and small."""
+        """Reference worlds of a run. A small fixed number of rounds needs fewer. rounds: None: adaptive."""
         return self.references if rounds is None else min(self.references, 1 + rounds // 4)
 
 
 def calls_for(pace: Pace, batch_s: float, base_s: float, mine_s: float, slots: int) -> int:
     """Calls of a batch, at least one.
 
-    batch_s: how long it should last; base_s, mine_s: seconds a call on either side; slots: that an arena has.
+    batch_s: target length on the faster side. base_s, mine_s: seconds per call on either side. slots: of an arena.
     """
     wanted = int(batch_s / max(min(base_s, mine_s), 1e-7)) + 1
     bearable = int(max(pace.slower_s, 2 * batch_s) / max(base_s, mine_s, 1e-7))
@@ -40,25 +40,24 @@ def calls_for(pace: Pace, batch_s: float, base_s: float, mine_s: float, slots: i
 
 
 def pairs_for(pace: Pace, calls: int, slots: int) -> int:
-    """Pairs of a round: as many as an arena has slots for."""
+    """Pairs of a round that fit into the slots of an arena."""
     return max(1, min(pace.pairs, slots // calls))
 
 
 WARM_SECONDS, MOST_WARM = 0.3, 50
-"""How long a fresh world makes untimed calls before anything is timed, and how many at the most."""
+"""Seconds and most calls of the untimed calls in a new world."""
 
 
 def warm_calls(call_s: float) -> int:
-    """Untimed calls of a fresh world, at least one. call_s: seconds of one."""
+    """Number of untimed calls in a new world, at least 1. call_s: seconds per call."""
     return max(1, min(MOST_WARM, int(WARM_SECONDS / max(call_s, 1e-7))))
 
 
 DISTINCT_SECONDS, MOST_DISTINCT = 2.5, 400
-"""The same for calls on as many inputs, where shapes differ from call to call. On two H100 the batches of problem 32 took 3.5 ms
-a call at first and 1.1 after 400 calls; the half of that was gone after 50. On CPU ranks they take 6 ms at first and 1.8 after
-400 calls, and the first 6 ms are what is known of a call: in 0.8 s there was time for 130 calls only."""
+"""The same for calls with a new input each, if shapes vary between calls. A call of problem 32 took 3.5 ms at first and 1.1 ms
+after 400 calls on two H100, and 6 ms and 1.8 ms on CPU ranks. 0.8 s were enough for 130 calls only."""
 
 
 def distinct_calls(call_s: float) -> int:
-    """Untimed calls on as many inputs, at least one. call_s: seconds of one."""
+    """Number of untimed calls with a new input each, at least 1. call_s: seconds per call."""
     return max(1, min(MOST_DISTINCT, int(DISTINCT_SECONDS / max(call_s, 1e-7))))

@@ -10,7 +10,7 @@ from problems import gloo
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.rank.devices.device import EventTimer, RankGate
-from sandbox.rank.fastest import fastest
+from sandbox.rank.devices.fastest import fastest
 
 LINK_BYTES = 16 << 20
 
@@ -85,6 +85,9 @@ class CpuDevice:
 
     def release(self, arena: torch.Tensor) -> None:
         """The mapping goes with its last tensor."""
+
+    def release_all(self) -> None:
+        """As `release`."""
 
     def synchronize(self) -> None:
         """Nothing runs ahead on a CPU rank."""

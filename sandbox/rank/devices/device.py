@@ -102,6 +102,9 @@ class Device(Protocol):
     def release(self, arena: torch.Tensor) -> None:
         """Gives an arena of this rank's back; its tensor must not be used any more."""
 
+    def release_all(self) -> None:
+        """Gives back whatever is left of this rank's arenas."""
+
     def synchronize(self) -> None:
         """Waits for everything that was launched."""
 

@@ -1,7 +1,9 @@
-"""The first calls of a kernel: on private copies of the inputs, so that a write to them is found and not a crash."""
+"""The checked first calls of a kernel. They use private copies of the inputs, so that a write is found and no crash."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from sandbox.memory.bits import same_bits
 from sandbox.memory.slots import DoesNotFit
@@ -12,7 +14,7 @@ from sandbox.rank.problem_code import Leaves, with_mutated
 
 
 class CallRefused(Exception):
-    """What a checked call did is refused. kind: as what."""
+    """A checked call did something forbidden. kind: the kind of failure."""
 
     def __init__(self, kind: Kind, text: str) -> None:
         super().__init__(text)
@@ -22,10 +24,10 @@ class CallRefused(Exception):
 def run_checked(
     solution: Callable[..., Any], iterations: Iterations, synchronize: Callable[[], None]
 ) -> list[Any]:
-    """Calls solution on every armed iteration and packs what it returns; returns that as well.
+    """Calls solution on every armed iteration, packs the results into slots, and returns them.
 
     Raises:
-        CallRefused: a result of the wrong structure, one that shares memory with an argument, or a write to an input.
+        CallRefused: a result has the wrong structure or shares memory with an argument, or an input was written.
     """
     mutates, results = iterations.mutates, []
     for arguments, given, _, slot in iterations.armed:
@@ -39,22 +41,43 @@ def run_checked(
         iterations.last = (structure, leaves)
         iterations.expect(structure, leaves, slot.room)
         if not iterations.code.problem.check.may_alias:
-            _refuse_alias(result, given)
+            _refuse_alias(result, arguments, given, iterations.code.problem.parameters)
     synchronize()
-    for _, given, drawn, _ in iterations.armed:
+    for arguments, given, drawn, _ in iterations.armed:
         for name, tensor in given.items():
             if name not in mutates and not same_bits(tensor, drawn[name]):
-                raise CallRefused(Kind.MUTATED, f"solution wrote to its argument {name}")
+                named = _argument(tensor, arguments, iterations.code.problem.parameters) or name
+                raise CallRefused(Kind.MUTATED, f"solution wrote to its argument {named}")
     return results
 
 
-def _refuse_alias(result: Any, given: Leaves) -> None:
-    """The result must not be an argument, or a view of one."""
-    spans = [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size(), name) for name, t in given.items()]
-    for path, tensor in flatten(result)[1]:
-        for low, high, name in spans:
-            if tensor.numel() and low <= tensor.data_ptr() < high:
+def _refuse_alias(
+    result: Any, arguments: Sequence[Any], given: Leaves, parameters: Sequence[tuple[str, Any]]
+) -> None:
+    """Raises CallRefused if the result is an argument or a view of one."""
+    for path, returned in flatten(result)[1]:
+        for name, tensor in given.items():
+            if returned.numel() and _overlaps(returned, tensor):
+                named = _argument(tensor, arguments, parameters) or name
                 raise CallRefused(
                     Kind.BAD_STRUCTURE,
-                    f"output {path} shares memory with the argument {name}; return a fresh tensor",
+                    f"output {path} shares memory with the argument {named}; return a fresh tensor",
                 )
+
+
+def _argument(tensor: torch.Tensor, arguments: Sequence[Any], parameters: Sequence[tuple[str, Any]]) -> str:
+    """The name by which solution gets an input: that of the baseline's parameter, with the place in a list; else empty."""
+    for (name, _), argument in zip(parameters, arguments, strict=False):
+        if isinstance(argument, torch.Tensor) and _overlaps(argument, tensor):
+            return name
+        if isinstance(argument, list | tuple):
+            for place, part in enumerate(argument):
+                if isinstance(part, torch.Tensor) and _overlaps(part, tensor):
+                    return f"{name}[{place}]"
+    return ""
+
+
+def _overlaps(part: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether a tensor begins within another one's memory."""
+    begin = whole.data_ptr()
+    return begin <= part.data_ptr() < begin + whole.numel() * whole.element_size()

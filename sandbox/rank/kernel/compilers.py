@@ -1,7 +1,7 @@
-"""Compilers that kernels bring along: what torch.compile, load_inline and Triton take is shown as compiling. Rank side.
+"""Reports the work of torch.compile, load_inline and Triton as compilation.
 
-Their modules are found out when a kernel imports them: loading torch.compile's alone takes seconds, and nothing here does. What
-load and load_inline build is built once per world and kept for the next world of the same kernel, as what the kit compiles is.
+A hook patches their modules when a kernel imports them, because importing torch.compile alone takes seconds. load and load_inline
+build once per world, and the kernel cache keeps the result for the next world of the same kernel.
 """
 
 import functools
@@ -24,7 +24,7 @@ from sandbox.kit.errors import CompileError
 
 
 def watch() -> None:
-    """From now on the compilers of PATCHES are shown; those that are loaded already, too."""
+    """Starts to report the compilers of PATCHES, including those that are loaded already."""
     for name, patch in PATCHES.items():
         if name in sys.modules:
             patch(sys.modules[name])
@@ -46,7 +46,7 @@ def _dynamo(module: ModuleType) -> None:
 
 
 def _extension(module: Any) -> None:
-    """torch's load and load_inline, which both end in `_jit_compile`."""
+    """Patches torch's load and load_inline, which both call `_jit_compile`."""
     signature = inspect.signature(module._jit_compile)
     plain = _shown(module._jit_compile)
     loaded: set[str] = set()
@@ -79,13 +79,13 @@ def _extension(module: Any) -> None:
 
 
 def _architecture() -> str:
-    """The GPU that an extension is built for; empty without one."""
+    """The GPU architecture of an extension, for its cache key; empty without a GPU."""
     named = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
     return f"{named} {torch.cuda.get_device_capability()}" if torch.cuda.is_available() else named
 
 
 def _attribute(*path: str) -> Callable[[ModuleType], None]:
-    """A patch that shows one function of a module; nothing where this version has no such function."""
+    """A patch that reports one function of a module, if this version has it."""
 
     def patch(module: ModuleType) -> None:
         *to, name = path
@@ -106,7 +106,7 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "triton.compiler": _attribute("compile"),
     "triton.runtime.autotuner": _attribute("Autotuner", "_bench"),
 }
-"""By module: what is done when it has been loaded. The loading itself counts as compiling."""
+"""Patches by module, applied when it has been loaded. Loading it counts as compilation."""
 
 
 class _Finder(MetaPathFinder):
@@ -122,7 +122,7 @@ class _Finder(MetaPathFinder):
 
 
 class _ShownLoader(Loader):
-    """A module's own loader, with its work shown and its compiler patched afterwards."""
+    """A module's own loader, which reports its work and patches the module."""
 
     def __init__(self, loader: Any, patch: Callable[[ModuleType], None]) -> None:
         self._loader = loader

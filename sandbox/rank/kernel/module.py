@@ -1,4 +1,4 @@
-"""A kernel's text as a module of its own, and the solution in it. Rank side."""
+"""Loads a kernel's text as a module and finds its solution."""
 
 import ast
 import inspect
@@ -14,7 +14,7 @@ from sandbox.protocol.frames import Kind
 
 
 class KernelRefused(Exception):
-    """The text cannot be judged. kind: the frame that says so; line: in the kernel, 0 where it is not known."""
+    """The kernel cannot be loaded. kind: the kind of failure. line: in the kernel, 0 if unknown."""
 
     def __init__(self, kind: Kind, text: str, line: int = 0) -> None:
         super().__init__(text)
@@ -25,11 +25,11 @@ class KernelRefused(Exception):
 def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]]) -> Callable[..., Any]:
     """Writes the text to `path`, runs it as the module `kernel`, and returns its solution.
 
-    parameters: (name, default) of the baseline's solution, all of which the kernel's must take by position.
+    parameters: (name, default) of the baseline's solution. The kernel's must accept all of them by position.
 
     Raises:
-        KernelRefused: it does not compile, or has no solution that can be called so.
-        Whatever the text itself raises.
+        KernelRefused: it does not compile, or has no solution with this signature.
+        Exception: whatever the text raises.
     """
     Path(path).write_text(source, encoding="utf-8")
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
@@ -56,9 +56,9 @@ def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]])
 
 
 def _line_of_solution(source: str) -> int:
-    """Where the text gives `solution` its value, as far as it does so at the top level; 0 where it does not.
+    """The line that assigns or defines `solution` at the top level; 0 if there is none.
 
-    A code object's own line is no help: of a function behind a decorator it is a line of the decorator's file.
+    A code object's line does not help: for a decorated function it is in the decorator's file.
     """
     found = 0
     for node in ast.parse(source).body:
@@ -85,4 +85,4 @@ def _check_signature(solution: Callable[..., Any], parameters: Sequence[tuple[st
             line,
         ) from None
     except ValueError:
-        pass  # a builtin without a signature: the first call will tell
+        pass  # a builtin without a signature: the first call decides

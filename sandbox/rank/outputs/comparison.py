@@ -10,6 +10,7 @@ outputs of a solution with the reference.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -40,6 +41,8 @@ class Reference:
     """The baseline's outputs in canonical order."""
     oracle: Output
     """The exact outputs in canonical order, on the devices of the baseline's."""
+    facts: tuple[Any, ...] = ()
+    """What the canonical order depends on beside the outputs."""
 
 
 class OracleDiffers(ValueError):
@@ -79,15 +82,17 @@ class Comparison:
         """
         if plain is None:
             plain = flatten(self.code.call(self.code.baseline, tensors, self.setting))
-        baseline = self.in_order(plain)
-        structure, exact = flatten(self.code.canonical(self.code.oracle(tensors, self.setting), self.setting))
+        facts = self.code.facts(tensors, self.setting)
+        baseline = self.in_order(plain, facts)
+        oracle = self.code.oracle(tensors, self.setting)
+        structure, exact = flatten(self.code.canonical(oracle, self.setting, facts))
         if structure != baseline[0]:
             raise OracleDiffers(f"baseline returns {baseline[0]}, the oracle {structure}")
         for (name, b), (_, o) in zip(baseline[1], exact, strict=True):
             if b.shape != o.shape:
                 raise OracleDiffers(f"output {name}: baseline {tuple(b.shape)}, oracle {tuple(o.shape)}")
         placed = [(name, o.to(b.device)) for (name, o), (_, b) in zip(exact, baseline[1], strict=True)]
-        return Reference(plain, baseline, (structure, placed))
+        return Reference(plain, baseline, (structure, placed), facts)
 
     def calibrate(self, references: Iterable[Reference]) -> None:
         """Finds the baseline's usual errors (collective).
@@ -143,7 +148,7 @@ class Comparison:
         if wrong is not None:
             return wrong
         try:
-            ordered = self.in_order((got.structure, named(got.structure, got.tensors)))
+            ordered = self.in_order((got.structure, named(got.structure, got.tensors)), reference.facts)
         except Exception as error:
             return OutputFinding(Verdict.WRONG_RESULT, f"the outputs do not belong together: {error}")
         expected = reference.baseline[0]
@@ -178,15 +183,25 @@ class Comparison:
         return OutputFinding(worst, outputs=figures, paper=paper)
 
     def farness(
-        self, theirs: torch.Tensor, baseline: torch.Tensor, chosen: Sequence[int], size: int, room: int
+        self,
+        theirs: torch.Tensor,
+        baseline: torch.Tensor,
+        chosen: Sequence[int],
+        size: int,
+        room: int,
+        inputs_of: Callable[[int], Leaves],
     ) -> torch.Tensor:
         """How far outputs are from the baseline's in the same slots, float64 [slots], the same on all ranks (collective).
 
-        Above 1 an output may be wrong: `finding` tells. Arguments as `sandbox.rank.outputs.nearness.farness_of_slots`.
+        Above 1 an output may be wrong: `finding` tells. Arguments as `sandbox.rank.outputs.nearness.farness_of_slots`;
+        inputs_of: the iteration in a slot.
         """
         if self.free_order:
-            pairs = ([arena[n * size : (n + 1) * size] for arena in (theirs, baseline)] for n in chosen)
-            each = [self._farness_in_order(*(slots.Unpacked(slot, room) for slot in pair)) for pair in pairs]
+            each = []
+            for n in chosen:
+                place = slice(n * size, (n + 1) * size)
+                mine, its = slots.Unpacked(theirs[place], room), slots.Unpacked(baseline[place], room)
+                each.append(self._farness_in_order(mine, its, self.code.facts(inputs_of(n), self.setting)))
             found = torch.tensor(each, dtype=torch.float64, device=self.setting.device)
         else:
             found = farness_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(
@@ -195,16 +210,18 @@ class Comparison:
         self.reduce(found)
         return found
 
-    def farness_of(self, got: slots.Unpacked, plain: Output) -> float:
-        """The same of one iteration, given what the baseline returned; this rank's alone."""
-        return self._farness_in_order(got, slots.packed(*plain))
+    def farness_of(self, got: slots.Unpacked, plain: Output, tensors: Leaves) -> float:
+        """The same of one iteration, given its inputs and what the baseline returned; this rank's alone."""
+        return self._farness_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
 
-    def _farness_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked) -> float:
+    def _farness_in_order(
+        self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]
+    ) -> float:
         if not got.sound or got.structure != baseline.structure:
             return FAR
         try:
             (y, mine), (b, its) = (
-                self.in_order((each.structure, named(each.structure, each.tensors)))
+                self.in_order((each.structure, named(each.structure, each.tensors)), facts)
                 for each in (got, baseline)
             )
         except Exception:
@@ -237,12 +254,12 @@ class Comparison:
             found.append(self.held(name, tensor, usual, own).beside(own))
         return found
 
-    def in_order(self, output: Output) -> Output:
+    def in_order(self, output: Output, facts: tuple[Any, ...]) -> Output:
         """Outputs in canonical order, where the problem leaves the order free."""
         if not self.free_order:
             return output
         tree = unflatten(output[0], [tensor for _, tensor in output[1]])
-        return flatten(self.code.canonical(tree, self.setting))
+        return flatten(self.code.canonical(tree, self.setting, facts))
 
     def held(self, name: str, tensor: torch.Tensor, usual: UsualError, own: OwnError) -> Limits:
         """The limits of one output."""

@@ -1,1 +1,1 @@
-"""A world that is looked at and never timed, on its ranks: the calls, and the spans that torch's profiler saw."""
+"""Profiling a kernel on its ranks: the calls, and the spans of torch's profiler."""

@@ -1,4 +1,4 @@
-"""Calls of a solution under a profile, on inputs that are ready before each. Rank side (imports torch)."""
+"""Calls a solution under a profile, with inputs that are ready before each call."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,11 +9,11 @@ from problems.setting import RankSetting
 from sandbox.rank.problem_code import Leaves, ProblemCode
 
 CACHED_BYTES, MOST_SETS = 256 << 20, 8
-"""Inputs of so many bytes are more than a GPU's cache holds; and how many drawn sets may make them up."""
+"""Bytes of inputs that exceed a GPU's cache, and most sets of inputs."""
 
 
 class ProfiledCalls:
-    """Makes calls one after the other. Arguments are put together beforehand, as for a judged call."""
+    """Makes calls one after the other, with arguments that are assembled before."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class ProfiledCalls:
         *,
         rotate: bool,
     ) -> None:
-        """rotate: take turns with several drawn inputs, so that no cache holds them from call to call."""
+        """rotate: alternate between several sets of inputs, so that no cache holds them."""
         self._code = code
         self._setting = setting
         self._solution = solution
@@ -36,7 +36,7 @@ class ProfiledCalls:
         self._turn = 0
 
     def make(self, count: int) -> None:
-        """Calls it so often. What it may write to is copied before each call."""
+        """Makes so many calls. Arguments that it may write to are copied before each."""
         for _ in range(count):
             self.prepared()()
 

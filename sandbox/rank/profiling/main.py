@@ -1,9 +1,9 @@
-"""A world that is looked at and never timed: its ranks run a kernel under torch's profiler and report spans.
+"""Runs a kernel under torch's profiler on all ranks of a world, and reports the spans.
 
     python -m sandbox.rank.profiling.main PLAN
 
-On GPUs they first make calls in a row without a profiler, which the driver's counters are read around
-(sandbox/worlds/profiling/window.py). Nothing here is judged: inputs need not be secret, and the kernel could change a report.
+On GPUs the ranks first make calls in a row without a profiler, while the referee's side reads the driver's counters
+(sandbox/worlds/profiling/window.py). Inputs need not be secret, because a profile is never judged.
 """
 
 import functools
@@ -33,7 +33,7 @@ from sandbox.rank.profiling.calls import ProfiledCalls
 from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, host_spans, recorded, stamp_spans
 
 WARM_ROW = 3
-"""Calls from which a rank tells how long one takes."""
+"""Calls that measure the time of one."""
 NOTHING_SEEN = (
     "torch's profiler saw no work of the GPU: CUPTI, which reports it, did not start behind the walls of the world, "
     "or nothing was launched"
@@ -45,7 +45,7 @@ _COLLECTIVES = (
 
 
 def main() -> None:
-    """Forks the ranks and waits for them."""
+    """Forks the ranks and waits for their end."""
     die_with_parent()
     plan = decode_plan(sys.argv[1])
     compat = str(Path(__file__).parents[2] / "kit" / "compat")
@@ -88,7 +88,7 @@ def _kernel_path(plan: ProfilePlan, rank: int) -> str:
 
 
 def _failure(error: BaseException, plan: ProfilePlan, rank: int) -> str:
-    """An exception of the kernel's with its own lines alone; any other one whole."""
+    """An exception of the kernel by its own lines; any other one in full."""
     path = _kernel_path(plan, rank)
     if isinstance(error, KernelRefused):
         return str(error)
@@ -126,9 +126,9 @@ def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
 
 
 def _recorded_on_host(plan: ProfilePlan, rank: int, calls: ProfiledCalls) -> RankProfile:
-    # torch.profiler.profile records the same and imports Inductor first: seconds, on every rank.
+    # torch.profiler.profile would first import Inductor, which takes seconds on every rank.
     with profile(use_kineto=True) as profiler:
-        dist.barrier()  # profilers take different times to start
+        dist.barrier()  # profilers start at different times
         calls.make(1)
         for _ in range(plan.calls):
             prepared = calls.prepared()
@@ -139,7 +139,7 @@ def _recorded_on_host(plan: ProfilePlan, rank: int, calls: ProfiledCalls) -> Ran
 
 
 def _row(control: socket.socket, calls: ProfiledCalls, device: Any) -> None:
-    """Calls in a row, as many as the other side says, which counts meanwhile."""
+    """Makes a row of calls. The referee's side chooses their number and reads counters meanwhile."""
     device.synchronize()
     started = time.monotonic()
     calls.make(WARM_ROW)
@@ -155,14 +155,14 @@ def _row(control: socket.socket, calls: ProfiledCalls, device: Any) -> None:
 def _told(control: socket.socket) -> bytes:
     text = control.recv(TOLD.size, socket.MSG_WAITALL)
     if len(text) < TOLD.size:
-        raise ConnectionError("the profile was given up: another rank has ended")
+        raise ConnectionError("the profile was stopped because another rank has ended")
     return text
 
 
 def _recorded_on_gpu(plan: ProfilePlan, rank: int, calls: ProfiledCalls, device: Any) -> RankProfile:
-    """Each call ends when its GPU has done all of it. A profiler that fails takes nothing from what was counted before."""
+    """The profile of a rank on a GPU. Each call ends when its GPU is done. A failing profiler does not affect the counters."""
     profiler, why = _started()
-    # All ranks go on, or none does: a call in which a rank is missing would wait for it.
+    # All ranks continue or none: calls would block without one.
     started = torch.tensor([int(not why)], device=device.torch_device)
     dist.all_reduce(started, op=dist.ReduceOp.MIN)
     if not int(started):
@@ -187,14 +187,14 @@ def _recorded_on_gpu(plan: ProfilePlan, rank: int, calls: ProfiledCalls, device:
         noted += stamp_spans(stamps.taken(), offset_ns - plan.epoch_ns)
         spans, left_out, off_us = gpu_spans(events, plan.epoch_ns, noted)
     except Exception as error:
-        return RankProfile(rank, unseen=f"torch's profiler recorded nothing that can be read: {_line(error)}")
+        return RankProfile(rank, unseen=f"torch's profiler recorded no readable events: {_line(error)}")
     if not any(span.kind in WORK for span in spans):
         return RankProfile(rank, unseen=NOTHING_SEEN)
     return RankProfile(rank, spans, left_out=left_out, clock_us=off_us, stamp_us=stamp_ns / 1e3)
 
 
 def _stamp_clock(device: Any) -> tuple[int, int]:
-    """See stamps.clock; zeros for a kernel that takes no stamps."""
+    """The offset and error of stamps.clock; zeros for a kernel without stamps."""
     if not stamps.wanted():
         return 0, 0
     module: Any = cuda.compile(stamps.CLOCK)
@@ -202,7 +202,7 @@ def _stamp_clock(device: Any) -> tuple[int, int]:
 
 
 def _started() -> tuple[Any, str]:
-    """torch's profiler at work, and why it is not."""
+    """The started profiler of torch, or None and the reason."""
     try:
         profiler: Any = profile(use_kineto=True, use_device="cuda")
         profiler.__enter__()
@@ -216,7 +216,7 @@ def _line(error: Exception) -> str:
 
 
 def _mark_waits() -> None:
-    """Collectives of torch, and barriers and waits of the kit, are spans of their own."""
+    """Marks collectives of torch, and barriers and waits of the kit, as spans."""
     for name in _COLLECTIVES:
         setattr(dist, name, _marked(name, getattr(dist, name)))
     from sandbox.kit.symmetric_memory.team import Team

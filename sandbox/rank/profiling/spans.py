@@ -1,4 +1,4 @@
-"""From what torch's profiler recorded to spans: of the thread that calls, and of the work of its GPU. Rank side, pure."""
+"""Converts events of torch's profiler to spans of the calling thread and of its GPU."""
 
 import itertools
 import re
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from sandbox.protocol.profile import MOST_SPANS, NAME_CHARACTERS, Span
 
 WAIT, CALL, DRAIN = "pkb.wait:", "pkb.call", "pkb.drain"
-"""Marks in the recording: a collective, a call of solution, and the harness waiting for the GPU behind a call."""
+"""Marks in the recording: a collective, a call of solution, and the wait for the GPU after a call."""
 _RUNTIME = re.compile(r"cu(da)?[A-Z]")
-"""Names of calls of the CUDA runtime and driver; torch's own operations have others."""
+"""Names of calls of the CUDA runtime and driver."""
 _SYNC = re.compile(r"Synchronize|^cu(da)?(Memcpy|Memset)(?!\w*(Async|Batch))")
 _LAUNCH = re.compile(r"Launch|^cu(da)?(Memcpy|Memset)\w*Async")
 MOST_BLOCKS = 16
-"""Of a kernel, whose stamps are shown."""
+"""Most blocks of a kernel whose stamps are shown."""
 _KIT_WAITS = ("px_device_barrier", "px_device_wait")
 """Kernels of the kit that wait for other ranks."""
 
@@ -29,11 +29,11 @@ class Recorded(NamedTuple):
     on_gpu: bool
     stream: int
     correlation: int
-    """The same for a launch and what it launched; 0: none."""
+    """Connects a launch with its work; 0: none."""
 
 
 def recorded(events: Iterable[Any]) -> list[Recorded]:
-    """kineto's events, in order; of those that begin at once the longest comes first."""
+    """kineto's events in order of their begin, the longest first if they begin together."""
     found = []
     for event in events:
         start, on_gpu = event.start_ns(), event.device_type().name == "CUDA"
@@ -52,8 +52,7 @@ def recorded(events: Iterable[Any]) -> list[Recorded]:
 
 
 def host_spans(events: Sequence[Recorded], epoch_ns: int) -> tuple[list[Span], int]:
-    """The outermost spans of the thread that calls: calls, waits in them, and operations beside the waits. And how many spans
-    were left out."""
+    """The outermost spans of the calling thread (calls, waits, operations), and the number of spans left out."""
     calling = {event.thread for event in events if event.name == CALL}
     spans: list[Span] = []
     inside_call = inside = 0
@@ -73,14 +72,14 @@ def host_spans(events: Sequence[Recorded], epoch_ns: int) -> tuple[list[Span], i
 def gpu_spans(
     events: Sequence[Recorded], epoch_ns: int, noted: Sequence[Span] = ()
 ) -> tuple[list[Span], int, float]:
-    """The calls of a rank on a GPU with the GPU's work, and launches, waits and operations of the host.
+    """The spans of a rank on a GPU: calls, the GPU's work, and launches, waits and operations of the host.
 
-    noted: spans of stamps, which go with them. Returns them with how many were left out, and by how many microseconds the GPU's
-    timestamps are off at the least. No span of a GPU's work among them: the profiler saw none.
+    noted: spans of stamps to be added. Returns (spans, number of spans left out, lower bound of the error of the GPU's
+    timestamps in microseconds). Without spans of the GPU's work, the profiler recorded none.
     """
     on_host = [event for event in events if not event.on_gpu]
     names = {event.name for event in on_host}
-    # A mark of the host's has an event of its own on the GPU, around what was launched in it.
+    # A mark of the host has its own event on the GPU, around the work that it launched.
     on_gpu = [event for event in events if event.on_gpu and event.name not in names]
     drains = [event for event in on_host if event.name == DRAIN]
     spans: list[Span] = [*noted]
@@ -96,7 +95,7 @@ def gpu_spans(
 
 
 def stamp_spans(stamps: Iterable[tuple[int, int, int]], to_epoch_ns: int) -> list[Span]:
-    """What lies between two stamps of a block, of the first blocks. stamps: of one call, (ns on the GPU, block, number)."""
+    """Spans between neighbouring stamps of the first blocks. stamps: of one call, (ns on the GPU, block, number)."""
     by_block: dict[int, list[tuple[int, int]]] = {}
     for ns, block, number in stamps:
         by_block.setdefault(block, []).append((ns, number))
@@ -108,7 +107,7 @@ def stamp_spans(stamps: Iterable[tuple[int, int, int]], to_epoch_ns: int) -> lis
 
 
 def _of_host(on_host: Sequence[Recorded], call: Recorded) -> list[tuple[str, Recorded]]:
-    """What the host did in a call: calls of CUDA that queue or wait, on whatever thread, and outermost operations on its own."""
+    """The host's events in a call: CUDA calls that queue or wait on any thread, and outermost operations on its own."""
     found: list[tuple[str, Recorded]] = []
     inside_op = inside_cuda = 0
     for event in on_host:
@@ -116,7 +115,9 @@ def _of_host(on_host: Sequence[Recorded], call: Recorded) -> list[tuple[str, Rec
             continue
         if _RUNTIME.match(event.name):
             kind = "sync" if _SYNC.search(event.name) else "launch" if _LAUNCH.search(event.name) else ""
-            if kind and event.start >= inside_cuda:  # the runtime's calls of the driver are its own
+            if (
+                kind and event.start >= inside_cuda
+            ):  # calls of the driver within the runtime do not count twice
                 inside_cuda = event.end
                 found.append((kind, event))
         elif event.thread == call.thread and event.start >= inside_op:
@@ -132,7 +133,7 @@ def _work_kind(name: str) -> str:
 
 
 def _off_us(on_host: Sequence[Recorded], on_gpu: Sequence[Recorded], drains: Sequence[Recorded]) -> float:
-    """Work cannot begin before the call that queues it, nor end after the wait for all of it."""
+    """Lower bound of the error of timestamps in microseconds: work begins after its launch and ends before the wait for it."""
     launches = {event.correlation: event.start for event in on_host if _RUNTIME.match(event.name)}
     early = [launches[work.correlation] - work.start for work in on_gpu if work.correlation in launches]
     late = [
@@ -146,7 +147,7 @@ def _kept(spans: list[Span]) -> tuple[list[Span], int]:
     kept = spans[:MOST_SPANS]
     calls = [at for at, span in enumerate(kept) if span.kind == "call"]
     if left_out and len(calls) > 1:
-        del kept[calls[-1] :]  # a call of which only a part is known would look short of work
+        del kept[calls[-1] :]  # a partial call would look as if it had little work
     return kept, left_out
 
 

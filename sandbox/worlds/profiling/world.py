@@ -99,8 +99,9 @@ def profile_world(
             start_new_session=True,
         )
         after.callback(_end, process)
-        for fd in (*plan.reports, *theirs, *wrapped.fds):
+        for fd in (*plan.reports, *theirs):
             os.close(fd)
+        wrapped.close()
         deadline = time.monotonic() + LIMIT_S
         outside = counted_row(controls, gpus, deadline) if kind.on_gpus else None
         if outside is not None:

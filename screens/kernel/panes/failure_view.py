@@ -1,4 +1,4 @@
-"""The failure of a kernel, shown in place of the chart when there is no speedup to draw."""
+"""The failure of a kernel, shown in place of the chart."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,10 +30,8 @@ def failure_content(verdict: Verdict, failure: Failure) -> Content:
         rows.append(_pair("got", printable(failure.got or "–"), "$error"))
     if failure.advice:
         rows += [Content(""), Content.assemble(("→ ", "$accent"), printable(failure.advice))]
-    if failure.line is not None:
-        rows.append(
-            Content.assemble(("→ ", "$accent"), f"enter here or in the log jumps to line {failure.line}")
-        )
+    jump = f"enter jumps to line {failure.line}, " if failure.line is not None else ""
+    rows.append(Content.assemble(("→ ", "$accent"), f"here {jump}y copies"))
     return Content("\n").join(rows)
 
 
@@ -48,7 +46,10 @@ class FailureView(VerticalScroll):
     FailureView #failure-output { color: $muted; margin-top: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     """
     BINDING_GROUP_TITLE = "What is wrong"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "jump_to_line", "to the line")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "jump_to_line", "to the line"),
+        Binding("y", "copy", "copy the error"),
+    ]
 
     @dataclass
     class Jump(Message):
@@ -76,8 +77,15 @@ class FailureView(VerticalScroll):
             output.display = bool(text)
             self.scroll_home(animate=False)
 
+    def action_copy(self) -> None:
+        if self._shown is not None:
+            failure = self._shown
+            parts = [failure.message, failure.advice, output_of(failure)]
+            self.app.copy_to_clipboard(printable("\n".join(filter(None, parts))))
+            self.app.notify("Copied the error.", markup=False, timeout=3)
+
     def action_jump_to_line(self) -> None:
         if self._shown is not None and self._shown.line is not None:
             self.post_message(self.Jump(self._shown.line))
         else:
-            self.app.notify("No line of the kernel is known for this failure.", markup=False, timeout=3)
+            self.app.notify("This error names no line of the kernel.", markup=False, timeout=3)

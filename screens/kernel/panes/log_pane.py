@@ -1,6 +1,7 @@
-"""Output of the ranks and of the compiler: bounded, filtered by rank; enter jumps to a line."""
+"""Output of the ranks and of the compiler: bounded, wrapped, filtered by rank; enter jumps to a line of the kernel."""
 
 import re
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,15 +24,19 @@ from screens.widgets import search
 
 LINES_KEPT = 5_000
 _COLUMNS_SHOWN = 2_000
+_MARK = 4
+"""Cells of the rank and its rule, in front of the text."""
 
 
 class LogPane(ScrollView, RunPane, can_focus=True):
-    """Keys inside: digits show one rank, `a` all of them, enter jumps to the line that a message names."""
+    """Digits show one rank, `a` all ranks, `y` copies, enter jumps to the line that a message names."""
 
     DEFAULT_CSS = """
     LogPane {
         height: 1fr;
         min-height: 3;
+        overflow-x: hidden;
+        scrollbar-gutter: stable;
         & .log--text { color: $foreground; }
         & .log--rank { color: $muted; }
         & .log--error { color: $error; }
@@ -57,6 +62,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         Binding("0", "show_rank(0)", "one rank", key_display="0-7"),
         *(Binding(str(rank), f"show_rank({rank})", "one rank", show=False) for rank in range(1, 8)),
         Binding("a", "show_rank(-1)", "all ranks"),
+        Binding("y", "copy", "copy"),
         Binding("end", "follow", "follow the end", show=False),
         Binding("up", "move(-1)", "line up", show=False),
         Binding("down", "move(1)", "line down", show=False),
@@ -72,9 +78,11 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         super().__init__(id=id)
         self._lines: deque[LogLine] = deque(maxlen=LINES_KEPT)
         self._visible: list[LogLine] = []
+        self._rows: list[tuple[int, int]] = []
+        """The line and the column that every row of the pane begins with: long lines are wrapped."""
         self.rank: int | None = None
         self.cursor: int | None = None
-        """Row of the cursor among the visible lines; None = follow the end."""
+        """The row of the cursor; None = follow the end."""
         self.selection = Selection.cursor((0, 0))
         """The match that was gone to."""
         self._pattern = search.pattern_of("")
@@ -86,8 +94,11 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             self.write(update.lines)
 
     def on_resize(self) -> None:
-        """A view that was at the end stays there."""
-        self._to_end()
+        """Wraps for the new width; the cursor stays on its text, and a view that was at the end there."""
+        place = None if self.cursor is None else self._rows[self.cursor]
+        self._filter()
+        if place is not None:
+            self.move_cursor(place)
 
     def _to_end(self) -> None:
         if self.cursor is None:
@@ -110,30 +121,34 @@ class LogPane(ScrollView, RunPane, can_focus=True):
     def _filter(self) -> None:
         rank = self.rank
         self._visible = [line for line in self._lines if rank is None or line.rank in (None, rank)]
-        widest = max((len(line.text) for line in self._visible), default=0)
-        self.virtual_size = Size(widest + 4, len(self._visible))
+        self._rows = [
+            (number, start)
+            for number, line in enumerate(self._visible)
+            for start in range(0, max(len(line.text), 1), self._columns)
+        ]
+        self.virtual_size = Size(self._columns + _MARK, len(self._rows))
         self._to_end()
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        x, top = self.scroll_offset
-        row = top + y
+        row = self.scroll_offset.y + y
         width = self.size.width
-        if row >= len(self._visible):
+        if row >= len(self._rows):
             if row == 0:
-                hint = Segment(" Nothing printed yet.", self.get_component_rich_style("log--note"))
+                hint = Segment(" No output yet.", self.get_component_rich_style("log--note"))
                 return Strip([hint]).adjust_cell_length(width, self.rich_style)
             return Strip.blank(width, self.rich_style)
-        line = self._visible[row]
+        number, start = self._rows[row]
+        line = self._visible[number]
         style = self.get_component_rich_style(f"log--{line.kind}")
-        mark = f"{line.rank:>2}│ " if line.rank is not None else "  │ "
+        mark = f"{line.rank:>2}│ " if line.rank is not None and not start else "  │ "
         strip = Strip(
             [
                 Segment(mark, self.get_component_rich_style("log--rank")),
-                *self._pieces(line.text, style),
+                *self._pieces(line.text[start : start + self._columns], style),
             ]
         )
-        strip = strip.crop(x, x + width).adjust_cell_length(width, self.rich_style)
+        strip = strip.adjust_cell_length(width, self.rich_style)
         if row == self.cursor and (self.has_focus or self._pattern is not None):
             strip = strip.apply_style(self.get_component_rich_style("log--cursor", partial=True))
         return strip
@@ -161,13 +176,30 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         return search.places_of([line.text for line in self._visible], self._pattern)
 
     def move_cursor(self, location: search.Place, select: bool = False, center: bool = False) -> None:
-        """To a row; a line that is longer than the pane is wide is shown at the column."""
-        self.cursor, column = location
-        self.scroll_to_region(Region(column, self.cursor, 8, 1), animate=False)
+        """To the row that has a line's column."""
+        self.cursor = max(bisect_right(self._rows, location) - 1, 0)
+        self.scroll_to_region(Region(0, self.cursor, 1, 1), animate=False, x_axis=False)
         self.refresh()
 
+    @property
+    def _columns(self) -> int:
+        """Cells of a row's text."""
+        return max(20, self.scrollable_content_region.width - _MARK)
+
+    @property
+    def _line(self) -> LogLine | None:
+        """The line under the cursor."""
+        return None if self.cursor is None else self._visible[self._rows[self.cursor][0]]
+
+    def action_copy(self) -> None:
+        """The line under the cursor, or all that is shown."""
+        lines = [self._line] if self._line is not None else self._visible
+        self.app.copy_to_clipboard("\n".join(line.text for line in lines))
+        words = f"Copied {len(lines)} line{'s' * (len(lines) != 1)}."
+        self.app.notify(words, markup=False, timeout=3)
+
     def action_move(self, step: int) -> None:
-        last = len(self._visible) - 1
+        last = len(self._rows) - 1
         start = last + 1 if self.cursor is None else self.cursor
         self.cursor = max(0, min(last, start + step)) if last >= 0 else None
         if self.cursor is not None:
@@ -186,16 +218,16 @@ class LogPane(ScrollView, RunPane, can_focus=True):
 
     def action_jump_to_line(self) -> None:
         """To the line named under the cursor, else to the first line that any message names."""
-        rows = self._visible if self.cursor is None else [self._visible[self.cursor], *self._visible]
-        for line in rows:
+        lines = self._visible if self._line is None else [self._line, *self._visible]
+        for line in lines:
             if (number := named_line(line.text)) is not None:
                 self.post_message(self.Jump(number))
                 return
-        self.app.notify("No line of the kernel is named here.", markup=False, timeout=3)
+        self.app.notify("This line names no line of the kernel.", markup=False, timeout=3)
 
     def on_click(self, event: Click) -> None:
         row = self.scroll_offset.y + event.get_content_offset_capture(self).y
-        if 0 <= row < len(self._visible):
+        if 0 <= row < len(self._rows):
             self.cursor = row
             self.refresh()
             if event.chain == 2:

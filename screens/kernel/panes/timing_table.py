@@ -42,12 +42,9 @@ def remark(update: RunUpdate) -> str:
     result = update.state.result
     if result is None or not result.told:
         return ""
-    parts = (
-        [sees_words(result.speedup)] if result.outcome in ("faster", "slower") else []
-    )  # the sentence of the others has it
-    if update.advice:
-        parts.append(f"to see smaller differences: {update.advice}")
-    return " · ".join(parts)
+    helps = f"what helps: {update.advice}" if update.advice else ""
+    told = result.outcome not in ("faster", "slower")  # the sentence has it
+    return " · ".join(filter(None, [helps, "" if told else sees_words(result.speedup)]))
 
 
 def _wrapped(text: str, width: int, colour: str) -> list[Content]:

@@ -3,20 +3,63 @@
 import pytest
 import torch
 
+from problems.catalogue import load_catalogue
+from sandbox.rank.problem_code import ProblemCode
+
+NONE = torch.iinfo(torch.int64).max
+
 
 @pytest.mark.parametrize(("world", "dtype"), [(1, "float32"), (3, "float32"), (3, "bfloat16")])
 def test_neighbours_are_the_best_of_all_shards(gathered, world, dtype):
     ranks = gathered("dinov2_distributed_knn", world, dtype=dtype, seed=2)
     train = torch.cat([rank.tensors["train_T"] for rank in ranks], dim=1).double()
+    columns = torch.cat([rank.tensors["labels"][0] for rank in ranks]).argsort()
     for rank in ranks:
         all_similarities = rank.tensors["test"].double() @ train
         best = all_similarities.topk(20, dim=1).values
         similarities, labels = rank.result
         assert torch.equal(similarities, best.to(similarities.dtype))
-        # Labels are global columns in this trial: each must have the similarity it stands beside, and occur once.
-        assert torch.equal(all_similarities.gather(1, labels).to(similarities.dtype), similarities)
+        # Every column has a label of its own in this trial: each must have the similarity it stands beside, and occur once.
+        assert torch.equal(all_similarities.gather(1, columns[labels]).to(similarities.dtype), similarities)
         assert all(len(set(row)) == 20 for row in labels.tolist())
         torch.testing.assert_close(rank.oracle[0], best)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "paper"])
+def test_any_tied_columns_may_stand_in_the_last_places_and_no_others(in_ranks, preset):
+    problem = load_catalogue().find("dinov2_distributed_knn")
+
+    def work(rank, world):
+        code = ProblemCode(problem)
+        setting = code.setting(problem.sizes(preset, {}), preset, torch.bfloat16, torch.device("cpu"))
+        tensors = code.draw(setting, 4)
+        (edges,) = facts = code.facts(tensors, setting)
+        similarities, labels = code.call(code.baseline, tensors, setting)
+
+        def settled(others):
+            return code.canonical((similarities, others), setting, facts)[1]
+
+        expected = settled(labels)
+        other = labels.clone()
+        for row, tied in zip(other, edges.tied.tolist(), strict=True):
+            named = set(row[:-1].tolist())
+            row[-1] = next(label for label in reversed(tied) if label != NONE and label not in named)
+        wrong = {}
+        for label in (-1, -2, -12345, NONE, NONE - 1):
+            junk = labels.clone()
+            junk[:, -1] = label
+            wrong[label] = (settled(junk) != expected).any(dim=1).all().item()
+        twice = labels.clone()
+        twice[:, -2] = twice[:, -1]
+        # As published, labels repeat: another column may have the same one.
+        seen = preset == "paper" or (settled(twice) != expected).any(dim=1).all().item()
+        return torch.equal(settled(other), expected), (other != labels).any().item(), wrong, seen
+
+    for right, differs, wrong, seen in in_ranks(2, work):
+        assert right
+        assert differs
+        assert all(wrong.values()), wrong
+        assert seen
 
 
 @pytest.mark.parametrize("world", [1, 3])

@@ -2,7 +2,6 @@
 
 import importlib.util
 import shutil
-import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -65,8 +64,8 @@ def test_a_house_kernel_agrees_with_the_baseline_in_every_mode(in_ranks, emulate
         pytest.skip("the emulation is compiled by g++")
 
     def work(rank: int, world: int) -> list[tuple[Any, ...]]:
-        for block in ("fourier", "reshard"):
-            sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
+        emulation = _emulation()
+        emulation.forget_blocks()
         houses: dict[str, types.ModuleType] = {}
         wrong: list[tuple[Any, ...]] = []
         for slug, arguments in _calls(rank):
@@ -74,7 +73,7 @@ def test_a_house_kernel_agrees_with_the_baseline_in_every_mode(in_ranks, emulate
             if source is None:
                 continue
             if slug not in houses and emulated:
-                houses[slug] = _emulation().as_on_gpus(source, f"house_of_{slug}")
+                houses[slug] = emulation.as_on_gpus(source, f"house_of_{slug}")
             elif slug not in houses:
                 houses[slug] = types.ModuleType(slug)
                 exec(source, houses[slug].__dict__)

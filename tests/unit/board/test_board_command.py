@@ -111,6 +111,25 @@ def test_the_page_needs_nothing_else_and_foreign_names_are_text(
     assert ElementTree.parse(tmp_path / "b.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.slow
+def test_a_crafted_name_makes_no_file_unreadable(
+    pkb_arena: CommandLine, paths: Paths, tmp_path: Path
+) -> None:
+    evil = "model:\x1b]0;x\x07\x00\x0b<$\\frac$\u202e\x9b2J"
+    journal = SweepJournal(paths.sweeps / "evil.jsonl", "evil")
+    plan = SweepPlan(players=[evil], problems=["allreduce"])
+    journal.append(SweepSession(at=time.time(), plan=plan, machines=[HERE], arena="0"))
+    journal.append(result(evil, "allreduce", 1, "PASS"))
+    journal.close()
+    done = pkb_arena("board", "--html", "b.html", "--svg", "b.svg")
+    assert done.returncode == 0, done.stderr
+    ElementTree.parse(tmp_path / "b.svg")
+    texts = [(tmp_path / name).read_text() for name in ("b.html", "b.svg")]
+    texts += [pkb_arena("board", *how).stdout for how in ([], ["--csv"], ["--markdown"], ["--json"])]
+    for text in texts:
+        assert not [c for c in text if (ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or c == "\u202e"]
+
+
 def test_what_is_not_there_says_so(pkb_arena: CommandLine, home: Path) -> None:
     empty = pkb_arena("board")
     assert empty.returncode == 0

@@ -16,9 +16,9 @@ from arena.export.manifest import MANIFEST, BundleDamaged
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
-from arena.sweep.journal import CampaignJournal
-from arena.sweep.plan import CampaignPlan
-from arena.sweep.records import CampaignSession, Cell, CellResult, Written
+from arena.sweep.journal import SweepJournal
+from arena.sweep.plan import SweepPlan
+from arena.sweep.records import Cell, CellResult, SweepSession, Written
 from arena.workspace.kernels import content_hash
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Setting
@@ -30,19 +30,17 @@ PAID = Spent(10, 20, 0.5)
 
 def played(paths: Paths) -> None:
     """A sweep with one result, and its trace."""
-    journal = CampaignJournal(paths.campaigns / "spring.jsonl", "spring")
-    plan = CampaignPlan(players=["agent:s"], problems=["allreduce"])
-    journal.append(CampaignSession(at=1.0, plan=plan, machines=[HERE], arena="0"))
+    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
+    plan = SweepPlan(players=["agent:s"], problems=["allreduce"])
+    journal.append(SweepSession(at=1.0, plan=plan, machines=[HERE], arena="0"))
     setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
     cell = Cell(slug="allreduce", setting=setting, player="agent:s", attempt=1, catalogue="v")
     sha256 = content_hash(KERNEL)
-    journal.append(
-        Written(cell=cell, source=KERNEL, file_name="k.py", complaint="", spent=PAID, trace_id="t1")
-    )
+    journal.append(Written(cell=cell, source=KERNEL, file_name="k.py", reason="", spent=PAID, trace_id="t1"))
     journal.append(
         CellResult(
             at=2.0, key=cell.key(sha256, HERE.digest), cell=cell, problem_id=1, category="collective", class_="C",
-            sha256=sha256, machine=HERE.digest, seat="local", verdict="PASS", detail="", report=None, spent=PAID,
+            sha256=sha256, machine=HERE.digest, worker="local", verdict="PASS", detail="", report=None, spent=PAID,
             trace_id="t1", seconds=1.0,
         )
     )  # fmt: skip

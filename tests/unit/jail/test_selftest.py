@@ -96,10 +96,7 @@ def test_an_inherited_descriptor_is_rejected(chosen, program):
             return Wrapped(wrapped.argv, wrapped.env, (*wrapped.fds, stray))
 
     stray = os.open("/dev/null", os.O_RDONLY)
-    try:
-        reason = why_not(Leaking(chosen.name), program)
-    finally:
-        os.close(stray)
+    reason = why_not(Leaking(chosen.name), program)  # and closes it
     assert "has_stray_descriptors" in reason
 
 

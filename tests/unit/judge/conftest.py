@@ -1,7 +1,7 @@
 """Made kinds of device for all tests beside it."""
 
 import pytest
-from made_machine import MadeCpu, MadeGpu, MadeStoppable
+from made_machine import MadeCpu, MadeGpu
 
 from sandbox.machine.devices import KINDS
 
@@ -10,7 +10,6 @@ from sandbox.machine.devices import KINDS
 def gpu(monkeypatch: pytest.MonkeyPatch) -> MadeGpu:
     """The made kinds of device are known; returns the one with a gate."""
     kind = MadeGpu()
-    for other in (MadeCpu(), MadeStoppable()):
-        monkeypatch.setitem(KINDS, other.name, other)
-    monkeypatch.setitem(KINDS, kind.name, kind)
+    for each in (MadeCpu(), kind):
+        monkeypatch.setitem(KINDS, each.name, each)
     return kind

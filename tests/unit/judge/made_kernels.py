@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sandbox.protocol.events import OutputError
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAtProgress, Order, Progress, Reveal
+from sandbox.protocol.messages import CompareOutputs, DrawAgain, LookAhead, Order, Reveal
 from sandbox.protocol.verdict import Verdict
 
 BatchTime = Callable[[int], float]
@@ -62,6 +62,10 @@ class MadeKernel:
     """From the mark behind the gate until the rank says that it is done."""
     marks: bool = True
     """Whether the mark is ever written."""
+    begun: Callable[[int, int], int] = lambda rank, calls: calls // 2
+    """By rank and calls of the batch: how many have begun when somebody looks."""
+    bears_processes: bool = False
+    """Whether a process that was born in a batch still runs at its end."""
     cpu_share: float = 0.0
     """CPU time that its processes use while they should rest, per second."""
     unstoppable: str = ""
@@ -95,10 +99,8 @@ class MadeOracle:
     """By rank, order and slot."""
     touched: Callable[[int, Order], list[int]] = lambda rank, order: []
     """Sides whose poison was overwritten, seen at a Draw or a CheckPoison."""
-    progress: Callable[[int, LookAtProgress], Progress] = lambda rank, order: Progress(
-        order.count // 2, False, True
-    )
-    """By rank, of a batch that was stopped."""
+    written: Callable[[int, LookAhead], bool] = lambda rank, order: False
+    """By rank: whether calls that have not begun have outputs."""
     fits: Callable[[int, DrawAgain], list[bool]] = lambda rank, order: [True] * len(order.seeds)
     """By rank: which other iterations fit in the place of one."""
     foreign_us: Callable[[Reveal], float] = lambda order: 0.0

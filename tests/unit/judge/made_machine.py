@@ -21,6 +21,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel, Order
 from sandbox.referee.awaiting import Awaiting
 from sandbox.referee.main import Referee
+from sandbox.timing.probes import Due
 from sandbox.timing.roofline import Peaks
 from sandbox.timing.rounds import Rounds
 from sandbox.timing.turns import Observations, TimedSide, Turns
@@ -48,8 +49,6 @@ class MadeCpu(Cpu):
         batch_s=0.006, long_s=0.006, slower_s=0.030, calls=32, slots=128, pairs=4, gated_pairs=0, references=2
     )
 
-    stops_batches = False
-
     def __init__(self) -> None:
         self.settled: list[int] = []
 
@@ -61,13 +60,6 @@ class MadeCpu(Cpu):
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
         self.settled += ranks
-
-
-class MadeStoppable(MadeCpu):
-    """A kind whose batches can be stopped."""
-
-    name = "made-stoppable"
-    stops_batches = True
 
 
 class MadeGpu(MadeCpu):
@@ -146,6 +138,8 @@ class MadeMachine:
         self.events: list[Any] = []
         self.pools: list[Pool] = []
         self.stop = False
+        self.probing = False
+        """Whether runs have probes, which take the place of some timed batches."""
         self.await_all = Awaiting(self.poll, lambda: self.stop, self.clock)
         self._loaded: dict[str, int] = {}
         self._parts: dict[World, tuple[MadeRanks, MadeProcesses]] = {}
@@ -258,7 +252,11 @@ class MadeMachine:
             worlds = pool.references.take(stage, setting, references)
             base = TimedSide(self.exchange(stage, worlds[0], REFERENCE), worlds)
         turns = Turns(setting, base, self.loaded(pool, stage, "kernel.py"), random.Random(1))
-        return Rounds(run or self.run(rounds=6), turns, peaks or Peaks(device=self.device))
+        rounds = Rounds(run or self.run(rounds=6), turns, peaks or Peaks(device=self.device))
+        if not self.probing:
+            for probes in (rounds.probes, rounds.behind_gate.probes, rounds.single_calls.probes):
+                probes.due = [Due() for _ in probes.due]
+        return rounds
 
     def at_order(
         self, world: World, kind: Kind, action: Callable[[], None], after: int = 0, always: bool = False

@@ -16,7 +16,8 @@ from sandbox.protocol.messages import (
     DrawAgain,
     Drawn,
     DrawnAgain,
-    LookAtProgress,
+    LookAhead,
+    LookedAhead,
     MakeArenas,
     MeasurePeaks,
     Order,
@@ -71,8 +72,8 @@ class TrustedRanks(MadeRanks):
                 return OutputsTaken()
             case CompareOutputs():
                 return Compared([made.finding(rank, order, slot) for slot in order.slots])
-            case LookAtProgress():
-                return made.progress(rank, order)
+            case LookAhead():
+                return LookedAhead(made.written(rank, order))
             case DrawAgain():
                 return DrawnAgain(made.fits(rank, order))
             case CheckPoison():

@@ -7,7 +7,7 @@ What its ranks do is told by a MadeKernel; the trusted world's by a MadeOracle.
 import math
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from made_clock import MadeClock
 from made_kernels import Fault, MadeKernel
@@ -122,6 +122,9 @@ class MadeRanks:
             for rank in range(self.spec.ranks) if ranks is None else ranks:
                 self._done(rank, Kind.GO, us / 1e6 * (1.0 if rank == 0 else 0.9))
         self._count[Kind.GO] = self._count.get(Kind.GO, 0) + 1
+
+    def calls_begun(self) -> list[int]:
+        return [self.kernel.begun(rank, self.batch.count) for rank in range(self.spec.ranks)]
 
     def has_begun(self, rank: int) -> bool:
         return self.clock.monotonic() >= self._begins_at
@@ -280,6 +283,8 @@ class MadeProcesses:
         self.rank_pids = [1000 * number + rank for rank in range(ranks.spec.ranks)]
         self.pins: list[tuple[int, list[int]]] = []
         """(rank, cores) in order."""
+        self.held: list[int] = []
+        """Ranks that are stopped on their own."""
         self.stacks_printed = False
         self.shown: list[str] = []
         """Digests of kernels whose compiled code was shown."""
@@ -295,11 +300,16 @@ class MadeProcesses:
     def paused(self) -> bool:
         return self.ranks.paused
 
-    def pause(self) -> None:
+    def pause(self) -> bool:
         self.ranks.paused = True
+        return self.ranks.kernel.bears_processes
 
-    def resume(self) -> None:
+    def resume(self, held: Collection[int] = ()) -> None:
+        self.held = list(held)
         self.ranks.resume()
+
+    def resume_rank(self, rank: int) -> None:
+        self.held.remove(rank)
 
     def halt(self) -> None:
         self.ranks.paused = True

@@ -156,6 +156,30 @@ def test_the_rank_that_holds_up_the_others_is_named_with_its_line() -> None:
     assert (failure.rank, failure.line) == (1, 8)
 
 
+def test_a_rank_that_was_killed_is_told_with_its_last_stack() -> None:
+    machine = of_kernel(Fault(Kind.GO, status=int(signal.SIGSEGV), ranks=(1,)))
+    correctness = correctness_check(machine)
+    correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
+    frames = (
+        ("/x/ctypes/__init__.py", 2),
+        ("/tmp/w/kernel.py", 8),
+        ("/tmp/w/kernel.py", 11),
+        ("/a/rank.py", 300),
+    )
+    machine.ranks(correctness.contender).said[1] = stack(*frames)
+    verdict, failure = correctness.judge()
+    assert verdict is Verdict.CRASH
+    assert failure is not None
+    assert (failure.rank, failure.line) == (1, 8)
+    assert failure.text.splitlines() == [
+        "Stack (most recent call first):",
+        '  File "/x/ctypes/__init__.py", line 2, in f',
+        '  File "kernel.py", line 8, in f',
+        '  File "kernel.py", line 11, in f',
+        "  (1 more of the harness)",
+    ]
+
+
 def test_ranks_at_the_same_line_are_named_once() -> None:
     machine = of_kernel(Fault(Kind.GO, ranks=(0, 1)))
     correctness = correctness_check(machine)

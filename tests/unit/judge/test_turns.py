@@ -24,7 +24,7 @@ def test_a_kernel_that_computes_while_the_baseline_is_timed_disturbs_it() -> Non
     machine = MadeMachine(kernel=MadeKernel(cpu_share=0.5))
     failed = failing(machine.rounds(machine.run(rounds=12)))
     assert failed.verdict is Verdict.BASELINE_DISTURBED
-    assert "s of CPU though they were stopped" in failed.failure.message
+    assert "s of CPU time while they were stopped" in failed.failure.message
     assert "while the baseline was timed" in failed.failure.message
     assert failed.side == CONTENDER
 

@@ -52,8 +52,8 @@ def test_a_gpu_without_nvlink_and_a_driver_without_the_monitor_say_so(
     lines = counted(TX_KIB_S=-3, GPM_0=0, SAMPLE_1=-4, LINK_COUNT=-3, MEMORY_BITS=-3)
     assert lines[:3] == ["None None", "None None None", "None None"]
     assert lines[3].startswith("no bytes over NVLink: the driver counts none")
-    assert "(GPM): the driver does not count that for this GPU" in lines[3]
-    assert "(GPM): the driver does not count that for this GPU" in lines[7]
+    assert "(GPM): the driver has no such counters for this GPU" in lines[3]
+    assert "(GPM): the driver has no such counters for this GPU" in lines[7]
 
 
 def test_a_monitor_that_fails_and_a_metric_that_is_missing_take_nothing_else(
@@ -70,4 +70,4 @@ def test_a_monitor_that_fails_and_a_metric_that_is_missing_take_nothing_else(
 def test_samples_that_are_too_near_say_so(counted: Callable[..., list[str]]) -> None:
     lines = counted(seconds=0.01)
     assert lines[1] == "None None None"
-    assert "have to be 100 ms apart" in lines[3]
+    assert "must be 100 ms apart" in lines[3]

@@ -213,7 +213,7 @@ def places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 @protocols
-@examples(150)
+@examples(100)
 @given(st.data())
 def test_whatever_values_a_provider_sends_there_is_an_answer_or_its_failure(
     protocol: str, data: st.DataObject

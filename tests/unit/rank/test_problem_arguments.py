@@ -57,15 +57,16 @@ def test_arguments_are_the_same_while_inputs_are_withheld(problem: Problem) -> N
     found = opened(problem, problem.dtypes[0])
     assert found is not None
     code, setting, tensors = found
-    stale = {
-        name: torch.full((tensor.numel() * tensor.element_size(),), 0xA5, dtype=torch.uint8)
-        .view(tensor.dtype)
-        .view(tensor.shape)
-        if code.is_withheld(name, tensor) and tensor.dtype is not torch.bool
-        else tensor
-        for name, tensor in tensors.items()
-    }
-    assert shape_of(code.arguments(stale, setting)) == shape_of(code.arguments(tensors, setting))
+    for stale_byte in (0x00, 0x01, 0xA5):
+        stale = {
+            name: torch.full((tensor.numel() * tensor.element_size(),), stale_byte, dtype=torch.uint8)
+            .view(tensor.dtype)
+            .view(tensor.shape)
+            if code.is_withheld(name) and (stale_byte < 2 or tensor.dtype is not torch.bool)
+            else tensor
+            for name, tensor in tensors.items()
+        }
+        assert shape_of(code.arguments(stale, setting)) == shape_of(code.arguments(tensors, setting))
 
 
 def test_names_that_arguments_reads_are_inputs() -> None:
@@ -80,7 +81,6 @@ def test_integers_are_withheld_but_for_those_that_shape_the_arguments() -> None:
     by_slug = {problem.slug: problem for problem in PROBLEMS}
     found = opened(by_slug["gnn_neighbor_sampling"], "int64")
     assert found is not None
-    code, _, tensors = found
-    assert code.is_withheld("seeds", tensors["seeds"])
-    assert not code.is_withheld("fanouts", torch.zeros(64, dtype=torch.int64))
-    assert not code.is_withheld("seeds", torch.zeros(1, dtype=torch.int64))
+    code = found[0]
+    assert code.is_withheld("seeds")
+    assert not code.is_withheld("fanouts")

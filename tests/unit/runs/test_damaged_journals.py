@@ -88,7 +88,7 @@ def test_what_can_be_read_can_be_shown(tmp_path: Path, flip: Flip) -> None:
         msgspec.json.encode(report(HEADER, state.result))
 
 
-@examples(40)
+@examples(15)
 @given(flips(WHOLE))
 def test_an_index_is_made_of_what_can_be_read(paths: Paths, flip: Flip) -> None:
     paths.runs.mkdir(parents=True, exist_ok=True)

@@ -146,9 +146,10 @@ class Course(RuleBasedStateMachine):
             assert self.loop.run(run.end()) == journals[run.run_id][-1]
 
 
+@pytest.mark.slow
 def test_every_run_ends_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "CANCEL_S", 0.2)
     monkeypatch.setattr(arena.runs.engine, "OVERDUE_S", 0.2)
     monkeypatch.setattr(arena.runs.engine, "FATAL_S", 0.05)
     monkeypatch.setattr(arena.runs.referee_process, "SHUTDOWN_S", 0.2)
-    run_state_machine_as_test(Course, settings=examples(12, steps=8))
+    run_state_machine_as_test(Course, settings=examples(20, steps=8))

@@ -15,7 +15,7 @@ from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Log, Setting
+from sandbox.protocol.events import AnyEvent, Cancelled, Finished, Setting, Waiting
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.lease import Lease, devices_of
 
@@ -55,6 +55,26 @@ def test_a_lease_ends_with_its_process(tmp_path: Path) -> None:
     assert mine.take()
 
 
+def test_who_has_a_device_is_known_until_it_is_given_back(tmp_path: Path) -> None:
+    mine, other = Lease(["gpu-0", "gpu-1"], tmp_path), Lease(["gpu-1"], tmp_path)
+    assert mine.take("gemm_allreduce")
+    assert not other.take("allreduce")
+    holder = other.holder()
+    assert holder is not None
+    assert (holder.pid, holder.problem) == (os.getpid(), "gemm_allreduce")
+    assert f"process {os.getpid()}, since " in holder.words
+    mine.close()
+    assert other.holder() is None
+
+
+def test_a_note_of_a_dead_process_or_of_anything_else_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "cores.1").write_text('{"pid": 4194999, "user": "ada", "problem": "gone", "since": 1.0}')
+    (tmp_path / "cores.2").write_text("no note")
+    os.mkfifo(tmp_path / "cores.3")
+    os.symlink(tmp_path / "cores.1", tmp_path / "cores.4")
+    assert Lease(["cores"], tmp_path).holder() is None
+
+
 def test_a_link_in_the_shared_folder_is_not_followed(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("kept")
@@ -79,11 +99,11 @@ async def test_a_run_waits_until_another_arena_has_measured(paths: Paths, shared
     waiting = asyncio.Event()
 
     def listen(event: AnyEvent) -> None:
-        if isinstance(event, Log) and event.rank == -1:
+        if isinstance(event, Waiting) and event.holder is not None and event.holder.problem == "theirs":
             waiting.set()
 
     other = Lease(["cores"])
-    while not other.take():
+    while not other.take("theirs"):
         await asyncio.sleep(0.05)
     async with Engine(paths, command=shared_referee.command) as engine:
         engine.subscribe(listen)

@@ -14,15 +14,15 @@ from arena.errors import ArenaError
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.sweep.journal import CampaignJournal, JournalDamaged, JournalReader, last_plan, read_lines
+from arena.sweep.journal import JournalDamaged, JournalReader, SweepJournal, last_plan, read_lines
 from arena.sweep.opening import open_journal, plan_to_go_on
-from arena.sweep.plan import CampaignPlan
+from arena.sweep.plan import SweepPlan
 from arena.sweep.records import (
     AnyLine,
-    CampaignOpened,
-    CampaignSession,
     Cell,
     CellResult,
+    SweepOpened,
+    SweepSession,
     Unanswered,
     Written,
 )
@@ -30,7 +30,7 @@ from sandbox.protocol.events import Setting
 
 HERE = Machine("a small box", "", "2.9", "gloo")
 PAID = Spent(10, 20, 0.5)
-PLAN = CampaignPlan(players=["agent:s"], problems=["allreduce"])
+PLAN = SweepPlan(players=["agent:s"], problems=["allreduce"])
 
 
 def cell(attempt: int) -> Cell:
@@ -42,18 +42,18 @@ def result(attempt: int, verdict: str) -> CellResult:
     where = cell(attempt)
     return CellResult(
         at=float(attempt), key=where.key("0", HERE.digest), cell=where, problem_id=1, category="collective", class_="C",
-        sha256="0", machine=HERE.digest, seat="local", verdict=verdict, detail="größer 😀", report=None,
+        sha256="0", machine=HERE.digest, worker="local", verdict=verdict, detail="größer 😀", report=None,
         spent=PAID, trace_id="", seconds=1.0,
     )  # fmt: skip
 
 
 def answer(attempt: int) -> Written:
-    return Written(cell=cell(attempt), source="ü", file_name="k.py", complaint="", spent=PAID, trace_id="")
+    return Written(cell=cell(attempt), source="ü", file_name="k.py", reason="", spent=PAID, trace_id="")
 
 
 LINES: list[AnyLine] = [
-    CampaignOpened(at=1.0, name="c"),
-    CampaignSession(at=1.0, plan=PLAN, machines=[HERE], arena="0"),
+    SweepOpened(at=1.0, name="c"),
+    SweepSession(at=1.0, plan=PLAN, machines=[HERE], arena="0"),
     answer(1),
     result(1, "HARNESS_ERROR"),
     result(1, "PASS"),
@@ -66,8 +66,8 @@ KEYS = [cell(attempt).key("0", HERE.digest) for attempt in (1, 2)]
 
 
 def written(paths: Paths, data: bytes) -> Path:
-    paths.campaigns.mkdir(parents=True, exist_ok=True)
-    path = paths.campaigns / "c.jsonl"
+    paths.sweeps.mkdir(parents=True, exist_ok=True)
+    path = paths.sweeps / "c.jsonl"
     path.write_bytes(data)
     return path
 
@@ -104,7 +104,7 @@ def test_a_sweep_whose_last_line_is_torn_goes_on(paths: Paths, length: int) -> N
     journal.close()
     found = list(read_lines(path))
     assert found[len(there) or 1 :] == [result(3, "PASS")]
-    assert isinstance(found[0], CampaignOpened)
+    assert isinstance(found[0], SweepOpened)
     assert (last_plan(path) is not None) == (len(there) > 1)
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_sweep_is_left_as_it_is(paths: Paths, flip: Flip) -> None:
     path = written(paths, flip.data)
     try:
         plan_to_go_on(paths, "c")
-        CampaignJournal(path, "c").close()
+        SweepJournal(path, "c").close()
     except ArenaError:
         assert path.read_bytes() == flip.data
     else:
@@ -137,4 +137,4 @@ def test_a_damaged_sweep_is_left_as_it_is(paths: Paths, flip: Flip) -> None:
 def test_a_line_that_is_no_text_is_named(paths: Paths) -> None:
     path = written(paths, WHOLE.replace("größer".encode(), b"gr\xffer"))
     with pytest.raises(JournalDamaged, match="line 4 is no line"):
-        CampaignJournal(path, "c")
+        SweepJournal(path, "c")

@@ -37,7 +37,7 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
         (
             NOISY,
             EVEN,
-            "same speed by device time 1.00× [0.98, 1.02], smallest detectable difference 3 %; end-to-end time is too noisy",
+            "same speed by device time 1.00× [0.98, 1.02], detects 3 %; end-to-end time too noisy",
         ),
         (
             FASTER,
@@ -47,11 +47,10 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
         (
             EVEN,
             FASTER,
-            "same speed end-to-end 1.00× [0.98, 1.02], smallest detectable difference 3 %"
-            "; device time 1.31× [1.20, 1.43] (faster)",
+            "same speed end-to-end 1.00× [0.98, 1.02], detects 3 %; device time 1.31× [1.20, 1.43] (faster)",
         ),
         (SLOWER, None, "1.25× slower end-to-end [0.75, 0.85]"),
-        (SLOWER, NOISY, "1.25× slower end-to-end [0.75, 0.85]; device time is too noisy"),
+        (SLOWER, NOISY, "1.25× slower end-to-end [0.75, 0.85]; device time too noisy"),
         (NOISY, None, "too noisy: only a difference above 2.3× would show"),
     ],
 )

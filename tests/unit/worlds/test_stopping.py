@@ -175,6 +175,6 @@ def test_a_fault_needs_more_than_a_few_rests_and_a_tenth_of_them():
         assert not stopped_activity.fault("baseline")
         stopped_activity.note(idle, busy, 0.01)
         assert stopped_activity.disturbed == count
-    assert "in 3 of 23 rests, while the baseline was timed" in stopped_activity.fault("baseline")
+    assert "in 3 of 23 stops, while the baseline was timed" in stopped_activity.fault("baseline")
     stopped_activity.note(idle, Activity(1.001), 0.1)  # a hundredth of a long rest is what stopping takes
     assert stopped_activity.disturbed == 3

@@ -1,7 +1,6 @@
-"""Calibration of a GPU's link, barriers and launches through the kit, path by path. Rank side (imports torch and CuPy).
+"""Calibrates a GPU's link, barriers and launches through the kit, path by path.
 
-Every rank measures at once unless a figure says otherwise; bandwidths are bytes a second out of a peer's memory, in one
-direction.
+All ranks measure at once, except where noted. Bandwidths are bytes per second from a peer's memory, in one direction.
 """
 
 import time
@@ -13,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from sandbox.rank.devices.device import Device
-from sandbox.rank.fastest import fastest
+from sandbox.rank.devices.fastest import fastest
 
 SIZE = 256 << 20
 BLOCKS, THREADS = 132, 512
@@ -70,11 +69,11 @@ def measure(device: Device) -> dict[str, float]:
     called. launch.kit_us, launch.cupy_us: an empty kernel as called. compile_ms: NVRTC on a small kernel.
 
     Raises:
-        CompileError: there is no CuPy, or no NVRTC in it.
+        CompileError: CuPy or its NVRTC is missing.
     """
     from sandbox.kit import cuda
 
-    # A text that no cache has, the same on every rank.
+    # The text is in no cache, and the same on every rank.
     name = torch.tensor([time.time_ns()], device=device.torch_device)
     dist.broadcast(name, 0)
     source = _SOURCE.replace("u32 word", f"u32 word{int(name)}")
@@ -104,7 +103,7 @@ def _launches(device: Device, module: Any) -> dict[str, float]:
         for _ in range(LAUNCHES):
             ours(1)
 
-    # The queue holds all of it, so no launch waits for the GPU: only the host is timed.
+    # The queue holds all launches, so that only the host is timed.
     return {
         f"launch.{name}_us": fastest(work, device, finish=False) / LAUNCHES * 1e6
         for name, work in (("kit", through_kit), ("cupy", through_cupy))
@@ -131,9 +130,7 @@ def _links(device: Device, module: Any) -> dict[str, float]:
         here.zero_()
         peaks[f"link.{name}"] = SIZE / fastest(work, device)
         if not bool((here == next_rank + 1).all()):
-            raise RuntimeError(
-                f"the copy from rank {next_rank} by {name} brought something else than was there"
-            )
+            raise RuntimeError(f"the copy from rank {next_rank} by {name} returned wrong data")
     peaks["link.pair"] = min(
         _alone(source, target, here, peers, device)
         for source in range(world)
@@ -158,7 +155,7 @@ def _links(device: Device, module: Any) -> dict[str, float]:
 
 
 def _alone(source: int, target: int, here: torch.Tensor, peers: list[torch.Tensor], device: Device) -> float:
-    """Bytes a second while one rank reads from another and nobody else does anything; the same figure on every rank."""
+    """Bytes per second while one rank reads from another and all others are idle; the same figure on every rank."""
     reads = dist.get_rank() == target
     seconds = fastest(partial(here.copy_, peers[source]) if reads else lambda: None, device)
     found = torch.tensor([seconds if reads else 0.0], dtype=torch.float64, device=here.device)

@@ -36,8 +36,9 @@ class CudaDevice:
         self.sealed = True
         self._asked_at = 0
         """Bytes of tensors when `peak_bytes` was last asked."""
-        self.host_in = self.host_out = torch.empty(0, dtype=torch.uint8)
-        self.mapped_in = self.mapped_out = torch.empty(0, dtype=torch.uint8)
+        self._forget_unsealed()
+        self._arenas: dict[int, torch.Tensor] = {}
+        """By address: the sealed arenas that are mapped."""
 
     def can_seal(self) -> bool:
         """cuMem memory that travels as a descriptor; some virtual GPUs and Windows' subsystem do not have it."""
@@ -93,7 +94,8 @@ class CudaDevice:
             return fd, slots.bytes_of(mapping)
         from sandbox.memory import gpu as gpu_memory
 
-        return gpu_memory.allocate(size)
+        fd, arena = gpu_memory.allocate(size)
+        return fd, self._noted(arena)
 
     def output_arena(self, size: int) -> tuple[int, torch.Tensor]:
         """cuMem memory. Unsealed: a memory file."""
@@ -110,7 +112,7 @@ class CudaDevice:
             return self.mapped_in
         from sandbox.memory import gpu as gpu_memory
 
-        return gpu_memory.attach(fd, size, gpu_memory.READ)
+        return self._noted(gpu_memory.attach(fd, size, gpu_memory.READ))
 
     def map_output(self, fd: int, size: int) -> torch.Tensor:
         """Shared and writable. Unsealed: memory of this rank's own, emptied by `deliver`."""
@@ -120,7 +122,7 @@ class CudaDevice:
             return self.mapped_out
         from sandbox.memory import gpu as gpu_memory
 
-        return gpu_memory.attach(fd, size, gpu_memory.READ_WRITE)
+        return self._noted(gpu_memory.attach(fd, size, gpu_memory.READ_WRITE))
 
     def complete(
         self, to: torch.Tensor | None, source: torch.Tensor, ranges: list[tuple[int, int]], watch: bool
@@ -158,17 +160,33 @@ class CudaDevice:
         return max(peak, 0)
 
     def free_cache(self) -> None:
-        """torch's cached blocks go back to the driver, so that the other world can have them."""
+        """torch's cached blocks and workspaces go back to the driver, so that the other world can have them."""
         gc.collect()
         torch.cuda.synchronize(self.index)
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.backends.cuda.cufft_plan_cache[self.index].clear()
         torch.cuda.empty_cache()
 
     def release(self, arena: torch.Tensor) -> None:
-        """Unmaps it."""
+        """Unmaps it; nothing where that was done."""
         from sandbox.memory import gpu as gpu_memory
 
-        if self.sealed and arena.is_cuda and arena.numel():
-            gpu_memory.release(arena)
+        if arena.numel() and (mapped := self._arenas.pop(arena.data_ptr(), None)) is not None:
+            gpu_memory.release(mapped)
+
+    def release_all(self) -> None:
+        """Unmaps every sealed arena: the memory is free when all worlds have. Unsealed ones go with their last tensor."""
+        for arena in list(self._arenas.values()):
+            self.release(arena)
+        self._forget_unsealed()
+
+    def _noted(self, arena: torch.Tensor) -> torch.Tensor:
+        self._arenas[arena.data_ptr()] = arena
+        return arena
+
+    def _forget_unsealed(self) -> None:
+        self.host_in = self.host_out = torch.empty(0, dtype=torch.uint8)
+        self.mapped_in = self.mapped_out = torch.empty(0, dtype=torch.uint8)
 
     def synchronize(self) -> None:
         """All streams of this rank."""

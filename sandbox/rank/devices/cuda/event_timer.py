@@ -1,4 +1,4 @@
-"""Times of what is queued on the current stream, by the driver's own events: nothing of the arena's gate is in them."""
+"""Times work on the current stream with the driver's events, independent of the arena's gate."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 _cuda: Any = torch.cuda  # events and _sleep carry no types
 CYCLES = 20_000_000
-"""Of torch.cuda._sleep, to find out how long a cycle is: about 10 ms."""
+"""Cycles of torch.cuda._sleep that measure the length of a cycle: about 10 ms."""
 
 
 class CudaEventTimer:
@@ -17,8 +17,8 @@ class CudaEventTimer:
         self._cycles_per_us = self._measure_cycles()
 
     def _measure_cycles(self) -> float:
-        """Of torch.cuda._sleep, at the speed of a GPU that is busy."""
-        _cuda._sleep(CYCLES)  # the clocks go up
+        """Cycles of torch.cuda._sleep per microsecond, on a busy GPU."""
+        _cuda._sleep(CYCLES)  # raises the GPU's clocks
         self.start()
         _cuda._sleep(CYCLES)
         self._last.record()
@@ -26,19 +26,19 @@ class CudaEventTimer:
         return CYCLES / self.us()
 
     def hold(self, us: float) -> None:
-        """What is queued from here on waits so long on the device."""
+        """Delays work that is queued from now on."""
         _cuda._sleep(int(us * self._cycles_per_us))
 
     def start(self) -> None:
-        """Right before what is timed is queued."""
+        """Marks the start; call it right before the timed work is queued."""
         self._first.record()
 
     def stop(self) -> bool:
-        """Right after it. Whether all of it was queued before the first of it began."""
+        """Marks the end; returns whether all timed work was queued before it began."""
         self._last.record()
         return not self._first.query()
 
     def us(self) -> float:
-        """Microseconds from start to stop, once the device has done everything."""
+        """Microseconds from start to stop. Waits for the device."""
         microseconds: float = self._first.elapsed_time(self._last) * 1e3
         return microseconds

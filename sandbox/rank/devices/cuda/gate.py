@@ -1,4 +1,4 @@
-"""A CUDA rank's side of the starting gate: waits and marks in its stream."""
+"""A CUDA rank's side of the starting gate: queues waits and marks on its stream."""
 
 import ctypes
 import mmap
@@ -18,7 +18,7 @@ class CudaGate:
     """Queues waits and marks on this rank's current stream."""
 
     def __init__(self, page: mmap.mmap, rank: int) -> None:
-        """Registers the page with the driver, so that streams can wait on it."""
+        """Registers the page with the driver, so that streams can wait for its words."""
         self.page = page
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(page))
         runtime: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
@@ -41,12 +41,12 @@ class CudaGate:
         self.token = torch.zeros(1, device="cuda")
 
     def shut(self, epoch: int) -> None:
-        """Everything queued from here on waits for the referee, and then for all ranks of the world (collective)."""
+        """Delays work that is queued from now on until the referee opens the gate and all ranks are there (collective)."""
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         call(self.wait_value, stream, ctypes.c_ulonglong(self.release), ctypes.c_uint(epoch), _GEQ)
         dist.all_reduce(self.token)
 
     def mark(self, epoch: int) -> None:
-        """Says that everything queued so far on this stream is done."""
+        """Reports to the referee when all work on this stream is done."""
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         call(self.write_value, stream, ctypes.c_ulonglong(self.mine), ctypes.c_uint(epoch), 0)

@@ -1,5 +1,6 @@
 """Stands in for `sandbox.kit.cuda` on CPU ranks: CUDA texts compiled by g++ and run by emulation.h. For tests alone."""
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -11,14 +12,19 @@ import types
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sandbox.kit import cuda
 from sandbox.kit.compilers import nvrtc
 from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
 
-KIT_BLOCKS = ("candidates", "clipping", "fourier", "reshard", "rows", "truncation")
+KIT_BLOCKS = (
+    "candidates", "clipping", "fan_out", "fourier", "perceptron", "quantisation", "reshard", "rows", "sharded_adam",
+    "side_stream", "truncation",
+)  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
-SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096}
+SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0}
 """Few threads do as well, and several blocks, chunks, slices and turns of a loop are wanted at sizes of a test."""
 HERE = Path(__file__).parent
 _TOP = re.compile(
@@ -81,6 +87,16 @@ class _Kernel:
         return launch
 
 
+class Stream:
+    """A stream on which everything is done at once."""
+
+    def __init__(self, priority: int = 0) -> None:
+        self.priority = priority
+
+    def wait_stream(self, other: "Stream") -> None:
+        """Nothing is ever under way."""
+
+
 class Module:
     def __init__(self, kernels: dict[str, _Kernel]) -> None:
         self.__dict__.update(kernels)
@@ -133,13 +149,21 @@ def compile(source: str, options: Any = (), arch: Any = None) -> Module:
     return Module({function.name: _Kernel(function, loaded) for function in functions})
 
 
+def forget_blocks() -> None:
+    """The kit's blocks are imported anew, emulated or not."""
+    for block in KIT_BLOCKS:
+        sys.modules.pop(f"sandbox.kit.blocks.{block}", None)
+
+
 def as_on_gpus(text: str, name: str) -> types.ModuleType:
     """A kernel's text as a module whose CUDA path runs here, in small launches."""
     cuda.compile = compile  # type: ignore[assignment]
-    kit = Path(cuda.__file__).parent
+    torch.cuda.Stream = torch.cuda.current_stream = Stream  # type: ignore[assignment, misc]
+    torch.cuda.stream = lambda stream: contextlib.nullcontext()  # type: ignore[assignment]
+    folder = Path(cuda.__file__).parent / "blocks"
     for block in KIT_BLOCKS:
         if f"sandbox.kit.blocks.{block}" not in sys.modules:
-            _executed((kit / "blocks" / f"{block}.py").read_text(), f"sandbox.kit.blocks.{block}")
+            _executed((folder / f"{block}.py").read_text(), f"sandbox.kit.blocks.{block}")
     return _executed(text, name)
 
 

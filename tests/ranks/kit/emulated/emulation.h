@@ -104,6 +104,8 @@ static unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_
 static int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 static float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
 static unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
+static float __fmul_rn(float a, float b) { return a * b; }
+static float __fdiv_rn(float a, float b) { return a / b; }
 static float rsqrtf(float value) { return 1 / sqrtf(value); }
 
 static void emu_thread() { (*emu_block->work)(); emu_fiber->ended = true; emu_yield(); }

@@ -1,4 +1,4 @@
-"""The time of the quickest of a few repetitions, all ranks at once, for calibration. Rank side (imports torch)."""
+"""The time of the fastest of a few repetitions with all ranks at once, for calibration."""
 
 import time
 from collections.abc import Callable
@@ -11,9 +11,9 @@ REPETITIONS = 7
 
 
 def fastest(work: Callable[[], object], device: Device, finish: bool = True) -> float:
-    """Seconds of the quickest repetition, after one that does not count; all ranks start together (collective).
+    """Seconds of the fastest repetition after a warm-up. All ranks start together (collective).
 
-    finish: until the device is done with it; otherwise only as long as the call takes.
+    finish: time until the device is done; otherwise only the call.
     """
     work()
     device.synchronize()

@@ -1,0 +1,34 @@
+"""Colours of the command line. A mark stands for them in a text until it is written: no other sequence reaches the terminal."""
+
+import re
+
+import click
+
+from arena.foreign_text import printable
+
+_CODES = {
+    "\ufdd0": click.style("", fg="green", reset=False),
+    "\ufdd1": click.style("", fg="red", reset=False),
+}
+_GREEN, _RED = _CODES
+_BOLD, _END = "\ufdd2", "\ufdd3"
+_CODES |= {_BOLD: click.style("", bold=True, reset=False), _END: click.style("")}
+_MARKS = re.compile(f"([{''.join(_CODES)}])")
+
+
+def green(text: str, bold: bool = False) -> str:
+    """The text in green."""
+    return f"{_GREEN}{_BOLD if bold else ''}{text}{_END}"
+
+
+def red(text: str, bold: bool = False) -> str:
+    """The text in red."""
+    return f"{_RED}{_BOLD if bold else ''}{text}{_END}"
+
+
+def rendered(text: str, colour: bool = False) -> str:
+    """A text as it is written: clean, with colours or without. A mark in foreign text colours its line, and no more."""
+    parts = _MARKS.split(text)
+    codes = _CODES if colour else dict.fromkeys(_CODES, "")
+    shown = "".join(codes[part] if part in codes else printable(part, tab=0) for part in parts)
+    return shown + codes[_END] if len(parts) > 1 else shown

@@ -1,0 +1,151 @@
+"""House kernel: int8 codes travel instead of floats; one part is averaged while the next travels."""
+
+import functools
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.quantisation import SIXTEEN, divides_by_product
+
+SOURCE = r"""
+// x, y: [n], cut into `slices` slices of `share` groups of q elements. Rank s owns slice s; with one slice every rank owns it.
+// codes: [W (senders)][share][pitch] bytes, scales: [W][share], symmetric: what the owner of a slice received. A lane quantises
+// 16 elements, `lanes` lanes (a power of two) a group: one 16-byte store a lane, and the maximum by shuffles.
+// Block b has the groups of range part * gridDim.x + b of every slice and depends only on block b of the other ranks.
+static __device__ float largest_of(float own, int lanes) {
+    for (int away = lanes / 2; away > 0; away /= 2) own = fmaxf(own, __shfl_xor_sync(0xffffffffu, own, away));
+    return own;
+}
+template <class T> static __device__ void average(const Px& px, const T* x, uint8_t* codes, float* scales, T* y, i64 n, i64 q,
+        i64 pitch, i64 share, int slices, int lanes, int parts, float inverse, int by_product) {
+    const u32 slot = blockIdx.x, turn = px_turn(px, slot);
+    px_enter(px, slot, turn);  // the buffers of two launches ago are free at all ranks
+    const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes, teams = blockDim.x / lanes, peer = px_thread();
+    const bool to_all = slices == 1, is_peer = peer < px.world && peer != px.rank;
+    const i64 length = (share + (i64)parts * gridDim.x - 1) / ((i64)parts * gridDim.x);
+    for (int part = 0; part <= parts; ++part) {
+        if (part < parts) {
+            const i64 low = min(((i64)part * gridDim.x + blockIdx.x) * length, share), high = min(low + length, share);
+            for (int away = 1; away <= slices; ++away) {
+                const int slice = (px.rank + away) % slices;
+                for (i64 base = low; base < high; base += teams) {  // the same in all lanes: they shuffle
+                    const i64 group = base + team, start = (slice * share + group) * q, end = min(start + q, n);
+                    const bool is_here = group < high && start < n;
+                    float value[16], top = 0;
+                    for (i64 i = 16 * lane; i < q && is_here; i += 16 * lanes) {
+                        load16(x, start + i, end, value);
+                        #pragma unroll
+                        for (int e = 0; e < 16; ++e) top = fmaxf(top, fabsf(value[e]));
+                    }
+                    const float scale = divided(fmaxf(largest_of(top, lanes), 1e-8f), 127, by_product);
+                    for (i64 i = 16 * lane; i < q && is_here; i += 16 * lanes) {
+                        if (q > 16 * lanes) load16(x, start + i, end, value);
+                        u32 code[16];
+                        #pragma unroll  // half to even, from a true division
+                        for (int e = 0; e < 16; ++e)
+                            code[e] = (u32)(int)fminf(fmaxf(rintf(__fdiv_rn(value[e], scale)), -127), 127);
+                        const uint4 sent = bytes16(code);
+                        uint8_t* at = codes + (px.rank * share + group) * pitch + i;
+                        for (int next = 1; next <= (to_all ? px.world : 1); ++next)
+                            px_st16(px_at(px, to_all ? (px.rank + next) % px.world : slice, at), sent);
+                    }
+                    if (lane == 0 && is_here)
+                        for (int next = 1; next <= (to_all ? px.world : 1); ++next)
+                            px_at(px, to_all ? (px.rank + next) % px.world : slice, scales)[px.rank * share + group] = scale;
+                }
+            }
+            __syncthreads();
+            if (is_peer) px_signal(px, peer, 256 + slot, 16 * turn + part + 1);
+        }
+        if (part == 0) continue;
+        if (is_peer) px_wait(px, peer, 256 + slot, 16 * turn + part);
+        __syncthreads();  // all ranks' codes of the part before have arrived
+        const int own = to_all ? 0 : px.rank;
+        const i64 low = min(((part - 1ll) * gridDim.x + blockIdx.x) * length, share), high = min(low + length, share);
+        for (i64 group = low + team; group < high; group += teams) {
+            const i64 start = (own * share + group) * q, end = min(start + q, n);
+            for (i64 i = 16 * lane; i < q && start < n; i += 16 * lanes) {
+                uint4 got[PX_MAX_WORLD];
+                float scale[PX_MAX_WORLD], total[16] = {};
+                #pragma unroll  // all loads are in flight before the first addition
+                for (int source = 0; source < PX_MAX_WORLD; ++source)
+                    if (source < px.world) {
+                        got[source] = px_ld16(codes + (source * share + group) * pitch + i);
+                        scale[source] = *(const volatile float*)(scales + source * share + group);
+                    }
+                #pragma unroll  // in rank order: the same bits on all ranks
+                for (int source = 0; source < PX_MAX_WORLD; ++source)
+                    if (source < px.world)
+                        #pragma unroll
+                        for (int e = 0; e < 16; ++e)
+                            total[e] += __fmul_rn((float)(signed char)byte_of(got[source], e), scale[source]);
+                #pragma unroll
+                for (int e = 0; e < 16; ++e) total[e] *= inverse;
+                for (int next = 1; next <= (to_all ? 1 : px.world); ++next)
+                    store16(to_all ? y : px_at(px, (px.rank + next) % px.world, y), start + i, end, total);
+            }
+        }
+    }
+    if (!to_all) px_barrier(px, 512 + slot, turn);  // all ranks' averages have arrived
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) average_codes(Px px, const TYPE* x, uint8_t* codes, float* scales, TYPE* y,
+        i64 n, i64 q, i64 pitch, i64 share, int slices, int lanes, int parts, float inverse, int by_product) {
+    average<TYPE>(px, x, codes, scales, y, n, q, pitch, share, slices, lanes, parts, inverse, by_product);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS, PARTS = 132, 512, 8
+"""A signal's number is 16 times the launch plus the part. Slots: the block's number, plus 256, plus 512."""
+
+symm.reserve(2 << 30)  # two buffers of codes and two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SIXTEEN + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).average_codes
+
+
+@torch.no_grad()
+def solution(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
+    """flat_grad, any shape -> the average over the ranks of its int8-quantised values, same shape and dtype, on every rank.
+
+    Each group of block_size consecutive elements has one scale. Sums are float32 and rounded once. Codes go to all ranks, or
+    to the owner of a slice, which sends averages back: whichever moves fewer bytes.
+    """
+    if not flat_grad.is_cuda:
+        return in_torch(flat_grad, block_size)
+    x, n, world = flat_grad.contiguous(), flat_grad.numel(), symm.world
+    kernel = kernel_for(x.dtype)
+    to_all = (world - 1) * (1 + 4 / block_size) <= x.element_size()
+    slices = 1 if to_all else world
+    share = -(-n // (block_size * slices))  # groups
+    pitch = -(-block_size // 16) * 16
+    # Two of each are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
+    codes = symm.out((world, share, pitch), torch.uint8, "codes", ring=2)
+    scales = symm.out((world, share), torch.float32, "scales", ring=2)
+    result = torch.empty_like(x) if to_all else symm.out(n, x.dtype, "averages", ring=2)
+    lanes = min(1 << (pitch // 16 - 1).bit_length(), 32)
+    blocks = min(max(-(-share * slices * lanes // THREADS), 1), BLOCKS)
+    parts = min(max(share * lanes // (blocks * THREADS * 2), 1), PARTS)
+    by_product = int(divides_by_product(x.device))
+    sizes = n, block_size, pitch, share, slices, lanes, parts
+    kernel[blocks, THREADS](symm.px, x, codes, scales, result, *sizes, 1 / world, by_product)
+    return result.view(flat_grad.shape)
+
+
+def in_torch(flat_grad: torch.Tensor, block_size: int) -> torch.Tensor:
+    """The same for CPU ranks: each rank reads the codes of all ranks."""
+    flat = flat_grad.reshape(-1)
+    groups = torch.nn.functional.pad(flat, (0, -flat.numel() % block_size)).view(-1, block_size).float()
+    scales = groups.abs().amax(dim=1, keepdim=True).clamp_(min=1e-8) / 127
+    codes = (groups / scales).round_().clamp_(-127, 127).to(torch.int8)
+    all_codes, all_scales = symm.peers(symm.stage(codes)), symm.peers(symm.stage(scales))
+    symm.barrier()
+    total = torch.zeros_like(groups)
+    for code, scale in zip(all_codes, all_scales, strict=True):
+        total += code.float() * scale
+    return (total / symm.world).view(-1)[: flat.numel()].to(flat_grad.dtype).view(flat_grad.shape)

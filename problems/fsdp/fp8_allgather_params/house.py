@@ -1,0 +1,121 @@
+"""House kernel: one launch computes the scale, one sends E4M3 codes to all ranks and expands them."""
+
+import functools
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
+
+SOURCE = r"""
+// x: [n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [W][n], local. A
+// thread quantises 16 elements, stores their codes at all peers and their values in its own result. Block b has the words of
+// range part * gridDim.x + b and depends only on block b of the other ranks. While one part travels, the one before is expanded.
+template <class T> static __device__ void expand(uint4 code, float scale, T* to, i64 first, i64 n) {
+    float value[16];
+    #pragma unroll
+    for (int e = 0; e < 16; ++e) value[e] = __fmul_rn(from_e4m3(byte_of(code, e)), scale);
+    store16(to, first, n, value);
+}
+template <class T> static __device__ void all_gather(const Px& px, const T* x, const float* own_scale, uint4* codes,
+        float* scales, T* y, i64 n, i64 words, int parts) {
+    const u32 slot = blockIdx.x, turn = px_turn(px, slot);
+    px_enter(px, slot, turn);  // the codes of two launches ago have been expanded at all ranks
+    const int peer = px_thread();
+    const bool is_peer = peer < px.world && peer != px.rank;
+    const float scale = *own_scale;
+    if (is_peer) px_at(px, peer, scales)[px.rank * gridDim.x + blockIdx.x] = scale;
+    const i64 length = (words + (i64)parts * gridDim.x - 1) / ((i64)parts * gridDim.x);
+    for (int part = 0; part <= parts; ++part) {
+        if (part < parts) {
+            const i64 low = min(((i64)part * gridDim.x + blockIdx.x) * length, words), high = min(low + length, words);
+            for (i64 i = low + threadIdx.x; i < high; i += 2 * blockDim.x) {
+                float value[2][16];
+                #pragma unroll  // all loads are in flight before the first division
+                for (int k = 0; k < 2; ++k) load16(x, 16 * min(i + k * (i64)blockDim.x, high), n, value[k]);
+                #pragma unroll
+                for (int k = 0; k < 2; ++k) {
+                    const i64 word = i + k * (i64)blockDim.x;
+                    if (word >= high) break;
+                    u32 code[16];
+                    #pragma unroll
+                    for (int e = 0; e < 16; ++e) code[e] = to_e4m3(__fdiv_rn(value[k][e], scale));
+                    const uint4 sent = bytes16(code);
+                    for (int away = 1; away < px.world; ++away)
+                        px_st16(px_at(px, (px.rank + away) % px.world, codes) + px.rank * words + word, sent);
+                    expand(sent, scale, y + px.rank * n, 16 * word, n);
+                }
+            }
+            __syncthreads();
+            if (is_peer) px_signal(px, peer, 256 + slot, 16 * turn + part + 1);
+        }
+        if (part == 0) continue;
+        if (is_peer) px_wait(px, peer, 256 + slot, 16 * turn + part);
+        __syncthreads();  // all ranks' codes of the part before have arrived
+        const i64 low = min(((part - 1ll) * gridDim.x + blockIdx.x) * length, words), high = min(low + length, words);
+        for (i64 i = low + threadIdx.x; i < high; i += blockDim.x) {
+            uint4 got[PX_MAX_WORLD];
+            #pragma unroll  // all loads are in flight before the first store
+            for (int source = 0; source < PX_MAX_WORLD; ++source)
+                if (source < px.world && source != px.rank) got[source] = px_ld16(codes + source * words + i);
+            #pragma unroll
+            for (int source = 0; source < PX_MAX_WORLD; ++source)
+                if (source < px.world && source != px.rank) {
+                    const float theirs = ((const volatile float*)scales)[source * gridDim.x + blockIdx.x];
+                    expand(got[source], theirs, y + source * n, 16 * i, n);
+                }
+        }
+    }
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) all_gather_codes(Px px, const TYPE* x, const float* own_scale, uint4* codes,
+        float* scales, TYPE* y, i64 n, i64 words, int parts) {
+    all_gather<TYPE>(px, x, own_scale, codes, scales, y, n, words, parts);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS, PARTS = 132, 512, 8
+"""A signal's number is 16 times the launch plus the part, its slot the block's number plus 256."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).all_gather_codes
+
+
+@torch.no_grad()
+def solution(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """flat_param_shard [P], amax_history [16] bfloat16 -> (the FP8-rounded shards of all ranks in order [W·P], history [16]).
+
+    Each rank has its own scale. The result has the same bits as a gather of rounded shards.
+    """
+    if not flat_param_shard.is_cuda:
+        return in_torch(flat_param_shard, amax_history)
+    kernel = kernel_for(flat_param_shard.dtype)
+    x, n = flat_param_shard.contiguous(), flat_param_shard.numel()
+    history, scale = next_scale(x, amax_history)
+    words = -(-n // 16)
+    blocks = min(max(-(-words // THREADS), 1), BLOCKS)
+    parts = min(max(words // (blocks * THREADS * 2), 1), PARTS)
+    # Two of each are enough: a rank sends in call e+2 only after all ranks have begun call e+1.
+    codes = symm.out((symm.world, words, 16), torch.uint8, "codes", ring=2)
+    scales = symm.out((symm.world, blocks), torch.float32, "scales", ring=2)
+    full = x.new_empty(symm.world * n)
+    kernel[blocks, THREADS](symm.px, x, scale, codes.data_ptr(), scales, full, n, words, parts)
+    return full, history
+
+
+def in_torch(flat_param_shard: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for CPU ranks: each rank reads the codes of all ranks."""
+    history, scale = next_scale(flat_param_shard, amax_history)
+    codes = (flat_param_shard.float() / scale).to(torch.float8_e4m3fn).view(torch.uint8)
+    all_codes, all_scales = symm.peers(symm.stage(codes, "codes")), symm.peers(symm.stage(scale, "scale"))
+    symm.barrier()
+    values = [
+        (code.view(torch.float8_e4m3fn).float() * their).to(flat_param_shard.dtype)
+        for code, their in zip(all_codes, all_scales, strict=True)
+    ]
+    return torch.cat(values), history

@@ -1,0 +1,126 @@
+"""House kernel: one launch computes the scale, one sends E4M3 codes to their owners and adds them up."""
+
+import functools
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.quantisation import E4M3, SIXTEEN, next_scale
+
+SOURCE = r"""
+// x: [W (owners)][n]; codes: [W (senders)][words] of 16 bytes, symmetric; scales: [W (senders)][blocks], symmetric; y: [n].
+// A thread quantises 16 elements and stores their codes at the owner. Block b has the words of range part * gridDim.x + b and
+// depends only on block b of the other ranks. While one part travels, the one before is added up.
+template <class T> static __device__ void send(const Px& px, const T* x, uint4* codes, float scale, i64 n, i64 words,
+        i64 low, i64 high) {
+    for (int away = 1; away <= px.world; ++away) {
+        const int owner = (px.rank + away) % px.world;
+        uint4* there = px_at(px, owner, codes) + px.rank * words;
+        for (i64 i = low + threadIdx.x; i < high; i += 2 * blockDim.x) {
+            float value[2][16];
+            #pragma unroll  // all loads are in flight before the first division
+            for (int k = 0; k < 2; ++k)
+                load16(x + owner * n, 16 * min(i + k * (i64)blockDim.x, high), n, value[k]);
+            #pragma unroll
+            for (int k = 0; k < 2; ++k) {
+                u32 code[16];
+                #pragma unroll
+                for (int e = 0; e < 16; ++e) code[e] = to_e4m3(__fdiv_rn(value[k][e], scale));
+                if (i + k * (i64)blockDim.x < high) px_st16(there + i + k * (i64)blockDim.x, bytes16(code));
+            }
+        }
+    }
+}
+template <class T> static __device__ void reduce_scatter(const Px& px, const T* x, const float* own_scale, uint4* codes,
+        float* scales, T* y, i64 n, i64 words, int parts, float inverse) {
+    const u32 slot = blockIdx.x, turn = px_turn(px, slot);
+    px_enter(px, slot, turn);  // the codes of two launches ago have been read at all ranks
+    const int peer = px_thread();
+    const bool is_peer = peer < px.world && peer != px.rank;
+    const float scale = *own_scale;
+    if (peer < px.world) px_at(px, peer, scales)[px.rank * gridDim.x + blockIdx.x] = scale;
+    const i64 length = (words + (i64)parts * gridDim.x - 1) / ((i64)parts * gridDim.x);
+    for (int part = 0; part <= parts; ++part) {
+        if (part < parts) {
+            const i64 low = min(((i64)part * gridDim.x + blockIdx.x) * length, words);
+            send(px, x, codes, scale, n, words, low, min(low + length, words));
+            __syncthreads();
+            if (is_peer) px_signal(px, peer, 256 + slot, 16 * turn + part + 1);
+        }
+        if (part == 0) continue;
+        if (is_peer) px_wait(px, peer, 256 + slot, 16 * turn + part);
+        __syncthreads();  // all ranks' codes of the part before have arrived
+        const i64 low = min(((part - 1ll) * gridDim.x + blockIdx.x) * length, words), high = min(low + length, words);
+        for (i64 i = low + threadIdx.x; i < high; i += blockDim.x) {
+            uint4 got[PX_MAX_WORLD];
+            float total[16] = {};
+            #pragma unroll  // all loads are in flight before the first addition
+            for (int source = 0; source < PX_MAX_WORLD; ++source)
+                if (source < px.world) got[source] = px_ld16(codes + source * words + i);
+            #pragma unroll
+            for (int source = 0; source < PX_MAX_WORLD; ++source)
+                if (source < px.world) {
+                    const float theirs = ((const volatile float*)scales)[source * gridDim.x + blockIdx.x];
+                    #pragma unroll  // the baseline rounds each sender's value to the run dtype
+                    for (int e = 0; e < 16; ++e)
+                        total[e] += to_float(from_float<T>(__fmul_rn(from_e4m3(byte_of(got[source], e)), theirs)));
+                }
+            #pragma unroll
+            for (int e = 0; e < 16; ++e) total[e] *= inverse;
+            store16(y, 16 * i, n, total);
+        }
+    }
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) reduce_scatter_codes(Px px, const TYPE* x, const float* own_scale,
+        uint4* codes, float* scales, TYPE* y, i64 n, i64 words, int parts, float inverse) {
+    reduce_scatter<TYPE>(px, x, own_scale, codes, scales, y, n, words, parts, inverse);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS, PARTS = 132, 512, 8
+"""A signal's number is 16 times the launch plus the part, its slot the block's number plus 256."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).reduce_scatter_codes
+
+
+@torch.no_grad()
+def solution(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """flat_grads [W·P], amax_history [16] bfloat16 -> (the mean over ranks of the FP8-rounded gradients [P], history [16]).
+
+    Each rank has its own scale. Sums are float32 and rounded once.
+    """
+    if not flat_grads.is_cuda:
+        return in_torch(flat_grads, amax_history)
+    kernel = kernel_for(flat_grads.dtype)
+    x, n = flat_grads.contiguous(), flat_grads.numel() // symm.world
+    history, scale = next_scale(x, amax_history)
+    words = -(-n // 16)
+    blocks = min(max(-(-words // THREADS), 1), BLOCKS)
+    parts = min(max(words // (blocks * THREADS * 2), 1), PARTS)
+    # Two of each are enough: a rank sends in call e+2 only after all ranks have begun call e+1.
+    codes = symm.out((symm.world, words, 16), torch.uint8, "codes", ring=2)
+    scales = symm.out((symm.world, blocks), torch.float32, "scales", ring=2)
+    shard = x.new_empty(n)
+    inverse = 1 / symm.world
+    kernel[blocks, THREADS](symm.px, x, scale, codes.data_ptr(), scales, shard, n, words, parts, inverse)
+    return shard, history
+
+
+def in_torch(flat_grads: torch.Tensor, amax_history: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for CPU ranks: the owner reads the codes of all ranks."""
+    history, scale = next_scale(flat_grads, amax_history)
+    codes = (flat_grads.float() / scale).to(torch.float8_e4m3fn)
+    mine = symm.stage(codes.view(torch.uint8).view(symm.world, -1), "codes")
+    all_codes, all_scales = symm.peers(mine), symm.peers(symm.stage(scale, "scale"))
+    symm.barrier()
+    total = torch.zeros(mine.shape[1], dtype=torch.float32)
+    for code, their in zip(all_codes, all_scales, strict=True):
+        total += (code[symm.rank].view(torch.float8_e4m3fn).float() * their).to(flat_grads.dtype)
+    return (total / symm.world).to(flat_grads.dtype), history

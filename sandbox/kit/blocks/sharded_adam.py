@@ -1,0 +1,161 @@
+"""The tail of a sharded training step in one launch: reduce a slice of the gradient, apply Adam, store the results.
+
+    from sandbox.kit import symm
+    from sandbox.kit.blocks.sharded_adam import Adam, step_slice
+
+    step_slice(symm.connect(), Adam(lr, beta1, beta2, eps, step), gradient[low:high], (w, m, v), (new_w, new_m, new_v), (0,))
+
+A rank reads its slice of the gradient from all ranks, adds up in float32, and keeps the sum in registers until it has become
+weights and moments, which it stores where they are wanted: here, or at every rank.
+"""
+
+import functools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = r"""
+#define AHEAD (WORLD <= 4 ? 2 : 1)  // words of each array that a thread has in flight
+// gradient: n elements of every rank, symmetric, at this rank's slice; old, updated: weight, first and second moment, n elements
+// each. Bit k of to_all: updated[k] is symmetric and is stored at all ranks. step_size = lr / (1 - beta1^t), root_scale =
+// 1 / sqrt(1 - beta2^t), decay = lr * weight_decay.
+template <class T> static __device__ void step(const Px& px, T* gradient, T* const* old, T* const* updated, i64 n, int to_all,
+        float mean_of, float beta1, float rest1, float beta2, float rest2, float step_size, float root_scale, float eps,
+        float decay, u32 slot) {
+    const u32 turn = px_turn(px, slot);
+    px_meet(px, slot, turn);  // all ranks' gradients are complete
+    const int each = 16 / sizeof(T);
+    const i64 stride = (i64)gridDim.x * blockDim.x;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += AHEAD * stride) {
+        uint4 part[AHEAD][WORLD], state[AHEAD][3];
+        #pragma unroll  // all loads are in flight before the first addition
+        for (int a = 0; a < AHEAD; ++a) {
+            #pragma unroll
+            for (int source = 0; source < WORLD; ++source)
+                part[a][source] = px_ld_part(px_at(px, source, gradient), each * (i + a * stride), n);
+            #pragma unroll
+            for (int k = 0; k < 3; ++k) state[a][k] = px_ld_part(old[k], each * (i + a * stride), n);
+        }
+        #pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            PxSum<T> total;
+            #pragma unroll  // in rank order
+            for (int source = 0; source < WORLD; ++source) total.add(part[a][source]);
+            float value[3][8];
+            #pragma unroll
+            for (int k = 0; k < 3; ++k) px_unpack<T>(state[a][k], value[k]);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) {
+                const float g = total.sum[e] * mean_of;
+                value[1][e] = beta1 * value[1][e] + rest1 * g;
+                value[2][e] = beta2 * value[2][e] + rest2 * g * g;
+                value[0][e] -= step_size * value[1][e] / (sqrtf(value[2][e]) * root_scale + eps) + decay * value[0][e];
+            }
+            #pragma unroll
+            for (int k = 0; k < 3; ++k) {
+                const uint4 rounded = px_pack<T>(value[k]);
+                const int places = to_all >> k & 1 ? WORLD : 1;
+                for (int away = 0; away < places; ++away)
+                    px_st_part(places > 1 ? px_at(px, (px.rank + away) % WORLD, updated[k]) : updated[k],
+                        each * (i + a * stride), n, rounded);
+            }
+        }
+    }
+    px_meet(px, slot, turn + 1);  // all ranks' results have arrived, and no rank reads gradients any more
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) step_slice(Px px, TYPE* gradient, TYPE* weight, TYPE* mean, TYPE* square,
+        TYPE* new_weight, TYPE* new_mean, TYPE* new_square, i64 n, int to_all, float mean_of, float beta1, float rest1,
+        float beta2, float rest2, float step_size, float root_scale, float eps, float decay, u32 base) {
+    TYPE* const old[3] = {weight, mean, square};
+    TYPE* const updated[3] = {new_weight, new_mean, new_square};
+    step<TYPE>(px, gradient, old, updated, n, to_all, mean_of, beta1, rest1, beta2, rest2, step_size, root_scale, eps, decay,
+        base + blockIdx.x);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+State = Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Adam:
+    """The hyperparameters of one step; `step` counts from 1, and a weight decay other than 0 is AdamW's."""
+
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    step: int
+    weight_decay: float = 0.0
+
+    def numbers(self) -> tuple[float, ...]:
+        """beta1, 1 - beta1, beta2, 1 - beta2, and what the bias corrections and the decay come to."""
+        step_size, root_scale = self.lr / (1 - self.beta1**self.step), (1 - self.beta2**self.step) ** -0.5
+        betas = self.beta1, 1 - self.beta1, self.beta2, 1 - self.beta2
+        return (*betas, step_size, root_scale, self.eps, self.lr * self.weight_decay)
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype, world: int = 8) -> Any:
+    """Compiled when it is first asked for, so inside a first call."""
+    text = f"#define WORLD {world}\n" + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])
+    return cuda.compile(text).step_slice
+
+
+def step_slice(
+    team: Team,
+    adam: Adam,
+    gradient: torch.Tensor,
+    old: State,
+    updated: State,
+    to_all: Collection[int] = (),
+    base: int = 0,
+    most_words: int | None = None,
+    most_blocks: int = BLOCKS,
+) -> None:
+    """Applies Adam to one slice with the mean of all ranks' gradients.
+
+    gradient: this rank's slice of a symmetric buffer, flat; the other ranks have gradients of the same elements there.
+    old: weight and both moments, updated: where they go, all flat, of the same length and dtype. Those of `updated` whose number
+    is in to_all are symmetric, and are stored at the same place of every rank. Slices may differ in length from rank to rank, and
+    be empty; most_words: 16-byte words of the longest (None: of this one). base: the first of BLOCKS signal slots that this call
+    has for itself. Afterwards gradients may be overwritten. Collective.
+    """
+    if not gradient.is_cuda:
+        _step_in_torch(team, adam, gradient, old, updated, to_all)
+        return
+    n = gradient.numel()
+    if most_words is None:
+        most_words = -(-gradient.nbytes // 16)
+    blocks = min(max(-(-most_words // THREADS), 1), most_blocks, BLOCKS)
+    flags = sum(1 << number for number in to_all)
+    addresses = [tensor.data_ptr() for tensor in (gradient, *old, *updated)]
+    kernel = kernel_for(gradient.dtype, team.world)[blocks, THREADS]
+    kernel(team.px, *addresses, n, flags, 1 / team.world, *adam.numbers(), base)
+
+
+def _step_in_torch(
+    team: Team, adam: Adam, gradient: torch.Tensor, old: State, updated: State, to_all: Collection[int]
+) -> None:
+    beta1, rest1, beta2, rest2, step_size, root_scale, eps, decay = adam.numbers()
+    parts = team.peers(gradient) if gradient.numel() else []
+    team.barrier()
+    total = torch.zeros(gradient.shape, dtype=torch.float32)
+    for part in parts:
+        total += part
+    total /= team.world
+    weight, mean, square = (tensor.float() for tensor in old)
+    mean = beta1 * mean + rest1 * total
+    square = beta2 * square + rest2 * total.square()
+    weight = weight - step_size * mean / (square.sqrt() * root_scale + eps) - decay * weight
+    for number, (target, value) in enumerate(zip(updated, (weight, mean, square), strict=True)):
+        for place in team.peers(target) if number in to_all and target.numel() else [target]:
+            place.copy_(value)
+    team.barrier()

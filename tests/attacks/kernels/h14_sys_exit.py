@@ -1,0 +1,11 @@
+# expect: CRASH
+# problem: allreduce
+# attack: H14
+# twin: honest
+"""Leaves by sys.exit with status 0."""
+
+import sys
+
+
+def solution(tensor):
+    sys.exit(0)

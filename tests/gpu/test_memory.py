@@ -1,0 +1,56 @@
+"""A problem gives its memory back before the next one opens: two that fill most of a GPU run in one session."""
+
+import os
+
+import pytest
+
+from arena.workspace.named_kernels import BASELINE
+from sandbox.protocol.messages import MakeArenas, SlotLayout
+from sandbox.protocol.verdict import Verdict
+
+pytestmark = pytest.mark.gpu
+
+SLOT = 512 << 20
+LEFT = 64 << 20
+"""Bytes that torch may keep when a problem was closed."""
+UNCLEAR = 512 << 20
+"""Bytes by which the driver's count may differ: modules that were loaded meanwhile, other processes."""
+
+
+def test_large_problems_follow_each_other_in_one_session(judge):
+    for problem in ("83", "84"):
+        result = judge.run(problem, "", name=BASELINE, preset="production", rounds=1)
+        assert result.verdict is Verdict.PASS, f"{problem}: {result.verdict}: {result.detail}"
+
+
+def test_a_rank_that_closes_a_problem_keeps_no_memory_of_it():
+    import torch
+
+    from sandbox.rank.devices.cuda.device import CudaDevice
+    from sandbox.rank.trusted_arenas import TrustedArenas
+
+    torch.cuda.set_device(0)
+    device = CudaDevice(0)
+    torch.ones(256, 256, device="cuda") @ torch.ones(256, 256, device="cuda")  # the context and cuBLAS stay
+    device.free_cache()
+    before, _ = torch.cuda.mem_get_info(0)
+    arenas = TrustedArenas(device)
+    layout = SlotLayout(SLOT, SLOT, 16, 2, device.can_seal())
+    made = [arenas.make(MakeArenas(layout, own=side == 0, side=side, shared=False)) for side in (0, 1)]
+    # The other worlds' ends, as a reference has them: mapped here, and never released one by one.
+    mapped = [device.map_output(fds[1], SLOT * 2) for fds in made if layout.sealed]
+    for fds in made:
+        for fd in fds:
+            os.close(fd)
+    arenas.take(0, 0, 2)
+    kept = torch.ones(1 << 28, device="cuda") * 2
+    used, _ = torch.cuda.mem_get_info(0)
+    assert before - used > 4 * SLOT
+    del kept, mapped
+    arenas.clear()
+    device.release_all()
+    device.free_cache()
+    assert torch.cuda.memory_reserved(0) < LEFT
+    after, _ = torch.cuda.mem_get_info(0)
+    assert before - after < UNCLEAR
+    device.release_all()  # again: nothing is left to unmap

@@ -1,0 +1,53 @@
+"""Inputs are drawn anew in every iteration: what is the same in all of them could be written into a kernel."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from problems.catalogue import load_catalogue
+from sandbox.admission.ranks import in_gloo_ranks
+from sandbox.memory.bits import same_bits
+from sandbox.rank.problem_code import ProblemCode
+
+PROBLEMS = load_catalogue().problems
+SEEDS = (7, 12, 13, 14, 2021, 4242, 31337, 99991)
+"""Scalars such as flags have few values: two draws are often alike in them, so many are none."""
+PLAN = {
+    (
+        "openclip_contrastive_loss",
+        "logit_bias",
+    ): "a number of the call that saves no work; at others cheats are seen less often",
+    ("magi1_cso_async_attention", "k_ranges"): "the sliding window over the token ranges that the sizes give",
+    ("dinov2_distributed_sinkhorn_knopp", "count"): "how many samples a rank has: the shape of another input",
+    ("distributed_sample_sort", "count"): "how many keys a rank has: the shape of another input",
+    ("gnn_sparse_embedding_all2all", "count"): "how many rows a rank has: the shape of another input",
+}
+"""Inputs that may be the same in every iteration, and why."""
+
+
+def constants(rank: int, world: int) -> dict[str, list[str]]:
+    """By problem: the names of the inputs that are alike in all iterations, at `tiny`."""
+    found = {}
+    for problem in PROBLEMS:
+        code = ProblemCode(problem)
+        dtype = getattr(torch, problem.dtypes[0])
+        setting = code.setting(problem.sizes("tiny", {}), "tiny", dtype, torch.device("cpu"))
+        first, *others = (code.draw(setting, seed) for seed in SEEDS)
+        found[problem.slug] = [
+            name for name, tensor in first.items() if all(same_bits(tensor, other[name]) for other in others)
+        ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def alike() -> list[dict[str, list[str]]]:
+    """`constants` of every rank of a world of two."""
+    found: list[Any] = in_gloo_ranks(2, constants, 120)
+    return found
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.slug)
+def test_no_input_is_the_same_in_every_iteration(problem, alike):
+    names = {name for rank in alike for name in rank[problem.slug]}
+    assert sorted(name for name in names if (problem.slug, name) not in PLAN) == []

@@ -1,0 +1,84 @@
+"""The user inside has a name and a place for caches: libraries ask for both when they are imported or compile."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sandbox.jail import profiles
+from sandbox.jail.choice import why_not
+from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, python_path
+from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
+
+ASKS = """
+import getpass, grp, importlib, importlib.util, json, os, pwd
+failed = {}
+for name in ("numpy", "torch._inductor", "torch._inductor.codecache", "torch.distributed.tensor", "triton", "cupy"):
+    if importlib.util.find_spec(name.partition(".")[0]) is not None:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            failed[name] = repr(error)
+caches = [os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "XDG_CACHE_HOME")]
+for cache in caches:
+    os.makedirs(cache, exist_ok=True)
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+print(json.dumps({
+    "failed": failed,
+    "user": getpass.getuser(),
+    "name": pwd.getpwuid(os.getuid()).pw_name,
+    "home": pwd.getpwuid(os.getuid()).pw_dir,
+    "group": grp.getgrgid(os.getgid()).gr_name,
+    "others": len(pwd.getpwall()) - 1,
+    "caches": [*caches, cache_dir()],
+    "expected": os.environ["HOME"],
+}))
+"""
+
+
+def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
+    argv = [sys.executable, "-c", ASKS]
+    fd = None if program is None else filter_file(program)
+    with closing(profile.wrap(argv, folder, {"PYTHONPATH": python_path()}, filter_fd=fd)) as world:
+        said = subprocess.run(
+            world.argv,
+            env=world.env,
+            pass_fds=world.fds,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert said.returncode == 0, said.stderr[-2000:]
+    return json.loads(said.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", [FULL, ROOT, NESTED], ids=lambda profile: profile.name)
+def test_the_user_inside_has_a_name_and_libraries_can_be_imported(profile, tmp_path):
+    if (profile is FULL and os.geteuid() == 0) or (profile is ROOT and os.geteuid()):
+        pytest.skip("the profile of another user")
+    try:
+        program = build_filter(profile.name)
+    except NoFilter as error:
+        pytest.skip(str(error))
+    if (reason := why_not(profile, program)) is not None:
+        pytest.skip(f"not on this machine: {reason}")
+    found = asked(profile, program, tmp_path)
+    assert found["failed"] == {}
+    assert found["user"] == found["name"] == found["group"] == profiles.USER
+    assert found["home"] == str(profiles.INSIDE)
+    assert found["others"] == 0
+    assert all(cache.startswith(found["expected"]) for cache in found["caches"])
+
+
+@pytest.mark.slow
+def test_without_a_jail_caches_lie_in_the_worlds_folder(tmp_path):
+    found = asked(NONE, None, tmp_path)
+    assert found["failed"] == {}
+    assert found["user"] == profiles.USER
+    assert all(cache.startswith(str(tmp_path)) for cache in found["caches"])

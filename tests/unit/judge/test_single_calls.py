@@ -1,0 +1,87 @@
+"""Single calls as a second witness, on made worlds: what they confirm, and what they contradict."""
+
+import math
+
+import pytest
+from made_kernels import BatchTime, MadeKernel, noisy, wrong
+from made_machine import MadeMachine
+
+from sandbox.timing.interval import outcome
+from sandbox.timing.rounds import Rounds
+from sandbox.timing.single_calls import PAIRS
+from sandbox.worlds.exchange import Failed
+
+START_US = 300.0
+BASELINE = MadeKernel(noisy(100.0, 0.02), start_us=START_US, noop_us=lambda calls: START_US)
+
+
+def ahead(first_us: float, later_us: float) -> BatchTime:
+    """A batch whose first call does the work of all."""
+    return lambda calls: first_us + later_us * (calls - 1)
+
+
+def measured(kernel: MadeKernel, rival: MadeKernel | None = None) -> Rounds:
+    machine = MadeMachine(kernel=kernel, rival=rival, reference=BASELINE)
+    rounds = machine.rounds(machine.run(rounds=12), rival="rival.py" if rival else "")
+    rounds.measure()
+    return rounds
+
+
+def kernel(call_us: BatchTime) -> MadeKernel:
+    return MadeKernel(call_us, start_us=START_US, noop_us=BASELINE.noop_us)
+
+
+@pytest.mark.parametrize("us", [60.0, 25.0, 10.0])
+def test_a_kernel_whose_calls_are_quick_one_by_one_keeps_its_speedup(us: float) -> None:
+    rounds = measured(kernel(noisy(us, 0.02)))
+    assert rounds.withheld is None
+    assert rounds.call.speed is not None
+    assert rounds.call.speed.median == pytest.approx(100.0 / us, rel=0.15)
+    assert len(rounds.single_calls.pairs) >= PAIRS
+
+
+def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
+    rounds = measured(kernel(ahead(110.0, 3.0)))
+    assert rounds.withheld is not None
+    assert rounds.withheld.median > 5
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) != "faster"
+    assert not rounds.behind_gate.runs
+
+
+def test_a_kernel_that_is_faster_and_works_ahead_too_gets_the_speedup_of_its_single_calls() -> None:
+    rounds = measured(kernel(ahead(50.0, 2.0)))
+    assert rounds.withheld is not None
+    assert rounds.call.speed is not None
+    assert rounds.call.speed.low < 2.0 < rounds.call.speed.high
+
+
+def test_even_and_slower_kernels_need_no_witness() -> None:
+    for us in (100.0, 180.0):
+        rounds = measured(kernel(noisy(us, 0.02)))
+        assert rounds.single_calls.pairs == []
+
+
+def test_a_rival_that_works_ahead_does_not_win() -> None:
+    rounds = measured(kernel(noisy(100.0, 0.02)), rival=kernel(ahead(110.0, 3.0)))
+    assert rounds.withheld is not None
+    assert rounds.call.speed is not None
+    assert outcome(rounds.call.speed) != "slower"
+
+
+def test_outputs_of_single_calls_are_compared() -> None:
+    machine = MadeMachine(kernel=kernel(noisy(20.0)), reference=BASELINE)
+    rounds = machine.rounds(machine.run(rounds=12))
+    good = machine.oracle.finding
+    machine.oracle.finding = lambda rank, order, slot: (
+        wrong() if rounds.single_calls.pairs else good(rank, order, slot)
+    )
+    with pytest.raises(Failed):
+        rounds.measure()
+
+
+def test_the_interval_of_single_calls_is_finite_whatever_was_measured() -> None:
+    rounds = measured(kernel(noisy(0.0)))
+    interval = rounds.single_calls.speedup()
+    assert all(math.isfinite(end) for end in (interval.low, interval.median, interval.high))
+    assert interval.low <= interval.median <= interval.high
