@@ -18,10 +18,21 @@ from arena.models.templates import TEMPLATES, read_template
 from arena.paths import Paths
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import Task, user_name
-from arena.players.program.toolset import NUMBER, TEXT, Misused, arguments_of, page, result, tool, work_on
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
-from arena.players.tools import PAGES, RUN, Work
+from arena.players.tools import (
+    NUMBER,
+    PAGES,
+    RUN,
+    TEXT,
+    Misused,
+    PageArguments,
+    arguments_of,
+    kernel_text,
+    page_text,
+    result,
+    tool,
+)
 from arena.runs.judge import Judge
 from arena.runs.store import Entry, Store
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -60,10 +71,6 @@ class _Kernel(msgspec.Struct):
     device: str | None = None
     dtype: str | None = None
     sizes: dict[str, int] = {}
-
-
-class _Page(msgspec.Struct):
-    page: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,13 +167,11 @@ class ArenaTools:
                 return result(name, self._new(arguments_of(arguments, _New)))
             case "compile" | "run":
                 wanted = arguments_of(arguments, _Kernel)
-                return await work_on(
-                    TEMPLATES, name, wanted.source, self._work(wanted, True), self._work(wanted, False)
-                )
+                return result(name, await self._judged(wanted, kernel_text(wanted.source), name == RUN))
             case "history":
                 return result(name, await self._history(self._problem(arguments)))
             case "kit_docs":
-                return await page(TEMPLATES, arguments_of(arguments, _Page).page)
+                return result(name, page_text(TEMPLATES, arguments_of(arguments, PageArguments).page))
             case "house" if self._terms.house:
                 return result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
         raise Misused(
@@ -201,35 +206,32 @@ class ArenaTools:
             )
         return fenced(starter(found, wanted.template), "python")
 
-    def _work(self, wanted: _Kernel, timed: bool) -> Work:
-        async def work(source: str) -> str:
-            found = find_problem(self._catalogue, str(wanted.problem))
-            terms, default = self._terms, self._terms.choice
-            choice = replace(
-                default,
-                preset=wanted.preset or default.preset,
-                world=wanted.world if wanted.world is not None else default.world,
-                device=wanted.device or default.device,
-                dtype=wanted.dtype or default.dtype,
-                sizes={**default.sizes, **wanted.sizes},
-            )
-            if wanted.device is not None and wanted.device not in KINDS:
-                raise UsageError(f"there is no device {wanted.device!r}", f"choose from {', '.join(KINDS)}")
-            access = JudgeAccess(
-                self._judge,
-                Task(found, choose_setting(found, choice, self._settings)),
-                terms.player,
-                rounds=terms.rounds,
-                budget_s=self._settings.budget_s if terms.budget_s is None else terms.budget_s,
-                unsafe=terms.unsafe,
-            )
-            async with self._turn:
-                await access.start()
-                judgement = await (access.judge if timed else access.build)(source, "kernel.py")
-            words = judgement_words if timed else build_words
-            return words(judgement, source, TEMPLATES)
-
-        return work
+    async def _judged(self, wanted: _Kernel, source: str, timed: bool) -> str:
+        found = find_problem(self._catalogue, str(wanted.problem))
+        terms, default = self._terms, self._terms.choice
+        choice = replace(
+            default,
+            preset=wanted.preset or default.preset,
+            world=wanted.world if wanted.world is not None else default.world,
+            device=wanted.device or default.device,
+            dtype=wanted.dtype or default.dtype,
+            sizes={**default.sizes, **wanted.sizes},
+        )
+        if wanted.device is not None and wanted.device not in KINDS:
+            raise UsageError(f"there is no device {wanted.device!r}", f"choose from {', '.join(KINDS)}")
+        access = JudgeAccess(
+            self._judge,
+            Task(found, choose_setting(found, choice, self._settings)),
+            terms.player,
+            rounds=terms.rounds,
+            budget_s=self._settings.budget_s if terms.budget_s is None else terms.budget_s,
+            unsafe=terms.unsafe,
+        )
+        async with self._turn:
+            await access.start()
+            judgement = await (access.judge if timed else access.build)(source, "kernel.py")
+        words = judgement_words if timed else build_words
+        return words(judgement, source, TEMPLATES)
 
     async def _history(self, problem: Problem) -> str:
         runs = await self._read(lambda store: store.history(problem.id, self._terms.player, HISTORY))

@@ -1,11 +1,11 @@
-"""The tools that an agent's model may call: compile a kernel, run it, read about the kit.
+"""Tools that models and programs may call: named, with JSON arguments, answered with a text that is bounded and printable.
 
 Every call is answered with a text, also a wrong one. Only a failed harness raises.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -15,9 +15,10 @@ from arena.models.answer import kernel_source
 from arena.models.connection.calls import ARGUMENT_CHARACTERS
 from arena.models.conversation import Tool, ToolCall, ToolResult
 from arena.models.templates import read_template
+from arena.runs.results import one_line
 
 CALLS = 8
-"""Most calls between two answers."""
+"""Most calls between two answers of a model."""
 RUN = "run"
 """The tool that judges a kernel: a call of it is an attempt."""
 RESULT_CHARACTERS = 24_000
@@ -29,35 +30,118 @@ _INCLUDE = Path(sandbox.__file__).parent / "kit" / "include"
 _HEADERS = ("px_cpu.h", "px.cuh")
 PAGES = ("symm", "cpp", "cuda", *_HEADERS)
 
+TEXT = {"type": "string"}
+NUMBER = {"type": "integer"}
 
-_Arguments = TypeVar("_Arguments", bound=msgspec.Struct)
+Arguments = TypeVar("Arguments", bound=msgspec.Struct)
 
 
-class _KernelArguments(msgspec.Struct):
+class ToolSet(Protocol):
+    """The tools of a tool server: of a user's own agent (`arena_tools.py`), or of a player's task (`task_tools.py`)."""
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools by name, each with a JSON schema of its arguments."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Answers a call. An error is a result, too."""
+
+
+class Misused(Exception):
+    """The call cannot be done as it was made."""
+
+
+def tool(name: str, description: str, required: Mapping[str, Any], optional: Mapping[str, Any]) -> Tool:
+    """A tool whose arguments have these schemas, and no others."""
+    schema = {
+        "type": "object",
+        "properties": {**required, **optional},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return Tool(name, " ".join(description.split()), schema)
+
+
+def arguments_of(arguments: Mapping[str, Any], wanted: type[Arguments]) -> Arguments:
+    """The arguments as a struct.
+
+    Raises:
+        Misused: one is missing, unknown or of the wrong kind.
+    """
+    unknown = [name for name in arguments if name not in wanted.__struct_fields__]
+    if unknown:
+        raise Misused(f"there is no argument {one_line(unknown[0])[:60]!r}")
+    try:
+        return msgspec.convert(dict(arguments), wanted)
+    except msgspec.ValidationError as error:
+        raise Misused(str(error)) from None
+
+
+def result(name: str, text: str, error: bool = False, call_id: str = "") -> ToolResult:
+    """A tool's text, made printable and cut off where it is too long."""
+    text = printable(text)
+    if len(text) > RESULT_CHARACTERS:
+        text = text[:RESULT_CHARACTERS] + "\n[... the rest is left out ...]"
+    return ToolResult(name, text, call_id, error)
+
+
+class KernelArguments(msgspec.Struct):
+    """The arguments of `compile` and `run`."""
+
     source: str
 
 
-class _PageArguments(msgspec.Struct):
+class PageArguments(msgspec.Struct):
+    """The arguments of `kit_docs`."""
+
     page: str
 
 
-class KernelTools:
-    """The tools of one agent, and how many calls are left until its next answer."""
+def kernel_text(source: str) -> str:
+    """The kernel in a tool's argument, without the fences around it.
 
-    def __init__(self, version: str, run: Work, build: Work | None) -> None:
-        """version: of the templates; build: None where nothing can be compiled without being judged."""
+    Raises:
+        Misused: there is none, or it is too long.
+    """
+    if len(source) >= ARGUMENT_CHARACTERS:
+        raise Misused(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
+    if source.lstrip().startswith("```"):
+        source = kernel_source(source)
+    if not source.strip():
+        raise Misused("`source` is empty; it is the whole Python file")
+    return source
+
+
+def page_text(version: str, name: str) -> str:
+    """One page of `kit_docs`.
+
+    Raises:
+        Misused: there is no such page.
+    """
+    if name not in PAGES:
+        raise Misused(f"there is no page {name[:60]!r}; choose from {', '.join(PAGES)}")
+    if name in _HEADERS:
+        return (_INCLUDE / name).read_text(encoding="utf-8")
+    return read_template(version, f"kit_{name}")
+
+
+class KernelTools:
+    """The tools of a model between two of its answers: compile a kernel, run it, read about the kit."""
+
+    def __init__(self, version: str, run: Work, build: Work) -> None:
+        """version: of the templates."""
         self._version = version
-        self._work: dict[str, Work] = ({"compile": build} if build is not None else {}) | {RUN: run}
+        self._work = {"compile": build, RUN: run}
         self.left = CALLS
+        """Calls until the next answer."""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools that are offered."""
-        kernel = {"source": {"type": "string", "description": "The whole Python file."}}
-        page = {"page": {"type": "string", "enum": list(PAGES)}}
+        kernel = {"source": TEXT | {"description": "The whole Python file."}}
         return (
             *(self._tool(name, kernel) for name in self._work),
-            self._tool("kit_docs", page),
+            self._tool("kit_docs", {"page": TEXT | {"enum": list(PAGES)}}),
         )
 
     def _tool(self, name: str, properties: dict[str, Any]) -> Tool:
@@ -70,50 +154,28 @@ class KernelTools:
         Raises:
             ArenaError: the harness failed.
         """
-        error = True
         if self.left <= 0:
-            text = read_template(self._version, "no_calls")
-        else:
-            self.left -= 1
-            try:
-                text, error = await self._answer(call), False
-            except _Unusable as unusable:
-                text = f"{call.name or 'the call'}: {unusable}"
-        text = printable(text)
-        if len(text) > RESULT_CHARACTERS:
-            text = text[:RESULT_CHARACTERS] + "\n[... the rest is left out ...]"
-        return ToolResult(call.name, text, call.call_id, error)
+            return result(call.name, read_template(self._version, "no_calls"), True, call.call_id)
+        self.left -= 1
+        try:
+            return result(call.name, await self._answer(call), False, call.call_id)
+        except Misused as error:
+            return result(call.name, f"{call.name or 'the call'}: {error}", True, call.call_id)
 
     async def _answer(self, call: ToolCall) -> str:
         if call.name == "kit_docs":
-            return self._page(_read(call, _PageArguments).page)
+            return page_text(self._version, _read(call, PageArguments).page)
         if call.name not in self._work:
             known = ", ".join(tool.name for tool in self.tools)
-            raise _Unusable(f"there is no such tool; choose from {known}")
-        source = _read(call, _KernelArguments).source
-        if source.lstrip().startswith("```"):
-            source = kernel_source(source)
-        if not source.strip():
-            raise _Unusable("`source` is empty; it is the whole Python file")
-        return await self._work[call.name](source)
-
-    def _page(self, name: str) -> str:
-        if name not in PAGES:
-            raise _Unusable(f"there is no page {name[:60]!r}; choose from {', '.join(PAGES)}")
-        if name in _HEADERS:
-            return (_INCLUDE / name).read_text(encoding="utf-8")
-        return read_template(self._version, f"kit_{name}")
+            raise Misused(f"there is no such tool; choose from {known}")
+        return await self._work[call.name](kernel_text(_read(call, KernelArguments).source))
 
 
-class _Unusable(Exception):
-    """The call cannot be done as it was written."""
-
-
-def _read(call: ToolCall, wanted: type[_Arguments]) -> _Arguments:
+def _read(call: ToolCall, wanted: type[Arguments]) -> Arguments:
     if len(call.arguments) >= ARGUMENT_CHARACTERS:
-        raise _Unusable(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
+        raise Misused(f"its arguments are longer than {ARGUMENT_CHARACTERS} characters")
     try:
         return msgspec.json.decode(call.arguments, type=wanted)
     except (ValueError, RecursionError) as error:
         needed = ", ".join(wanted.__struct_fields__)
-        raise _Unusable(f"its arguments are no JSON object with `{needed}`: {error}") from None
+        raise Misused(f"its arguments are no JSON object with `{needed}`: {error}") from None

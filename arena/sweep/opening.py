@@ -11,7 +11,7 @@ from arena.paths import Paths
 from arena.sweep.journal import SweepJournal, journals, last_plan, sweep_path
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import SweepSession
-from arena.sweep.workers import Worker, machines
+from arena.sweep.workers import Worker
 
 
 def new_name() -> str:
@@ -73,5 +73,6 @@ def begin_session(journal: SweepJournal, plan: SweepPlan, workers: Sequence[Work
     Raises:
         JournalFull: it could not be written.
     """
+    machines = list(dict.fromkeys(worker.machine for worker in workers))
     version = installed_version("pkb-arena") or ""
-    journal.append(SweepSession(at=time.time(), plan=plan, machines=machines(workers), arena=version))
+    journal.append(SweepSession(at=time.time(), plan=plan, machines=machines, arena=version))

@@ -26,7 +26,7 @@ from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import Listener, SweepProgress
 from arena.sweep.queue import Jobs, KernelJob, Try, WorkerAccess
 from arena.sweep.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
-from arena.sweep.workers import Worker, WorkerLost, fingerprints, judge_at
+from arena.sweep.workers import Worker, WorkerLost, judge_at
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
 from problems.specification import Problem
@@ -73,7 +73,7 @@ class Sweep:
         self._ahead = ahead
         self._unsafe = unsafe
         self._listener = listener or Listener()
-        self._machines = fingerprints(workers)
+        self._machines = list(dict.fromkeys(worker.machine.digest for worker in workers))
         self._failures: Counter[str] = Counter()
         self._harness_errors: Counter[str] = Counter()
         """In a row, by worker."""

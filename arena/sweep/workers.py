@@ -1,6 +1,5 @@
 """The workers of a sweep. A worker is a judge on a machine, such as this machine's engine."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena.errors import MachineError, RefereeFailed, RunCancelled
@@ -44,13 +43,3 @@ async def judge_at(worker: Worker, request: RunRequest) -> tuple[Judgement, int]
         if judgement.result.verdict is not Verdict.HARNESS_ERROR:
             break
     return judgement, tries
-
-
-def fingerprints(workers: Sequence[Worker]) -> list[str]:
-    """Of all workers, each once."""
-    return list(dict.fromkeys(worker.machine.digest for worker in workers))
-
-
-def machines(workers: Sequence[Worker]) -> list[Machine]:
-    """Of all workers, each once."""
-    return list(dict.fromkeys(worker.machine for worker in workers))

@@ -17,8 +17,8 @@ from arena.players.program import bridge
 from arena.players.program.gateway import Gateway
 from arena.players.program.mcp_server import require_sdk, serve_connection
 from arena.players.program.program import AgentProgram
-from arena.players.program.toolset import ToolSet
 from arena.players.program.watch import LEAVE_S, ProgramEnd, Watch
+from arena.players.tools import ToolSet
 from sandbox.jail.choice import Jail, choose
 from sandbox.jail.profiles import WITH_GUESTS, guest_interpreter
 from sandbox.jail.usage import GuestUsage

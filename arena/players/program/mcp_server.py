@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from arena.errors import MachineError
 from arena.machine.facts import installed_version
-from arena.players.program.toolset import ToolSet
+from arena.players.tools import ToolSet
 
 if TYPE_CHECKING:
     from mcp.server import Server

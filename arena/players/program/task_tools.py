@@ -13,9 +13,20 @@ from arena.models.conversation import Finish, Tool, ToolCall, ToolResult
 from arena.models.templates import TEMPLATES, read_template
 from arena.players.attempts import Attempt, best_of
 from arena.players.player import KernelAccess
-from arena.players.program.toolset import TEXT, Misused, arguments_of, page, result, tool, work_on
 from arena.players.prompts.feedback import build_words, fenced, verdict_words
-from arena.players.tools import PAGES, RUN
+from arena.players.tools import (
+    PAGES,
+    RUN,
+    TEXT,
+    KernelArguments,
+    Misused,
+    PageArguments,
+    arguments_of,
+    kernel_text,
+    page_text,
+    result,
+    tool,
+)
 from arena.players.trace import TraceRecorder
 from arena.workspace.templates import BASELINE, starter, template_names
 from problems.specification import Problem
@@ -27,14 +38,6 @@ class _Nothing(msgspec.Struct):
 
 class _Template(msgspec.Struct):
     template: str = BASELINE
-
-
-class _Kernel(msgspec.Struct):
-    source: str
-
-
-class _Page(msgspec.Struct):
-    page: str
 
 
 class TaskTools:
@@ -113,13 +116,13 @@ class TaskTools:
                     )
                 return result(name, fenced(starter(self._problem, template), "python"))
             case "compile" | "run":
-                source = arguments_of(arguments, _Kernel).source
-                return await work_on(TEMPLATES, name, source, self._run, self._compile)
+                source = kernel_text(arguments_of(arguments, KernelArguments).source)
+                return result(name, await (self._run if name == RUN else self._compile)(source))
             case "history":
                 arguments_of(arguments, _Nothing)
                 return result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
             case "kit_docs":
-                return await page(TEMPLATES, arguments_of(arguments, _Page).page)
+                return result(name, page_text(TEMPLATES, arguments_of(arguments, PageArguments).page))
         raise Misused(
             f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
         )

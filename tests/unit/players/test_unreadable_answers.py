@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from arena.players.model_entrant import Agent
 from model_server import PROTOCOLS, ModelServer, call_events, events, raw, streamed
 from scripted_agents import Bench, fenced, run, source, told
 
+from arena.players.agent import Agent
 from arena.players.trace import Answered, Called, Wrote
 
 MakeAgent = Callable[..., Agent]
@@ -32,7 +32,7 @@ async def test_a_kernel_after_an_event_that_cannot_be_read_is_not_judged(
     assert bench.judged == [source("1.2")]
     first, second = [event for event in told(agent) if isinstance(event, Answered)]
     assert (first.outcome, first.source, second.outcome) == ("unreadable", "", "kernel")
-    assert first.complaint == "a part of the answer cannot be read"
+    assert first.reason == "a part of the answer cannot be read"
     assert any(isinstance(event, Wrote) and event.step == 1 for event in told(agent))
     assert "a part of the answer cannot be read" in model_server.seen[1].prompt
 
