@@ -41,7 +41,7 @@ class References:
         if others:
             self._loaded = None
         for world in others:
-            world.resume()
+            world.processes.resume()
         self.starter.open_problem(others, setting, "reference")
 
     def are_loaded(self, stage: Stage | None, count: int) -> bool:
