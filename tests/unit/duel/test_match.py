@@ -289,6 +289,6 @@ def test_a_file_cannot_take_the_name_of_another_kernel(player: str, paths: Paths
 
 def test_the_house_says_what_it_has(paths: Paths) -> None:
     problem = next(problem for problem in CATALOGUE.problems if problem.house_source is None)
-    with pytest.raises(UsageError, match="no kernel for") as caught:
+    with pytest.raises(UsageError, match="no house kernel for") as caught:
         player_for("house", paths, problem=problem)
     assert "13" in caught.value.advice
