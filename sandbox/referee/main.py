@@ -332,6 +332,9 @@ class Referee:
             self.oracle.start(setting)
             self.contenders.prepare_spare(setting)
             self.references.start(setting, count)
+            self.references.leave_other_problems(
+                setting
+            )  # their memory is free before the oracle world needs it
         stage = self.oracle.prepare(setting)
         return stage, self.references.take(stage, setting, count) if count else []
 

@@ -8,7 +8,9 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import LoadKernel
 from sandbox.worlds.exchange import REFERENCE, Exchange, Stage, hand_over_arenas
 from sandbox.worlds.first_calls import make_first_calls
+from sandbox.worlds.opening import has_open
 from sandbox.worlds.starter import WorldStarter, fits
+from sandbox.worlds.state import State
 from sandbox.worlds.world import World
 
 
@@ -28,6 +30,19 @@ class References:
                 self._drop(world)
         while len(self.worlds) < count:
             self.worlds.append(self.starter.start("reference", setting))
+
+    def leave_other_problems(self, setting: Setting) -> None:
+        """Opens a setting's problem in the worlds that have another one open: they give its memory back."""
+        others = [
+            world
+            for world in self.worlds
+            if world.state is not State.STARTING and not has_open(world, setting)
+        ]
+        if others:
+            self._loaded = None
+        for world in others:
+            world.resume()
+        self.starter.open_problem(others, setting, "reference")
 
     def are_loaded(self, stage: Stage | None, count: int) -> bool:
         """Whether `count` worlds, or as many as fit into memory, have the baseline of this stage loaded."""

@@ -85,7 +85,9 @@ class WorldStarter:
 
 
 def fits(world: World, setting: Setting) -> bool:
-    """Whether a world has the ranks and devices of a setting, and may read its problem."""
+    """Whether a world has the ranks and devices of a setting, may read its problem, and has it open or may open one more."""
     spec, kind = world.spec, kind_of(setting.device)
     wanted = (setting.world, kind, kind.gpus(setting.world), readable(setting))
-    return (spec.ranks, spec.kind, spec.gpus, spec.readable) == wanted
+    if (spec.ranks, spec.kind, spec.gpus, spec.readable) != wanted:
+        return False
+    return world.problems < kind.pace.problems or world.opens(opening(setting), stamps_of(setting))

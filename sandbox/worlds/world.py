@@ -64,6 +64,8 @@ class World:
         self._new_gate = new_gate
         self.state = State.STARTING
         self._opened: tuple[OpenProblem, Stamps] | None = None
+        self.problems = 0
+        """Number of problems opened so far."""
         self.gate: Gate | None = None
 
     @classmethod
@@ -121,6 +123,7 @@ class World:
         """Tells all ranks to open a problem. stamps: of the files that they read."""
         self.tell(order)
         self._opened = (order, stamps)
+        self.problems += 1
 
     def opens(self, order: OpenProblem, stamps: Stamps) -> bool:
         """Whether this problem, setting and state of its files is open, or about to be."""

@@ -24,7 +24,7 @@ PLACES = {
     "duel": "In a duel",
     "replay": "In the replay of a duel",
     "model": "While a model writes",
-    "campaign": "In a sweep",
+    "sweep": "In a sweep",
     "profile": "At a profile",
     "everywhere": "Everywhere",
 }

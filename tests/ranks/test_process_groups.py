@@ -44,7 +44,7 @@ def test_groups_that_a_baseline_makes_for_itself_end_with_its_problem(in_ranks):
             code.call(code.baseline, code.draw(setting, 1), setting)
             leave_groups()
             code.forget()
-            assert not [name for name in sys.modules if name.startswith("problem_")]
+            assert not [name for name in sys.modules if name.endswith("_fsdp_and_tp")]
             del code, setting
             gc.collect()
             found.append(len(os.listdir("/proc/self/fd")))

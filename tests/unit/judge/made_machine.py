@@ -100,6 +100,7 @@ class Pool:
         self.oracle.start(setting)
         self.contenders.prepare_spare(setting)
         self.references.start(setting, references)
+        self.references.leave_other_problems(setting)
         return self.oracle.prepare(setting)
 
     def end_run(self) -> None:

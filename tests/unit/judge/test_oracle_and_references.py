@@ -11,6 +11,7 @@ from sandbox.referee.awaiting import Stopped
 from sandbox.worlds import deadlines
 from sandbox.worlds.exchange import REFERENCE
 from sandbox.worlds.failures import HarnessFailed
+from sandbox.worlds.opening import has_open
 from sandbox.worlds.state import State
 
 # --- the stage -----------------------------------------------------------------------------------------------
@@ -79,6 +80,32 @@ def test_references_load_the_baseline_once_and_make_their_first_calls_off_the_cl
         orders = machine.ranks(world).orders
         assert sum(isinstance(order, LoadKernel) for order in orders) == 1
         assert [order.warm for order in orders if isinstance(order, ChooseBatch)] == [50]
+
+
+def test_references_leave_the_last_problem_before_the_oracle_world_opens_the_next() -> None:
+    machine = MadeMachine()
+    pool, setting, other = machine.pool(), machine.setting(), machine.setting(dtype="float32")
+    worlds = list(pool.references.take(pool.prepare(setting, 2), setting, 2))
+    pool.references.leave_other_problems(setting)
+    assert pool.references.are_loaded(pool.oracle.stage, 2)
+    pool.references.leave_other_problems(other)
+    assert not pool.references.are_loaded(pool.oracle.stage, 2)
+    assert all(has_open(world, other) for world in worlds)
+    assert pool.oracle.has_stage(setting)
+
+
+def test_worlds_that_live_across_runs_are_replaced_after_some_problems() -> None:
+    machine = MadeMachine()
+    pool, settings = machine.pool(), [machine.setting(dtype=dtype) for dtype in ("bfloat16", "float32")]
+    limit = MadeCpu.pace.problems
+    for number in range(2 * limit):
+        setting = settings[number % 2]
+        for _ in range(2):  # the same problem again opens nothing
+            worlds = pool.references.take(pool.prepare(setting, 2), setting, 2)
+        assert all(world.problems == number % limit + 1 for world in worlds)
+    assert len(machine.started["baseline"]) == 2
+    assert len(machine.started["reference"]) == 4
+    assert all(world.state is State.DEAD for world in machine.started["reference"][:2])
 
 
 def test_where_memory_is_short_fewer_references_run_and_others_end() -> None:
