@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,13 +25,15 @@ from arena.models.conversation import (
     ToolResult,
     Usage,
 )
-from arena.models.model import ModelClient
 from arena.paths import Paths, make_folder
 from arena.players.prompts.prompt import Prompt
 from arena.runs.journal import Journal, first_line, later_lines
 from arena.runs.results import RunReport
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
+
+if TYPE_CHECKING:
+    from arena.models.model import ModelClient  # imports httpx, which readers of traces do not need
 
 VERSION = 1
 BATCH_S = 0.1
@@ -61,7 +64,7 @@ class TraceHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
 def trace_header(
     problem: Problem,
     setting: Setting,
-    player: ModelClient,
+    player: "ModelClient",
     prompt: Prompt,
     steps: int,
     budget_usd: float | None = None,

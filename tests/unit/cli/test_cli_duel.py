@@ -102,7 +102,7 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
         (("--left", "model:none", "--right", "house"), "none"),
         (("--left", "house", "--right", "baseline", "--minutes", "0"), "minutes"),
         (("--left", "house", "--right", "baseline", "--budget", "0"), "budget"),
-        (("--left", "house", "--right", "baseline", "--budget", "2"), "no side is one that spends"),
+        (("--left", "house", "--right", "baseline", "--budget", "2"), "neither player spends anything"),
         (("--left", "agent:nobody", "--right", "house"), "no model 'nobody'"),
     ],
 )

@@ -144,7 +144,7 @@ def test_new_without_a_file_writes_into_the_workspace(pkb_arena: CommandLine, ho
         (["demo", "--script", "nowhere.toml"], ["nowhere.toml", "--print-script"]),
         (["completion", "tcsh"], ["'SHELL': 'tcsh'", "bash"]),
         (["list", "--category"], ["requires an argument", "--category"]),
-        (["show", "10", "--house"], ["the house has no kernel for 10", "it has some for 1,"]),
+        (["show", "10", "--house"], ["there is no house kernel for 10", "there are house kernels for 1,"]),
         (["show", "13", "--house", "--json"], ["--json has the text"]),
         (["run", "13", "kernel.py", "--world", "9"], ["9"]),
         (["run", "13", "kernel.py", "--rounds", "-1"], ["--rounds"]),

@@ -321,7 +321,7 @@ CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
 def test_what_cannot_be_done_says_so(pkb_arena: CommandLine, home: Path) -> None:
     for arguments, words in (
-        (("--resume",), "there is no sweep to resume"),
+        (("--resume",), "no sweep to resume"),
         (("--resume", "--name", "x"), "no sweep 'x'"),
         (("--players", "nobody"), "names no player"),
         (("--players", "baseline", "--name", "a/b"), "cannot be a sweep's name"),

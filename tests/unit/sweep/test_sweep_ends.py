@@ -145,7 +145,7 @@ def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
     done = pkb_arena_warm(*command)
     assert done.returncode == 3
     assert "who are you" in done.stderr
-    assert "1 of 3 results are in; go on with `pkb-arena sweep --resume --name c`" in done.stderr
+    assert "1 of 3 results are in; continue with `pkb-arena sweep --resume --name c`" in done.stderr
     assert KEY not in done.stderr
     provider.replies = [streamed(WRONG)]
     done = pkb_arena_warm("sweep", "--resume", "--name", "c", "--unsafe")
@@ -165,7 +165,7 @@ def test_a_kernel_that_cannot_be_read_is_missing_and_one_that_is_not_there_is_le
     assert done.returncode == 3, done.stdout + done.stderr
     assert f"{kernels}/1.py is not UTF-8 text (byte 0); save it as UTF-8" in done.stderr
     assert "left out: " in done.stderr
-    assert "0 of 1 results are in; go on with `pkb-arena sweep --resume --name c`" in done.stderr
+    assert "0 of 1 results are in; continue with `pkb-arena sweep --resume --name c`" in done.stderr
     (kernels / "1.py").write_text(load_catalogue().find("1").baseline_source)
     done = pkb_arena_warm("sweep", "--resume", "--name", "c", "--unsafe", "--json")
     assert done.returncode == 0, done.stderr
@@ -184,6 +184,6 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(home: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "of 8 results are in; go on with" in said
+    assert "of 8 results are in; continue with" in said
     assert "01 allreduce" in out
     assert 1 <= len(lines(home, "result")) < 8
