@@ -47,8 +47,12 @@ class FilePlayer(Player):
             watcher = KernelWatcher(path, kernel.sha256)
             try:
                 await access.judge(kernel.text, path.name)
-                async for kernel in watcher:
-                    await access.judge(kernel.text, path.name)
+                async for save in watcher:
+                    if isinstance(save, UsageError):
+                        access.warn(f"not submitted: {save.message}")
+                    else:
+                        kernel = save
+                        await access.judge(kernel.text, path.name)
             finally:
                 watcher.stop()
         return Submission(kernel.text, path.name)

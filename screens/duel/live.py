@@ -100,7 +100,7 @@ class LiveDuelScreen(DuelScreen):
         """Leaving keeps what is typed."""
         if self.edits is not None and self._editor.dirty:
             try:
-                self.services.workspace.save_draft(self._path, self._editor.text)
+                self.services.workspace.save_draft(self._path, self._editor.file_text)
             except ArenaError as error:
                 self.log.error(error.message)
 
@@ -128,7 +128,7 @@ class LiveDuelScreen(DuelScreen):
             self.start(self._save(), "save")
 
     async def _save(self) -> None:
-        text = self._editor.text
+        text = self._editor.file_text
         await asyncio.to_thread(self.services.workspace.save, self._path, text)
         self._editor.mark_saved(text)
 

@@ -62,7 +62,7 @@ class EditingScreen(PanedScreen):
     def action_history(self) -> None:
         from screens.kernel.history import HistoryScreen
 
-        self.app.push_screen(HistoryScreen(self.session, self.editor.text), self._restore)
+        self.app.push_screen(HistoryScreen(self.session, self.editor.file_text), self._restore)
 
     def _restore(self, text: str | None) -> None:
         if text is not None:

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.messages import ProfileRequest
 from arena.runs.headline import advice_words
@@ -90,12 +91,14 @@ class KernelSession:
         self._watcher = KernelWatcher(self.path, kernel.sha256)
         return kernel.text, self.services.workspace.draft(self.path)
 
-    async def save(self, text: str) -> None:
-        """Writes the kernel file.
+    async def save(self, text: str, *, replace: bool = False) -> None:
+        """Writes the kernel file. replace: also over a file that cannot be read as text, of which a copy is kept.
 
         Raises:
             ArenaError: the file is as it was.
         """
+        if not replace and self.path.exists():
+            await asyncio.to_thread(read_kernel, self.path)
         if self._watcher is not None:
             self._watcher.wrote(content_hash(text))
         await asyncio.to_thread(self.services.workspace.save, self.path, text)
@@ -112,12 +115,16 @@ class KernelSession:
         """Keeps a text as a revision: it is about to be replaced in the editor."""
         await asyncio.to_thread(self.services.workspace.keep_revision, text)
 
-    async def outside_saves(self) -> AsyncIterator[KernelFile]:
-        """Every content that another program saves into the kernel file."""
+    async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
+        """Every content that another program saves into the kernel file; the reason where it is no kernel."""
         assert self._watcher is not None, "open comes first"
-        async for kernel in self._watcher:
-            await self.keep(kernel.text)
-            yield kernel
+        async for save in self._watcher:
+            if isinstance(save, KernelFile):
+                await self.keep(save.text)
+            else:
+                with suppress(OSError):  # saving over it will say so
+                    await asyncio.to_thread(self.services.workspace.keep_file, self.path)
+            yield save
 
     def stop_watching(self) -> None:
         """Ends `outside_saves`."""

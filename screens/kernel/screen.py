@@ -15,7 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.setting_choice import Choice
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
@@ -106,6 +106,9 @@ class KernelScreen(EditingScreen):
 
     async def _watch(self) -> None:
         async for unsaved in self.buffer.outside_saves():
+            if isinstance(unsaved, UsageError):
+                self.complain(f"{explain(unsaved)}. The editor keeps its text")
+                continue
             if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
             if not self._resting:
@@ -131,11 +134,20 @@ class KernelScreen(EditingScreen):
         self.draw()  # before the file is written and an earlier run has ended
         try:
             if save:
-                await self.buffer.save()
-            await self.session.run(self.editor.text)
+                await self._save()
+            await self.session.run(self.editor.file_text)
         except ArenaError:
             self.session.waiting_since = None
             raise
+
+    async def _save(self) -> None:
+        """A file that is no text any more is replaced by the second press; a copy of it is kept."""
+        try:
+            await self.buffer.save(replace=self.was_pressed("save"))
+        except UsageError as error:
+            self.note_press("save")
+            advice = f"{self.key_words('save')} again replaces it and keeps a copy"
+            raise UsageError(error.message, advice) from None
 
     def apply(self, event: AnyEvent) -> None:
         """Takes an event of the engine, or of a recording."""
@@ -192,7 +204,7 @@ class KernelScreen(EditingScreen):
         waited = session.waited
         keymap = self.services.settings.keymap
         answer = answer_of(state, keymap, dirty) if waited is None else queued_answer(state, waited)
-        of = session.verdict_of(self.editor.text) if waited is None else ""
+        of = session.verdict_of(self.editor.file_text) if waited is None else ""
         if of:
             answer = outdated(answer, of, self.key_words("run"))
         elif not state.run_id and waited is None and self.problem.id in self.services.standings:

@@ -93,6 +93,15 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         assert replay.state == screen.state
 
 
+async def test_what_is_typed_right_before_the_key_is_submitted(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
+        screen.panes["left"].insert("#")
+        screen.action_hand_in()  # the message of the change has not come
+        await until(pilot, lambda: len(screen.state.left.attempts) == 2)
+        assert "#" in screen.state.left.last.source
+
+
 async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))

@@ -10,6 +10,7 @@ import pytest
 from arena.errors import FolderUnwritable, UsageError, WorkspaceLocked
 from arena.workspace.atomic_file import write_atomically
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
+from arena.workspace.line_ends import plain, with_line_ends
 from arena.workspace.workspace_lock import WorkspaceLock
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
@@ -139,6 +140,7 @@ def test_an_unwritable_workspace_is_named(tmp_path: Path, problem: Problem) -> N
 HOLD = """
 import sys
 from pathlib import Path
+from arena.workspace.line_ends import plain, with_line_ends
 from arena.workspace.workspace_lock import WorkspaceLock
 lock = WorkspaceLock(Path(sys.argv[1]))
 print("held", flush=True)
@@ -161,3 +163,33 @@ def test_a_second_app_is_told_who_has_the_workspace(tmp_path: Path) -> None:
         holder.kill()
         holder.communicate()
     WorkspaceLock(tmp_path).release()  # a killed app leaves no stale lock
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_bytes(b"\xef\xbb\xbfx = 1\n")
+    assert read_kernel(path).text == "x = 1\n"
+
+
+def test_a_file_without_an_end_is_read_up_to_the_limit() -> None:
+    with pytest.raises(UsageError, match="more than 4 MiB"):
+        read_kernel(Path("/dev/zero"))
+
+
+def test_saving_over_what_is_no_text_keeps_a_copy(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.kernel_path(problem)
+    workspace.save(path, "mine")
+    path.write_bytes(b"\xe9")
+    workspace.save(path, "mine again")
+    (copy,) = path.parent.glob("kernel.py.unreadable-*")
+    assert copy.read_bytes() == b"\xe9"
+
+
+@pytest.mark.parametrize("text", ["", "a", "a\n", "a\r\nb", "a\nb\r\nc\n", "\r\n\n", "a\x0cb\u2028c\n"])
+def test_a_text_that_is_not_changed_keeps_its_line_ends(text: str) -> None:
+    assert with_line_ends(plain(text), text) == text
+
+
+def test_new_lines_get_the_usual_line_end() -> None:
+    assert with_line_ends("a\nnew\nb\nc\n", "a\r\nb\nc\r\n") == "a\r\nnew\r\nb\nc\r\n"
+    assert with_line_ends("b\nc", "a\r\nb\r\n") == "b\r\nc"
