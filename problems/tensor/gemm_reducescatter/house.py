@@ -7,7 +7,7 @@ import torch
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.columns import meet
-from sandbox.kit.blocks.side_stream import beside, join
+from sandbox.kit.blocks.side_stream import beside, join, mark
 
 SOURCE = r"""
 // partial: [W (owners)][n], symmetric; y: [n]. Reads this rank's block of all ranks and adds it up in float32, in rank order.
@@ -74,6 +74,8 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
     rows, columns, world = A_local.shape[0] // team.world, B_local.shape[1], team.world
     if world == 1:
         return torch.mm(A_local, B_local)
+    if A_local.is_cuda:
+        kernel_for(A_local.dtype)  # before the ranks meet for their buffers
     if A_local.is_cuda and rows * columns * A_local.element_size() >= LARGE:
         return in_chunks(A_local.view(world, rows, -1), B_local, team)
     partial = symm.out((world, rows, columns), A_local.dtype, "partial", ring=2)
@@ -103,6 +105,7 @@ def in_chunks(a: torch.Tensor, b: torch.Tensor, team: symm.Team) -> torch.Tensor
     edges = [rows * number // CHUNKS for number in range(CHUNKS + 1)]
     parts = [slice(edges[number], edges[number + 1]) for number in range(CHUNKS)]
     partial = a.new_empty((others, rows, columns))
+    complete = []
     for away in range(1, team.world):
         owner = (team.rank + away) % team.world
         for part in parts:
@@ -112,9 +115,10 @@ def in_chunks(a: torch.Tensor, b: torch.Tensor, team: symm.Team) -> torch.Tensor
                 if away == others:
                     meet(arrived, team, SLOT)
                     add_others(arrived, part)
-    join()
+                    complete.append(mark())
     result = arrived[0]
-    for part in parts:
+    for part, place in zip(parts, complete, strict=True):
+        join(place)  # these rows have arrived
         result[part].addmm_(a[team.rank, part], b)
     return result
 
