@@ -34,7 +34,8 @@ def beside() -> Iterator[None]:
 
 def mark() -> torch.cuda.Event:
     """A place in the side stream: behind all that is queued on it so far."""
-    return side_stream().record_event()
+    place: torch.cuda.Event = side_stream().record_event()
+    return place
 
 
 def join(place: torch.cuda.Event | None = None) -> None:
