@@ -142,7 +142,7 @@ def multiplied(team: Team, number: int, chance: random.Random) -> torch.Tensor:
         [pattern(rank, number, (rows, width), torch.float32, at) for rank in range(team.world)], 1
     )
     mine = whole[:, team.rank * width : (team.rank + 1) * width]
-    return unequal(gathered_product(mine, right, team), whole @ right)
+    return unequal(gathered_product(mine, right, team, chance.choice((0, 1 << 30))), whole @ right)
 
 
 def fanned_out(team: Team, number: int, chance: random.Random) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
     from sandbox.kit.blocks.gathered_gemm import gathered_product
 
-    c = gathered_product(a_local, b, symm.connect())     # [M, K/W], [K, N] -> [M, N]
+    c = gathered_product(a_local, b, symm.connect(), 16 << 20)     # [M, K/W], [K, N] -> [M, N]
 
 Chunks are rows, not parts of K: each product sums over all of K in float32 and rounds once.
 """
@@ -13,22 +13,21 @@ from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
-LARGE = 16 << 20
-"""Bytes of a rank's columns from which on rows are gathered beside products."""
 CHUNKS = (2, 6, 8)
 """Rows of the products, in sixteenths. The first is small, because nothing runs beside its transfer."""
 SLOT = 1000
 
 
-def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team) -> torch.Tensor:
+def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: int) -> torch.Tensor:
     """a_local [M, K/W], b [K, N] (this rank's own) -> [M, N]: all ranks' columns, side by side, times b. Collective.
 
-    Any dtype with elements of 2 or 4 bytes. Uses the team's signal slots 0 to 127 and SLOT.
+    large: bytes of a_local from which on rows are gathered beside products. Any dtype with elements of 2 or 4 bytes.
+    Uses the team's signal slots 0 to 127 and SLOT.
     """
     x, rows = a_local.contiguous(), a_local.shape[0]
     # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
     a = team.out((rows, team.world * x.shape[1]), x.dtype, "gathered", ring=2)
-    if not a.is_cuda or team.world == 1 or a.nbytes < LARGE * team.world:
+    if not a.is_cuda or team.world == 1 or x.nbytes < large:
         push_columns(x, a, team)
         return a @ b
     product = x.new_empty((rows, b.shape[1]))
