@@ -77,7 +77,7 @@ def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:
     if A_local.is_cuda:
         kernel_for(A_local.dtype)  # before the ranks meet for their buffers
     if A_local.is_cuda and rows * columns * A_local.element_size() >= LARGE:
-        return in_chunks(A_local.view(world, rows, -1), B_local, team)
+        return in_chunks(A_local.contiguous().view(world, rows, -1), B_local, team)
     partial = symm.out((world, rows, columns), A_local.dtype, "partial", ring=2)
     torch.mm(A_local, B_local, out=partial.view(world * rows, columns))
     result = A_local.new_empty((rows, columns))
