@@ -9,7 +9,7 @@ Chunks are rows, not parts of K: each product sums over all of K in float32 and 
 
 import torch
 
-from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
+from sandbox.kit.blocks.columns import copy_columns, kernels, meet, push_columns
 from sandbox.kit.blocks.side_stream import beside, join
 from sandbox.kit.symmetric_memory.team import Team
 
@@ -25,6 +25,8 @@ def gathered_product(a_local: torch.Tensor, b: torch.Tensor, team: Team, large: 
     Uses the team's signal slots 0 to 127 and SLOT.
     """
     x, rows = a_local.contiguous(), a_local.shape[0]
+    if x.is_cuda:
+        kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
     # Two buffers are enough: a rank writes in call e+2 only after all ranks have begun call e+1.
     a = team.out((rows, team.world * x.shape[1]), x.dtype, "gathered", ring=2)
     if not a.is_cuda or team.world == 1 or x.nbytes < large:
