@@ -30,7 +30,7 @@ def model_server() -> Iterator[Any]:
 @pytest.fixture
 def with_model(services, paths, model_server, monkeypatch):
     """One model in the settings file, and a jail."""
-    monkeypatch.setenv("SCRIPTED_JAIL", "made")
+    monkeypatch.setenv("PKB_SCRIPTED_JAIL", "made")
     model = ModelSettings(
         provider="openai_chat",
         model="m-1",
@@ -209,7 +209,7 @@ async def test_a_missing_key_is_named_before_anything_starts(
 async def test_without_a_jail_a_models_kernel_does_not_run(
     open_app, until, screen_text, with_model, monkeypatch
 ) -> None:
-    monkeypatch.setenv("SCRIPTED_JAIL", "none")
+    monkeypatch.setenv("PKB_SCRIPTED_JAIL", "none")
     with_model.replies = [provider.streamed(fenced("pass"))]
     async with open_app() as (app, pilot):
         await pilot.press("m")

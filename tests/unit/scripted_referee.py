@@ -20,7 +20,7 @@ def say(event: events.AnyEvent) -> None:
 
 def on_device() -> events.Interval | None:
     """The speedup on the device: only where that is the clock of the headline."""
-    return events.Interval(1.01, 0.99, 1.03) if os.environ.get("SCRIPTED_CLOCK") == "device" else None
+    return events.Interval(1.01, 0.99, 1.03) if os.environ.get("PKB_SCRIPTED_CLOCK") == "device" else None
 
 
 def finished(command: events.Run, sha256: str, verdict: Verdict = Verdict.PASS) -> events.Finished:
@@ -40,8 +40,8 @@ def finished(command: events.Run, sha256: str, verdict: Verdict = Verdict.PASS) 
         seconds=events.Seconds(),
         jail="none",
         sealed=True,
-        outcome=os.environ.get("SCRIPTED_OUTCOME", "faster"),
-        clock=os.environ.get("SCRIPTED_CLOCK", "call"),
+        outcome=os.environ.get("PKB_SCRIPTED_OUTCOME", "faster"),
+        clock=os.environ.get("PKB_SCRIPTED_CLOCK", "call"),
         told="what both clocks say",
         advice="more rounds, a quieter machine",
         rounds=3,
@@ -84,7 +84,7 @@ def judge(command: events.Run) -> None:
 
 
 def main() -> None:
-    say(events.Ready(pid=os.getpid(), jail=os.environ.get("SCRIPTED_JAIL", "none")))
+    say(events.Ready(pid=os.getpid(), jail=os.environ.get("PKB_SCRIPTED_JAIL", "none")))
     for line in sys.stdin.buffer:
         match events.decode_command(line):
             case events.Run() as command:

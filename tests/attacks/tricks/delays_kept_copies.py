@@ -7,7 +7,7 @@ def trick(call):
     put = Slot.put
 
     def slow(self, result):
-        if rank.kept:
+        if rank.noop:
             rest(LATER)
         put(self, result)
 

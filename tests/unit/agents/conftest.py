@@ -77,7 +77,7 @@ def script(tmp_path: Path) -> Path:
 @pytest.fixture
 async def engine(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
     """An engine whose referee does what a kernel says."""
-    monkeypatch.setenv("SCRIPTED_JAIL", "full")
+    monkeypatch.setenv("PKB_SCRIPTED_JAIL", "full")
     async with Engine(paths, command=REFEREE) as engine:
         yield engine
 

@@ -17,7 +17,7 @@ COMMAND = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"
 
 def swept(monkeypatch: pytest.MonkeyPatch, outcome: str, *arguments: str, clock: str = "call") -> Result:
     """A sweep in which the baseline is called so by that clock."""
-    environment = {"SCRIPTED_OUTCOME": outcome, "SCRIPTED_CLOCK": clock}
+    environment = {"PKB_SCRIPTED_OUTCOME": outcome, "PKB_SCRIPTED_CLOCK": clock}
     engine = partial(Engine, command=COMMAND, environment=environment)
     monkeypatch.setattr(sweep, "Engine", engine)
     return CliRunner().invoke(sweep.command, ["1", "13", "--device", "cpu", *arguments])

@@ -208,10 +208,10 @@ async def test_a_request_that_is_cancelled_while_the_referee_starts_leaves_a_who
 
 
 async def test_variables_reach_the_referee_and_not_this_process(paths: Paths) -> None:
-    async with Engine(paths, command=COMMAND, environment={"SCRIPTED_OUTCOME": "slower"}) as engine:
+    async with Engine(paths, command=COMMAND, environment={"PKB_SCRIPTED_OUTCOME": "slower"}) as engine:
         judgement = await judge_to_end(engine, request("pass"))
     assert judgement.report.outcome == "slower"
-    assert "SCRIPTED_OUTCOME" not in os.environ
+    assert "PKB_SCRIPTED_OUTCOME" not in os.environ
 
 
 async def test_closing_ends_the_run_and_the_process(paths: Paths) -> None:
