@@ -1,4 +1,4 @@
-"""The key editor: every action with its key; the next key pressed becomes the key of the one under the cursor."""
+"""The key editor: every action with its key. The next key pressed becomes the key of the action under the cursor."""
 
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Every revision of a kernel that was run, with its verdict and its code; restore one, or compare it with the editor."""
+"""The history: every revision that was run, with verdict and code, to restore or to compare with the editor."""
 
 import time
 from pathlib import Path

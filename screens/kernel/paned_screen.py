@@ -1,4 +1,4 @@
-"""The views and panes of the kernel screen: which are shown, which has the keyboard, and the ways between them."""
+"""The views and panes of the kernel screen: which are shown, which has the focus, how to move between them."""
 
 from textual import on
 from textual.widget import Widget

@@ -1,4 +1,4 @@
-"""First start: what was found on this machine, and one key to a kernel that runs."""
+"""The first start: what this machine has, and one key that runs a first kernel."""
 
 from typing import ClassVar
 
@@ -31,8 +31,8 @@ class Welcome(Dialog[bool]):
                 Content("\n").join(
                     [
                         Content(
-                            "Write a multi-GPU kernel, save it, and see at once whether it is right "
-                            "and how much faster than the baseline it is."
+                            "Write a multi-GPU kernel and save it. Every save shows whether the kernel is correct, "
+                            "and how much faster than the baseline."
                         ),
                         Content(""),
                         Content.assemble(("here      ", "$muted"), self._machine),
@@ -43,7 +43,7 @@ class Welcome(Dialog[bool]):
                             ("enter ", "bold $accent"), "opens it with a correct kernel and runs it"
                         ),
                         Content.assemble(("esc   ", "bold $accent"), "goes to the list of problems"),
-                        Content.assemble(("F1    ", "bold $accent"), "help; ctrl+p: every command by name"),
+                        Content.assemble(("F1    ", "bold $accent"), "help; ctrl+p: menu of all commands"),
                     ]
                 )
             )

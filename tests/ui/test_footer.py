@@ -53,13 +53,13 @@ async def test_without_a_campaign_no_key_promises_one(open_app, until, screen_te
     async with open_app(size=(columns, 24)) as (app, pilot):
         await pilot.press("c")
         await until(
-            pilot, lambda: isinstance(app.screen, CampaignScreen) and "No campaign yet" in screen_text(app)
+            pilot, lambda: isinstance(app.screen, CampaignScreen) and "No sweep yet" in screen_text(app)
         )
         await until(pilot, lambda: "filter" not in keys(screen_text(app)))
         assert "leave" in keys(screen_text(app))
         assert "next" not in keys(screen_text(app))
         assert "panes" not in keys(screen_text(app))
-        assert "No campaign yet" in "".join(screen_text(app).splitlines()[:4])
+        assert "No sweep yet" in "".join(screen_text(app).splitlines()[:4])
 
 
 @pytest.mark.parametrize("columns", [100, 160])

@@ -133,7 +133,7 @@ async def test_a_profile_waits_for_the_run_that_is_being_timed(
 
     monkeypatch.setattr(screens.profile.screen, "profile", waits)
     async with profiled(open_app, until, LATE) as (app, pilot):
-        await until(pilot, lambda: "▸ WAITING FOR ITS TURN" in screen_text(app))
+        await until(pilot, lambda: "▸ WAITING" in screen_text(app))
         its_turn.set()
         await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
         ends.set()
@@ -300,7 +300,7 @@ def test_ranks_without_a_call_have_sentences_and_no_lanes() -> None:
         Profiled(reports, figures(reports)), None, words.judged_words(None, "F5"), words.trace_words(None, "t"), 94, 30
     ).plain  # fmt: skip
     assert page.count("no call was seen") == 2
-    assert "rank 1: 7 spans more than are kept" in page
+    assert "rank 1: 7 spans left out" in page
     assert "the median call" not in page
 
 
