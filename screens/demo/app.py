@@ -53,12 +53,7 @@ class DemoApp(ArenaApp):
         assert catalogue is not None
         services = self.services
         performance = Performance(
-            self._script,
-            catalogue,
-            services.settings,
-            services.paths,
-            loop=self._looping,
-            judge=self._judge,
+            self._script, catalogue, services.settings, services.paths, loop=self._looping, judge=self._judge
         )
         self._demo = DemoScreen(self, performance)
         self.push_screen(self._demo)

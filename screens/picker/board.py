@@ -11,16 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import DataTable, Input
 
-from arena.board.board import (
-    FACTORS,
-    Published,
-    Standings,
-    Tally,
-    fast_p,
-    order_of,
-    read_published,
-    tally,
-)
+from arena.board.board import FACTORS, Published, Standings, Tally, fast_p, order_of, read_published, tally
 from arena.foreign_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem

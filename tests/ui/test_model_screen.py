@@ -151,7 +151,7 @@ async def test_a_kernel_that_was_being_judged_at_the_end_says_so(
         await pilot.press("s")
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "1  – stopped before its verdict" in screen_text(app))
-        await until(pilot, lambda: "Stopped before it was judged." in screen_text(app))
+        await until(pilot, lambda: "Stopped before its verdict." in screen_text(app))
         assert "is judged" not in screen_text(app)
 
 

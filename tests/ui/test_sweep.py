@@ -58,7 +58,7 @@ async def test_cells_fill_while_somebody_writes(
         journal.append(result("model:opus", "allgather", 2, "WRONG_RESULT"))
         journal.append(result("model:opus", "allgather", 2, "PASS", attempt=2))
         await until(pilot, lambda: "✓ correct 1/2" in screen_text(app))
-        assert "3 results · 2 right" in screen_text(app)
+        assert "3 results · 2 correct" in screen_text(app)
         assert "$0.50" in screen_text(app)
 
         await pilot.press("slash", *"unsolved")
@@ -79,7 +79,9 @@ async def test_a_damaged_line_is_named_and_what_came_before_it_is_shown(
         file.write(b"{}\n")
     async with open_app() as (app, pilot):
         await pilot.press("c")
-        await until(pilot, lambda: "✓ correct" in screen_text(app) and "is no line of a campaign" in told(app))
+        await until(
+            pilot, lambda: "✓ correct" in screen_text(app) and "is no line of a campaign" in told(app)
+        )
         assert f"{journal.path}: line 4 is no line of a campaign's journal" in told(app)
         assert "remove that line, or move the file elsewhere" in told(app)
 
