@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Input, Select
 
 from arena.errors import ArenaError
@@ -54,7 +55,7 @@ class SettingDialog(DecidingDialog[Choice | None]):
             yield PlainStatic("", id="cost")
         self._filled = now.preset
 
-    def _row(self, name: str, control: Select[object] | Select[str] | Select[int] | Input) -> ComposeResult:
+    def _row(self, name: str, control: Widget) -> ComposeResult:
         with Horizontal(classes="row"):
             yield PlainStatic(name, classes="label")
             yield control

@@ -5,6 +5,7 @@ import os
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
@@ -26,7 +27,7 @@ def editor_command(settings: Settings, path: Path, line: int) -> list[str]:
     return [*command, *place, str(path)]
 
 
-async def edit_outside(app: App[object], settings: Settings, path: Path, line: int) -> str:
+async def edit_outside(app: App[Any], settings: Settings, path: Path, line: int) -> str:
     """Hands the terminal to the editor until it ends. Returns what went wrong, if anything did."""
     try:
         command = editor_command(settings, path, line)
