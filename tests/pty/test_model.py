@@ -44,7 +44,7 @@ def test_a_model_is_asked_told_its_verdict_and_taken_over(kernel: Path, model_se
     ]
     app = Screen("screens", "13")
     try:
-        app.shows("NOT RUN YET", "spare ready")
+        app.shows("NOT RUN YET", "started)")
         app.process.send(F7)
         app.shows("Ask a model · 13", "improve by the verdicts", "enter starts")
         app.process.send("\r")
