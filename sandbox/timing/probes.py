@@ -22,7 +22,7 @@ WANTED_APART, WANTED_REPLACED = 2, 3
 """Batches of either kind in a run, of each kernel."""
 SHARE = 0.15
 """Of the batches, those that are drawn as long as there were not enough."""
-MOST_TRIES = 20
+MOST_TRIES = 30
 """A batch that had ended when it was to be stopped, or has no other inputs that fit, is tried again, but no more often in all."""
 LEAST_CALLS, DRAWS = 2, 4
 """Calls of a batch that is stopped: one call has no later one. Draws until one fits in the place of another."""
