@@ -204,7 +204,7 @@ class TrustedRank(Rank):
             fits.append(
                 slots.lay_out(tensors)[0] == table
                 and all(
-                    self.code.is_withheld(name) or same_bits(tensor, own[name])
+                    self.code.is_withheld(name) or same_bits(tensor.to(own[name].device), own[name])
                     for name, tensor in tensors.items()
                 )
             )
