@@ -50,6 +50,7 @@ class LiveDuelScreen(DuelScreen):
 
         Raises:
             FolderUnwritable: the folder of the duels cannot be created.
+            KernelsLocked: another app edits the kernels of the problem.
         """
         services = parent_app.services
         self.problem = problem
@@ -58,6 +59,8 @@ class LiveDuelScreen(DuelScreen):
         header = new_header(problem, setting, players, plan.minutes, rounds, plan.budget_usd)
         edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
         super().__init__(parent_app, DuelState(header), edits)
+        if edits is not None:
+            services.locks.take(problem.stem)
         self.match = Match(
             services.engine,
             services.paths,
@@ -98,7 +101,10 @@ class LiveDuelScreen(DuelScreen):
 
     def on_unmount(self) -> None:
         """Leaving keeps what is typed."""
-        if self.edits is not None and self._editor.dirty:
+        if self.edits is None:
+            return
+        self.services.locks.release(self.problem.stem)
+        if self._editor.dirty:
             try:
                 self.services.workspace.save_draft(self._path, self._editor.file_text)
             except ArenaError as error:

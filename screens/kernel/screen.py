@@ -93,10 +93,11 @@ class KernelScreen(EditingScreen):
         self._unsubscribe = self.services.engine.subscribe(self.apply)
         for event in self.services.engine.worlds.values():  # they may be ready since another screen
             self.apply(event)
-        draft = await self.buffer.open(self._text)
+        self.take_kernels()
+        draft = await self.buffer.open("" if self.taken_by else self._text)
         self.draw(force=True)
         self.start(self._watch(), "watch")
-        if draft is not None:
+        if draft is not None and not self.taken_by:
             self.offer_draft(draft)
         setting = self.session.setting()
         if self._run_at_once:
@@ -111,7 +112,7 @@ class KernelScreen(EditingScreen):
                 continue
             if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
-            if not self._resting:
+            if not self._resting and not self.taken_by:
                 await self._run(save=False)
 
     @on(Editor.Edited)
@@ -126,6 +127,7 @@ class KernelScreen(EditingScreen):
             self.buffer.close()
         except ArenaError as error:
             self.log.error(explain(error))
+        self.release_kernels()
 
     # --- runs ----------------------------------------------------------------------------------------------
 
@@ -198,7 +200,10 @@ class KernelScreen(EditingScreen):
         self.show_source_title()
         zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
         self.query_one(ViewTabs).show(
-            self.views(), self.view, {KERNEL: " ● unsaved" if dirty else ""}, zoomed
+            self.views(),
+            self.view,
+            {KERNEL: " · read-only" if self.taken_by else " ● unsaved" if dirty else ""},
+            zoomed,
         )
         setting = self._setting()
         waited = session.waited
@@ -251,7 +256,8 @@ class KernelScreen(EditingScreen):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def action_save(self) -> None:
-        self.start(self._run(save=True), "run")
+        if self.may_edit():
+            self.start(self._run(save=True), "run")
 
     def action_run(self) -> None:
         self.start(self._run(save=self.editor.dirty), "run")

@@ -1,5 +1,6 @@
 """Kernel files: whole or not at all, every text kept, one app at a time."""
 
+import getpass
 import os
 import subprocess
 import sys
@@ -7,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from arena.errors import FolderUnwritable, UsageError, WorkspaceLocked
+from arena.errors import FolderUnwritable, KernelsLocked, UsageError
 from arena.workspace.atomic_file import write_atomically
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
 from arena.workspace.line_ends import plain, with_line_ends
-from arena.workspace.workspace_lock import WorkspaceLock
+from arena.workspace.workspace_lock import KernelLocks
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 
@@ -140,29 +141,41 @@ def test_an_unwritable_workspace_is_named(tmp_path: Path, problem: Problem) -> N
 HOLD = """
 import sys
 from pathlib import Path
-from arena.workspace.line_ends import plain, with_line_ends
-from arena.workspace.workspace_lock import WorkspaceLock
-lock = WorkspaceLock(Path(sys.argv[1]))
+from arena.workspace.workspace_lock import KernelLocks
+locks = KernelLocks(Path(sys.argv[1]))
+locks.take("13_gemm_allreduce")
 print("held", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_second_app_is_told_who_has_the_workspace(tmp_path: Path) -> None:
+def test_a_second_app_is_told_who_has_the_problem_and_may_have_others(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+    locks = KernelLocks(tmp_path)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(WorkspaceLocked) as caught:
-            WorkspaceLock(tmp_path)
-        assert str(holder.pid) in caught.value.message
-        assert "PKB_ARENA_HOME" in caught.value.advice
+        locks.take("01_allreduce")
+        with pytest.raises(KernelsLocked) as caught:
+            locks.take("13_gemm_allreduce")
+        assert f"process {holder.pid}, {getpass.getuser()}, since" in caught.value.message
     finally:
         holder.kill()
-        holder.communicate()
-    WorkspaceLock(tmp_path).release()  # a killed app leaves no stale lock
+        holder.wait()
+    locks.take("13_gemm_allreduce")  # a killed app leaves no stale lock
+
+
+def test_the_screens_of_one_app_share_a_lock_until_the_last_one_is_left(tmp_path: Path) -> None:
+    mine, other = KernelLocks(tmp_path), KernelLocks(tmp_path)
+    mine.take("13")
+    mine.take("13")
+    mine.release("13")
+    with pytest.raises(KernelsLocked):
+        other.take("13")
+    mine.release("13")
+    other.take("13")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
