@@ -51,6 +51,7 @@ ACTIONS = (
     Action("next_pane", "ctrl+n", "next pane", "Go to the next pane; tab outside the editor.", "kernel", False),
     Action("setting", "f4", "size", "Choose preset, sizes, world and dtype of the runs.", "kernel"),
     Action("history", "f6", "history", "Every revision with its verdict; restore or compare one.", "kernel"),
+    Action("variants", "shift+f3,f15", "kernels", "Your kernels of this problem: open, copy or rename one.", "kernel", False),
     Action("measure_on", "ctrl+l", "measure longer", "Run again with 4 times, then 16 times the budget.", "kernel"),
     Action("ask_model", "f7", "ask model", "Let a model write kernels for this problem.", "kernel"),
     Action("duel", "f8", "duel", "Start a duel against the house kernel, a model or a guest.", "kernel"),

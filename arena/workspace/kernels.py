@@ -1,12 +1,13 @@
 """Kernel files: one per problem and player, with every revision and draft kept.
 
-<root>/<problem's stem>/<player>/kernel.py      the kernel
+<root>/<problem's stem>/<player>/kernel.py      the kernel; others beside it have names of their own
 <root>/.drafts/0123….py                         what was typed into a kernel file and not saved
 <root>/.revisions/ab/abcdef….py                 every text that ever was a kernel, by SHA-256
 """
 
 import hashlib
 import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -82,6 +83,40 @@ class Workspace:
     def kernel_path(self, problem: Problem, player: str = "you") -> Path:
         """The path of this player's kernel for the problem, which may not exist."""
         return self.root / problem.stem / _folder_name(player) / "kernel.py"
+
+    def variants(self, path: Path) -> list[Path]:
+        """The kernel files beside one, by name; `kernel.py` first."""
+        return sorted(
+            {path, *path.parent.glob("*.py")}, key=lambda each: (each.name != "kernel.py", each.name)
+        )
+
+    def variant(self, path: Path, name: str) -> Path:
+        """The path of a new kernel beside one. name: without `.py`.
+
+        Raises:
+            UsageError: the name cannot be a file's, or there is a kernel of this name.
+        """
+        if not re.fullmatch(r"\w[\w-]{0,59}", name):
+            raise UsageError(f"{name!r} cannot be a kernel's name", "use 1 to 60 letters, digits, - or _")
+        if (new := path.with_name(f"{name}.py")).exists():
+            raise UsageError(f"there is a kernel {new.name} already", "choose another name")
+        return new
+
+    def rename(self, path: Path, name: str) -> Path:
+        """Gives a kernel file another name, and its draft with it.
+
+        Raises:
+            UsageError: as `variant`.
+            FolderUnwritable: the file is as it was.
+        """
+        new = self.variant(path, name)
+        try:
+            path.rename(new)
+            with suppress(FileNotFoundError):
+                self._draft_path(path).rename(self._draft_path(new))
+        except OSError as error:
+            raise unwritable(path.parent, error) from None
+        return new
 
     def create(self, problem: Problem, text: str, player: str = "you") -> Path:
         """Writes a first kernel file from a starter text; an existing file is left as it is.

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 from textual import on
 from textual.widgets import TextArea
 
 from arena.errors import ArenaError, KernelsLocked
 from problems.specification import Problem
+from sandbox.protocol.events import Rival
 from screens.app_protocol import AppProtocol
 from screens.complaints import explain
 from screens.kernel.kernel_session import KernelSession
@@ -93,11 +95,26 @@ class EditingScreen(PanedScreen):
 
         self.app.push_screen(HistoryScreen(self.session, self.editor.file_text), self._restore)
 
-    def _restore(self, text: str | None) -> None:
-        if text is not None and self.may_edit():
+    def _restore(self, text: str | Rival | None) -> None:
+        if isinstance(text, Rival):
+            self.start(self.session.run(self.editor.file_text, text), "run")
+        elif text is not None and self.may_edit():
             self.show_view(KERNEL)
             self.buffer.replace(text)
             self.say(f"Restored into the editor. {self.key_words('save')} runs it, ctrl+z undoes it.")
+
+    def action_variants(self) -> None:
+        from screens.kernel.variants import VariantsDialog
+
+        def answered(path: Path | None) -> None:
+            if path not in (None, self.session.path):
+                self.parent_app.open_problem(self.problem, path)
+
+        if self.may_edit():
+            workspace = self.session.services.workspace
+            self.app.push_screen(
+                VariantsDialog(workspace, self.session.path, self.editor.file_text), answered
+            )
 
     def take_over(self, text: str) -> None:
         """Puts another player's kernel into the editor."""

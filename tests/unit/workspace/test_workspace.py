@@ -206,3 +206,17 @@ def test_a_text_that_is_not_changed_keeps_its_line_ends(text: str) -> None:
 def test_new_lines_get_the_usual_line_end() -> None:
     assert with_line_ends("a\nnew\nb\nc\n", "a\r\nb\nc\r\n") == "a\r\nnew\r\nb\nc\r\n"
     assert with_line_ends("b\nc", "a\r\nb\r\n") == "b\r\nc"
+
+
+def test_kernels_of_a_problem_have_names(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.create(problem, "mine")
+    two_shot = workspace.variant(path, "two-shot")
+    workspace.save(two_shot, "other")
+    assert workspace.variants(two_shot) == [path, two_shot]
+    workspace.save_draft(two_shot, "typed")
+    ring = workspace.rename(two_shot, "ring")
+    assert workspace.variants(path) == [path, ring]
+    assert workspace.draft(ring) == "typed"
+    for name in ("ring", "", "../up", "a.b"):
+        with pytest.raises(UsageError):
+            workspace.variant(path, name)
