@@ -195,7 +195,10 @@ def _files(paths: Paths) -> Iterator[MachineFinding]:
         yield _folder(name, folder)
     for kept in sorted(paths.data.glob(f"{paths.database.name}.damaged-*")):
         yield MachineFinding(
-            "results", "limited", f"a damaged index was kept: {kept}", "delete it: the journals have all results"
+            "results",
+            "limited",
+            f"a damaged index was kept: {kept}",
+            "delete it: the journals have all results",
         )
     try:
         settings = load_settings(paths)

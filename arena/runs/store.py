@@ -165,7 +165,9 @@ class Store:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
                 kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
-                self.damaged = f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
+                self.damaged = (
+                    f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
+                )
                 logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.machine.doctor import _files
 from arena.errors import StoreError
+from arena.machine.doctor import _files
 from arena.paths import Paths
 from arena.runs.journal import Journal, RunHeader
 from arena.runs.store import Entry, Store, entry_of
