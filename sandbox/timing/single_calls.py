@@ -62,23 +62,25 @@ class SingleCalls:
                     self.probes.run(drawn, batch, seconds[drawn.side is self.turns.mine], place)
                     continue
                 self.pairs += pairs_of(batch)
-                self._time_start(place)
                 timed.append(place)
             self.probes.compare()
             self.turns.compare(timed[:1], timed)
+            self._time_starts(timed)
 
     def _wants_more(self, elapsed: float) -> bool:
         if len(self.pairs) >= LEAST_PAIRS and elapsed > SECONDS:
             return False
         return len(self.pairs) < PAIRS or self.probes.open(1)
 
-    def _time_start(self, place: int) -> None:
-        """A no-op batch of a world on the baseline's side, into a slot that was taken already."""
+    def _time_starts(self, places: Sequence[int]) -> None:
+        """A no-op batch per place, in turn in the worlds of the baseline's side. They overwrite outputs, which were compared."""
         base = self.turns.base
-        number = len(self.pairs) % len(base.worlds)
-        batch = Batch(place, 1, noop=True)
-        us = self.turns.timed(base, base.worlds[number], batch, place) * 1e6
-        self.starts.setdefault(number, []).append(us)
+        for place in places:
+            number = place % len(base.worlds)
+            us = self.turns.timed(base, base.worlds[number], Batch(place, 1, noop=True), place) * 1e6
+            self.starts.setdefault(number, []).append(us)
+        self.turns.stop_all()
+        self.turns.exchange.discard_outputs()
 
     def speedup(self) -> Interval:
         """Of single calls, their start taken off, with its 99 % interval."""

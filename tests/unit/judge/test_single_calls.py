@@ -1,15 +1,17 @@
 """Single calls as a second witness, on made worlds: what they confirm, and what they contradict."""
 
 import math
+from functools import partial
 
 import pytest
-from made_kernels import BatchTime, MadeKernel, noisy, wrong
+from made_kernels import BatchTime, MadeKernel, noisy, right, wrong
 from made_machine import MadeMachine
 
 from sandbox.timing.interval import outcome
 from sandbox.timing.rounds import Rounds
 from sandbox.timing.single_calls import PAIRS
 from sandbox.worlds.exchange import Failed
+from sandbox.worlds.world import World
 
 START_US = 300.0
 BASELINE = MadeKernel(noisy(100.0, 0.02), start_us=START_US, noop_us=lambda calls: START_US)
@@ -78,6 +80,26 @@ def test_outputs_of_single_calls_are_compared() -> None:
     )
     with pytest.raises(Failed):
         rounds.measure()
+
+
+def test_outputs_are_compared_with_what_the_baseline_computed_on_the_same_inputs() -> None:
+    machine = MadeMachine(kernel=kernel(noisy(20.0)), reference=BASELINE)
+    rounds = machine.rounds(machine.run(rounds=12))
+    stored: set[int] = set()
+    """Slots of the baseline that hold the result of a no-op batch."""
+
+    def note(world: World) -> None:
+        batch = machine.ranks(world).batch
+        change = stored.update if batch.noop else stored.difference_update
+        change(range(batch.first, batch.first + batch.count))
+
+    for world in rounds.turns.base.worlds:
+        machine.ranks(world).on_go = partial(note, world)
+    machine.oracle.finding = lambda rank, order, slot: (
+        wrong() if stored.intersection([slot, *order.beside]) else right()
+    )
+    rounds.measure()
+    assert rounds.single_calls.starts
 
 
 def test_the_interval_of_single_calls_is_finite_whatever_was_measured() -> None:
