@@ -193,7 +193,9 @@ class Probes:
 
     def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
         """Until calls have begun, as many as are drawn; but no longer than a drawn share of the batch."""
-        look = SPIN_SECONDS if self.turns.kind.has_gate else LOOK_SECONDS  # CPU ranks need the cores themselves
+        look = (
+            SPIN_SECONDS if self.turns.kind.has_gate else LOOK_SECONDS
+        )  # CPU ranks need the cores themselves
         wanted = self.chance.randint(begun + 1, max(calls - 1, begun + 1))
         until = self.turns.timer.monotonic() + calls * seconds * self.chance.uniform(*STOP_BY)
         while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:

@@ -1,17 +1,15 @@
 """Single calls as a second witness, on made worlds: what they confirm, and what they contradict."""
 
 import math
-from functools import partial
 
 import pytest
-from made_kernels import BatchTime, MadeKernel, noisy, right, wrong
+from made_kernels import BatchTime, MadeKernel, noisy, wrong
 from made_machine import MadeMachine
 
 from sandbox.timing.interval import outcome
 from sandbox.timing.rounds import Rounds
 from sandbox.timing.single_calls import PAIRS
 from sandbox.worlds.exchange import Failed
-from sandbox.worlds.world import World
 
 START_US = 300.0
 BASELINE = MadeKernel(noisy(100.0, 0.02), start_us=START_US, noop_us=lambda calls: START_US)
@@ -52,10 +50,10 @@ def test_a_batch_done_in_its_first_call_is_not_called_faster() -> None:
 
 
 def test_a_kernel_that_is_faster_and_works_ahead_too_gets_the_speedup_of_its_single_calls() -> None:
-    rounds = measured(kernel(ahead(50.0, 2.0)))
+    rounds = measured(kernel(ahead(75.0, 1.0)))
     assert rounds.withheld is not None
     assert rounds.call.speed is not None
-    assert rounds.call.speed.low < 2.0 < rounds.call.speed.high
+    assert rounds.call.speed.low < 1.33 < rounds.call.speed.high
 
 
 def test_even_and_slower_kernels_need_no_witness() -> None:
@@ -82,28 +80,8 @@ def test_outputs_of_single_calls_are_compared() -> None:
         rounds.measure()
 
 
-def test_outputs_are_compared_with_what_the_baseline_computed_on_the_same_inputs() -> None:
-    machine = MadeMachine(kernel=kernel(noisy(20.0)), reference=BASELINE)
-    rounds = machine.rounds(machine.run(rounds=12))
-    stored: set[int] = set()
-    """Slots of the baseline that hold the result of a no-op batch."""
-
-    def note(world: World) -> None:
-        batch = machine.ranks(world).batch
-        change = stored.update if batch.noop else stored.difference_update
-        change(range(batch.first, batch.first + batch.count))
-
-    for world in rounds.turns.base.worlds:
-        machine.ranks(world).on_go = partial(note, world)
-    machine.oracle.finding = lambda rank, order, slot: (
-        wrong() if stored.intersection([slot, *order.beside]) else right()
-    )
-    rounds.measure()
-    assert rounds.single_calls.starts
-
-
 def test_the_interval_of_single_calls_is_finite_whatever_was_measured() -> None:
     rounds = measured(kernel(noisy(0.0)))
-    interval = rounds.single_calls.speedup()
+    interval = rounds.single_calls.speedup(100.0)
     assert all(math.isfinite(end) for end in (interval.low, interval.median, interval.high))
     assert interval.low <= interval.median <= interval.high
