@@ -10,7 +10,7 @@ import sys
 import tempfile
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -59,6 +59,19 @@ def _portable_header() -> str:
     return f'{before}// --- 16-bit floats{head}struct __align__(2) f16 {{ u16 bits; }};\n#include "emulation_px.h"\n{tail}'
 
 
+class Launch(NamedTuple):
+    """A launch that has not run yet: `launch.call(*launch.given)` runs it."""
+
+    call: Any
+    given: tuple[Any, ...]
+    held: tuple[Any, ...]
+    """The tensors whose addresses are given."""
+
+
+queued: list[Launch] | None = None
+"""Where launches are kept, as behind a stream that waits; None: they run at once."""
+
+
 class _Kernel:
     def __init__(self, function: Function, library: ctypes.CDLL) -> None:
         self.name = function.name
@@ -82,7 +95,11 @@ class _Kernel:
             ready = []
             for value, convert, slot, px in zip(arguments, self.convert, self.slots, self.px, strict=True):
                 ready.append(convert(value) if px else type(slot)(convert(value)))
-            self.call((ctypes.c_uint * 2)(*(*grid, 1)[:2]), ctypes.c_uint(shape[1]), *ready)
+            extents = (ctypes.c_uint * 2)(*(*grid, 1)[:2])
+            if queued is None:
+                self.call(extents, ctypes.c_uint(shape[1]), *ready)
+            else:
+                queued.append(Launch(self.call, (extents, ctypes.c_uint(shape[1]), *ready), arguments))
 
         return launch
 
