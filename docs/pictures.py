@@ -95,8 +95,8 @@ async def arena(
         await draw(app, pilot, name)
 
 
-async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl") -> None:
-    """The end of a recorded duel."""
+async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl", before_end: bool = False) -> None:
+    """The end of a recorded duel, or the last event before it."""
     from arena.duel.journal import read_duel_header
     from arena.settings import Settings
     from screens.duel.replay import ReplayDuelScreen
@@ -106,6 +106,9 @@ async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl") -> None:
         await pilot.pause(1.0)
         await pilot.press("end")
         await until(pilot, lambda: app.screen.state.ended is not None)
+        if before_end:
+            await pilot.press("left")
+            await pilot.pause(1.0)
         await draw(app, pilot, name)
 
 
@@ -182,7 +185,7 @@ PICTURES = {
     "model": model,
     "profile": profile,
     "demo": demo,
-    "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl"),
+    "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl", before_end=True),
     "arena-gpu": lambda: arena("arena-gpu", HOUSE.parent.name, HOUSE),
 }
 
