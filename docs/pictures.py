@@ -105,10 +105,12 @@ async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl", before_end:
         app.push_screen(ReplayDuelScreen(app, path, read_duel_header(path)))
         await pilot.pause(1.0)
         await pilot.press("end")
-        await until(pilot, lambda: app.screen.state.ended is not None)
         if before_end:
+            await pilot.pause(2.0)
             await pilot.press("left")
             await pilot.pause(1.0)
+        else:
+            await until(pilot, lambda: app.screen.state.ended is not None)
         await draw(app, pilot, name)
 
 
