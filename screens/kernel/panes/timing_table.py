@@ -108,7 +108,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
                 below[-1] = Content.styled(_with_ellipsis(below[-1].plain, width), "$muted")
         return Content("\n").join([*above, table, *below])
 
-    def _table(self, state: RunState, width: int, versus: str) -> Content:
+    def _table(self, state: RunState, width: int, versus: str = "") -> Content:
         result = state.result
         # The pairs that the medians are made of; an event of a round has only its last one.
         pairs = result.samples.call if result is not None and result.samples.call else state.samples
