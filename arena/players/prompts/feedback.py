@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from arena.foreign_text import printable
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
-from arena.players.attempts import RETURNS, Attempt, best_of
+from arena.players.attempts import RETURNS, Attempt, best_of, score
 from arena.runs.headline import WHERE, outcome_words
 from arena.runs.judge import Judgement
 from arena.runs.results import RunReport, one_line
@@ -51,7 +51,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
     parts = [told]
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
-    if best is not None and best.step != last.step and best.score > last.score:
+    if best is not None and best.step != last.step and score(best.report) > score(last.report):
         parts.append(
             f"# Your best kernel so far (attempt {best.step})\n\n" + fenced(best.answer.source, "python")
         )

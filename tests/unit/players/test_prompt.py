@@ -20,7 +20,7 @@ from arena.models.providers import find_provider, provider_names
 from arena.models.templates import TEMPLATES, read_template
 from arena.own_modules import module_environment
 from arena.paths import Paths
-from arena.players.attempts import Attempt, best_of, pass_at
+from arena.players.attempts import Attempt, best_of, gains, pass_at
 from arena.players.prompts.examples import choose_examples, load_examples, suits
 from arena.players.prompts.feedback import fenced, next_turn
 from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
@@ -286,7 +286,9 @@ def test_gains_are_further_stages_fewer_wrong_elements_and_clearly_better_speedu
         )
         for share in (0.5, 0.1)
     ]
-    slow, fast, same = (attempt(1, Verdict.PASS, speedup=value) for value in (0.8, 1.2, 1.21))
+    slow, fast, same = (
+        attempt(step, Verdict.PASS, speedup=value) for step, value in enumerate((0.8, 1.2, 1.21))
+    )
     order = [
         attempt(1, Verdict.HARNESS_ERROR),
         attempt(1, Verdict.COMPILE_ERROR),
@@ -294,10 +296,19 @@ def test_gains_are_further_stages_fewer_wrong_elements_and_clearly_better_speedu
     ]
     order += [attempt(1, Verdict.WRONG_STRUCTURE), *wrong, slow, fast]
     for worse, better in pairwise(order):
-        assert better.gains_on(worse)
-        assert not worse.gains_on(better)
-    assert not same.gains_on(fast)
+        assert gains(better, [worse])
+        assert not gains(worse, [better])
+    assert not gains(same, [fast])
     assert best_of([slow, fast, wrong[0]]) is fast
+
+
+def test_a_lucky_measurement_of_the_same_code_is_neither_a_gain_nor_the_best() -> None:
+    usual = attempt(1, Verdict.PASS, "def solution(x):\n    return x\n", speedup=1.2)
+    lucky = attempt(2, Verdict.PASS, "def solution(x):\n    # again\n    return x\n", speedup=3.0)
+    other = attempt(3, Verdict.PASS, speedup=2.5)
+    assert not gains(lucky, [usual])
+    assert gains(other, [usual, lucky])
+    assert best_of([usual, lucky, other]) is other
 
 
 @pytest.mark.parametrize(
