@@ -61,7 +61,7 @@ class ModelAnswer:
         if self.finish.reason == "unreadable":
             return "unreadable"
         if not self.text.strip():
-            return "budget" if self.finish.reason == "budget" else "empty"
+            return {"budget": "budget", "length": "truncated"}.get(self.finish.reason, "empty")
         if self._cut_off and not self.source:
             return "budget" if self.finish.reason == "budget" else "truncated"
         return "kernel" if self.source.strip() else "prose"
@@ -82,9 +82,8 @@ class ModelAnswer:
                 first = " ".join(self.text.split())
                 return f"the answer has no code: {first[:120]}"
             case "truncated":
-                return (
-                    "the answer was cut off again and again" if self.continued else "the answer was cut off"
-                )
+                again = " again and again" if self.continued else ""
+                return self.finish.detail or f"the answer was cut off{again}"
             case "budget":
                 return self.finish.detail or "the budget is spent"
             case _:
