@@ -7,7 +7,7 @@ from arena.foreign_text import printable
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
 from arena.players.attempts import RETURNS, Attempt, best_of, score
-from arena.runs.headline import WHERE, outcome_words
+from arena.runs.headline import WHERE, outcome_words, single_calls_words
 from arena.runs.judge import Judgement
 from arena.runs.results import RunReport, one_line
 from sandbox.protocol.verdict import ADVICE, Verdict
@@ -152,7 +152,14 @@ def _timings(report: RunReport) -> list[str]:
             f"- Speedup by {clock} time {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}"
         )
     if report.outcome:
-        lines.append(f"- What the clocks say: {report.told or outcome_words(report.outcome)}")
+        why = single_calls_words(report.told)
+        told = report.told.removesuffix(why).removesuffix(". ") or outcome_words(report.outcome)
+        lines.append(f"- What the clocks say: {told}")
+        if why:
+            lines.append(
+                f"- Batches of many calls looked faster, and single calls do not confirm it. {why} Only work that a call does"
+                " on its own inputs, within its own time, counts."
+            )
     if report.roofline is not None:
         roofline = report.roofline
         lines.append(

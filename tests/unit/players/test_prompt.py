@@ -22,7 +22,7 @@ from arena.own_modules import module_environment
 from arena.paths import Paths
 from arena.players.attempts import Attempt, best_of, gains, pass_at
 from arena.players.prompts.examples import choose_examples, load_examples, suits
-from arena.players.prompts.feedback import fenced, next_turn
+from arena.players.prompts.feedback import fenced, judgement_words, next_turn
 from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
 from arena.runs.journal import RunHeader
 from arena.runs.judge import Judgement
@@ -41,6 +41,7 @@ from sandbox.protocol.events import (
     Speedup,
 )
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.conclusion import conclude
 
 CATALOGUE = load_catalogue()
 EXAMPLES = load_examples(TEMPLATES, CATALOGUE)
@@ -211,6 +212,20 @@ def attempt(step: int, verdict: Verdict, source: str = "", printed: str = "", **
 
 
 ASK = Conversation("system", (Message("user", "the task"),))
+
+
+def test_a_result_of_single_calls_tells_the_model_why() -> None:
+    tried = attempt(1, Verdict.PASS, speedup=1.0)
+    assert tried.judgement is not None
+    told = conclude(Interval(1.0, 0.98, 1.02), None, withheld=Interval(9.0, 8.5, 9.5)).sentence
+    result = msgspec.structs.replace(tried.judgement.result, told=told)
+    text = judgement_words(Judgement(tried.judgement.header, result, ""), tried.source, TEMPLATES)
+    assert (
+        "- Batches of many calls looked faster, and single calls do not confirm it. These are single calls:"
+        in text
+    )
+    assert "gave 9.00× [8.50, 9.50], which single calls contradict" in text
+    assert text.count("These are single calls") == 1
 
 
 def test_a_wrong_result_is_told_with_its_first_index() -> None:
