@@ -13,7 +13,7 @@ from arena.machine.finding import MachineFinding
 from arena.machine.gpu_findings import TORCH, gpu_findings
 from arena.machine.install_commands import as_root, python_install, system_install
 from arena.machine.isolation_fix import isolation_fix
-from arena.machine.jail_policy import is_jail
+from arena.machine.jail_policy import is_jail, isolation_words
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
@@ -75,7 +75,7 @@ def _jail() -> MachineFinding:
     jail = choose()
     profile = jail.profile
     why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())
-    found = f"profile {profile.name}" + (f" ({why})" if why else "")
+    found = f"{isolation_words(profile.name)}, profile {profile.name}" + (f" ({why})" if why else "")
     if profile.name == "full":
         return MachineFinding("jail", "ok", found)
     loses = f"{found}: {profile.loses}" if profile.loses else found

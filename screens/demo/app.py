@@ -1,4 +1,4 @@
-"""The app with a demo in front: the demo plays until a key takes over; then it is the app as it always is."""
+"""The app with a demo in front, until a key is pressed."""
 
 from __future__ import annotations
 
@@ -53,12 +53,7 @@ class DemoApp(ArenaApp):
         assert catalogue is not None
         services = self.services
         performance = Performance(
-            self._script,
-            catalogue,
-            services.settings,
-            services.paths,
-            loop=self._looping,
-            judge=self._judge,
+            self._script, catalogue, services.settings, services.paths, loop=self._looping, judge=self._judge
         )
         self._demo = DemoScreen(self, performance)
         self.push_screen(self._demo)

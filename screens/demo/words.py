@@ -1,4 +1,4 @@
-"""The words on the slides of a demo: few words, in big type."""
+"""The texts on the slides of a demo."""
 
 from textual.content import Content
 
@@ -81,10 +81,7 @@ def track(state: DuelState, name: SideName, columns: int, rows: int) -> Content:
     value = attempt.speedup.median if attempt is not None and attempt.speedup is not None else 0.0
     filled = round(min(1.0, value / end) * columns)
     one = min(columns - 1, round(columns / end))
-    row = Content.assemble(
-        ("█" * filled, COLOURS[name]),
-        ("░" * (columns - filled), "$rule"),
-    )
+    row = Content.assemble(("█" * filled, COLOURS[name]), ("░" * (columns - filled), "$rule"))
     marked = Content.assemble(row[:one], ("│", "$foreground bold"), row[one + 1 :])
     return Content("\n").join([marked] * rows)
 

@@ -1,4 +1,4 @@
-"""The base of dialogs in which something is chosen and then started."""
+"""The base of dialogs with fields, which enter submits."""
 
 from typing import ClassVar
 

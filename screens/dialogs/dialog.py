@@ -23,9 +23,7 @@ class Dialog(ModalScreen[ScreenResultType]):
     CSS_PATH: ClassVar[Any] = [Path(__file__).with_name("dialog.tcss")]
     TO_READ: ClassVar[bool] = False
     """It is only read: the menu offers the commands of the screen below, and closes this dialog first."""
-    BINDINGS: ClassVar[list[BindingType]] = [
-        *map(on_the_app, bindings("everywhere")),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*map(on_the_app, bindings("everywhere"))]
 
     def on_resize(self) -> None:
         """What has the keyboard stays in sight."""

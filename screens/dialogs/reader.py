@@ -15,9 +15,7 @@ class Reader(Dialog[None]):
     """Markdown in a scrolling pane. Of several sections the first is there at once: each takes a while to be composed."""
 
     TO_READ = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,space", "dismiss", "back"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "dismiss", "back")]
 
     def __init__(self, title: str, *sections: str) -> None:
         super().__init__()

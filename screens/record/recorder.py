@@ -1,4 +1,4 @@
-"""Plays a journal on the app's own screens without a terminal, and records what stands there."""
+"""Plays a journal on the app's own screens without a terminal, and records them."""
 
 from __future__ import annotations
 

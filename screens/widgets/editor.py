@@ -164,13 +164,7 @@ class Source(TextArea):
         self._special = {bracket[0]} if bracket is not None else set()
         self._special.update(range(min(cursor[0], end[0]), max(cursor[0], end[0]) + 1))
         self._first_line = self.scroll_offset.y
-        view = (
-            self.scroll_offset.x,
-            self.size,
-            self.virtual_size.width,
-            self.gutter_width,
-            self.soft_wrap,
-        )
+        view = (self.scroll_offset.x, self.size, self.virtual_size.width, self.gutter_width, self.soft_wrap)
         if view != self._view or not self._styles:
             self._view = view
             self._drawn.clear()
@@ -222,7 +216,7 @@ class Editor(Source):
         Binding("tab", "indent", "indent the selected lines", show=False),
         Binding("shift+tab", "dedent", "dedent the selected lines", show=False),
         # Terminals send one and the same byte for ctrl+/ and ctrl+_; those that can tell them apart send the first.
-        Binding("ctrl+underscore,ctrl+slash", "toggle_comment", "comment", key_display="^/"),
+        Binding("ctrl+underscore,ctrl+slash", "toggle_comment", "comment", show=False, key_display="^/"),
     ]
 
     dirty: reactive[bool] = reactive(False)

@@ -1,4 +1,4 @@
-"""Marks on lines of a text: where a run failed. They stay with their lines while the text is edited."""
+"""Marks on lines where a run failed. They move with their lines while the text is edited."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
