@@ -133,8 +133,9 @@ class _Names(NamedTuple):
 def _whole(blocks: Sequence[Block]) -> str:
     """The last kernel that lacks no name; else the last one that is Python; empty where there is none."""
     names = {at: _names_of(block.text) for at, block in enumerate(blocks) if parses(block.text)}
-    kernels = [at for at in names if "solution" in names[at].bound and not _is_stub(blocks[at].text)]
-    parts = names.keys() - kernels
+    defining = [at for at in names if "solution" in names[at].bound]
+    kernels = [at for at in defining if not _is_stub(blocks[at].text)] or defining
+    parts = names.keys() - defining
     last = ""
     for at in reversed(kernels):
         chosen, missing = {at}, set(names[at].missing)
