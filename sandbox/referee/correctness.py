@@ -144,7 +144,7 @@ class CorrectnessCheck:
         """Waits for the checked calls. Each has the limit, and the first one twice if the ranks are computing, for instance to
         tune variants."""
         before = self.contender.processes.activity().cpu_seconds
-        begun, tuned = 0, False
+        begun, tuned = 1, False
         while True:
             try:
                 self.exchange.await_done(self.contender, limit)
