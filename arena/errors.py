@@ -8,7 +8,7 @@ ArenaError
     ├── FolderUnwritable    a data folder cannot be created or written
     ├── PathRefused         the system lets nobody like this user read a file or a folder
     ├── KernelUnreadable    a kernel file that a sweep needs is there and cannot be read
-    ├── WorkspaceLocked     another app has this workspace open
+    ├── KernelsLocked       another app edits the kernels of this problem
     ├── StoreError          the index of results cannot be used
     ├── RefereeFailed       the process that judges did not start, or is gone
     ├── RunCancelled        a run was cancelled before it had a result
@@ -88,8 +88,8 @@ class FolderUnwritable(MachineError):
     """A data folder cannot be created or written."""
 
 
-class WorkspaceLocked(MachineError):
-    """Another app has this workspace open."""
+class KernelsLocked(MachineError):
+    """Another app edits the kernels of this problem."""
 
 
 class StoreError(MachineError):

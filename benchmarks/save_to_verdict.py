@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from arena.errors import MachineError
+from arena.errors import MachineError, UsageError
 from arena.paths import Paths, paths_in
 from arena.runs.engine import Engine
 from arena.runs.run_request import RunRequest
@@ -97,8 +97,10 @@ class SavedKernel:
 
     async def watch(self, watcher: KernelWatcher) -> None:
         """Judges every save."""
-        async for kernel in watcher:
-            await self._engine.judge(replace(self._request, source=kernel.text))
+        async for save in watcher:
+            if isinstance(save, UsageError):
+                raise save
+            await self._engine.judge(replace(self._request, source=save.text))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator["SavedKernel"]:

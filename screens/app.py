@@ -116,7 +116,8 @@ class ArenaApp(TerminalApp):
             # Full passes stop everything for 40 to 90 ms: one a minute, instead of several within a minute of typing.
             gc.set_threshold(*gc.get_threshold()[:2], NEVER)
             self.set_interval(FULL_PASS_S, self._collect)
-        for broken in [*map(str, catalogue.broken), *map(str, self._theme_errors)]:
+        damaged = [services.store.damaged] if services.store.damaged else []
+        for broken in [*damaged, *map(str, catalogue.broken), *map(str, self._theme_errors)]:
             self.notify(broken, severity="warning", timeout=15, markup=False)
         if fault := keymap_fault(services.settings.keymap):
             text = f"keymap: {fault} → settings, then keymap, shows every action and its key"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from arena.paths import Paths
+from arena.paths import Paths, make_folder
 from arena.settings import Settings, load_settings
-from arena.workspace.workspace_lock import WorkspaceLock
+from arena.workspace.workspace_lock import KernelLocks
 
 if TYPE_CHECKING:
     from arena.runs.engine import Engine
@@ -23,20 +23,20 @@ class Services:
     """Settings and workspace at once; catalogue and index of results after `read`, the engine after `make_engine`."""
 
     def __init__(self, paths: Paths, referee: Sequence[str] = ()) -> None:
-        """Reads the settings and takes the workspace for this app alone.
+        """Reads the settings.
 
         `referee` is the command of another judge, for tests.
 
         Raises:
             SettingsError: the settings file says something it may not.
-            WorkspaceLocked: another app has the workspace open.
             FolderUnwritable: the data folder cannot be created or written.
         """
         self.paths = paths
         self._referee = referee
         self.first_start = not paths.settings_file.exists()
         self.settings: Settings = load_settings(paths)
-        self._lock = WorkspaceLock(paths.workspace)
+        make_folder(paths.workspace)
+        self.locks = KernelLocks(paths.workspace)
         self.catalogue: Catalogue | None = None
         self.standings: dict[int, Standing] = {}
         """How the person stands with every problem, by its id."""
@@ -119,4 +119,3 @@ class Services:
             await self._engine.close()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
-        self._lock.release()

@@ -149,7 +149,8 @@ def _clock_lines(report: RunReport) -> list[str]:
             if report.clock
             else ""
         )
-        times = f"baseline {base or 0.0:.1f} µs   kernel {mine or 0.0:.1f} µs a call"
+        other = "other kernel" if report.rival else "baseline"
+        times = f"{other} {base or 0.0:.1f} µs   kernel {mine or 0.0:.1f} µs a call"
         lines.append(f"{WHERE[clock]:<12} {speedup.median:.2f}×  {ends(speedup)}   {times}{seen}")
     return lines
 
@@ -209,6 +210,8 @@ def print_report(report: RunReport) -> None:
             print_line()
     elif report.verdict is not Verdict.PASS:
         print_line(report.detail)
+    if report.rival:
+        print_line(f"other kernel: {verdict_text(report.rival.verdict)}  {report.rival.detail}".rstrip())
     for line in other_sizes_lines(report):
         print_line(line)
     took = msgspec.structs.asdict(report.seconds)

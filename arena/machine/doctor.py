@@ -193,6 +193,13 @@ def _terminal() -> Iterator[MachineFinding]:
 def _files(paths: Paths) -> Iterator[MachineFinding]:
     for name, folder in (("settings", paths.config), ("data", paths.data), ("state", paths.state)):
         yield _folder(name, folder)
+    for kept in sorted(paths.data.glob(f"{paths.database.name}.damaged-*")):
+        yield MachineFinding(
+            "results",
+            "limited",
+            f"a damaged index was kept: {kept}",
+            "delete it: the journals have all results",
+        )
     try:
         settings = load_settings(paths)
         broken = load_catalogue(settings.problem_folders).broken

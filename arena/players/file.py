@@ -18,6 +18,8 @@ class FilePlayer(Player):
     """
 
     fixed = True
+    submits_first = True
+    """Also what the file has when the clock starts; else only what is saved from then on."""
 
     def __init__(self, name: PlayerName, path: Path) -> None:
         """
@@ -46,9 +48,14 @@ class FilePlayer(Player):
         if access.clocked:
             watcher = KernelWatcher(path, kernel.sha256)
             try:
-                await access.judge(kernel.text, path.name)
-                async for kernel in watcher:
+                if self.submits_first:
                     await access.judge(kernel.text, path.name)
+                async for save in watcher:
+                    if isinstance(save, UsageError):
+                        access.warn(f"not submitted: {save.message}")
+                    else:
+                        kernel = save
+                        await access.judge(kernel.text, path.name)
             finally:
                 watcher.stop()
         return Submission(kernel.text, path.name)

@@ -12,6 +12,7 @@ from sandbox.protocol.events import (
     Finished,
     Microseconds,
     Result,
+    RivalResult,
     Roofline,
     Seconds,
     Speedup,
@@ -71,6 +72,9 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     other_sizes: list[OtherSize] | msgspec.UnsetType = msgspec.UNSET
     """Of a kernel that passed, where other settings were asked for (`arena/runs/other_sizes.py`); else not in the JSON."""
 
+    rival: RivalResult | msgspec.UnsetType = msgspec.UNSET
+    """Of the kernel that took the baseline's place, where there was one; else not in the JSON. `baseline_us` is its time."""
+
     @property
     def tried_other_sizes(self) -> bool:
         """Whether other settings were judged as well."""
@@ -117,6 +121,7 @@ def report(header: RunHeader, result: Result) -> RunReport:
         clock=result.clock,
         told=result.told,
         advice=result.advice,
+        rival=result.rival or msgspec.UNSET,
     )
 
 

@@ -1,5 +1,6 @@
 """The index of results: every finished run, and the best of them. It is rebuilt from the journals if it is lost."""
 
+import logging
 import sqlite3
 import threading
 import time
@@ -176,6 +177,8 @@ class Store:
         """
         make_folder(path.parent)
         self.path = path
+        self.damaged = ""
+        """Where a damaged index was kept, in a sentence; empty when it was whole."""
         self._lock = threading.Lock()
         try:
             try:
@@ -183,7 +186,11 @@ class Store:
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
-                path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
+                kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
+                self.damaged = (
+                    f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
+                )
+                logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
                 self._connection, fresh = _connect(path)

@@ -1,15 +1,18 @@
 """Kernel files: one per problem and player, with every revision and draft kept.
 
-<root>/<problem's stem>/<player>/kernel.py      the kernel
+<root>/<problem's stem>/<player>/kernel.py      the kernel; others beside it have names of their own
 <root>/.drafts/0123….py                         what was typed into a kernel file and not saved
 <root>/.revisions/ab/abcdef….py                 every text that ever was a kernel, by SHA-256
 """
 
 import hashlib
 import os
+import re
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from arena.errors import UsageError
@@ -42,12 +45,10 @@ def read_kernel(path: Path) -> KernelFile:
         UsageError: there is no such file, it cannot be read, is not UTF-8 text, or is larger than 4 MiB.
     """
     try:
-        size = path.stat().st_size
         if path.is_dir():
             raise UsageError(f"{path} is a folder", "name the kernel's Python file")
-        if size > KERNEL_BYTES:
-            raise UsageError(f"{path} has {size >> 20} MiB", "a kernel is one Python file of at most 4 MiB")
-        text = path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            text = kernel_text(file, str(path))
     except FileNotFoundError:
         advice = f"`pkb-arena new PROBLEM -o {path}` writes a starter"
         if path.suffix != ".py":
@@ -55,9 +56,22 @@ def read_kernel(path: Path) -> KernelFile:
         raise UsageError(f"there is no kernel file {path}", advice) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "check its permissions") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
     return KernelFile(path, text, content_hash(text))
+
+
+def kernel_text(file: BinaryIO, name: str) -> str:
+    """Reads a kernel to its end, without a byte order mark. name: what an error calls it.
+
+    Raises:
+        UsageError: it is not UTF-8 text, or is larger than 4 MiB: devices such as /dev/zero have no size.
+    """
+    data = file.read(KERNEL_BYTES + 1)
+    if len(data) > KERNEL_BYTES:
+        raise UsageError(f"{name} has more than 4 MiB", "a kernel is one Python file of at most 4 MiB")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name} is not UTF-8 text (byte {error.start})", "save it as UTF-8") from None
 
 
 class Workspace:
@@ -69,6 +83,40 @@ class Workspace:
     def kernel_path(self, problem: Problem, player: str = "you") -> Path:
         """The path of this player's kernel for the problem, which may not exist."""
         return self.root / problem.stem / _folder_name(player) / "kernel.py"
+
+    def variants(self, path: Path) -> list[Path]:
+        """The kernel files beside one, by name; `kernel.py` first."""
+        return sorted(
+            {path, *path.parent.glob("*.py")}, key=lambda each: (each.name != "kernel.py", each.name)
+        )
+
+    def variant(self, path: Path, name: str) -> Path:
+        """The path of a new kernel beside one. name: without `.py`.
+
+        Raises:
+            UsageError: the name cannot be a file's, or there is a kernel of this name.
+        """
+        if not re.fullmatch(r"\w[\w-]{0,59}", name):
+            raise UsageError(f"{name!r} cannot be a kernel's name", "use 1 to 60 letters, digits, - or _")
+        if (new := path.with_name(f"{name}.py")).exists():
+            raise UsageError(f"there is a kernel {new.name} already", "choose another name")
+        return new
+
+    def rename(self, path: Path, name: str) -> Path:
+        """Gives a kernel file another name, and its draft with it.
+
+        Raises:
+            UsageError: as `variant`.
+            FolderUnwritable: the file is as it was.
+        """
+        new = self.variant(path, name)
+        try:
+            path.rename(new)
+            with suppress(FileNotFoundError):
+                self._draft_path(path).rename(self._draft_path(new))
+        except OSError as error:
+            raise unwritable(path.parent, error) from None
+        return new
 
     def create(self, problem: Problem, text: str, player: str = "you") -> Path:
         """Writes a first kernel file from a starter text; an existing file is left as it is.
@@ -92,8 +140,7 @@ class Workspace:
         """
         make_folder(path.parent)
         try:
-            with suppress(UsageError, FileNotFoundError):
-                self.keep_revision(read_kernel(path).text)  # someone else may have written it meanwhile
+            self.keep_file(path)  # someone else may have written it meanwhile
             sha256 = self.keep_revision(text)
             write_atomically(path, text.encode())
         except OSError as error:
@@ -114,6 +161,27 @@ class Workspace:
             except OSError as error:
                 raise unwritable(path.parent, error) from None
         return sha256
+
+    def keep_file(self, path: Path) -> Path | None:
+        """Keeps what a kernel file has now: its text as a revision, or a copy of a file that cannot be read as text.
+
+        Returns:
+            The copy, beside the file.
+
+        Raises:
+            OSError: no copy could be made.
+        """
+        try:
+            self.keep_revision(read_kernel(path).text)
+        except UsageError:
+            if path.is_file():
+                with path.open("rb") as file:
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+                copy = path.with_name(f"{path.name}.unreadable-{sha256[:8]}")
+                if not copy.exists():
+                    shutil.copyfile(path, copy)
+                return copy
+        return None
 
     def revision(self, sha256: str) -> str | None:
         """The text of a revision, or None when it is not here (or its file was damaged)."""

@@ -17,12 +17,12 @@ STEP_MS = 20
 """Changes are gathered until none came for STEP_MS, at most DEBOUNCE_MS: 25 ms from save to event."""
 RECHECK_MS = 1_000
 """Read anew this often even without an event: for folders that vanish, and file systems without inotify."""
-EMPTY_GRACE_S = 0.06
-"""An editor that writes in place truncates first: an empty file is looked at again before it counts."""
+GRACE_S = 0.06
+"""An editor that writes in place truncates first: an empty file, or half a character, is read again before it counts."""
 
 
 class KernelWatcher:
-    """Watches one kernel file. `async for kernel in watcher` yields each new content once."""
+    """Watches one kernel file. `async for save in watcher` yields each new content once: the kernel, or why it is none."""
 
     def __init__(self, path: Path, known: str = "") -> None:
         """`known` is the SHA-256 of the content that is no news."""
@@ -40,14 +40,14 @@ class KernelWatcher:
         """Ends the iteration soon."""
         self._stop.set()
 
-    async def __aiter__(self) -> AsyncIterator[KernelFile]:
+    async def __aiter__(self) -> AsyncIterator[KernelFile | UsageError]:
         async for _ in self._hints():
-            kernel = self._read()
-            if kernel is not None and not kernel.text:
-                await asyncio.sleep(EMPTY_GRACE_S)
-                kernel = self._read()
-            if kernel is not None and self._is_news(kernel.sha256):
-                yield kernel
+            save = self._read()
+            if isinstance(save, UsageError) or (save is not None and not save.text):
+                await asyncio.sleep(GRACE_S)
+                save = self._read()
+            if save is not None and self._is_news(_identity(save, self.path)):
+                yield save
 
     def _is_news(self, sha256: str) -> bool:
         if sha256 == self._known:
@@ -81,8 +81,17 @@ class KernelWatcher:
                 await asyncio.wait_for(self._stop.wait(), RECHECK_MS / 1_000)
             yield
 
-    def _read(self) -> KernelFile | None:
+    def _read(self) -> KernelFile | UsageError | None:
         try:
             return read_kernel(self.path)
-        except UsageError:
-            return None  # between deletion and re-creation, or half a character: the next event tells
+        except UsageError as error:
+            return error if self.path.is_file() else None  # between deletion and re-creation
+
+
+def _identity(save: KernelFile | UsageError, path: Path) -> str:
+    """The hash of a text; of a file that is no text, when it was written."""
+    if isinstance(save, KernelFile):
+        return save.sha256
+    with suppress(OSError):
+        return f"{path.stat().st_mtime_ns} {save}"
+    return str(save)

@@ -1,56 +1,77 @@
-"""The lock of a workspace: two apps in one workspace would overwrite each other's kernels."""
+"""Locks of a workspace, one a problem: two apps at one problem would overwrite each other's kernels."""
 
 import fcntl
+import json
 import os
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from arena.errors import WorkspaceLocked
-from arena.paths import HOME_VARIABLE, make_folder, unwritable
+from arena.errors import KernelsLocked
+from arena.paths import make_folder, unwritable
 
 
-class WorkspaceLock:
-    """Held from creation until `release` or the end of the process, however it ends."""
+class KernelLocks:
+    """The problems whose kernels this process edits. They are free at the end of the process, however it ends."""
 
     def __init__(self, root: Path) -> None:
-        """
+        self._folder = root / ".locks"
+        self._held: dict[str, tuple[int, int]] = {}
+        """By problem, the open lock file and how many screens have it."""
+
+    def take(self, stem: str) -> None:
+        """Takes the kernels of a problem. Every call has its own `release`.
+
         Raises:
-            WorkspaceLocked: another process holds it; the message names it.
+            KernelsLocked: another process has them; the message names it.
             FolderUnwritable: the lock file cannot be written.
         """
-        make_folder(root)
-        path = root / ".lock"
+        file, count = self._held.get(stem, (-1, 0))
+        self._held[stem] = (self._lock(stem) if not count else file, count + 1)
+
+    def release(self, stem: str) -> None:
+        """Lets another app have the kernels of a problem, once nobody here has them."""
+        file, count = self._held.pop(stem)
+        if count > 1:
+            self._held[stem] = (file, count - 1)
+        else:
+            os.close(file)
+
+    def _lock(self, stem: str) -> int:
+        make_folder(self._folder)
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = os.open(self._folder / stem, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise unwritable(root, error) from None
+            raise unwritable(self._folder, error) from None
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = _holder(self._file)
-            os.close(self._file)
-            raise WorkspaceLocked(
-                f"another pkb-arena{holder} has the workspace {root} open",
-                f"close it, or set {HOME_VARIABLE} to another folder for a second one",
+            holder = _holder(file)
+            os.close(file)
+            raise KernelsLocked(
+                f"another pkb-arena{holder} edits the kernels of {stem}", "close the problem there"
             ) from None
         with suppress(OSError):  # the note is a courtesy; a full disk does not stop the app
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f'{{"pid": {os.getpid()}, "since": {time.time()}}}'.encode(), 0)
+            os.ftruncate(file, 0)
+            os.pwrite(
+                file, json.dumps({"pid": os.getpid(), "user": _user(), "since": time.time()}).encode(), 0
+            )
+        return file
 
-    def release(self) -> None:
-        """Lets another app in. May be called twice."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+
+def _user() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user without a name, as in containers
+        return str(os.getuid())
 
 
 def _holder(file: int) -> str:
-    import json
-
     try:
         note = json.loads(os.pread(file, 1024, 0))
         since = time.strftime("%H:%M", time.localtime(float(note["since"])))
-        return f" (process {int(note['pid'])}, since {since})"
+        return f" (process {int(note['pid'])}, {note['user']}, since {since})"
     except (ValueError, KeyError, TypeError, OSError):
         return ""

@@ -5,6 +5,7 @@ import signal
 
 from sandbox.protocol.events import Failure, OutputError
 from sandbox.protocol.verdict import ADVICE, Verdict
+from sandbox.referee.advice import advice_on
 from sandbox.referee.stacks import StackPlace
 from sandbox.worlds.failures import WorldFailed
 
@@ -66,7 +67,7 @@ def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) ->
     return verdict, Failure(
         phase=phase,
         message=message,
-        advice=advice or ADVICE[verdict],
+        advice=advice_on(failed.text) or advice or ADVICE[verdict],
         rank=failed.rank,
         line=line or None,
         text=text,

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import ContentSwitcher
 
 from arena.duel.card import svg_card, text_card
-from arena.duel.events import SIDES, AnyDuelEvent, SideName
+from arena.duel.events import SIDES, AnyDuelEvent, SideName, other
 from arena.duel.state import DuelState
 from arena.errors import UsageError
 from screens.actions import Scope
@@ -24,6 +24,8 @@ from screens.widgets.pane_title import entitle
 from screens.widgets.writing import Writing
 
 REFRESH_S = 0.1
+THREE_PANES = 200
+"""Columns from which the race has room between the kernels."""
 NARROW = 100
 """Columns from which the score also names the clocks."""
 
@@ -42,6 +44,7 @@ class DuelScreen(BaseScreen):
     def __init__(self, parent_app: AppProtocol, state: DuelState, edits: SideName | None = None) -> None:
         """edits: the side whose pane is an editor."""
         super().__init__(parent_app)
+        self.HORIZONTAL_BREAKPOINTS = [*(self.HORIZONTAL_BREAKPOINTS or ()), (THREE_PANES, "-broad")]
         self.services = parent_app.services
         self.state = state
         self.edits = edits
@@ -51,6 +54,8 @@ class DuelScreen(BaseScreen):
         }
         self.finals: dict[SideName, Source] = {name: Source(id=f"{name}-final") for name in SIDES}
         """What a pane shows once it is over."""
+        self.hidden: SideName | None = other(edits) if edits is not None else None
+        """The side whose kernels are not shown until the final: a person plays, who could copy them."""
         self.changed = True
         self._shown: dict[SideName, int] = dict.fromkeys(SIDES, 0)
         """Number of the kernel in a pane."""
@@ -182,6 +187,11 @@ class DuelScreen(BaseScreen):
         """What is being written, else the kernel that was handed in last."""
         side = self.state.side(name)
         switcher = self.query_one(f"#{name}-text", ContentSwitcher)
+        if name == self.hidden:
+            self.panes[
+                name
+            ].text = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree."
+            return
         shown = f"{name}-writing" if side.writing else f"{name}-source"
         if switcher.current != shown:
             switcher.current = shown

@@ -6,11 +6,12 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from arena.duel.events import SideName, other
+from arena.duel.events import SIDES, SideName, other
 from arena.duel.match import Match
 from arena.duel.opening import Players, duel_players, new_header
 from arena.duel.state import DuelState
 from arena.errors import ArenaError
+from arena.players.file import FilePlayer
 from arena.players.make_player import AGENT, MODEL
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.baseline_variants import WORDS, has
@@ -29,7 +30,7 @@ from screens.widgets.editor import Editor
 
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
-_PLAYING = {"hand_in", "pause", "agree", "give_up"}
+_PLAYING = {"hand_in", "pause", "agree", "give_up", "reveal"}
 """What there is to do until a duel is decided."""
 
 
@@ -50,6 +51,7 @@ class LiveDuelScreen(DuelScreen):
 
         Raises:
             FolderUnwritable: the folder of the duels cannot be created.
+            KernelsLocked: another app edits the kernels of the problem.
         """
         services = parent_app.services
         self.problem = problem
@@ -58,6 +60,11 @@ class LiveDuelScreen(DuelScreen):
         header = new_header(problem, setting, players, plan.minutes, rounds, plan.budget_usd)
         edits: SideName | None = "left" if plan.left == YOU else "right" if plan.right == YOU else None
         super().__init__(parent_app, DuelState(header), edits)
+        if edits is not None:
+            services.locks.take(problem.stem)
+            for name, player in zip(SIDES, players, strict=True):
+                if name == edits and isinstance(player, FilePlayer):
+                    player.submits_first = False  # the file may have been there for weeks
         self.match = Match(
             services.engine,
             services.paths,
@@ -98,9 +105,12 @@ class LiveDuelScreen(DuelScreen):
 
     def on_unmount(self) -> None:
         """Leaving keeps what is typed."""
-        if self.edits is not None and self._editor.dirty:
+        if self.edits is None:
+            return
+        self.services.locks.release(self.problem.stem)
+        if self._editor.dirty:
             try:
-                self.services.workspace.save_draft(self._path, self._editor.text)
+                self.services.workspace.save_draft(self._path, self._editor.file_text)
             except ArenaError as error:
                 self.log.error(error.message)
 
@@ -109,12 +119,14 @@ class LiveDuelScreen(DuelScreen):
     @property
     def idle_actions(self) -> frozenset[str]:
         """While it is played, what comes after it; then, what there was to do in it."""
-        after = {"share", "rematch"}
+        after = {"share", "rematch", "leave_duel"}
         if self.state.stage == "abandoned":
             return frozenset(_PLAYING | {"share"})
         if self.state.stage == "ended":
             return frozenset(_PLAYING)
-        return frozenset(after if self.edits is not None else after | {"hand_in", "give_up"})
+        if self.edits is None:
+            after |= {"hand_in", "give_up"}
+        return frozenset(after if self.hidden is not None else after | {"reveal"})
 
     def action_hand_in(self) -> None:
         """Saves the kernel; the save is what hands it in."""
@@ -122,13 +134,20 @@ class LiveDuelScreen(DuelScreen):
             self.say("No local player: watching only")
         elif self.state.side(self.edits).left:
             self.say("The duel is over; submissions are closed")
-        elif not self._editor.dirty:  # a file is handed in as it is when the duel begins
-            self.say("Already submitted: no change since your last submission")
-        else:
+        elif self._editor.dirty:
             self.start(self._save(), "save")
+        elif all(each.source != self._editor.file_text for each in self.state.side(self.edits).attempts):
+            self.start(
+                self._submit(self.edits), "save"
+            )  # what the file had before the duel: no save tells of it
+        else:
+            self.say("Already submitted: no change since your last submission")
+
+    async def _submit(self, side: SideName) -> None:
+        await self.match.submit(side, self._editor.file_text, self._path.name)
 
     async def _save(self) -> None:
-        text = self._editor.text
+        text = self._editor.file_text
         await asyncio.to_thread(self.services.workspace.save, self._path, text)
         self._editor.mark_saved(text)
 
@@ -149,6 +168,14 @@ class LiveDuelScreen(DuelScreen):
             return
         self.match.agree("left")
         self.match.agree("right")
+
+    def action_reveal(self) -> None:
+        """Both have agreed to play with open kernels."""
+        if self.hidden is None:
+            self.say("Both kernels are shown")
+        elif self.is_sure("reveal", "shows the other player's kernel: press it if both agree"):
+            self._shown[self.hidden], self.hidden = 0, None
+            self.changed = True
 
     def action_give_up(self) -> None:
         if self.edits is None:

@@ -1,10 +1,15 @@
 """Commands on the kernel's text: find, go to a line, wrap, edit in another editor, restore, take over."""
 
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
 from textual import on
 from textual.widgets import TextArea
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, KernelsLocked
 from problems.specification import Problem
+from sandbox.protocol.events import Rival
 from screens.app_protocol import AppProtocol
 from screens.complaints import explain
 from screens.kernel.kernel_session import KernelSession
@@ -28,6 +33,32 @@ class EditingScreen(PanedScreen):
         self.session = session
         self.editor = Editor(id=KERNEL)
         self.buffer = KernelBuffer(session, self.editor)
+        self.taken_by = ""
+        """Who else edits the kernels of the problem: they can only be read here."""
+        self._release: Callable[[], None] | None = None
+
+    def take_kernels(self) -> None:
+        """Takes the kernels of the problem for this screen; where another app has them, the editor is read-only."""
+        locks, stem = self.session.services.locks, self.problem.stem
+        try:
+            locks.take(stem)
+            self._release = partial(locks.release, stem)
+        except KernelsLocked as error:
+            self.taken_by = error.message
+            self.editor.read_only = True
+            self.complain(f"Read-only: {error.message} → {error.advice}, then open it here again")
+
+    def release_kernels(self) -> None:
+        """Lets another app have them."""
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def may_edit(self) -> bool:
+        """Whether the text may change here; says who has it otherwise."""
+        if self.taken_by:
+            self.complain(f"Read-only: {self.taken_by}")
+        return not self.taken_by
 
     @property
     def draft_words(self) -> str:
@@ -62,16 +93,33 @@ class EditingScreen(PanedScreen):
     def action_history(self) -> None:
         from screens.kernel.history import HistoryScreen
 
-        self.app.push_screen(HistoryScreen(self.session, self.editor.text), self._restore)
+        self.app.push_screen(HistoryScreen(self.session, self.editor.file_text), self._restore)
 
-    def _restore(self, text: str | None) -> None:
-        if text is not None:
+    def _restore(self, text: str | Rival | None) -> None:
+        if isinstance(text, Rival):
+            self.start(self.session.run(self.editor.file_text, text), "run")
+        elif text is not None and self.may_edit():
             self.show_view(KERNEL)
             self.buffer.replace(text)
             self.say(f"Restored into the editor. {self.key_words('save')} runs it, ctrl+z undoes it.")
 
+    def action_variants(self) -> None:
+        from screens.kernel.variants import VariantsDialog
+
+        def answered(path: Path | None) -> None:
+            if path not in (None, self.session.path):
+                self.parent_app.open_problem(self.problem, path)
+
+        if self.may_edit():
+            workspace = self.session.services.workspace
+            self.app.push_screen(
+                VariantsDialog(workspace, self.session.path, self.editor.file_text), answered
+            )
+
     def take_over(self, text: str) -> None:
         """Puts another player's kernel into the editor."""
+        if not self.may_edit():
+            return
         self.show_view(KERNEL)
         self.buffer.replace(text)
         self.say(f"Now in the editor. {self.key_words('save')} runs it, ctrl+z undoes it.")

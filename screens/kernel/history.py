@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher, OptionList
 from textual.widgets.option_list import Option
 
 from arena.runs.store import Entry
-from sandbox.protocol.events import Interval
+from sandbox.protocol.events import Interval, Rival
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.kernel.kernel_session import KernelSession
@@ -52,14 +52,15 @@ def entry_line(entry: Entry, here: bool, wide: bool = True) -> Content:
     )
 
 
-class HistoryScreen(Dialog[str | None]):
-    """Dismisses with the text to restore."""
+class HistoryScreen(Dialog[str | Rival | None]):
+    """Dismisses with the text to restore, or the revision that the editor's text is to be timed against."""
 
     CSS_PATH: ClassVar[Any] = [*Dialog.CSS_PATH, SOURCE_STYLES, Path(__file__).with_name("history.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back"),
         Binding("ctrl+f", "find", "find in the preview"),
         Binding("space", "compare", "compare with the editor"),
+        Binding("t", "time", "time the editor's kernel against it"),
     ]
 
     def __init__(self, session: KernelSession, text: str) -> None:
@@ -78,7 +79,7 @@ class HistoryScreen(Dialog[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large") as dialog:
             dialog.border_title = f"History · {self.session.problem.slug}"
-            dialog.border_subtitle = "enter restores · space compares · ^f finds · esc"
+            dialog.border_subtitle = "enter restores · space compares · t times against it · ^f finds · esc"
             yield OptionList(id="runs")
             yield PlainStatic("reading…", id="nothing")
             with ContentSwitcher(initial="preview", id="revision"):
@@ -190,6 +191,13 @@ class HistoryScreen(Dialog[str | None]):
                 self.query_one("#runs").focus()
                 return
         self.dismiss(None)
+
+    def action_time(self) -> None:
+        """The kernel in the editor against the revision under the cursor, in one run."""
+        number = self.query_one("#runs", OptionList).highlighted
+        text = self._text_of(number)
+        if number is not None and text is not None:
+            self.dismiss(Rival(f"revision-{self.entries[number].sha256[:8]}.py", text))
 
     def action_compare(self) -> None:
         self.comparing = not self.comparing

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.machine.calibration import peaks_for
 from arena.profile.messages import ProfileRequest
 from arena.runs.headline import advice_words
@@ -18,7 +19,17 @@ from arena.workspace.named_kernels import BASELINE
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import AnyEvent, Cancelled, Fatal, Finished, Refused, Result, RunStarted, Setting
+from sandbox.protocol.events import (
+    AnyEvent,
+    Cancelled,
+    Fatal,
+    Finished,
+    Refused,
+    Result,
+    Rival,
+    RunStarted,
+    Setting,
+)
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
@@ -40,6 +51,9 @@ class RunUpdate:
     """What makes smaller differences detectable, with the key that measures longer; empty when nothing is needed."""
     profile_key: str = ""
     """The key that profiles the kernel; empty where no profile can be made or nothing was timed."""
+
+    versus: str = ""
+    """The kernel in the baseline's place."""
 
     @property
     def failed(self) -> bool:
@@ -91,12 +105,14 @@ class KernelSession:
         self._watcher = KernelWatcher(self.path, kernel.sha256)
         return kernel.text, self.services.workspace.draft(self.path)
 
-    async def save(self, text: str) -> None:
-        """Writes the kernel file.
+    async def save(self, text: str, *, replace: bool = False) -> None:
+        """Writes the kernel file. replace: also over a file that cannot be read as text, of which a copy is kept.
 
         Raises:
             ArenaError: the file is as it was.
         """
+        if not replace and self.path.exists():
+            await asyncio.to_thread(read_kernel, self.path)
         if self._watcher is not None:
             self._watcher.wrote(content_hash(text))
         await asyncio.to_thread(self.services.workspace.save, self.path, text)
@@ -113,12 +129,16 @@ class KernelSession:
         """Keeps a text as a revision: it is about to be replaced in the editor."""
         await asyncio.to_thread(self.services.workspace.keep_revision, text)
 
-    async def outside_saves(self) -> AsyncIterator[KernelFile]:
-        """Every content that another program saves into the kernel file."""
+    async def outside_saves(self) -> AsyncIterator[KernelFile | UsageError]:
+        """Every content that another program saves into the kernel file; the reason where it is no kernel."""
         assert self._watcher is not None, "open comes first"
-        async for kernel in self._watcher:
-            await self.keep(kernel.text)
-            yield kernel
+        async for save in self._watcher:
+            if isinstance(save, KernelFile):
+                await self.keep(save.text)
+            else:
+                with suppress(OSError):  # saving over it will say so
+                    await asyncio.to_thread(self.services.workspace.keep_file, self.path)
+            yield save
 
     def stop_watching(self) -> None:
         """Ends `outside_saves`."""
@@ -146,13 +166,13 @@ class KernelSession:
         """
         return choose_setting(self.problem, self.choice, self.services.settings)
 
-    async def run(self, text: str) -> None:
-        """Starts a run of the kernel; one in progress is cancelled by it.
+    async def run(self, text: str, versus: Rival | None = None) -> None:
+        """Starts a run of the kernel; one in progress is cancelled by it. versus: a kernel in the baseline's place.
 
         Raises:
             ArenaError: nothing was started.
         """
-        await self._run(self.path.name, text, str(self.path))
+        await self._run(self.path.name, text, str(self.path), versus)
 
     async def run_baseline(self) -> None:
         """The same for the baseline against itself.
@@ -191,6 +211,8 @@ class KernelSession:
             return ""
         if judged.kernel_name == BASELINE and not judged.source:
             return "the baseline against itself"
+        if judged.versus is not None:
+            return f"revision {self.state.sha256[:8]} against {judged.versus.kernel_name.removesuffix('.py')}"
         return f"revision {self.state.sha256[:8]}" if judged.source != text else ""
 
     @property
@@ -198,7 +220,7 @@ class KernelSession:
         """Seconds that timing may take in the newest run; None where that is not known."""
         return self._request.most_s if self._request is not None else None
 
-    async def _run(self, name: str, source: str, path: str) -> None:
+    async def _run(self, name: str, source: str, path: str, versus: Rival | None = None) -> None:
         request = RunRequest(
             problem=self.problem,
             setting=self.setting(),
@@ -206,6 +228,7 @@ class KernelSession:
             source=source,
             kernel_path=path,
             budget_s=self.services.settings.budget_s,
+            versus=versus,
         )
         self._longer = 0
         await self._judge(request)
@@ -294,8 +317,14 @@ class KernelSession:
         setting = self.state.setting
         timed = result is not None and result.speedup is not None
         can = timed and setting is not None and not kind_of(setting.device).on_gpus
+        versus = self._judged.versus if self._judged is not None else None
         update = RunUpdate(
-            self.state, self._new_run, self._new_lines, advice, key_of("profile", keymap) if can else ""
+            self.state,
+            self._new_run,
+            self._new_lines,
+            advice,
+            key_of("profile", keymap) if can else "",
+            versus.kernel_name.removesuffix(".py") if versus is not None else "",
         )
         self._new_run, self._new_lines = False, []
         self.changed = False

@@ -15,7 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.setting_choice import Choice
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
@@ -93,10 +93,11 @@ class KernelScreen(EditingScreen):
         self._unsubscribe = self.services.engine.subscribe(self.apply)
         for event in self.services.engine.worlds.values():  # they may be ready since another screen
             self.apply(event)
-        draft = await self.buffer.open(self._text)
+        self.take_kernels()
+        draft = await self.buffer.open("" if self.taken_by else self._text)
         self.draw(force=True)
         self.start(self._watch(), "watch")
-        if draft is not None:
+        if draft is not None and not self.taken_by:
             self.offer_draft(draft)
         setting = self.session.setting()
         if self._run_at_once:
@@ -106,9 +107,12 @@ class KernelScreen(EditingScreen):
 
     async def _watch(self) -> None:
         async for unsaved in self.buffer.outside_saves():
+            if isinstance(unsaved, UsageError):
+                self.complain(f"{explain(unsaved)}. The editor keeps its text")
+                continue
             if unsaved:
                 self.say("The file changed on disk. ctrl+z brings your unsaved text back.")
-            if not self._resting:
+            if not self._resting and not self.taken_by:
                 await self._run(save=False)
 
     @on(Editor.Edited)
@@ -123,6 +127,7 @@ class KernelScreen(EditingScreen):
             self.buffer.close()
         except ArenaError as error:
             self.log.error(explain(error))
+        self.release_kernels()
 
     # --- runs ----------------------------------------------------------------------------------------------
 
@@ -131,11 +136,20 @@ class KernelScreen(EditingScreen):
         self.draw()  # before the file is written and an earlier run has ended
         try:
             if save:
-                await self.buffer.save()
-            await self.session.run(self.editor.text)
+                await self._save()
+            await self.session.run(self.editor.file_text)
         except ArenaError:
             self.session.waiting_since = None
             raise
+
+    async def _save(self) -> None:
+        """A file that is no text any more is replaced by the second press; a copy of it is kept."""
+        try:
+            await self.buffer.save(replace=self.was_pressed("save"))
+        except UsageError as error:
+            self.note_press("save")
+            advice = f"{self.key_words('save')} again replaces it and keeps a copy"
+            raise UsageError(error.message, advice) from None
 
     def apply(self, event: AnyEvent) -> None:
         """Takes an event of the engine, or of a recording."""
@@ -186,13 +200,16 @@ class KernelScreen(EditingScreen):
         self.show_source_title()
         zoomed = f"one pane · {self.key_words('zoom')} shows all" if self.zoomed else ""
         self.query_one(ViewTabs).show(
-            self.views(), self.view, {KERNEL: " ● unsaved" if dirty else ""}, zoomed
+            self.views(),
+            self.view,
+            {KERNEL: " · read-only" if self.taken_by else " ● unsaved" if dirty else ""},
+            zoomed,
         )
         setting = self._setting()
         waited = session.waited
         keymap = self.services.settings.keymap
         answer = answer_of(state, keymap, dirty) if waited is None else queued_answer(state, waited)
-        of = session.verdict_of(self.editor.text) if waited is None else ""
+        of = session.verdict_of(self.editor.file_text) if waited is None else ""
         if of:
             answer = outdated(answer, of, self.key_words("run"))
         elif not state.run_id and waited is None and self.problem.id in self.services.standings:
@@ -239,7 +256,8 @@ class KernelScreen(EditingScreen):
     # --- keys ----------------------------------------------------------------------------------------------
 
     def action_save(self) -> None:
-        self.start(self._run(save=True), "run")
+        if self.may_edit():
+            self.start(self._run(save=True), "run")
 
     def action_run(self) -> None:
         self.start(self._run(save=self.editor.dirty), "run")

@@ -65,6 +65,10 @@ class SettingDialog(DecidingDialog[Choice | None]):
 
     def _choice(self) -> Choice:
         preset = str(self.query_one("#preset", Select).value)
+        if preset != self._filled:  # also where a key comes before the message of the change
+            self._filled = preset
+            for name, value in self.problem.presets[preset].items():
+                self.query_one(f"#size-{name}", Input).value = str(value)
         sizes: dict[str, int] = {}
         for name, value in self.problem.presets[preset].items():
             text = self.query_one(f"#size-{name}", Input).value
@@ -73,15 +77,6 @@ class SettingDialog(DecidingDialog[Choice | None]):
         world = self.query_one("#world", Select).value
         return Choice(preset=preset, world=int(world) if isinstance(world, int) else None,
                       dtype=str(self.query_one("#dtype", Select).value), sizes=sizes)  # fmt: skip
-
-    @on(Select.Changed, "#preset")
-    def _preset_changed(self, event: Select.Changed) -> None:
-        preset = str(event.value)
-        if preset != self._filled:
-            self._filled = preset
-            for name, value in self.problem.presets[preset].items():
-                self.query_one(f"#size-{name}", Input).value = str(value)
-        self._show_cost()
 
     @on(Select.Changed)
     @on(Input.Changed)

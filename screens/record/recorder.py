@@ -85,7 +85,6 @@ async def _opened(
         services.first_start = False
         app = ArenaApp(services)
         if theme not in app.available_themes:
-            services._lock.release()
             raise UsageError(f"there is no theme {theme!r}", f"choose from {', '.join(app.theme_names)}")
         app.theme = theme
         try:

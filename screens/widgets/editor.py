@@ -15,12 +15,12 @@ from textual.document._wrapped_document import WrappedDocument
 from textual.events import Key
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
+from arena.workspace.line_ends import plain, with_line_ends
 from screens.widgets import line_edits, search
 from screens.widgets.highlight import Part, language_of, line_spans, parts_of
 from screens.widgets.line_marks import LineMarks
@@ -209,7 +209,7 @@ class Source(TextArea):
 
 
 class Editor(Source):
-    """The player's kernel. Posts `Edited` when the text stops being what is on disk, or becomes it again."""
+    """The player's kernel. Its lines end with \\n; `file_text` has the line ends of the file. Posts `Edited`."""
 
     BINDING_GROUP_TITLE = "Editor"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -218,9 +218,6 @@ class Editor(Source):
         # Terminals send one and the same byte for ctrl+/ and ctrl+_; those that can tell them apart send the first.
         Binding("ctrl+underscore,ctrl+slash", "toggle_comment", "comment", show=False, key_display="^/"),
     ]
-
-    dirty: reactive[bool] = reactive(False)
-    """The text differs from the file."""
 
     @dataclass
     class Edited(Message):
@@ -233,31 +230,41 @@ class Editor(Source):
         # "Select line" and "select all" there; history and model here, in the footer's order.
         for key in ("f6", "f7"):
             self._bindings.key_to_bindings.pop(key, None)
-        self.saved_text = ""
+        self._saved, self._saved_plain = "", ""
+        """The file's text, and the same with the line ends of the editor."""
+
+    @property
+    def dirty(self) -> bool:
+        """The text differs from the file. Compared now: the message of a change comes later than the next key."""
+        return self.text != self._saved_plain
+
+    @property
+    def file_text(self) -> str:
+        """The text with the line ends of the file."""
+        return with_line_ends(self.text, self._saved) if self.dirty else self._saved
 
     def open_saved(self, text: str) -> None:
         """Shows a file for the first time. Undo goes back to it, and beyond it only to what was typed before it came."""
         if self.text:
             self.show_saved(text)
             return
-        self.saved_text = text
-        self.load_text(text)
-        self.dirty = False
+        self.mark_saved(text)
+        self.load_text(self._saved_plain)
 
     def show_saved(self, text: str) -> None:
         """Shows what is on disk. Where the text is the same, cursor and undo history stay."""
-        self.saved_text = text
-        if self.text != text:
+        self.mark_saved(text)
+        if self.dirty:
             cursor, scroll = self.cursor_location, self.scroll_offset
-            self.replace(text, self.document.start, self.document.end)  # undo brings the old text back
+            self.replace(
+                self._saved_plain, self.document.start, self.document.end
+            )  # undo brings the old text back
             self.move_cursor(self.clamp_visitable(cursor))
             self.scroll_to(*scroll, animate=False)
-        self.dirty = False
 
     def mark_saved(self, text: str) -> None:
-        """`text` has just been written to disk."""
-        self.saved_text = text
-        self.dirty = self.text != text
+        """`text` is what is on disk."""
+        self._saved, self._saved_plain = text, plain(text)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Nothing is written where somebody else's kernel is looked at."""
@@ -351,6 +358,5 @@ class Editor(Source):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        self.dirty = self.text != self.saved_text
         self.marks.follow(self.document.lines)
         self.post_message(self.Edited(self))

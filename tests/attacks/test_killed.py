@@ -16,13 +16,13 @@ import psutil
 import pytest
 from real_terminal import end
 
-from arena.errors import WorkspaceLocked
+from arena.errors import KernelsLocked
 from arena.paths import Paths
 from arena.runs.journal import read_events, read_header
 from arena.runs.store import Store
 from arena.settings import Settings, save_settings
 from arena.workspace.kernels import Workspace
-from arena.workspace.workspace_lock import WorkspaceLock
+from arena.workspace.workspace_lock import KernelLocks
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Finished
 from sandbox.protocol.verdict import Verdict
@@ -121,9 +121,11 @@ def alive(pids: list[int]) -> list[int]:
 
 def can_be_locked(workspace: Path) -> bool:
     """Not at once after a kill: a process counts as a zombie while its last threads still hold its files."""
+    locks = KernelLocks(workspace)
     try:
-        WorkspaceLock(workspace).release()
-    except WorkspaceLocked:
+        locks.take("01_allreduce")
+        locks.release("01_allreduce")
+    except KernelsLocked:
         return False
     return True
 

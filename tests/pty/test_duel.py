@@ -54,6 +54,8 @@ def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server:
         app.process.send("\x1b[B\x1b[B\r")  # under the house and the baseline
         app.shows("model:local")
         app.process.send("\t\t\r")
+        app.shows("no kernel yet", "Hidden until the final")
+        app.process.send("\x13")  # ctrl+s submits what the file has
         app.shows("✗ WRONG", "left")
         app.shows("✓ PASS", "refused")
         assert len(model_server.seen) == 5

@@ -32,6 +32,7 @@ async def started(app, pilot, until, problem, minutes=10.0) -> LiveDuelScreen:
     app.play_duel(problem, DuelPlan(YOU, GUEST, minutes))
     await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
     screen = app.screen
+    screen.action_hand_in()  # what the file has is submitted when it is asked for
     await until(pilot, lambda: screen.state.left.last is not None and screen.state.right.last is not None)
     await until(pilot, lambda: screen.state.left.last.judged and screen.state.right.last.judged)
     return screen
@@ -50,6 +51,10 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         app.screen.query_one("#start").press()
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         screen = app.screen
+        await until(pilot, lambda: bool(screen.state.right.last))
+        assert not screen.state.left.attempts  # the kernel of the workspace is not submitted unasked
+        screen.action_hand_in()
+        await until(pilot, lambda: bool(screen.state.left.last))
         screen.action_hand_in()  # while the file, which nobody changed, has no verdict yet
         await until(pilot, lambda: any("Already submitted" in said.message for said in app._notifications))
         await until(pilot, lambda: bool(screen.state.left.last and screen.state.left.last.judged))
@@ -72,6 +77,7 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await until(pilot, lambda: screen.state.stage == "ended")
         await pilot.pause(0.2)
         assert "you wins: faster in the final" in screen_text(app)
+        assert "esc leave" in screen_text(app)
 
         await pilot.press("f8")
         await until(pilot, (paths.duels / f"{screen.state.header.duel_id}.svg").exists)
@@ -91,6 +97,15 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         assert replay.pace == 20
         await until(pilot, lambda: replay.state.stage == "ended")
         assert replay.state == screen.state
+
+
+async def test_what_is_typed_right_before_the_key_is_submitted(open_app, until) -> None:
+    async with open_app() as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="wrong", guest="pass"))
+        screen.panes["left"].insert("#")
+        screen.action_hand_in()  # the message of the change has not come
+        await until(pilot, lambda: len(screen.state.left.attempts) == 2)
+        assert "#" in screen.state.left.last.source
 
 
 async def test_pause_stops_the_clock_and_giving_up_loses(open_app, until, screen_text, paths) -> None:
@@ -157,6 +172,12 @@ async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_plac
                 SideWrote(at=screen.now, side="right", attempt=2, text=f"x{number} = {number}\n")
             )
             await asyncio.sleep(0.001)
+        await pilot.pause(0.3)
+        assert "x299 = 299" not in screen_text(app)
+        assert "Hidden until the final" in screen_text(app)
+        await pilot.press("f3")
+        assert screen.hidden == "right"
+        await pilot.press("f3")
         await until(pilot, lambda: "x299 = 299" in screen_text(app))
         assert "kernel 2, writing" in screen_text(app)
         assert "x0 = 0" not in screen_text(app)
@@ -217,3 +238,16 @@ async def test_enter_starts_wherever_the_focus_is_and_in_an_open_list_it_chooses
         assert isinstance(app.screen, DuelSetup)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+
+
+async def test_code_has_the_width_and_the_race_is_below(open_app, until) -> None:
+    async with open_app(size=(100, 30)) as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        left, race = screen.query_one("#left-pane").region, screen.query_one("#race-pane").region
+        assert left.width >= 50
+        assert left.bottom <= race.y
+        assert race.width == 100
+        await pilot.resize_terminal(220, 40)
+        await until(
+            pilot, lambda: screen.query_one("#race-pane").region.y == screen.query_one("#left-pane").region.y
+        )

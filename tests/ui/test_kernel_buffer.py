@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from textual.app import App, ComposeResult
 
+from arena.errors import UsageError
 from arena.workspace.kernels import content_hash
 from problems.specification import Problem
 from screens.kernel.kernel_session import KernelSession
@@ -66,7 +67,6 @@ async def test_saving_writes_the_file(services, problem) -> None:
 async def test_what_was_typed_is_a_draft_until_it_is_discarded(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("half a thought")
-        buffer.editor.dirty = True
     async with opened(services, problem) as (buffer, draft):
         assert draft == "half a thought"
         await buffer.discard_draft(draft)
@@ -79,7 +79,7 @@ async def test_a_draft_is_due_when_nothing_is_typed_any_more(services, problem, 
     monkeypatch.setattr(kernel_buffer, "DRAFT_AFTER_S", 0.05)
     due = []
     async with opened(services, problem) as (buffer, _):
-        buffer.editor.dirty = True
+        buffer.replace("typed")
         for _ in range(5):
             buffer.edited(lambda: due.append(True))
         await until(None, lambda: bool(due))
@@ -90,21 +90,17 @@ async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypa
     monkeypatch.setattr(kernel_buffer, "DRAFT_AFTER_S", 0.05)
     async with opened(services, problem) as (buffer, _):
         buffer.replace("restored from the history")
-        buffer.editor.dirty = True
         await buffer.keep_draft()
         assert services.workspace.draft(buffer.session.path) is not None
         buffer.editor.undo()
-        buffer.editor.dirty = False
         due = []
         buffer.edited(lambda: due.append(True))
         await until(None, lambda: bool(due))
         await buffer.keep_draft()
         assert services.workspace.draft(buffer.session.path) is None
         buffer.replace("and once more")
-        buffer.editor.dirty = True
         await buffer.keep_draft()
         buffer.editor.undo()
-        buffer.editor.dirty = False  # and it is left at once
     async with opened(services, problem) as (_, draft):
         assert draft is None
 
@@ -112,12 +108,10 @@ async def test_what_is_undone_leaves_no_draft(services, problem, until, monkeypa
 async def test_a_draft_that_is_restored_and_undone_is_not_asked_about_again(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("half a thought")
-        buffer.editor.dirty = True
     async with opened(services, problem) as (buffer, draft):
         await buffer.restore_draft(draft)
         assert buffer.editor.text == "half a thought"
         buffer.editor.undo()
-        buffer.editor.dirty = False
         assert services.workspace.revision(content_hash(draft)) == draft
     async with opened(services, problem) as (_, draft):
         assert draft is None
@@ -126,7 +120,6 @@ async def test_a_draft_that_is_restored_and_undone_is_not_asked_about_again(serv
 async def test_a_save_from_outside_replaces_unsaved_text_within_undo(services, problem) -> None:
     async with opened(services, problem) as (buffer, _):
         buffer.replace("typed here")
-        buffer.editor.dirty = True
         saves = buffer.outside_saves()
         other = buffer.session.path.with_suffix(".new")
         other.write_text("from elsewhere")
@@ -136,3 +129,45 @@ async def test_a_save_from_outside_replaces_unsaved_text_within_undo(services, p
         assert services.workspace.revision(content_hash("typed here")) == "typed here"
         buffer.editor.undo()
         assert buffer.editor.text == "typed here"
+
+
+@pytest.mark.parametrize("text", ["a = 1\nb = 2\r\nc = 3\n", "a = 1\r\nb = 2\r\n", "a = 1\n\x0c\nb = 2"])
+async def test_line_ends_stay_and_are_no_unsaved_change(services, problem, text) -> None:
+    services.workspace.save(services.workspace.kernel_path(problem), text)
+    async with opened(services, problem) as (buffer, _):
+        assert not buffer.editor.dirty
+        buffer.editor.insert("#", (1, 0))
+        assert buffer.editor.dirty
+        await buffer.save()
+        lines = text.splitlines(keepends=True)
+        assert buffer.session.path.read_bytes().decode() == "".join([lines[0], "#", *lines[1:]])
+        assert not buffer.editor.dirty
+
+
+async def test_line_ends_changed_outside_are_no_unsaved_change(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        await buffer.session.save("a\nb\n")
+        buffer.editor.show_saved("a\nb\n")
+        saves = buffer.outside_saves()
+        buffer.session.path.write_bytes(b"a\r\nb\r\n")
+        assert await anext(saves) is False
+        assert not buffer.editor.dirty
+        assert buffer.editor.file_text == "a\r\nb\r\n"
+
+
+async def test_a_file_that_is_no_text_is_told_kept_and_replaced_only_when_asked(services, problem) -> None:
+    async with opened(services, problem) as (buffer, _):
+        path, before = buffer.session.path, buffer.editor.text
+        saves = buffer.outside_saves()
+        path.write_bytes("é".encode("latin-1"))
+        told = await anext(saves)
+        assert isinstance(told, UsageError)
+        assert "is not UTF-8 text" in told.message
+        assert buffer.editor.text == before
+        (copy,) = path.parent.glob("kernel.py.unreadable-*")
+        assert copy.read_bytes() == b"\xe9"
+        with pytest.raises(UsageError):
+            await buffer.save()
+        assert path.read_bytes() == b"\xe9"
+        await buffer.save(replace=True)
+        assert path.read_text() == before

@@ -1,9 +1,13 @@
 """The kernel screen, fed with recorded runs: the same fold that a live run goes through."""
 
+import os
+
 import pytest
 from msgspec.structs import replace
 from textual.widgets import ContentSwitcher
 
+from arena.errors import KernelsLocked
+from arena.workspace.workspace_lock import KernelLocks
 from sandbox.protocol.events import Interval, Speedup, Timed, WorldChanged
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes.failure_view import FailureView
@@ -254,3 +258,30 @@ async def test_quitting_with_unsaved_text_says_that_the_draft_is_kept(open_app, 
         assert said == [
             "The unsaved text of 13_gemm_allreduce is kept as a draft: `pkb-arena 13_gemm_allreduce` offers it."
         ]
+
+
+async def test_a_problem_that_another_app_edits_can_be_read_and_run(
+    open_app, until, screen_text, services, type_kernel
+) -> None:
+    other = KernelLocks(services.paths.workspace)
+    other.take("13_gemm_allreduce")
+    async with open_app(problem="13") as (app, pilot):
+        screen = app.screen
+        before = screen.editor.text
+        await until(
+            pilot, lambda: any(f"process {os.getpid()}" in told.message for told in app._notifications)
+        )
+        await until(pilot, lambda: "read-only" in screen_text(app))
+        await pilot.press("x", "ctrl+s")
+        screen.take_over("another text")
+        assert screen.editor.text == before
+        assert not screen.session.busy
+        app.open_problem(app.services.catalogue.find("1"))
+        await until(pilot, lambda: app.screen is not screen and app.screen.editor.text != "")
+        assert not app.screen.editor.read_only
+        other.release("13_gemm_allreduce")
+        app.open_problem(app.services.catalogue.find("13"))
+        await until(pilot, lambda: app.screen.problem.id == 13 and app.screen.editor.text != "")
+        assert not app.screen.editor.read_only
+        with pytest.raises(KernelsLocked):
+            other.take("13_gemm_allreduce")

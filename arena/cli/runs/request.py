@@ -1,5 +1,6 @@
 """The run request that the arguments of `run` and `watch` stand for."""
 
+import sys
 from pathlib import Path
 
 from arena.cli.session import CliSession
@@ -7,8 +8,12 @@ from arena.runs.run_request import RunRequest
 from arena.setting_choice import Choice, choose_setting
 from arena.workspace.baseline_variants import WORDS
 from arena.workspace.house import HOUSE
-from arena.workspace.kernels import read_kernel
+from arena.workspace.kernels import kernel_text, read_kernel
 from arena.workspace.named_kernels import BASELINE, named_kernel
+from problems.specification import Problem
+from sandbox.protocol.events import Rival
+
+STDIN = "-"
 
 
 def make_request(
@@ -18,24 +23,19 @@ def make_request(
     choice: Choice,
     rounds: int | None,
     budget: float | None,
+    against: Path | None = None,
 ) -> RunRequest:
     """The request, checked as far as is possible without running anything.
 
-    budget: seconds, in place of the setting `budget_s`.
+    budget: seconds, in place of the setting `budget_s`. against: a kernel that takes the baseline's place.
 
     Raises:
         ArenaError: the problem, the kernel file or the setting is not one that can be run.
     """
     found = session.problem(problem)
     setting = choose_setting(found, choice, session.settings)
-    path = ""
-    if named := named_kernel(str(kernel), found, session.catalogue, setting.device):
-        name, source = named
-    else:
-        file = read_kernel(kernel)
-        name, path, source = kernel.name, str(kernel.absolute()), file.text
-        if name == BASELINE:
-            name = f"./{BASELINE}"  # a file of that name is still a file
+    name, path, source = _kernel(session, found, kernel, setting.device)
+    rival = _kernel(session, found, against, setting.device) if against is not None else None
     return RunRequest(
         problem=found,
         setting=setting,
@@ -45,4 +45,16 @@ def make_request(
         source=source,
         rounds=rounds,
         budget_s=session.settings.budget_s if budget is None else budget,
+        versus=Rival(rival[0], rival[2]) if rival is not None else None,
     )
+
+
+def _kernel(session: CliSession, problem: Problem, kernel: Path, device: str) -> tuple[str, str, str]:
+    """Name, path and source of the kernel that an argument stands for."""
+    if named := named_kernel(str(kernel), problem, session.catalogue, device):
+        return named[0], "", named[1]
+    if str(kernel) == STDIN:
+        return "stdin.py", "", kernel_text(sys.stdin.buffer, "standard input")
+    # A file that is named like the word for the baseline is still a file.
+    name = f"./{BASELINE}" if kernel.name == BASELINE else kernel.name
+    return name, str(kernel.absolute()), read_kernel(kernel).text

@@ -1,5 +1,6 @@
 """`pkb-arena run`: judges one kernel once."""
 
+import dataclasses
 from pathlib import Path
 
 import click
@@ -34,6 +35,12 @@ from sandbox.protocol.verdict import Verdict, exit_code
 @rounds_option
 @budget_option
 @click.option(
+    "--against",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="KERNEL",
+    help="Time KERNEL against this one, in place of the baseline.",
+)
+@click.option(
     "--other-sizes", is_flag=True, help="After a PASS judge three random legal settings for correctness, too."
 )
 @json_option
@@ -45,25 +52,27 @@ def command(
     choice: Choice,
     rounds: int | None,
     budget: float | None,
+    against: Path | None,
     other_sizes: bool,
     as_json: bool,
 ) -> None:
-    """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`.
+    """Judge KERNEL, a Python file with solution(...), or one of the words `baseline` and `house`; - is standard input.
 
     On GPUs also `baseline-graph`, the baseline in a CUDA graph, and for plain collectives `baseline-windows` and
     `baseline-copy-engine`, NCCL on registered memory by its own kernels and by copy engines.
 
     With --other-sizes a kernel that passes here and fails elsewhere is marked as made for one size; the exit code is still
-    that of the setting that was asked for.
+    that of the setting that was asked for. With --against exit code 1 also says that the other kernel failed.
     """
     session = open_session()
-    request = make_request(session, problem, kernel, choice, rounds, budget)
+    request = make_request(session, problem, kernel, choice, rounds, budget, against)
     judged = run_interruptibly(_judge(session, request, other_sizes))
     if as_json:
         print_json(judged)
     else:
         print_report(judged)
-    ctx.exit(exit_code(judged.verdict))
+    verdicts = [judged.verdict, *([judged.rival.verdict] if judged.rival else [])]
+    ctx.exit(next((exit_code(each) for each in verdicts if each is not Verdict.PASS), 0))
 
 
 async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) -> RunReport:
@@ -75,7 +84,7 @@ async def _judge(session: CliSession, request: RunRequest, other_sizes: bool) ->
             await engine.start()
             judged = (await judge_to_end(engine, request)).report
             if other_sizes and judged.verdict is Verdict.PASS:
-                others = await judge_other_sizes(engine, request)
+                others = await judge_other_sizes(engine, dataclasses.replace(request, versus=None))
                 judged = msgspec.structs.replace(judged, other_sizes=others)
             return judged
         finally:

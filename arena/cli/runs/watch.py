@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.diagnostics import say
+from arena.cli.diagnostics import complain, say
 from arena.cli.interrupts import run_interruptibly
 from arena.cli.options import (
     budget_option,
@@ -61,6 +61,10 @@ async def _watch(session: CliSession, request: RunRequest, kernel: Path, as_json
                 run = await engine.judge(request)
                 waiting.create_task(_print_result(run, progress, as_json))
                 async for save in watcher:
+                    if isinstance(save, UsageError):
+                        progress.clear()
+                        complain(save.message, save.advice)
+                        continue
                     run = await engine.judge(dataclasses.replace(request, source=save.text))
                     waiting.create_task(_print_result(run, progress, as_json))
         except BaseExceptionGroup as group:  # a setting that no save can mend, or a closed stdout

@@ -40,6 +40,9 @@ def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]])
         binary = compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         text = "".join(traceback.format_exception_only(error)).replace(path, Path(path).name)
+        rows = enumerate(source.splitlines(), 1)
+        if fence := next((number for number, row in rows if row.startswith("```")), 0):
+            text = f"line {fence} is a Markdown fence\n{text}"
         raise KernelRefused(Kind.SYNTAX, text, getattr(error, "lineno", 0) or 0) from None
     module = types.ModuleType("kernel")
     module.__file__ = path
@@ -50,7 +53,8 @@ def load_solution(source: str, path: str, parameters: Sequence[tuple[str, Any]])
         if "solution" in vars(module):
             text = f"solution is of type {type(solution).__name__}, which cannot be called"
             raise KernelRefused(Kind.LOAD_FAILED, text, _line_of_solution(source))
-        names = [n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == "kernel"]
+        own = [(n, v) for n, v in vars(module).items() if inspect.isfunction(v) or inspect.isclass(v)]
+        names = [name for name, value in own if value.__module__ == "kernel"]
         hint = f"; the file defines {', '.join(names[:5])}" if names else ""
         text = f"the function to call is missing{hint}" if source.strip() else "the file is empty"
         raise KernelRefused(Kind.LOAD_FAILED, text)

@@ -98,7 +98,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         return self._content(self._latest, width).plain.count("\n") + 1
 
     def _content(self, update: RunUpdate, width: int) -> Content:
-        table = self._table(update.state, width)
+        table = self._table(update.state, width, update.versus)
         above = _wrapped(sentence(update), width, "$foreground")
         below = _wrapped(remark(update), width, "$muted")
         if self.most_rows is not None:
@@ -108,7 +108,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
                 below[-1] = Content.styled(_with_ellipsis(below[-1].plain, width), "$muted")
         return Content("\n").join([*above, table, *below])
 
-    def _table(self, state: RunState, width: int) -> Content:
+    def _table(self, state: RunState, width: int, versus: str) -> Content:
         result = state.result
         # The pairs that the medians are made of; an event of a round has only its last one.
         pairs = result.samples.call if result is not None and result.samples.call else state.samples
@@ -123,7 +123,7 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         backend = f"{kind_of(state.setting.device).backend} " if state.setting else ""
         roofline = result.roofline if result else None
         for label, rounds, final in (
-            (f"{backend}baseline", baseline, result.baseline_us if result else None),
+            (versus[:16] or f"{backend}baseline", baseline, result.baseline_us if result else None),
             (f"{name[:16]}", contender, result.contender_us if result else None),
         ):
             median = final.call if final and final.call is not None else percentile(rounds, 50)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 from textual.timer import Timer
 
+from arena.errors import UsageError
 from arena.workspace.templates import starter
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.editor import Editor
@@ -43,14 +44,14 @@ class KernelBuffer:
         self.editor.history.checkpoint()
         return None
 
-    async def save(self) -> None:
-        """Writes the file.
+    async def save(self, *, replace: bool = False) -> None:
+        """Writes the file. replace: as in `KernelSession.save`.
 
         Raises:
             ArenaError: the file is as it was.
         """
-        text = self.editor.text
-        await self.session.save(text)
+        text = self.editor.file_text
+        await self.session.save(text, replace=replace)
         self.editor.mark_saved(text)
 
     def replace(self, text: str) -> None:
@@ -58,16 +59,20 @@ class KernelBuffer:
         self.editor.replace(text, self.editor.document.start, self.editor.document.end)
         self.editor.move_cursor((0, 0))
 
-    async def outside_saves(self) -> AsyncIterator[bool]:
+    async def outside_saves(self) -> AsyncIterator[bool | UsageError]:
         """Shows what other programs save into the file.
 
         Yields:
             For every such save, True where it took the place of unsaved text. That stays within reach of undo.
+            The reason where the file is no kernel: the editor stays as it is.
         """
         async for kernel in self.session.outside_saves():
+            if isinstance(kernel, UsageError):
+                yield kernel
+                continue
             unsaved = self.editor.dirty
             if unsaved:
-                await self.session.keep(self.editor.text)
+                await self.session.keep(self.editor.file_text)
             self.editor.show_saved(kernel.text)
             yield unsaved
 
@@ -88,7 +93,7 @@ class KernelBuffer:
         """
         if self.editor.dirty:
             self._draft_kept = True
-            await self.session.save_draft(self.editor.text)
+            await self.session.save_draft(self.editor.file_text)
         elif self._draft_kept:
             self._draft_kept = False
             await asyncio.to_thread(self._forget_draft)
@@ -115,6 +120,6 @@ class KernelBuffer:
         """
         self.session.stop_watching()
         if self.editor.dirty:
-            self.session.services.workspace.save_draft(self.session.path, self.editor.text)
+            self.session.services.workspace.save_draft(self.session.path, self.editor.file_text)
         elif self._draft_kept:
             self._forget_draft()

@@ -2,12 +2,9 @@
 
 import os
 import sys
-from pathlib import Path
 
 import pexpect
 import pytest
-
-from arena.workspace.workspace_lock import WorkspaceLock
 
 
 def open_app(*command: str, **environment: str) -> tuple[int, str]:
@@ -22,17 +19,6 @@ def open_app(*command: str, **environment: str) -> tuple[int, str]:
     app.expect(pexpect.EOF)
     app.close()
     return app.exitstatus, app.before
-
-
-@pytest.mark.slow
-def test_a_second_app_on_one_workspace_is_told_about_the_first(home: Path) -> None:
-    lock = WorkspaceLock(home / "data" / "workspace")
-    code, text = open_app("screens.main")
-    lock.release()
-    assert code == 3
-    assert f"process {os.getpid()}" in text
-    assert "PKB_ARENA_HOME" in text
-    assert "\x1b[?1049h" not in text  # the screen was never taken over
 
 
 @pytest.mark.slow

@@ -129,6 +129,15 @@ def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(
     assert not row["solved"]  # running the baseline solves nothing
 
 
+def test_a_kernel_runs_against_another(pkb_arena_warm: CommandLine, kernel: Path) -> None:
+    kernel.write_text("def solve(): ...")
+    done = pkb_arena_warm("run", "13", "house", "--against", "kernel.py", *CHECKED, "--json")
+    assert done.returncode == 1, done.stderr
+    said = json.loads(done.stdout)
+    assert said["verdict"] == "PASS"
+    assert said["rival"]["verdict"] == "LOAD_ERROR"
+
+
 def test_a_wrong_kernel_fails_with_rank_index_and_values(
     pkb_arena_warm: CommandLine, kernel: Path, source: str
 ) -> None:

@@ -11,8 +11,10 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.messages import CheckPoison
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.versus import Versus
+from sandbox.timing.probes import Probes
 from sandbox.timing.roofline import Peaks
-from sandbox.worlds.exchange import CONTENDER, RIVAL
+from sandbox.timing.rounds import Rounds
+from sandbox.worlds.exchange import CONTENDER, RIVAL, Exchange
 
 SIDES = [("kernel", 0), ("rival", 1)]
 
@@ -128,3 +130,27 @@ def test_the_one_that_computes_while_the_other_is_timed_has_disturbed_it(name: s
     made: dict[str, Any] = {name: MadeKernel(cpu_share=0.8)}
     found = verdicts(fought(MadeMachine(**made), rounds=12))
     assert (found[side], found[1 - side]) == (Verdict.BASELINE_DISTURBED, Verdict.PASS)
+
+
+def test_results_of_no_op_batches_are_gone_before_a_probe_looks_for_outputs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[str] = []
+
+    def noted(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(self: Any, *arguments: Any, **options: Any) -> Any:
+            happened.append(name)
+            return real(self, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    noted(Rounds, "noop_batches")
+    noted(Exchange, "discard_outputs")
+    noted(Probes, "run")
+    assert verdicts(fought(MadeMachine(), rounds=24)) == (Verdict.PASS, Verdict.PASS)
+    assert "run" in happened
+    for at, name in enumerate(happened):
+        if name == "noop_batches" and "run" in happened[at:]:
+            assert "discard_outputs" in happened[at : at + happened[at:].index("run")]

@@ -49,6 +49,7 @@ def test_a_signature_that_does_not_fit_is_named_with_its_line(tmp_path: Path, so
         ("\n", "the file is empty"),
         ("x = 1\n", "the function to call is missing"),
         ("def solve(x):\n    return x\n", "the function to call is missing; the file defines solve"),
+        ("class ModelNew:\n    pass\n", "the function to call is missing; the file defines ModelNew"),
         ("solution = 5\n", "solution is of type int, which cannot be called"),
         ("solution: int | None = None\n", "solution is of type NoneType, which cannot be called"),
     ],
@@ -57,3 +58,8 @@ def test_a_file_without_a_solution_says_what_it_has(tmp_path: Path, source: str,
     with pytest.raises(KernelRefused) as refused:
         load_solution(source, str(tmp_path / "kernel.py"), [("x", None)])
     assert str(refused.value) == words
+
+
+def test_a_markdown_fence_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KernelRefused, match="line 2 is a Markdown fence"):
+        load_solution("Here it is:\n```python\nx = 1\n```\n", str(tmp_path / "kernel.py"), [])

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from arena.errors import StoreError
+from arena.machine.doctor import _files
 from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.runs.journal import Journal, RunHeader
@@ -208,11 +209,18 @@ def test_a_lost_index_is_rebuilt_from_the_journals(paths: Paths) -> None:
     assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
 
 
-def test_a_damaged_index_is_put_aside_and_rebuilt(paths: Paths) -> None:
+def test_a_damaged_index_is_put_aside_named_and_rebuilt(
+    paths: Paths, caplog: pytest.LogCaptureFixture
+) -> None:
     journal(paths, "a")
     paths.database.write_bytes(b"this is no database" * 100)
-    assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
-    assert list(paths.data.glob("results.sqlite.damaged-*"))
+    store = Store(paths.database, paths.runs)
+    assert [entry.run_id for entry in store.history(13)] == ["a"]
+    (kept,) = paths.data.glob("results.sqlite.damaged-*")
+    assert f"kept as {kept.name}; results are read anew" in store.damaged
+    assert store.damaged in caplog.text
+    assert any(str(kept) in finding.found for finding in _files(paths))
+    assert not Store(paths.database, paths.runs).damaged
 
 
 def test_two_processes_worth_of_connections_share_the_index(paths: Paths) -> None:

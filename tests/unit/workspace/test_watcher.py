@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.errors import UsageError
 from arena.workspace.kernels import content_hash
 from arena.workspace.watcher import KernelWatcher
 
@@ -21,7 +22,7 @@ async def watching(path: Path) -> AsyncIterator[tuple[KernelWatcher, "asyncio.Qu
 
     async def collect() -> None:
         async for kernel in watcher:
-            seen.put_nowait(kernel.text)
+            seen.put_nowait(str(kernel) if isinstance(kernel, UsageError) else kernel.text)
 
     task = asyncio.create_task(collect())
     await asyncio.sleep(0.3)
@@ -120,3 +121,11 @@ async def test_a_folder_that_is_replaced_is_watched_again(tmp_path: Path) -> Non
         assert await next_text(seen) == "two"
         path.write_text("three")
         assert await next_text(seen) == "three"
+
+
+async def test_a_save_that_is_no_text_is_told_once(kernel: Path) -> None:
+    async with watching(kernel) as (_, seen):
+        kernel.write_bytes(b"\xe9")
+        assert "is not UTF-8 text" in await next_text(seen)
+        kernel.write_text("two")
+        assert await next_text(seen) == "two"

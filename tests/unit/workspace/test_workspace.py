@@ -1,5 +1,6 @@
 """Kernel files: whole or not at all, every text kept, one app at a time."""
 
+import getpass
 import os
 import subprocess
 import sys
@@ -7,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from arena.errors import FolderUnwritable, UsageError, WorkspaceLocked
+from arena.errors import FolderUnwritable, KernelsLocked, UsageError
 from arena.workspace.atomic_file import write_atomically
 from arena.workspace.kernels import Workspace, content_hash, read_kernel
-from arena.workspace.workspace_lock import WorkspaceLock
+from arena.workspace.line_ends import plain, with_line_ends
+from arena.workspace.workspace_lock import KernelLocks
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
 
@@ -139,25 +141,82 @@ def test_an_unwritable_workspace_is_named(tmp_path: Path, problem: Problem) -> N
 HOLD = """
 import sys
 from pathlib import Path
-from arena.workspace.workspace_lock import WorkspaceLock
-lock = WorkspaceLock(Path(sys.argv[1]))
+from arena.workspace.workspace_lock import KernelLocks
+locks = KernelLocks(Path(sys.argv[1]))
+locks.take("13_gemm_allreduce")
 print("held", flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_second_app_is_told_who_has_the_workspace(tmp_path: Path) -> None:
+def test_a_second_app_is_told_who_has_the_problem_and_may_have_others(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+    locks = KernelLocks(tmp_path)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(WorkspaceLocked) as caught:
-            WorkspaceLock(tmp_path)
-        assert str(holder.pid) in caught.value.message
-        assert "PKB_ARENA_HOME" in caught.value.advice
+        locks.take("01_allreduce")
+        with pytest.raises(KernelsLocked) as caught:
+            locks.take("13_gemm_allreduce")
+        assert f"process {holder.pid}, {getpass.getuser()}, since" in caught.value.message
     finally:
         holder.kill()
-        holder.communicate()
-    WorkspaceLock(tmp_path).release()  # a killed app leaves no stale lock
+        holder.wait()
+    locks.take("13_gemm_allreduce")  # a killed app leaves no stale lock
+
+
+def test_the_screens_of_one_app_share_a_lock_until_the_last_one_is_left(tmp_path: Path) -> None:
+    mine, other = KernelLocks(tmp_path), KernelLocks(tmp_path)
+    mine.take("13")
+    mine.take("13")
+    mine.release("13")
+    with pytest.raises(KernelsLocked):
+        other.take("13")
+    mine.release("13")
+    other.take("13")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_bytes(b"\xef\xbb\xbfx = 1\n")
+    assert read_kernel(path).text == "x = 1\n"
+
+
+def test_a_file_without_an_end_is_read_up_to_the_limit() -> None:
+    with pytest.raises(UsageError, match="more than 4 MiB"):
+        read_kernel(Path("/dev/zero"))
+
+
+def test_saving_over_what_is_no_text_keeps_a_copy(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.kernel_path(problem)
+    workspace.save(path, "mine")
+    path.write_bytes(b"\xe9")
+    workspace.save(path, "mine again")
+    (copy,) = path.parent.glob("kernel.py.unreadable-*")
+    assert copy.read_bytes() == b"\xe9"
+
+
+@pytest.mark.parametrize("text", ["", "a", "a\n", "a\r\nb", "a\nb\r\nc\n", "\r\n\n", "a\x0cb\u2028c\n"])
+def test_a_text_that_is_not_changed_keeps_its_line_ends(text: str) -> None:
+    assert with_line_ends(plain(text), text) == text
+
+
+def test_new_lines_get_the_usual_line_end() -> None:
+    assert with_line_ends("a\nnew\nb\nc\n", "a\r\nb\nc\r\n") == "a\r\nnew\r\nb\nc\r\n"
+    assert with_line_ends("b\nc", "a\r\nb\r\n") == "b\r\nc"
+
+
+def test_kernels_of_a_problem_have_names(workspace: Workspace, problem: Problem) -> None:
+    path = workspace.create(problem, "mine")
+    two_shot = workspace.variant(path, "two-shot")
+    workspace.save(two_shot, "other")
+    assert workspace.variants(two_shot) == [path, two_shot]
+    workspace.save_draft(two_shot, "typed")
+    ring = workspace.rename(two_shot, "ring")
+    assert workspace.variants(path) == [path, ring]
+    assert workspace.draft(ring) == "typed"
+    for name in ("ring", "", "../up", "a.b"):
+        with pytest.raises(UsageError):
+            workspace.variant(path, name)

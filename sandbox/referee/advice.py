@@ -1,0 +1,34 @@
+"""Advice on what kernels from elsewhere often have: other entry points, files beside them, packages that are not installed."""
+
+import re
+
+_ONE_FILE = "A kernel is one file: paste code of your own into it."
+_ADVICE = (
+    (
+        r"the file defines .*\bModelNew\b",
+        "Make the forward of ModelNew the function solution(...), with the baseline's parameters.",
+    ),
+    (
+        r"No module named '([\w.]+)'",
+        rf"\1 is not installed here. {_ONE_FILE} Install a package where pkb-arena is installed.",
+    ),
+    (r"attempted relative import", _ONE_FILE),
+    (
+        r"FileNotFoundError: .*\.(?:cu|cuh|cpp|cc|h|hpp|so|ptx)\b",
+        "A kernel is one file: put CUDA or C++ into a string, which sandbox.kit compiles.",
+    ),
+    (
+        r"a AsyncCollectiveTensor",
+        "Wait for the collective: return wait_tensor(result) of torch.distributed._functional_collectives.",
+    ),
+    (r"is a Markdown fence", "Remove the lines with ``` and the text outside of them."),
+    (r"RecursionError", "A function calls itself without an end. The traceback shows which."),
+)
+
+
+def advice_on(text: str) -> str:
+    """Advice on the text of a failure; empty where none of the usual mistakes is found."""
+    for pattern, advice in _ADVICE:
+        if found := re.search(pattern, text):
+            return found.expand(advice)
+    return ""

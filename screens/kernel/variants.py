@@ -1,0 +1,80 @@
+"""The user's kernels of one problem: open one, copy the one in the editor, rename it."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.widgets import Input, OptionList
+from textual.widgets.option_list import Option
+
+from arena.errors import ArenaError
+from arena.workspace.kernels import Workspace
+from screens.complaints import explain
+from screens.dialogs.dialog import Dialog
+from screens.widgets.foreign import PlainStatic
+
+
+class VariantsDialog(Dialog[Path | None]):
+    """Dismisses with the kernel file to open."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("ctrl+r", "rename", "rename the kernel in the editor", priority=True),
+    ]
+
+    def __init__(self, workspace: Workspace, path: Path, text: str) -> None:
+        """path, text: of the kernel in the editor."""
+        super().__init__()
+        self._workspace, self._path, self._text = workspace, path, text
+        self._found = workspace.variants(path)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = "Kernels"
+            dialog.border_subtitle = "enter opens · with a name: copies · ^r renames · esc"
+            marks = ("in the editor" if path == self._path else "" for path in self._found)
+            yield OptionList(
+                *(
+                    Option(Content.assemble(f"{path.stem:<40} ", (mark, "$accent")))
+                    for path, mark in zip(self._found, marks, strict=True)
+                )
+            )
+            with Horizontal(classes="row below"):
+                yield PlainStatic("new name", classes="label")
+                yield Input(placeholder="two-shot", compact=True)
+            yield PlainStatic("", id="report")
+
+    def on_mount(self) -> None:
+        kernels = self.query_one(OptionList)
+        kernels.highlighted = self._found.index(self._path)
+        kernels.focus()
+
+    @on(OptionList.OptionSelected)
+    def _open(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._found[event.option_index])
+
+    @on(Input.Submitted)
+    def _copy(self) -> None:
+        try:
+            new = self._workspace.variant(self._path, self.query_one(Input).value)
+            self._workspace.save(new, self._text)
+        except ArenaError as error:
+            self._complain(error)
+        else:
+            self.dismiss(new)
+
+    def action_rename(self) -> None:
+        try:
+            new = self._workspace.rename(self._path, self.query_one(Input).value)
+            self._workspace.save_draft(new, self._text)
+        except ArenaError as error:
+            self._complain(error)
+        else:
+            self.dismiss(new)
+
+    def _complain(self, error: ArenaError) -> None:
+        self.query_one("#report", PlainStatic).update(Content.styled(f"✗ {explain(error)}", "$error"))

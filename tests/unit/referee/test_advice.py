@@ -1,0 +1,24 @@
+"""Advice on kernels that come from elsewhere."""
+
+import pytest
+
+from sandbox.referee.wording import explain
+from sandbox.worlds.failures import WorldFailed
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "words"),
+    [
+        ("LOAD_FAILED", "the function to call is missing; the file defines ModelNew", "ModelNew"),
+        ("LOAD_FAILED", "ModuleNotFoundError: No module named 'my_ops'", "my_ops is not installed"),
+        ("LOAD_FAILED", "ModuleNotFoundError: No module named 'flash_attn'", "flash_attn is not installed"),
+        ("RAISED", "ModuleNotFoundError: No module named 'einops'", "einops is not installed"),
+        ("LOAD_FAILED", "FileNotFoundError: [Errno 2] No such file: 'kernel.cu'", "into a string"),
+        ("BAD_STRUCTURE", "solution returned a AsyncCollectiveTensor; a result is", "wait_tensor"),
+        ("SYNTAX", "line 1 is a Markdown fence\nSyntaxError: invalid syntax", "```"),
+        ("RAISED", "RecursionError: maximum recursion depth exceeded", "calls itself"),
+    ],
+)
+def test_what_kernels_from_elsewhere_have_is_explained(kind: str, text: str, words: str) -> None:
+    _, failure = explain(WorldFailed(kind, 0, text=text), "load")
+    assert words in failure.advice
