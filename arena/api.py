@@ -6,6 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypedDict, Unpack
 
+from arena.errors import UsageError
 from arena.paths import find_paths, paths_in
 from arena.runs.engine import Engine
 from arena.runs.judge import Judge, RunInProgress
@@ -139,12 +140,20 @@ class Arena:
             sizes=options.get("sizes", {}),
         )
         path = kernel if isinstance(kernel, Path) else None
+        text = read_kernel(path).text if path else str(kernel)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"the kernel's text has half a character at position {error.start}, which no file can hold",
+                "take the lone surrogate out",
+            ) from None
         return RunRequest(
             problem=problem,
             setting=choose_setting(problem, choice, self._settings),
             kernel_name=path.name if path else "kernel.py",
             kernel_path=str(path.absolute()) if path else "",
-            source=read_kernel(path).text if path else str(kernel),
+            source=text,
             rounds=options.get("rounds"),
             budget_s=options.get("budget_s", self._settings.budget_s),
         )

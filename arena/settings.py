@@ -70,6 +70,10 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
         dict[str, Any],
         Meta(description='Fields added to the request, such as reasoning_effort = "high".'),
     ] = {}
+    omit: Annotated[
+        list[str],
+        Meta(description='Fields left out of the request, such as "stream_options" or "max_tokens".'),
+    ] = []
 
 
 class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

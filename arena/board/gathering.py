@@ -1,4 +1,4 @@
-"""Gathers a board from sweeps, users' runs, duels, imported bundles and the publication."""
+"""Gathers a board from sweeps, single runs, duels, imported bundles and the publication."""
 
 import time
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from arena.board.board import PRINTED_PROBLEMS, Published, read_published
 from arena.board.definitions import Score, share
-from arena.board.outcomes import NOISY, PEOPLE, Outcome, ResultPlace, kind_of
+from arena.board.outcomes import AGENTS, MODELS, Outcome, ResultPlace, kind_of
 from arena.board.results import machines_of, outcomes
 from arena.board.scorecard import ALL, Scorecard, scorecards
 from arena.duel.journal import read_duels
@@ -16,8 +16,9 @@ from arena.duel.ratings import ALL as ALL_DUELS
 from arena.duel.ratings import Rating, ratings
 from arena.errors import StoreError, why
 from arena.machine.facts import installed_version
+from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
-from arena.runs.store import Entry, Store
+from arena.runs.store import Entry, Store, fastest
 from arena.sweep.journal import JournalDamaged, journals, require_sweep, sweep_path
 from problems.catalogue import Catalogue
 from sandbox.protocol.verdict import Verdict
@@ -82,7 +83,7 @@ class Board(msgspec.Struct, frozen=True):
 
 
 def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Board:
-    """The board of these sweeps, or of all of them, of people's runs and of bundles. Creates nothing.
+    """The board of these sweeps, or of all of them, of single runs and of bundles. Creates nothing.
 
     Damaged files are left out and named.
 
@@ -114,9 +115,11 @@ def gather(paths: Paths, catalogue: Catalogue, sweeps: Sequence[str] = ()) -> Bo
         for path in journals(paths.imports):
             take(path, path.stem)
         try:
-            found += _people(paths, catalogue)
+            found += _single_runs(paths, catalogue, found)
         except StoreError as error:
-            left_out.append(LeftOut(f"{error.message}; the board is without people's runs", error.advice))
+            left_out.append(LeftOut(f"{error.message}; the board is without single runs", error.advice))
+        here = (this_machine(device) for device in {outcome.place.device for outcome in found})
+        machines = {machine.digest: str(machine) for machine in here} | machines
     duels, damaged = read_duels(paths.duels)
     left_out += [
         LeftOut(f"{path}: {_no_duel(error)}; the ratings are without it", "move the file elsewhere")
@@ -139,20 +142,23 @@ def _no_duel(error: Exception) -> str:
     return why(error) if isinstance(error, OSError) else "this is no duel's journal"
 
 
-def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:
-    """A person's runs of a problem in one place as one attempt: the best of them."""
+def _single_runs(paths: Paths, catalogue: Catalogue, swept: Sequence[Outcome]) -> list[Outcome]:
+    """A player's runs outside of sweeps, of one problem in one place, as one attempt: the best of them.
+
+    What a sweep has is not counted again; of a model's attempts in one place a sweep's alone are independent of each other.
+    """
     if not paths.database.exists():
         return []
     store = Store(paths.database, paths.runs)
     try:
-        people = [player for player in store.players() if kind_of(player) == PEOPLE and ":" not in player]
-        entries = [entry for player in people for entry in store.entries(player)]
+        entries = [entry for player in store.players() for entry in store.entries(player)]
     finally:
         store.close()
+    covered = {_group(each.player, each.place, each.problem_id) for each in swept}
     groups: dict[tuple[str, ResultPlace, int], list[Entry]] = {}
     for entry in entries:
-        if entry.preset_sizes:
-            place = ResultPlace(entry.preset, entry.device, entry.world, "")
+        place = ResultPlace(entry.preset, entry.device, entry.world, entry.machine)
+        if entry.preset_sizes and _group(entry.player, place, entry.problem_id) not in covered:
             groups.setdefault((entry.player, place, entry.problem_id), []).append(entry)
     known = {problem.id: problem for problem in catalogue.problems}
     return [
@@ -162,24 +168,28 @@ def _people(paths: Paths, catalogue: Catalogue) -> list[Outcome]:
     ]
 
 
+def _group(player: str, place: ResultPlace, problem_id: int) -> tuple[str, ResultPlace, int]:
+    return player, place, 0 if kind_of(player) in (MODELS, AGENTS) else problem_id
+
+
 def _best(player: str, place: ResultPlace, category: str, class_: str, runs: Sequence[Entry]) -> Outcome:
-    passed = [entry for entry in runs if entry.verdict is Verdict.PASS]
-    timed = [entry for entry in passed if entry.speedup is not None and entry.outcome != NOISY]
-    best = max(timed, key=lambda entry: entry.speedup or 0.0, default=None)
+    passed = any(entry.verdict is Verdict.PASS for entry in runs)
+    timed = any(entry.verdict is Verdict.PASS and entry.speedup is not None for entry in runs)
+    best = next(iter(fastest(runs)), None)
     return Outcome(
         player=player,
-        kind=PEOPLE,
+        kind=kind_of(player),
         place=place,
         problem_id=runs[0].problem_id,
         category=category,
         class_=class_,
-        passed=bool(passed),
+        passed=passed,
         paper=None,
         faster=best is not None and best.outcome == "faster",
         speedup=best.speedup if best is not None else None,
         over_graph=None,
         percent=best.percent if best is not None else None,
-        noisy=bool(passed) and not timed,
+        noisy=timed and best is None,
         one_size_only=None,
         usd=0.0,
         seconds=0.0,

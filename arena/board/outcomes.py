@@ -2,7 +2,7 @@
 
 import msgspec
 
-from arena.players.player import PlayerKind
+from arena.players.player import MCP, PlayerKind
 from arena.runs.headline import by_clock
 from arena.runs.results import RunReport
 from arena.sweep.records import CellResult
@@ -62,7 +62,7 @@ def kind_of(player: str) -> str:
     prefix = player.partition(":")[0]
     if prefix == PlayerKind.MODEL:
         return MODELS
-    if prefix == PlayerKind.AGENT:
+    if prefix == PlayerKind.AGENT or player == MCP:
         return AGENTS
     if player == HOUSE:
         return HOUSES

@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from arena.board.outcomes import Outcome, outcome_of
+import msgspec
+
+from arena.board.outcomes import NOISY, Outcome, outcome_of
 from arena.machine.fingerprint import Machine
+from arena.runs.ranking import Measurement, Ranked, ranked
 from arena.sweep.journal import read_lines
 from arena.sweep.records import REFUSED, CellResult, SweepSession
 
@@ -25,11 +28,29 @@ def outcomes(path: Path, source: str = "") -> list[Outcome]:
     Raises:
         OSError, JournalDamaged: as `results`.
     """
-    newest: dict[str, Outcome] = {}
+    newest: dict[str, tuple[Outcome, Measurement | None]] = {}
     for result in results(path):
         if result.final and result.verdict != REFUSED:
-            newest[result.key] = outcome_of(result, source)
-    return list(newest.values())
+            newest[result.key] = (outcome_of(result, source), result.measurement)
+    found = [outcome for outcome, measurement in newest.values() if measurement is None]
+    for kernel in ranked(newest.values(), lambda pair: pair[1]):
+        found += [_pooled(outcome, kernel) for outcome, _ in kernel.items]
+    return found
+
+
+def _pooled(outcome: Outcome, kernel: Ranked[tuple[Outcome, Measurement | None]]) -> Outcome:
+    """An attempt with the figures of all attempts with the same code: a kernel that is written twice has one speed."""
+    if len(kernel.items) == 1:
+        return outcome
+    noisy = kernel.outcome == NOISY
+    return msgspec.structs.replace(
+        outcome,
+        faster=kernel.outcome == "faster",
+        speedup=None if noisy else kernel.speedup.median,
+        percent=None if noisy else kernel.item[0].percent,
+        over_graph=None if noisy else kernel.item[0].over_graph,
+        noisy=noisy,
+    )
 
 
 def machines_of(path: Path) -> dict[str, Machine]:

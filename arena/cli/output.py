@@ -11,7 +11,15 @@ from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.foreign_text import escaped_json
-from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock, outcome_words
+from arena.runs.headline import (
+    SIGNS,
+    WHERE,
+    Headline,
+    advice_words,
+    by_clock,
+    outcome_words,
+    single_calls_words,
+)
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
@@ -171,7 +179,11 @@ def _sizes_text(other: OtherSize) -> str:
 
 def print_report(report: RunReport) -> None:
     """A run's result for a person."""
-    print_line("   ".join(filter(None, [verdict_text(report.verdict), told_text(report)])))
+    single = single_calls_words(report.told)
+    told = told_text(msgspec.structs.replace(report, told=report.told.removesuffix(single).rstrip(". ")))
+    print_line("   ".join(filter(None, [verdict_text(report.verdict), told])))
+    if single:
+        print_line(single)
     print_line(setting_text(report))
     if clocks := _clock_lines(report):
         bound = (

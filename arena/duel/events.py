@@ -147,6 +147,8 @@ class KernelJudged(DuelEvent, tag="judged", frozen=True, kw_only=True):
     detail: str
     clock: str = ""
     """Of the outcome and the speedup."""
+    rounds: int = 0
+    """Of its timing."""
 
 
 ORDINARY = ("done", "agreed", "gave up", "time")

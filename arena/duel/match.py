@@ -276,6 +276,7 @@ class Match:
                 outcome=found.outcome,
                 speedup=by_clock(found.speedup, found.clock),
                 clock=found.clock,
+                rounds=found.rounds,
                 detail=found.detail,
             )
         )

@@ -1,6 +1,6 @@
 """The state of a duel, folded from its events. Screens, the command line and replays use it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import msgspec
@@ -29,6 +29,7 @@ from arena.duel.events import (
     Winner,
 )
 from arena.runs.headline import by_clock
+from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
 from sandbox.protocol.events import Interval, Result
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import outcome
@@ -92,11 +93,12 @@ class SideState:
 
     @property
     def best(self) -> AttemptState | None:
-        """The right kernel with the highest median speedup; the earlier one of equals. None when it gave up."""
+        """The fastest right kernel, with all measurements of its code pooled. None when it gave up."""
         if self.left == "gave up":
             return None
         passed = [attempt for attempt in self.attempts if attempt.passed]
-        return max(passed, key=lambda a: a.speedup.median if a.speedup else 0.0, default=None)
+        kernels = ranked(passed, _measurement)
+        return _with_pooled(kernels[0]) if kernels else next(iter(passed), None)
 
     @property
     def last(self) -> AttemptState | None:
@@ -183,6 +185,24 @@ class DuelState:
     def _end_pause(self, at: float) -> None:
         if self.stage == "paused":
             self.pauses[-1] = (self.pauses[-1][0], at)
+
+
+def _measurement(attempt: AttemptState) -> Measurement | None:
+    judged = attempt.judged
+    if judged is None or judged.speedup is None:
+        return None
+    return Measurement(code_hash(attempt.source), judged.speedup, judged.clock, judged.rounds)
+
+
+def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
+    """The attempt that was measured the longest, with the figures of all of them."""
+    assert kernel.item.judged is not None
+    if len(kernel.items) == 1:
+        return kernel.item
+    judged = msgspec.structs.replace(
+        kernel.item.judged, speedup=kernel.speedup, outcome=kernel.outcome, clock=kernel.clock
+    )
+    return replace(kernel.item, judged=judged)
 
 
 SideEvent = SideWrote | Spending | Said | Submitted | KernelJudging | Measured | KernelJudged | Left

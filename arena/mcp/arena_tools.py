@@ -17,7 +17,7 @@ from arena.models.conversation import Tool, ToolResult
 from arena.models.templates import TEMPLATES, read_template
 from arena.paths import Paths
 from arena.players.judge_access import JudgeAccess
-from arena.players.player import Task, user_name
+from arena.players.player import MCP, Task, user_name
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
 from arena.players.tools import (
@@ -44,8 +44,6 @@ from problems.catalogue import Catalogue
 from problems.specification import PRESETS, Problem
 from sandbox.machine.devices import KINDS
 
-PLAYER = "mcp"
-"""Results are kept under this name unless another is asked for."""
 HISTORY = 50
 """Runs that `history` tells at most."""
 
@@ -82,7 +80,7 @@ class Terms:
     rounds: int | None = None
     budget_s: float | None = None
     """None: the setting `budget_s`."""
-    player: str = PLAYER
+    player: str = MCP
     house: bool = False
     """House kernels may be read."""
     unsafe: bool = False

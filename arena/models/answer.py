@@ -1,31 +1,31 @@
 """A model's answer, and the kernel file in it."""
 
 import ast
+import builtins
 import re
+import symtable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, ToolCall
+from arena.models.fences import Block, blocks_of, is_python, opens_block, parses, read_answer
 
-_OPENING = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[^`\n]*$")
 _FENCE = "`" * 3
 _AGAIN = "\n(The answer was begun again.)\n\n"
 """What is before it counts no more; it stays in the text, because it was shown already."""
-_PYTHON = frozenset({"", "python", "py", "python3", "py3", "{python}", "{.python}"})
 _OVERLAP = 4000
 """Characters at the end of a truncated answer that its continuation may repeat."""
 _WHOLE_LINE = 12
 """A repetition shorter than this may be chance, unless it is a whole line."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block."""
-
-    language: str
-    text: str
-    closed: bool
+_PREAMBLE = re.compile(
+    r"\A\s*[A-Z*(][^\n`=]*\b(?:continuing|continued|continuation|resuming|picking up|left off|cut off|stopped|the rest"
+    r"|remaining)\b[^\n`=]*[:.!…*)]+[ \t]*\n(?:[ \t]*\n)*",
+    re.IGNORECASE,
+)
+"""A sentence in front of what continues an answer, such as "Continuing from where I stopped:"."""
+_FENCES = re.compile(r"^ {0,3}```", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,14 @@ class ModelAnswer:
 
     @property
     def source(self) -> str:
-        """The kernel's text; empty when there is none."""
-        return kernel_source(self.text) if self.finish.reason != "unreadable" else ""
+        """The kernel's text; empty when there is none. Of an answer that was cut off only what is whole counts."""
+        if self.finish.reason == "unreadable":
+            return ""
+        return whole_kernel(self.text) if self._cut_off else kernel_source(self.text)
+
+    @property
+    def _cut_off(self) -> bool:
+        return self.finish.reason in ("length", "broken", "budget")
 
     @property
     def outcome(self) -> str:
@@ -55,8 +61,8 @@ class ModelAnswer:
         if self.finish.reason == "unreadable":
             return "unreadable"
         if not self.text.strip():
-            return "budget" if self.finish.reason == "budget" else "empty"
-        if self.finish.reason in {"length", "broken", "budget"} and not has_whole_kernel(self.text):
+            return {"budget": "budget", "length": "truncated"}.get(self.finish.reason, "empty")
+        if self._cut_off and not self.source:
             return "budget" if self.finish.reason == "budget" else "truncated"
         return "kernel" if self.source.strip() else "prose"
 
@@ -76,88 +82,138 @@ class ModelAnswer:
                 first = " ".join(self.text.split())
                 return f"the answer has no code: {first[:120]}"
             case "truncated":
-                return (
-                    "the answer was cut off again and again" if self.continued else "the answer was cut off"
-                )
+                again = " again and again" if self.continued else ""
+                return self.finish.detail or f"the answer was cut off{again}"
             case "budget":
                 return self.finish.detail or "the budget is spent"
             case _:
                 return ""
 
 
-def blocks_of(text: str) -> list[Block]:
-    """The fenced blocks of a Markdown text, in order; the last one may be open."""
-    blocks = []
-    lines: list[str] = []
-    fence, language = "", ""
-    for line in text.splitlines(keepends=True):
-        bare = line.strip()
-        if fence:
-            if bare.startswith(fence) and not bare.strip(fence[0]) and len(line) - len(line.lstrip()) <= 3:
-                blocks.append(Block(language, "".join(lines), True))
-                fence = ""
-            else:
-                lines.append(line)
-        elif opening := _OPENING.match(line.rstrip("\r\n")):
-            fence, language, lines = opening[1], opening[2].lower(), []
-    if fence:
-        blocks.append(Block(language, "".join(lines), False))
-    return blocks
-
-
 def kernel_source(text: str) -> str:
-    """The Python blocks of an answer as one file.
+    """The kernel of an answer as one file: its last whole one, with the blocks that it needs.
 
-    Of several that define `solution` the last is meant: the others were drafts. An answer that is Python
-    throughout needs no fence.
+    Examples of its use, output and drafts are no part of it. Where no kernel is whole, all of its Python is returned, so that
+    the verdict can say what is wrong. An answer that is Python throughout needs no fence.
     """
-    text = text.rpartition(_AGAIN)[2]
-    blocks = blocks_of(text)
+    found = read_answer(text.rpartition(_AGAIN)[2])
+    blocks = [block for block in found.blocks if is_python(block) and block.text.strip()]
+    if not blocks and not found.blocks and _is_kernel(found.plain):
+        return found.plain.strip() + "\n"
     if not blocks:
-        return text.strip() + "\n" if _is_kernel(text) else ""
-    python = [block for block in blocks if block.language in _PYTHON and block.text.strip()]
-    defining = [block for block in python if _DEFINES.search(block.text)]
-    if not python:
-        return ""
-    drafts = defining[:-1]
-    kept = [block for block in python if block not in drafts]
-    joined = "\n\n\n".join(block.text.strip("\n") for block in kept) + "\n"
-    if len(kept) > 1 and defining and not _parses(joined) and _parses(defining[-1].text):
-        return defining[-1].text.strip("\n") + "\n"  # the others were examples, not parts
-    return joined
+        return kernel_source(found.thought) if found.thinking else ""
+    if source := _whole(blocks):
+        return source
+    defining = [block for block in blocks if _DEFINES.search(block.text)]
+    return _joined(defining[-1:] or blocks)
+
+
+def whole_kernel(text: str) -> str:
+    """The kernel of an answer that was cut off: of closed blocks alone; empty where none is whole."""
+    blocks = blocks_of(text.rpartition(_AGAIN)[2])
+    return _whole([block for block in blocks if block.closed and is_python(block)])
 
 
 def has_whole_kernel(text: str) -> bool:
-    """Whether a cut-off answer has a whole kernel."""
-    blocks = blocks_of(text)
-    return bool(blocks) and blocks[-1].closed and _is_kernel(kernel_source(text))
+    """Whether a cut-off answer has a whole kernel, and no other block was begun."""
+    blocks = blocks_of(text.rpartition(_AGAIN)[2])
+    return bool(blocks) and blocks[-1].closed and bool(whole_kernel(text))
 
 
-_DEFINES = re.compile(r"^def solution\b", re.MULTILINE)
+_DEFINES = re.compile(r"^(?:async )?def solution\b|^solution\b.*=", re.MULTILINE)
 
 
-def _parses(source: str) -> bool:
+class _Names(NamedTuple):
+    """Names of a block: those it binds at its top, and those it uses and does not bind."""
+
+    bound: frozenset[str]
+    missing: frozenset[str]
+
+
+def _whole(blocks: Sequence[Block]) -> str:
+    """The last kernel that lacks no name; else the last one that is Python; empty where there is none."""
+    names = {at: _names_of(block.text) for at, block in enumerate(blocks) if parses(block.text)}
+    defining = [at for at in names if "solution" in names[at].bound]
+    kernels = [at for at in defining if not _is_stub(blocks[at].text)] or defining
+    parts = names.keys() - defining
+    last = ""
+    for at in reversed(kernels):
+        chosen, missing = {at}, set(names[at].missing)
+        while added := [part for part in parts - chosen if names[part].bound & missing]:
+            chosen.update(added)
+            missing.update(*(names[part].missing for part in added))
+            missing.difference_update(*(names[part].bound for part in chosen))
+        source = _joined([blocks[part] for part in sorted(chosen)])
+        if not missing:
+            return source
+        last = last or source
+    return last
+
+
+def _joined(blocks: Sequence[Block]) -> str:
+    return "\n\n\n".join(block.text.strip("\n") for block in blocks) + "\n"
+
+
+def _names_of(source: str) -> _Names:
     try:
-        ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return True
+        top = symtable.symtable(source, "kernel.py", "exec")
+    except (SyntaxError, ValueError, RecursionError):
+        return _Names(frozenset(), frozenset())
+    symbols = [symbol for table in _tables(top) for symbol in table.get_symbols()]
+    bound = {
+        symbol.get_name()
+        for symbol in (*top.get_symbols(), *(symbol for symbol in symbols if symbol.is_declared_global()))
+        if symbol.is_assigned() or symbol.is_imported()
+    }
+    used = {symbol.get_name() for symbol in symbols if symbol.is_referenced() and symbol.is_global()}
+    known = bound | set(dir(builtins)) | {"__file__", "__name__"}
+    star = re.search(r"^\s*from\s.*\simport\s+\*", source, re.MULTILINE)
+    return _Names(frozenset(bound), frozenset() if star else frozenset(used - known))
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
+
+
+def _is_stub(source: str) -> bool:
+    """Its `solution` has nothing but a docstring, `...` or `pass`."""
+    found = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == "solution"
+    ]
+    return bool(found) and all(
+        isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+        for line in found[-1].body
+    )
 
 
 def _is_kernel(text: str) -> bool:
-    return _DEFINES.search(text) is not None and _parses(text)
+    return _DEFINES.search(text) is not None and parses(text)
 
 
 def join_continuation(text: str, more: str) -> str:
-    """A truncated answer and what continues it: a fence that was opened anew and repeated text are dropped."""
+    """A truncated answer and what continues it.
+
+    A sentence that says so, a fence that was opened anew and repeated text are dropped.
+    """
     blocks = blocks_of(text)
     if blocks and not blocks[-1].closed:
-        head = more.lstrip("\n")
-        first, newline, rest = head.partition("\n")
-        if newline and _OPENING.match(first):
+        head = _PREAMBLE.sub("", more, count=1)
+        said = head != more
+        first, newline, rest = head.lstrip("\n").partition("\n")
+        # A bare fence opens where another one closes it; alone it closes the block that was cut off.
+        opening = opens_block(first) and (
+            first.strip() != _FENCE or said or len(_FENCES.findall(head)) % 2 == 0
+        )
+        if newline and opening:
             if has_whole_kernel(head):  # it began again from the start
                 return f"{text}\n{_FENCE}\n{_AGAIN}{head}"
             more = rest
+        elif said:
+            more = head
     tail = text[-_OVERLAP:]
     for length in range(min(len(tail), len(more)), 0, -1):
         if tail.endswith(more[:length]):

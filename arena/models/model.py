@@ -11,6 +11,7 @@ from arena.models.connection.calls import Calls
 from arena.models.connection.keys import Key, find_key
 from arena.models.connection.stream import Stream, ToolsRefused
 from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Retry, Text
+from arena.models.fences import read_answer
 from arena.models.providers import find_provider, provider_names
 from arena.models.templates import TEMPLATES, read_template
 from arena.settings import ModelSettings, Settings
@@ -84,6 +85,11 @@ class ModelClient:
                 or called
                 or has_whole_kernel(text)
             ):
+                if finish.reason == "length" and (not text.strip() or read_answer(text).thinking):
+                    used_up = (
+                        f"its reasoning used up max_tokens ({self.model.max_tokens}): raise it for this model"
+                    )
+                    finish = Finish("length", finish.detail or used_up)
                 yield finish
                 return
             self.continued += 1

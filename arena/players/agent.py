@@ -11,7 +11,7 @@ from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import AnyPiece, Finish, Message, ToolCall, ToolResult
 from arena.models.model import ModelClient
-from arena.players.attempts import Attempt, best_of
+from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, next_turn, verdict_words
 from arena.players.prompts.prompt import Prompt
@@ -127,12 +127,12 @@ class Agent:
         step = len(self.attempts) + 1
         judgement = await self.access.judge(answer.source, self._file_name(step))
         attempt = Attempt(step, answer, judgement)
-        self.recorder.judged(judgement.report, judgement.printed, attempt.gains_on(self.best))
+        self.recorder.judged(judgement.report, judgement.printed, gains(attempt, self.attempts))
         self._keep(attempt)
         return attempt
 
     def _keep(self, attempt: Attempt) -> None:
-        if attempt.gains_on(self.best):
+        if gains(attempt, self.attempts):
             self._gained_at = attempt.step
         self.attempts.append(attempt)
         self.access.attempted(attempt)

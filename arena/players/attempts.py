@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from arena.models.answer import ModelAnswer
 from arena.runs.headline import by_clock
 from arena.runs.judge import Judgement
+from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
 from arena.runs.results import RunReport
 from sandbox.protocol.verdict import Verdict
 
@@ -55,30 +57,68 @@ class Attempt:
         return speed.median if speed is not None else None
 
     @property
-    def score(self) -> tuple[int, float]:
-        """The stage, then the quality within it; larger is better. (0, 0) without a verdict on a kernel."""
-        report = self.report
-        if report is None or report.verdict is Verdict.HARNESS_ERROR:
-            return (0, 0.0)
-        stage = _STAGES.get(report.verdict, 2)
-        if report.verdict is Verdict.PASS:
-            return (stage, self.speedup or 0.0)
-        share = report.failure.wrong_share if report.failure is not None else None
-        return (stage, -(share if share is not None else 1.0))
-
-    def gains_on(self, best: "Attempt | None") -> bool:
-        """Better than the best so far, by more than noise."""
-        if best is None or self.score[0] != best.score[0]:
-            return self.score > (best.score if best is not None else (0, 0.0))
-        if self.passed:
-            return self.score[1] > best.score[1] * GAIN
-        return self.score[1] > best.score[1]
+    def source(self) -> str:
+        """The kernel's text."""
+        return self.answer.source
 
 
-def best_of(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The best attempt with a verdict; the earlier one of equals."""
-    judged = [attempt for attempt in attempts if attempt.report is not None]
-    return max(judged, key=lambda attempt: attempt.score, default=None)
+class Judged(Protocol):
+    """A kernel with its report, if it has one yet."""
+
+    @property
+    def source(self) -> str:
+        """The kernel's text."""
+
+    @property
+    def report(self) -> RunReport | None:
+        """The run's report."""
+
+
+Kernel = TypeVar("Kernel", bound=Judged)
+
+
+def score(report: RunReport | None) -> tuple[int, float]:
+    """The stage, then the quality within it; larger is better. (0, 0) without a verdict on a kernel."""
+    if report is None or report.verdict is Verdict.HARNESS_ERROR:
+        return (0, 0.0)
+    stage = _STAGES.get(report.verdict, 2)
+    if report.verdict is Verdict.PASS:
+        speed = by_clock(report.speedup, report.clock)
+        return (stage, speed.low if speed is not None else 0.0)
+    share = report.failure.wrong_share if report.failure is not None else None
+    return (stage, -(share if share is not None else 1.0))
+
+
+def ranked_kernels(kernels: Sequence[Kernel]) -> list[Ranked[Kernel]]:
+    """The right kernels that were timed, fastest first."""
+    return ranked(kernels, _measurement)
+
+
+def _measurement(kernel: Judged) -> Measurement | None:
+    report = kernel.report
+    if report is None or report.verdict is not Verdict.PASS:
+        return None
+    speed = by_clock(report.speedup, report.clock)
+    return Measurement(code_hash(kernel.source), speed, report.clock, report.rounds) if speed else None
+
+
+def best_of(kernels: Sequence[Kernel]) -> Kernel | None:
+    """The best kernel with a verdict; the earlier one of equals."""
+    if right := ranked_kernels(kernels):
+        return right[0].item
+    judged = [kernel for kernel in kernels if kernel.report is not None]
+    return max(judged, key=lambda kernel: score(kernel.report), default=None)
+
+
+def gains(new: Judged, earlier: Sequence[Judged]) -> bool:
+    """Better than the best so far, by more than noise. Code that was measured before is no gain."""
+    best = best_of(earlier)
+    if best is None:
+        return score(new.report) > (0, 0.0)
+    before, after = ranked_kernels(earlier), ranked_kernels([*earlier, new])
+    if not before or not after:
+        return score(new.report) > score(best.report)
+    return after[0].items == (new,) and after[0].speedup.low > before[0].speedup.low * GAIN
 
 
 def pass_at(k: int, attempts: int, passed: int) -> float:

@@ -37,6 +37,8 @@ class PlayerKind(StrEnum):
     """No colon: somebody who writes by hand. `parse_player` never returns it."""
 
 
+MCP = "mcp"
+"""The player of runs that a client of the tool server asks for: a model, unless it gives another name."""
 _WITH_COLON = (PlayerKind.MODEL, PlayerKind.AGENT, PlayerKind.FILE)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.models.conversation import Message
+from arena.players.attempts import best_of, ranked_kernels, score
 from arena.players.tools import RUN
 from arena.players.trace import (
     Answered,
@@ -19,6 +20,7 @@ from arena.players.trace import (
     Returned,
     Wrote,
 )
+from arena.runs.ranking import Ranked
 from arena.runs.results import RunReport
 
 PREPARING, WAITING, THINKING, WRITING, JUDGING = "preparing", "waiting", "thinking", "writing", "judging"
@@ -37,8 +39,6 @@ class KernelState:
     spent: Spent
     report: RunReport | None = None
     printed: str = ""
-    gain: bool = False
-    """Better than all before it."""
     judged_at: float = 0.0
     """When its verdict came, in seconds of the trace."""
 
@@ -70,8 +70,14 @@ class WritingState:
 
     @property
     def best(self) -> KernelState | None:
-        """The best kernel that was judged: the last one that was a gain."""
-        return next((kernel for kernel in reversed(self.kernels) if kernel.gain), None)
+        """The best kernel that was judged; None where no verdict is about a kernel."""
+        found = best_of(self.kernels)
+        return found if found is not None and score(found.report) > (0, 0.0) else None
+
+    @property
+    def best_speed(self) -> Ranked[KernelState] | None:
+        """The fastest right kernel, all its measurements pooled."""
+        return next(iter(ranked_kernels(self.kernels)), None)
 
     @property
     def tokens_written(self) -> int:
@@ -127,6 +133,6 @@ class WritingState:
     def _judged(self, event: Judged) -> None:
         kernel = self.kernel(event.step)
         if kernel is not None:
-            kernel.report, kernel.printed, kernel.gain = event.report, event.printed, event.gain
+            kernel.report, kernel.printed = event.report, event.printed
             kernel.judged_at = event.at
         self._do(WAITING)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from arena.profile.gpu_figures import GpuFigures
+from arena.profile.rules import profiled_words
 from sandbox.protocol.profile import Outside, RankProfile
 
 CLOCKS_US = 5.0
@@ -26,6 +27,14 @@ def row_words(outside: Outside | None) -> str:
         return "nothing was counted: the calls in a row did not come to their end"
     each = outside.seconds / outside.calls * 1e6
     return f"{each:,.1f} µs a call, {outside.calls:,} calls in a row, {outside.seconds:.2f} s"
+
+
+def under_profiler(ranks: Sequence[GpuFigures]) -> str:
+    """How a single profiled call compares with a call of the row, which no profiler slows down."""
+    return profiled_words(
+        max((rank.call_us for rank in ranks), default=0.0),
+        max((rank.row_us or 0.0 for rank in ranks), default=0.0),
+    )
 
 
 def trusted_row(found: GpuFigures) -> str:

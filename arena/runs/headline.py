@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from sandbox.protocol.events import Interval, Result, Speedup, Timed
-from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, conclude, percent
+from sandbox.timing.conclusion import ADVICE_ROUNDS, SAME_SPEED, SINGLE_CALLS, conclude, percent
 from sandbox.timing.interval import detectable_percent, outcome
 
 SIGNS = {"faster": "▲", "slower": "▼", "even": "≈", "too noisy": "~"}
@@ -63,6 +63,12 @@ def sees_words(speedup: Speedup | None) -> str:
         if (interval := by_clock(speedup, clock)) is not None
     ]
     return f"smallest detectable difference: {', '.join(found)}" if found else ""
+
+
+def single_calls_words(told: str) -> str:
+    """The part of a conclusion that says that single calls do not confirm faster batches of many; empty where they do."""
+    _, said, why = told.partition(SINGLE_CALLS)
+    return said + why
 
 
 def advice_words(advice: str, how: str) -> str:

@@ -4,6 +4,7 @@ import secrets
 import time
 from dataclasses import dataclass
 
+from arena.machine.fingerprint import this_machine
 from arena.runs.journal import RunHeader
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
@@ -44,8 +45,11 @@ class Notice:
     advice: str = ""
 
 
-def header_of(request: RunRequest) -> RunHeader:
-    """The first line of a run's journal, with an id made of this moment and chance."""
+def header_of(request: RunRequest, machine: str = "") -> RunHeader:
+    """The first line of a run's journal, with an id made of this moment and chance.
+
+    machine: fingerprint of the machine that runs it, if that is not this one.
+    """
     created = time.time()
     problem = request.problem
     source = request.source if request.source or request.kernel_name != BASELINE else problem.baseline_source
@@ -63,4 +67,5 @@ def header_of(request: RunRequest) -> RunHeader:
         setting=request.setting,
         preset_sizes=request.setting.sizes == problem.presets.get(request.setting.preset),
         versus=request.versus.kernel_name if request.versus is not None else "",
+        machine=machine or this_machine(request.setting.device).digest,
     )

@@ -4,17 +4,20 @@ import logging
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from arena.errors import PathRefused, StoreError
+from arena.machine.fingerprint import this_machine
 from arena.paths import files_in, make_folder
 from arena.runs.headline import by_clock
 from arena.runs.journal import RunHeader, read_events, read_header
+from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
 from arena.workspace.named_kernels import BASELINE
-from sandbox.protocol.events import Finished, Result
+from sandbox.protocol.events import Finished, Interval, Result
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.interval import detectable_percent
 
@@ -41,13 +44,23 @@ create table if not exists result (
     percent real,
     clock text not null default '',
     call_sees real,
-    device_sees real
+    device_sees real,
+    code text not null default '',
+    rounds integer not null default 0,
+    machine text not null default ''
 );
 create index if not exists result_by_problem on result (problem_id, player, created);
-pragma user_version = 2;
 """
-_ADDED = {"clock": "text not null default ''", "call_sees": "real", "device_sees": "real"}
-"""Columns that an index of version 1 lacks."""
+_VERSION = 3
+_ADDED = {
+    "clock": "text not null default ''",
+    "call_sees": "real",
+    "device_sees": "real",
+    "code": "text not null default ''",
+    "rounds": "integer not null default 0",
+    "machine": "text not null default ''",
+}
+"""Columns that indices of older versions lack."""
 _BUSY_S = 5.0
 _OPEN_ADVICE = "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
 
@@ -82,6 +95,12 @@ class Entry(msgspec.Struct, frozen=True):
     call_sees: float | None = None
     """Smallest detectable difference of end-to-end time, in percent; None if not known."""
     device_sees: float | None = None
+    code: str = ""
+    """Names the code without comments (`arena.runs.ranking`); empty for rows whose journal is gone."""
+    rounds: int = 0
+    """Of the timing."""
+    machine: str = ""
+    """Its fingerprint (`arena.machine.fingerprint`); runs of versions that recorded none are taken for this machine's."""
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -92,7 +111,7 @@ class Standing(msgspec.Struct, frozen=True):
     solved: bool
     """At least one PASS."""
     best: Entry | None
-    """The PASS with the highest speedup at a preset's own sizes."""
+    """The right kernel with the highest speedup at a preset's own sizes, all its measurements pooled."""
     last: Entry
 
     @property
@@ -128,6 +147,9 @@ def entry_of(header: RunHeader, result: Result) -> Entry:
         clock=result.clock,
         call_sees=call,
         device_sees=device,
+        code=code_hash(header.source),
+        rounds=result.rounds,
+        machine=header.machine,
     )
 
 
@@ -179,7 +201,6 @@ class Store:
                 self.rebuild(runs)
             except PathRefused:
                 self.close()
-                path.unlink()  # an empty index would be taken for a whole one the next time
                 raise
 
     def close(self) -> None:
@@ -214,6 +235,7 @@ class Store:
                 ]
         with self._lock, self._connection:
             self._connection.executemany(_INSERT, rows)
+            self._connection.execute(f"pragma user_version = {_VERSION}")
         return len(rows)
 
     def history(self, problem_id: int, player: str = "you", limit: int = 200) -> list[Entry]:
@@ -231,14 +253,10 @@ class Store:
 
     def standings(self, player: str = "you", device: str | None = None) -> dict[int, Standing]:
         """A player's standing in every problem that was run (on one device, or on any), by problem id."""
-        clause, values = ("", ()) if device is None else (" and device = ?", (device,))
-        entries = self._query(
-            f"{_SELECT} where player = ? and kernel_name != ?{clause} order by created, run_id",
-            (player, BASELINE, *values),
-        )
         by_problem: dict[int, list[Entry]] = {}
-        for entry in entries:
-            by_problem.setdefault(entry.problem_id, []).append(entry)
+        for entry in self.entries(player):
+            if device in (None, entry.device):
+                by_problem.setdefault(entry.problem_id, []).append(entry)
         return {problem_id: _standing(problem_id, found) for problem_id, found in by_problem.items()}
 
     def players(self) -> list[str]:
@@ -255,13 +273,13 @@ class Store:
         )
 
     def best(self) -> dict[int, Entry]:
-        """The highest speedup of any player at a preset's own sizes, by problem id; the baseline's own runs are left out."""
+        """The fastest kernel of any player at a preset's own sizes, by problem id; the baseline's own runs are left out."""
         entries = self._query(
-            f"{_SELECT} where kernel_name != ? and verdict = ? and preset_sizes and outcome != 'too noisy'"
-            " and speedup is not null order by speedup, created, run_id",
+            f"{_SELECT} where kernel_name != ? and verdict = ? and preset_sizes and speedup is not null"
+            " order by created, run_id",
             (BASELINE, Verdict.PASS.value),
         )
-        return {entry.problem_id: entry for entry in entries}
+        return {entry.problem_id: entry for entry in reversed(fastest(entries))}
 
     def last_timed(self, limit: int) -> list[Entry]:
         """The newest runs, of any player and problem, whose clocks say what they would have seen."""
@@ -280,27 +298,49 @@ class Store:
         return [_entry(row) for row in rows]
 
 
+def fastest(entries: Iterable[Entry]) -> list[Entry]:
+    """The right kernels among runs at presets' own sizes, fastest first: each with the figures of all its runs pooled.
+
+    Kernels whose times were too noisy are left out.
+    """
+    kernels = [_with_pooled(kernel) for kernel in ranked(entries, _measurement)]
+    return [entry for entry in kernels if entry.outcome != "too noisy"]
+
+
+def _measurement(entry: Entry) -> Measurement | None:
+    if entry.verdict is not Verdict.PASS or not entry.preset_sizes:
+        return None
+    if entry.speedup is None or entry.low is None or entry.high is None:
+        return None
+    code = entry.code or entry.sha256
+    key = (code, entry.problem_id, entry.device, entry.world, entry.dtype, entry.preset, entry.machine)
+    return Measurement(key, Interval(entry.speedup, entry.low, entry.high), entry.clock, entry.rounds)
+
+
+def _with_pooled(kernel: Ranked[Entry]) -> Entry:
+    if len(kernel.items) == 1:
+        return kernel.item
+    median, low, high = msgspec.structs.astuple(kernel.speedup)
+    return msgspec.structs.replace(
+        kernel.item, speedup=median, low=low, high=high, outcome=kernel.outcome, clock=kernel.clock
+    )
+
+
 def _standing(problem_id: int, entries: list[Entry]) -> Standing:
-    passed = [entry for entry in entries if entry.verdict is Verdict.PASS]
-    timed = [
-        entry
-        for entry in passed
-        if entry.speedup is not None and entry.preset_sizes and entry.outcome != "too noisy"
-    ]
-    best = max(timed, key=lambda entry: entry.speedup or 0.0, default=None)
-    return Standing(problem_id, len(entries), bool(passed), best, entries[-1])
+    solved = any(entry.verdict is Verdict.PASS for entry in entries)
+    return Standing(problem_id, len(entries), solved, next(iter(fastest(entries)), None), entries[-1])
 
 
 def _connect(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """The connection, and whether the index is new."""
+    """The connection, and whether the index is new or of an older version."""
     connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
-    fresh = connection.execute("pragma user_version").fetchone()[0] == 0
+    version = connection.execute("pragma user_version").fetchone()[0]
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = normal")
-    if not fresh:
+    if version:
         _add_columns(connection)
     connection.executescript(_SCHEMA)
-    return connection, fresh
+    return connection, version < _VERSION
 
 
 def _add_columns(connection: sqlite3.Connection) -> None:
@@ -323,4 +363,7 @@ def _row(entry: Entry) -> tuple[object, ...]:
 
 
 def _entry(row: tuple[object, ...]) -> Entry:
-    return msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Entry, strict=False)
+    entry = msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), Entry, strict=False)
+    if entry.machine:
+        return entry
+    return msgspec.structs.replace(entry, machine=this_machine(entry.device).digest)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from arena.runs.headline import by_clock
+from arena.runs.ranking import Measurement, ranked
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import (
     NO_KERNEL,
@@ -36,6 +36,7 @@ class CellMark(msgspec.Struct, frozen=True):
     one_size_only: bool
     seconds: float
     usd: float
+    measurement: Measurement | None = None
 
     @property
     def passed(self) -> bool:
@@ -59,8 +60,13 @@ class Square:
 
     @property
     def best(self) -> CellMark | None:
-        """The right kernel with the highest speedup; a wrong one where none is right."""
-        return max(self.marks.values(), key=lambda mark: (mark.passed, mark.speedup or 0.0), default=None)
+        """The fastest right kernel, with all measurements of its code pooled; a wrong one where none is right."""
+        if kernels := ranked(self.marks.values(), lambda mark: mark.measurement):
+            mark, pooled = kernels[0].item, kernels[0]
+            if len(pooled.items) == 1:
+                return mark
+            return msgspec.structs.replace(mark, speedup=pooled.speedup.median, outcome=pooled.outcome)
+        return max(self.marks.values(), key=lambda mark: mark.passed, default=None)
 
     @property
     def waiting(self) -> int:
@@ -115,19 +121,20 @@ class SweepGrid:
 
 def _mark(line: CellResult) -> CellMark:
     report = line.report
-    speed = by_clock(report.speedup, report.clock) if report is not None and line.passed else None
+    measurement = line.measurement
     return CellMark(
         attempt=line.cell.attempt,
         verdict=line.verdict,
         detail=line.detail[:_SHORT],
         outcome=report.outcome if report is not None else "",
-        speedup=speed.median if speed is not None else None,
+        speedup=measurement.speedup.median if measurement is not None else None,
         run_id=report.run_id if report is not None else "",
         trace_id=line.trace_id,
         sha256=line.sha256,
         one_size_only=report is not None and report.one_size_only,
         seconds=line.seconds,
         usd=line.spent.usd,
+        measurement=measurement,
     )
 
 

@@ -132,6 +132,7 @@ class RemoteJudge:
 
     def __init__(self, actor: Any, paths: Paths, facts: HostFacts) -> None:
         self.jail = facts.jail
+        self._machine = facts.machine.digest
         self._actor = actor
         self._paths = paths
         self._store: Store | None = None
@@ -143,7 +144,7 @@ class RemoteJudge:
     async def judge(self, request: RunRequest) -> EngineRun:
         """As `Judge.judge`."""
         await asyncio.to_thread(make_folder, self._paths.runs)
-        header = header_of(request)
+        header = header_of(request, self._machine)
         journal = Journal(self._paths.runs / f"{header.run_id}.jsonl", header, lambda error: None)
         job = RayJob(
             slug=request.problem.slug,

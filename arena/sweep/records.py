@@ -9,6 +9,8 @@ import msgspec
 
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
+from arena.runs.headline import by_clock
+from arena.runs.ranking import Measurement
 from arena.runs.results import RunReport
 from arena.sweep.plan import SweepPlan
 from sandbox.protocol.events import Setting
@@ -96,6 +98,8 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
     class_: str
     sha256: str
     """Of the kernel; empty where there is none."""
+    code: str = ""
+    """Names its code without comments (`arena.runs.ranking`); empty in journals of older versions."""
     machine: str
     """Fingerprint of the worker's machine; the session has it in words."""
     worker: str
@@ -119,6 +123,16 @@ class CellResult(SweepLine, tag="result", rename={"worker": "seat"}, frozen=True
     def passed(self) -> bool:
         """The kernel is right."""
         return self.verdict == Verdict.PASS
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """Of a right kernel that was timed."""
+        report = self.report
+        speed = by_clock(report.speedup, report.clock) if report is not None and self.passed else None
+        if report is None or speed is None:
+            return None
+        key = (self.code or self.sha256, self.cell.slug, self.cell.setting, self.cell.player, self.machine)
+        return Measurement(msgspec.json.encode(key), speed, report.clock, report.rounds)
 
 
 AnyLine = SweepOpened | SweepSession | Written | Unanswered | CellResult

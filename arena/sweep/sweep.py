@@ -17,6 +17,7 @@ from arena.models.budget import BudgetPool, Spent
 from arena.players.player import Player, PlayerKind, Submission, Task
 from arena.players.program.watch import LIMIT
 from arena.runs.other_sizes import judge_other_sizes
+from arena.runs.ranking import code_hash
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import choose_setting
 from arena.settings import Settings
@@ -303,6 +304,7 @@ class Sweep:
             category=problem.category,
             class_=problem.class_,
             sha256=sha256,
+            code=code_hash(submission.source) if submission.source is not None else "",
             machine=worker.machine.digest,
             worker=worker.name,
             verdict=verdict,

@@ -71,6 +71,8 @@ class RankProfile(msgspec.Struct, frozen=True):
     """The error of the kernel; empty if there is none."""
     failed_at: float = 0.0
     """Time of the error on this machine's monotonic clock, in seconds."""
+    plain_us: float = 0.0
+    """A call before the profiler began, in microseconds: the median; 0 where it was not measured."""
     left_out: int = 0
     """Spans beyond MOST_SPANS. Their call is left out as a whole, unless it is the first."""
     unseen: str = ""

@@ -6,7 +6,9 @@ processes.
 
 import gc
 import mmap
+import operator
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +155,7 @@ class ContenderRank(Rank):
         assert self.iterations is not None
         iterations = self.iterations
         self.checking, self.results = order.checking, []
+        self.begun[0] = 0
         iterations.measure(order.slots)
         if not self.device.sealed:
             self.device.receive(iterations.used_in)  # the inputs that determine shapes must be there
@@ -264,7 +267,12 @@ class ContenderRank(Rank):
         assert self.solution is not None
         assert self.iterations is not None
         try:
-            self.results = run_checked(self.solution, self.iterations, self.device.synchronize)
+            self.results = run_checked(
+                self.solution,
+                self.iterations,
+                self.device.synchronize,
+                partial(operator.setitem, self.begun, 0),
+            )
         except KernelRefused as refused:
             self.fail(refused.kind, str(refused))
             raise Reported from None

@@ -7,6 +7,8 @@ from sandbox.timing.interval import detectable_percent, outcome
 
 SAME_SPEED = "same speed"
 """How the outcome "even" is shown."""
+SINGLE_CALLS = "These are single calls"
+"""How the part of a sentence begins that says why a faster time of many calls does not count."""
 ADVICE_ROUNDS = "more rounds"
 ADVICE_RANKS = "fewer ranks than cores"
 ADVICE_QUIET = "a quieter machine"
@@ -47,7 +49,7 @@ def conclude(
     sentence = _sentence(call, device)
     if withheld is not None:
         sentence += (
-            f". These are single calls: batches of many calls gave {withheld.median:.2f}× {ends(withheld)}, "
+            f". {SINGLE_CALLS}: batches of many calls gave {withheld.median:.2f}× {ends(withheld)}, "
             "which single calls contradict. Does a call work on inputs of later calls?"
         )
     return Conclusion(outcome(said[clock]), clock, sentence, advice)

@@ -213,7 +213,8 @@ class Turns:
         if not self.exchange.sealed:
             # Without sealed memory a world copies its inputs itself before GO, unobserved.
             self.reveal(side, batch, "call", watch=False)
-        warm = warm or max(1, min(MOST_WARM, int(WARM_SECONDS / max(self.call_seconds, 1e-7))))
+        if not warm:  # a single call while nobody knows how long one takes
+            warm = max(1, min(MOST_WARM, int(WARM_SECONDS / self.call_seconds))) if self.call_seconds else 1
         chosen = ChooseBatch(batch.first, batch.calls, warm, batch.noop, epoch)
         self.exchange.choose(world, chosen)
 

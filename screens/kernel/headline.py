@@ -13,12 +13,13 @@ from textual.widget import Widget
 
 from arena.foreign_text import printable
 from arena.machine.jail_policy import isolation_words
-from arena.runs.headline import outcome_words
+from arena.runs.headline import outcome_words, single_calls_words
 from arena.runs.run_state import RunState
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 from screens.actions import key_of
 
+SINGLE = "batches of many calls looked faster; single calls do not confirm it"
 WAITING = "Waiting: another run is timing"
 HEIGHT = 3
 GAP = 2
@@ -102,11 +103,12 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         range_ = f"{figures.speedup_words(headline.speedup, said)[2:]} {headline.where}".rstrip()
         longer = f"Measure longer ({key_of('measure_on', keymap)})" if state.result else ""
         return Answer(words, "foreground", big="✓", support=f"between {range_}", advice=longer)
+    single = bool(state.result and single_calls_words(state.result.told))
     return Answer(
         words, figures.outcome_style(said),
         big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
-        support=f"{figures.interval_words(headline.speedup)} {headline.where}".rstrip(),
-        advice=_isolation(state),
+        support=f"{figures.interval_words(headline.speedup)} {headline.where}{', single calls' if single else ''}".rstrip(),
+        advice=SINGLE if single else _isolation(state),
     )  # fmt: skip
 
 

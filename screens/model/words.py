@@ -47,8 +47,12 @@ def best(session: ModelSession) -> Content:
         return Content.styled("no correct kernel yet", "$muted")
     if found.report.verdict is not Verdict.PASS:
         return Content.styled(f"best so far: kernel {found.number}, not correct yet", "$muted")
-    words = _speedup(found.report) or figures.verdict_words(found.report.verdict)
-    style = figures.outcome_style(found.report.outcome)
+    speed = session.state.best_speed
+    if speed is None:
+        words, style = figures.verdict_words(found.report.verdict), "foreground"
+    else:
+        words = figures.measured_words(speed.speedup, speed.outcome, speed.clock)
+        style = figures.outcome_style(speed.outcome)
     return Content.assemble(
         ("★ ", "$muted"), (words, f"${style} bold"), (f" · kernel {found.number}", "$muted")
     )

@@ -71,7 +71,7 @@ _SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
     "ranks": lambda row: (-len(row.problem.worlds), row.problem.id),
     "you": lambda row: (-_standing_figure(row.standing), row.problem.id),
     "house": lambda row: (-_standing_figure(row.house), row.problem.house_source is None, row.problem.id),
-    "best": lambda row: (-(row.best.speedup or 0.0) if row.best else 0.0, row.problem.id),
+    "best": lambda row: (-(row.best.low or 0.0) if row.best else 0.0, row.problem.id),
     "device": lambda row: (-row.best.world if row.best else 0, row.problem.id),
 }
 
@@ -79,8 +79,8 @@ _SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
 def _standing_figure(standing: Standing | None) -> float:
     if standing is None:
         return -2.0
-    if standing.best is not None and standing.best.speedup is not None:
-        return standing.best.speedup
+    if standing.best is not None and standing.best.low is not None:
+        return standing.best.low
     return 0.0 if standing.last.verdict is Verdict.PASS else -1.0
 
 

@@ -123,13 +123,11 @@ class PickerScreen(BaseScreen):
         held = [self.standings[problem.id] for problem in self.problems if problem.id in self.standings]
         solved = sum(standing.solved for standing in held)
         faster = sum(standing.faster for standing in held)
-        best = max(
-            (standing.best.speedup or 0.0 for standing in held if standing.best and standing.faster),
-            default=0.0,
-        )
+        faster_ones = [standing.best for standing in held if standing.best and standing.faster]
+        best = max(faster_ones, key=lambda entry: entry.low or 0.0, default=None)
         words = f"solved {solved} of {len(self.problems)} · faster {faster}"
         self.query_one("#score", PlainStatic).update(
-            words + (f" · best ▲ {figures.factor(best)}×" if best else "")
+            words + (f" · best {figures.best_words(best)[0]}" if best else "")
         )
 
     def _show_categories(self) -> None:

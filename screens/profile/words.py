@@ -11,7 +11,7 @@ from arena.foreign_text import printable
 from arena.profile import gpu_words
 from arena.profile.gpu_figures import GpuFigures
 from arena.profile.messages import Profiled
-from arena.profile.rules import RankFigures
+from arena.profile.rules import RankFigures, under_profiler
 from arena.profile.timeline import SIGNS, WORDS, LanePiece, Sort, Timeline, cells
 from arena.runs.headline import headline_of
 from sandbox.protocol.events import Result
@@ -55,7 +55,7 @@ def _rows(
     if found.gpu_figures:
         return _gpu_rows(found, timeline, judged, below, width, high)
     calls = timeline.calls if timeline else 0
-    told = f"{_call_us(found.figures)} a call under torch's profiler, the median of {calls} calls"
+    told = f"{under_profiler(found.figures)}. Medians of {calls} calls"
     return [
         *hanging(Content.styled("the judge's clock", "$muted"), judged, width, _LABEL),
         *hanging(Content.styled("the kernel's word", "$muted"), Content(told), width, _LABEL),
@@ -97,7 +97,7 @@ def _gpu_rows(
         ],
         *(_legend(timeline.words, width) if timeline else []),
         Content(""),
-        *_wrapped([seen], width, "$muted"),
+        *_wrapped([seen, gpu_words.under_profiler(ranks)], width, "$muted"),
         *_cut([gpu_words.SEEN_HEAD], width, "$muted"),
         *_cut([gpu_words.seen_row(rank) for rank in ranks], width),
         *_wrapped(gpu_words.stamp_lines(ranks), width, "$foreground"),
@@ -253,11 +253,6 @@ def _left_out(reports: Iterable[RankProfile], width: int) -> list[Content]:
     """A rank that did too much to be told in full says so."""
     told = [f"rank {each.rank}: {each.left_out} spans left out" for each in reports if each.left_out]
     return [Content.styled(line, "$warning") for text in told for line in textwrap.wrap(text, width)]
-
-
-def _call_us(ranks: Sequence[RankFigures]) -> str:
-    """The slowest rank counts, as it does for the judge."""
-    return _us(max((rank.call_us for rank in ranks), default=0.0))
 
 
 def _us(value: float) -> str:

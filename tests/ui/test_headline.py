@@ -15,6 +15,7 @@ from sandbox.protocol.events import (
     Speedup,
     Waiting,
 )
+from sandbox.timing.conclusion import conclude
 from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened
 from screens.kernel.phase_line import phase_parts
 
@@ -71,6 +72,18 @@ def test_what_is_too_noisy_has_its_range_in_words_and_no_large_figure(events) ->
     assert answer.words == "✓ PASS  ~ too noisy"
     assert (answer.big, answer.support) == ("✓", "between 0.49–2.10× end-to-end")
     assert answer.advice == "Measure longer (ctrl+l)"
+
+
+def test_a_result_of_single_calls_says_so(events) -> None:
+    state = fold(events("told"))
+    call = Interval(1.0, 0.98, 1.02)
+    told = conclude(call, None, withheld=Interval(9.0, 8.5, 9.5)).sentence
+    state.result = replace(
+        state.result, speedup=Speedup(call=call, device=None), clock="call", outcome="even", told=told
+    )
+    answer = answer_of(state, {})
+    assert answer.support == "[0.98, 1.02] end-to-end, single calls"
+    assert answer.advice == "batches of many calls looked faster; single calls do not confirm it"
 
 
 def waiting(events) -> RunState:

@@ -16,7 +16,7 @@ from arena.profile import gpu_words
 from arena.profile.chrome_trace import write_trace
 from arena.profile.messages import Begins, Profiled, ProfileRequest, Waits
 from arena.profile.profiling import profile_ranks
-from arena.profile.rules import RankFigures, first_failure
+from arena.profile.rules import RankFigures, first_failure, under_profiler
 from arena.profile.timeline import SIGNS, LanePiece, Timeline, cells, median_call
 from arena.setting_choice import Choice
 from sandbox.protocol.profile import RankProfile
@@ -99,6 +99,7 @@ def _tell(message: Waits | Begins) -> None:
 
 def _print(reports: list[RankProfile], found: list[RankFigures]) -> None:
     timeline = median_call(reports)
+    print_line(under_profiler(found))
     for at, rank in enumerate(found):
         print_line(f"rank {rank.rank}  {rank.call_us:8.0f} µs a call  {rank.diagnosis}")
         if timeline is not None:
@@ -116,6 +117,7 @@ def _print_gpus(profiled: Profiled) -> None:
     for line in gpu_words.missing_lines(outside, ranks):
         print_line(line)
     print_line("\nfrom the kernel's process: a single call in µs under torch's profiler")
+    print_line(gpu_words.under_profiler(ranks))
     print_line(gpu_words.SEEN_HEAD)
     for rank in ranks:
         print_line(gpu_words.seen_row(rank))

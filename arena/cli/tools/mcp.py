@@ -7,7 +7,8 @@ from arena.cli.interrupts import run_interruptibly
 from arena.cli.model_options import unsafe_option
 from arena.cli.options import budget_option, rounds_option, setting_options
 from arena.cli.session import CliSession, open_session
-from arena.mcp.arena_tools import PLAYER, ArenaTools, Terms
+from arena.mcp.arena_tools import ArenaTools, Terms
+from arena.players.player import MCP
 from arena.players.program.mcp_server import require_sdk, serve_stdio
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
@@ -18,7 +19,7 @@ from arena.setting_choice import Choice
 @rounds_option
 @budget_option
 @click.option(
-    "--player", default=PLAYER, show_default=True, metavar="NAME", help="Store results under this name."
+    "--player", default=MCP, show_default=True, metavar="NAME", help="Store results under this name."
 )
 @click.option("--house", is_flag=True, help="Let the agent read house kernels.")
 @unsafe_option

@@ -78,6 +78,26 @@ def error_of(value: dict[str, Any]) -> ErrorEvent | None:
     return ErrorEvent(str(error.get("message") or kind or "an error without a message"), str(kind))
 
 
+def refusal_of(text: str) -> str:
+    """The error in the body of a refused request, in the words of any of the servers; empty where there is none."""
+    try:
+        value = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return ""
+    found = (objects_of(value) or [{}])[0] if isinstance(value, list) else object_of(value)
+    if (error := error_of(found)) is not None:
+        return str(error)
+    details = found.get("detail") or found.get("message")
+    if isinstance(details, str):
+        return details
+    said = []
+    for detail in objects_of(details):
+        place = detail.get("loc")
+        words = str(detail.get("msg") or detail.get("message"))
+        said.append(": ".join([".".join(map(str, place)), words]) if isinstance(place, list) else words)
+    return "; ".join(said)
+
+
 def count(value: Any) -> int:
     """A token count that may be missing."""
     return value if isinstance(value, int) and value > 0 else 0

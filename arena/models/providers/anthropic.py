@@ -12,6 +12,7 @@ from arena.models.connection.provider import (
     decode,
     error_of,
     object_of,
+    objects_of,
     text_of,
 )
 from arena.models.conversation import (
@@ -72,13 +73,18 @@ class Anthropic:
         def read(event: str, data: str) -> list[AnyPiece]:
             value = decode(data)
             match text_of(value.get("type")) or event:
+                case "message":  # whole, without a stream
+                    found = objects_of(value.get("content"))
+                    why = text_of(value.get("stop_reason"))
+                    texts: list[AnyPiece] = [Text(text_of(block.get("text"))) for block in found]
+                    return [*texts, *usage(value.get("usage")), Finish(_REASONS.get(why, "stop"))]
                 case "message_start":
                     return usage(object_of(value.get("message")).get("usage"))
                 case "content_block_start":
-                    block = blocks[count(value.get("index"))] = _ContentBlock(
+                    opened = blocks[count(value.get("index"))] = _ContentBlock(
                         object_of(value.get("content_block"))
                     )
-                    return block.begin(count(value.get("index")))
+                    return opened.begin(count(value.get("index")))
                 case "content_block_delta":
                     delta = object_of(value.get("delta"))
                     if (known := blocks.get(count(value.get("index")))) is not None:

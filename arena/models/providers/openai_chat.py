@@ -70,11 +70,12 @@ class OpenAIChat:
                 raise error
             pieces: list[AnyPiece] = []
             for choice in objects_of(value.get("choices"))[:1]:
-                delta = object_of(choice.get("delta"))
+                delta = object_of(choice.get("delta")) or object_of(
+                    choice.get("message")
+                )  # message: no stream
                 if thought := text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")):
                     pieces.append(Thought(thought))
-                if text := text_of(delta.get("content")):
-                    pieces.append(Text(text))
+                pieces += _content(delta.get("content"))
                 for call in objects_of(delta.get("tool_calls")):
                     pieces.append(_part(calls.of(call), call))
                 if declined := text_of(delta.get("refusal")):
@@ -87,6 +88,20 @@ class OpenAIChat:
             return pieces
 
         return read
+
+
+def _content(value: Any) -> list[AnyPiece]:
+    """A text, or a list of parts: texts, and thoughts that may be lists of texts themselves."""
+    if text := text_of(value):
+        return [Text(text)]
+    pieces: list[AnyPiece] = []
+    for part in objects_of(value):
+        if text := text_of(part.get("text")):
+            pieces.append(Text(text))
+        thought = part.get("thinking")
+        said = text_of(thought) or "".join(text_of(each.get("text")) for each in objects_of(thought))
+        pieces += [Thought(said)] if said else []
+    return pieces
 
 
 def _messages(turn: Message) -> list[dict[str, Any]]:

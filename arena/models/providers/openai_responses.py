@@ -12,6 +12,7 @@ from arena.models.connection.provider import (
     decode,
     error_of,
     object_of,
+    objects_of,
     text_of,
 )
 from arena.models.conversation import (
@@ -91,6 +92,12 @@ class OpenAIResponses:
                     )
                 case _ if (error := error_of(value)) is not None:
                     raise error
+                case _ if value.get("object") == "response":  # whole, without a stream
+                    parts = [
+                        p for item in objects_of(value.get("output")) for p in objects_of(item.get("content"))
+                    ]
+                    finish = Finish("stop" if value.get("status") == "completed" else "length")
+                    return [*(Text(text_of(part.get("text"))) for part in parts), _usage(value), finish]
             return []
 
         return read

@@ -17,8 +17,8 @@ import msgspec
 
 from arena.models.budget import Budget
 from arena.models.connection.address import base_url, is_local
-from arena.models.connection.authorities import authorities
 from arena.models.connection.keys import Key, find_key
+from arena.models.connection.network import open_client
 from arena.models.connection.provider import ErrorEvent, Reader, count, object_of
 from arena.models.conversation import Conversation, Text, Usage
 from arena.models.providers import find_provider
@@ -90,14 +90,7 @@ class Gateway:
             Starlette(routes=[route]), uds=str(self._path), log_config=None, lifespan="off", ws="none"
         )
         server = Server(config)
-        self._client = await self._stack.enter_async_context(
-            httpx.AsyncClient(
-                verify=authorities(),
-                timeout=httpx.Timeout(self._model.stall_s, connect=20.0),
-                follow_redirects=False,
-                trust_env=True,
-            )
-        )
+        self._client = await self._stack.enter_async_context(open_client(self._base, self._model.stall_s))
         serving = asyncio.create_task(server.serve())
 
         async def stop() -> None:

@@ -11,7 +11,7 @@ from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, Tool, ToolCall, ToolResult
 from arena.models.templates import TEMPLATES, read_template
-from arena.players.attempts import Attempt, best_of
+from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, verdict_words
 from arena.players.tools import (
@@ -136,7 +136,7 @@ class TaskTools:
         self._recorder.answered(answer.outcome, answer.reason, answer.source, answer.spent)
         judgement = await self._access.judge(answer.source, f"attempt-{step}.py")
         attempt = Attempt(step, answer, judgement)
-        self._recorder.judged(judgement.report, judgement.printed, attempt.gains_on(self.best))
+        self._recorder.judged(judgement.report, judgement.printed, gains(attempt, self.attempts))
         self.attempts.append(attempt)
         self._access.attempted(attempt)
         return f"{verdict_words(attempt, TEMPLATES)}\n\nAttempts left: {self._access.steps - step}."

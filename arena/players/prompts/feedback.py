@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from arena.foreign_text import printable
 from arena.models.conversation import Conversation, Message
 from arena.models.templates import fill_template, read_template
-from arena.players.attempts import RETURNS, Attempt, best_of
-from arena.runs.headline import WHERE, outcome_words
+from arena.players.attempts import RETURNS, Attempt, best_of, score
+from arena.runs.headline import WHERE, outcome_words, single_calls_words
 from arena.runs.judge import Judgement
 from arena.runs.results import RunReport, one_line
 from sandbox.protocol.verdict import ADVICE, Verdict
@@ -51,7 +51,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
     parts = [told]
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
-    if best is not None and best.step != last.step and best.score > last.score:
+    if best is not None and best.step != last.step and score(best.report) > score(last.report):
         parts.append(
             f"# Your best kernel so far (attempt {best.step})\n\n" + fenced(best.answer.source, "python")
         )
@@ -152,7 +152,14 @@ def _timings(report: RunReport) -> list[str]:
             f"- Speedup by {clock} time {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}"
         )
     if report.outcome:
-        lines.append(f"- What the clocks say: {report.told or outcome_words(report.outcome)}")
+        why = single_calls_words(report.told)
+        told = report.told.removesuffix(why).removesuffix(". ") or outcome_words(report.outcome)
+        lines.append(f"- What the clocks say: {told}")
+        if why:
+            lines.append(
+                f"- Batches of many calls looked faster, and single calls do not confirm it. {why} Only work that a call does"
+                " on its own inputs, within its own time, counts."
+            )
     if report.roofline is not None:
         roofline = report.roofline
         lines.append(

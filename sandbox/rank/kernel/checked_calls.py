@@ -15,15 +15,21 @@ from sandbox.rank.problem_code import Leaves, with_mutated
 
 
 def run_checked(
-    solution: Callable[..., Any], iterations: Iterations, synchronize: Callable[[], None]
+    solution: Callable[..., Any],
+    iterations: Iterations,
+    synchronize: Callable[[], None],
+    begin: Callable[[int], None],
 ) -> list[Any]:
     """Calls solution on every armed iteration, packs the results into slots, and returns them.
+
+    begin(number): called before the call of this number, from 1 on.
 
     Raises:
         KernelRefused: a result has the wrong structure or shares memory with an argument, or an input was written.
     """
     mutates, results = iterations.mutates, []
-    for arguments, given, _, slot in iterations.armed:
+    for number, (arguments, given, _, slot) in enumerate(iterations.armed, 1):
+        begin(number)
         result = solution(*arguments)
         results.append(with_mutated(result, given, mutates))
         try:

@@ -166,7 +166,7 @@ def test_one_damaged_file_of_each_kind_is_named_and_hides_nothing_else(
         f"{damaged}: line 3 is no line of a sweep's journal; the board is without this sweep",
         "remove that line, or move the file elsewhere",
         f"{paths.duels / 'notes.jsonl'}: this is no duel's journal; the ratings are without it",
-        "the board is without people's runs",
+        "the board is without single runs",
     ):
         assert done.stderr.count(words) == 1, done.stderr
     assert "Traceback" not in done.stderr

@@ -131,6 +131,6 @@ def test_what_was_too_noisy_to_tell_is_right_and_not_fast() -> None:
 
 
 def test_kinds_of_players() -> None:
-    words = ("model:a", "agent:b", "you", "guest", "house", "baseline", "baseline-graph", "file:x")
-    kinds = ("model", "agent", "person", "person", "house", "baseline", "baseline", "person")
+    words = ("model:a", "agent:b", "you", "guest", "house", "baseline", "baseline-graph", "file:x", "mcp")
+    kinds = ("model", "agent", "person", "person", "house", "baseline", "baseline", "person", "agent")
     assert tuple(map(kind_of, words)) == kinds

@@ -8,6 +8,7 @@ from arena.cli.output import compact, print_report
 from arena.runs.results import RunReport
 from sandbox.protocol.events import Interval, Microseconds, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.conclusion import conclude
 
 
 def report(device: Interval | None) -> RunReport:
@@ -74,6 +75,18 @@ def test_what_both_clocks_say_is_said_once_and_then_what_would_help(
     assert rendered(compact(judged)) == (
         f"✓ PASS  ≈ {told}  would help: more rounds (--rounds or --budget), a quieter machine  (0.00 s)"
     )
+
+
+def test_a_result_of_single_calls_says_why_on_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    call, batches = Interval(1.0, 0.98, 1.02), Interval(9.0, 8.5, 9.5)
+    single = msgspec.structs.replace(report(None), told=conclude(call, None, withheld=batches).sentence)
+    print_report(single)
+    out = capsys.readouterr().out
+    assert "same speed end-to-end 1.00× [0.98, 1.02]" in out.splitlines()[0]
+    assert out.splitlines()[1].startswith(
+        "These are single calls: batches of many calls gave 9.00× [8.50, 9.50]"
+    )
+    assert "These are single calls" in compact(single)
 
 
 def test_a_report_of_an_older_version_names_no_clock(capsys: pytest.CaptureFixture[str]) -> None:

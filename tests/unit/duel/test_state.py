@@ -44,10 +44,17 @@ def header(minutes: float | None = 1.0) -> DuelHeader:
 
 
 def handed_in(
-    side: str, attempt: int, verdict: Verdict = Verdict.PASS, speedup: Interval | None = EVEN, at: float = 1.0
+    side: str,
+    attempt: int,
+    verdict: Verdict = Verdict.PASS,
+    speedup: Interval | None = EVEN,
+    at: float = 1.0,
+    source: str = "",
 ) -> list[AnyDuelEvent]:
     return [
-        Submitted(at=at, side=side, attempt=attempt, sha256=f"{side}{attempt}", source="x"),
+        Submitted(
+            at=at, side=side, attempt=attempt, sha256=f"{side}{attempt}", source=source or f"x = {attempt}"
+        ),
         KernelJudged(
             at=at + 1,
             side=side,
@@ -98,6 +105,22 @@ def test_the_best_kernel_is_the_fastest_right_one() -> None:
     assert duel.left.best.number == 2
     assert duel.left.last is not None
     assert duel.left.last.number == 4
+
+
+def test_the_best_kernel_is_not_the_luckiest_measurement_of_the_same_code() -> None:
+    usual, lucky = Interval(1.2, 1.1, 1.3), Interval(3.0, 2.9, 3.1)
+    duel = state(
+        *handed_in("left", 1, speedup=usual, source="x = 1"),
+        *handed_in("left", 2, speedup=lucky, source="x = 1  # again"),
+        *handed_in("left", 3, speedup=usual, source="x = 1  # and again"),
+        *handed_in("left", 4, speedup=Interval(1.4, 1.3, 1.5), source="x = 2"),
+        *handed_in("right", 1, speedup=usual, source="x = 1"),
+        *handed_in("right", 2, speedup=lucky, source="\nx = 1"),
+    )
+    assert duel.left.best is not None
+    assert duel.left.best.number == 4
+    assert duel.right.best is not None
+    assert duel.right.best.speedup == Interval(2.1, 2.0, 2.2)
 
 
 def test_who_gives_up_has_no_best_kernel() -> None:

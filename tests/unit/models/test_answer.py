@@ -27,14 +27,11 @@ def test_an_answer_that_is_python_throughout_needs_no_fence() -> None:
     assert kernel_source("def solution is not easy") == ""
 
 
-def test_several_blocks_are_joined_in_order() -> None:
-    text = (
-        block("import torch\n")
-        + "then\n"
-        + block("SOURCE = 1\n", "py")
-        + block("def solution(x):\n    return x\n")
-    )
-    assert kernel_source(text) == "import torch\n\n\nSOURCE = 1\n\n\ndef solution(x):\n    return x\n"
+def test_the_blocks_that_a_kernel_needs_are_joined_in_order() -> None:
+    solution = "def solution(x):\n    return torch.add(x, SOURCE)\n"
+    parts = block("import torch\n") + "then\n" + block("SOURCE = 1\n", "py")
+    unused = block("import math\nx = math.pi\n")
+    assert kernel_source(parts + unused + block(solution)) == f"import torch\n\n\nSOURCE = 1\n\n\n{solution}"
 
 
 def test_blocks_of_other_languages_are_left_out() -> None:

@@ -23,6 +23,7 @@ from model_server import (
 from arena.errors import PlayerFailed, UsageError
 from arena.models.answer import ModelAnswer
 from arena.models.budget import Budget, BudgetPool
+from arena.models.connection import reading
 from arena.models.connection import stream as streaming
 from arena.models.connection.keys import HIDDEN
 from arena.models.conversation import AnyPiece, Conversation, Finish, Message, Retry, Text, Thought, Usage
@@ -297,7 +298,7 @@ async def test_ten_megabytes_arrive_in_time(model_server: ModelServer) -> None:
 async def test_an_endless_answer_is_stopped(
     model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streaming, "ANSWER_CHARACTERS", 10_000)
+    monkeypatch.setattr(reading, "ANSWER_CHARACTERS", 10_000)
     model_server.replies = [streamed("y" * 30_000)]
     answer, _ = await ask(player(model_server))
     assert answer.outcome == "truncated"

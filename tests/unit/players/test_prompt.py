@@ -20,9 +20,9 @@ from arena.models.providers import find_provider, provider_names
 from arena.models.templates import TEMPLATES, read_template
 from arena.own_modules import module_environment
 from arena.paths import Paths
-from arena.players.attempts import Attempt, best_of, pass_at
+from arena.players.attempts import Attempt, best_of, gains, pass_at
 from arena.players.prompts.examples import choose_examples, load_examples, suits
-from arena.players.prompts.feedback import fenced, next_turn
+from arena.players.prompts.feedback import fenced, judgement_words, next_turn
 from arena.players.prompts.prompt import Prompt, build_prompt, shared_sources
 from arena.runs.journal import RunHeader
 from arena.runs.judge import Judgement
@@ -41,6 +41,7 @@ from sandbox.protocol.events import (
     Speedup,
 )
 from sandbox.protocol.verdict import Verdict
+from sandbox.timing.conclusion import conclude
 
 CATALOGUE = load_catalogue()
 EXAMPLES = load_examples(TEMPLATES, CATALOGUE)
@@ -213,6 +214,20 @@ def attempt(step: int, verdict: Verdict, source: str = "", printed: str = "", **
 ASK = Conversation("system", (Message("user", "the task"),))
 
 
+def test_a_result_of_single_calls_tells_the_model_why() -> None:
+    tried = attempt(1, Verdict.PASS, speedup=1.0)
+    assert tried.judgement is not None
+    told = conclude(Interval(1.0, 0.98, 1.02), None, withheld=Interval(9.0, 8.5, 9.5)).sentence
+    result = msgspec.structs.replace(tried.judgement.result, told=told)
+    text = judgement_words(Judgement(tried.judgement.header, result, ""), tried.source, TEMPLATES)
+    assert (
+        "- Batches of many calls looked faster, and single calls do not confirm it. These are single calls:"
+        in text
+    )
+    assert "gave 9.00× [8.50, 9.50], which single calls contradict" in text
+    assert text.count("These are single calls") == 1
+
+
 def test_a_wrong_result_is_told_with_its_first_index() -> None:
     failure = Failure(
         phase="check",
@@ -286,7 +301,9 @@ def test_gains_are_further_stages_fewer_wrong_elements_and_clearly_better_speedu
         )
         for share in (0.5, 0.1)
     ]
-    slow, fast, same = (attempt(1, Verdict.PASS, speedup=value) for value in (0.8, 1.2, 1.21))
+    slow, fast, same = (
+        attempt(step, Verdict.PASS, speedup=value) for step, value in enumerate((0.8, 1.2, 1.21))
+    )
     order = [
         attempt(1, Verdict.HARNESS_ERROR),
         attempt(1, Verdict.COMPILE_ERROR),
@@ -294,10 +311,19 @@ def test_gains_are_further_stages_fewer_wrong_elements_and_clearly_better_speedu
     ]
     order += [attempt(1, Verdict.WRONG_STRUCTURE), *wrong, slow, fast]
     for worse, better in pairwise(order):
-        assert better.gains_on(worse)
-        assert not worse.gains_on(better)
-    assert not same.gains_on(fast)
+        assert gains(better, [worse])
+        assert not gains(worse, [better])
+    assert not gains(same, [fast])
     assert best_of([slow, fast, wrong[0]]) is fast
+
+
+def test_a_lucky_measurement_of_the_same_code_is_neither_a_gain_nor_the_best() -> None:
+    usual = attempt(1, Verdict.PASS, "def solution(x):\n    return x\n", speedup=1.2)
+    lucky = attempt(2, Verdict.PASS, "def solution(x):\n    # again\n    return x\n", speedup=3.0)
+    other = attempt(3, Verdict.PASS, speedup=2.5)
+    assert not gains(lucky, [usual])
+    assert gains(other, [usual, lucky])
+    assert best_of([usual, lucky, other]) is other
 
 
 @pytest.mark.parametrize(

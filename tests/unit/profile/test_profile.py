@@ -15,7 +15,7 @@ from arena.cli.runs.profile import lane
 from arena.profile.chrome_trace import chrome_trace
 from arena.profile.messages import Begins, ProfileRequest, Waits
 from arena.profile.profile_process import profile
-from arena.profile.rules import figures, first_failure
+from arena.profile.rules import figures, first_failure, under_profiler
 from arena.profile.timeline import LanePiece, cells, median_call
 from problems.catalogue import HOME
 from sandbox.machine.processes import children, runs, tree
@@ -95,6 +95,16 @@ def test_lanes_have_the_same_ends_and_the_trace_its_rows() -> None:
     assert {(event["pid"], event["tid"]) for event in spans} == {(0, 0), (0, 1), (1, 0), (1, 2)}
     assert min(event["ts"] for event in spans) == 0.0
     assert "\x1b" not in "".join(event["name"] for event in spans)
+
+
+def test_how_much_the_profiler_slows_a_call_down_is_said() -> None:
+    slow = msgspec.structs.replace(figures([rank(0)])[0], call_us=2500.0, plain_us=250.0)
+    quick = msgspec.structs.replace(slow, call_us=2000.0, plain_us=200.0)
+    assert under_profiler([quick, slow]) == (
+        "a call takes 2,500 µs under the profiler, 10.0× as long as without it (250 µs);"
+        " times and shares below are of the profiled call"
+    )
+    assert "as long as" not in under_profiler([msgspec.structs.replace(slow, plain_us=0.0)])
 
 
 def test_the_median_call_is_drawn() -> None:
@@ -198,6 +208,7 @@ def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home:
         "profile", "1", "late.py", "--device", "cpu", "--world", "2", "--trace", "late.json", "--json"
     )
     assert done.returncode == 0, done.stderr
+    assert all(each["plain_us"] > 0 for each in json.loads(done.stdout)["ranks"])
     ranks = json.loads(done.stdout)["ranks"]
     assert ranks[0]["diagnosis"].startswith("waits for rank 1")
     assert ranks[1]["diagnosis"].startswith("outside torch")

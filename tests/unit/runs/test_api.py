@@ -84,6 +84,15 @@ async def test_events_that_are_left_early_cancel_the_run(scripted: Arena):
     assert (await scripted.judge(13, "pass", device="cpu")).verdict is Verdict.PASS
 
 
+async def test_half_a_character_is_a_usage_error(scripted: Arena):
+    with pytest.raises(UsageError, match="half a character at position 2"):
+        await scripted.judge(1, "# \ud800")
+    with pytest.raises(UsageError):
+        await scripted.judge("\ud800", RIGHT)
+    with pytest.raises(UsageError):
+        await scripted.judge(1, RIGHT, dtype="\ud800")
+
+
 async def test_what_cannot_be_run_is_a_usage_error(scripted: Arena, tmp_path: Path):
     for problem, kernel, sizes in (
         ("no_such_problem", "pass", {}),

@@ -8,8 +8,10 @@ import pytest
 
 from arena.errors import StoreError
 from arena.machine.doctor import _files
+from arena.machine.fingerprint import this_machine
 from arena.paths import Paths
 from arena.runs.journal import Journal, RunHeader
+from arena.runs.ranking import code_hash
 from arena.runs.store import Entry, Store, entry_of
 from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
@@ -31,8 +33,9 @@ def header(
         kernel_name="kernel.py",
         kernel_path="/k/kernel.py",
         sha256="ab" * 32,
-        source="",
+        source=f"code_of_{run_id} = 1",
         setting=setting,
+        machine="this",
     )
     return msgspec.structs.replace(made, **changes)
 
@@ -99,6 +102,52 @@ def test_the_best_is_the_fastest_honest_pass(store: Store) -> None:
     assert (standing.runs, standing.solved, standing.faster, standing.last.run_id) == (5, True, True, "e")
 
 
+def test_runs_of_the_same_code_are_one_measurement_however_often_it_is_measured(store: Store) -> None:
+    """Comments alone change nothing: the luckiest run is neither the best nor a record."""
+    for number, speedup in enumerate((1.25, 3.06, 1.3)):
+        source = f"# try {number}\n\nx = 1\n"
+        store.record(entry_of(header(f"a{number}", number, source=source), result(speedup=speedup)))
+    store.record(entry_of(header("b", 9.0, source="y = 2"), result(speedup=1.5)))
+    standing, overall = store.standings()[13].best, store.best()[13]
+    assert standing is not None
+    assert [(each.code, each.speedup) for each in (standing, overall)] == [(code_hash("y = 2"), 1.5)] * 2
+
+
+def test_a_longer_measurement_replaces_shorter_ones(store: Store) -> None:
+    for number, (speedup, rounds) in enumerate(((3.06, 40), (1.0, 400))):
+        told = msgspec.structs.replace(result(speedup=speedup, outcome="even"), rounds=rounds)
+        store.record(entry_of(header(f"a{number}", number, source="x = 1"), told))
+    best = store.standings()[13].best
+    assert best is not None
+    assert (best.speedup, best.outcome) == (1.0, "even")
+
+
+def test_the_low_end_of_the_interval_decides_which_kernel_is_the_best(store: Store) -> None:
+    wide = Speedup(call=Interval(2.0, 1.1, 3.6), device=None)
+    store.record(
+        entry_of(header("wide"), msgspec.structs.replace(result(speedup=2.0, outcome="faster"), speedup=wide))
+    )
+    store.record(entry_of(header("sure", 2.0), result(speedup=1.5, outcome="faster")))
+    best = store.standings()[13].best
+    assert best is not None
+    assert best.run_id == "sure"
+
+
+def test_measurements_in_different_settings_are_not_pooled(store: Store) -> None:
+    for run_id, speedup, machine in (("a", 1.5, "this"), ("b", 2.5, "other")):
+        store.record(entry_of(header(run_id, source="x = 1", machine=machine), result(speedup=speedup)))
+    best = store.standings()[13].best
+    assert best is not None
+    assert best.speedup == 2.5
+
+
+def test_runs_without_a_recorded_machine_are_this_machines(store: Store) -> None:
+    store.record(entry_of(header("a", machine=""), result()))
+    entry = store.entry("a")
+    assert entry is not None
+    assert entry.machine == this_machine("cpu").digest
+
+
 def test_only_failures_are_unsolved(store: Store) -> None:
     store.record(entry_of(header("a"), result(Verdict.CRASH)))
     standing = store.standings()[13]
@@ -131,7 +180,7 @@ def test_an_index_of_version_1_is_kept_and_gets_the_new_columns(paths: Paths) ->
     paths.database.parent.mkdir(parents=True, exist_ok=True)
     Store(paths.database, paths.runs).close()
     with sqlite3.connect(paths.database) as old:
-        for column in ("clock", "call_sees", "device_sees"):
+        for column in ("clock", "call_sees", "device_sees", "code", "rounds", "machine"):
             old.execute(f"alter table result drop column {column}")
         old.execute(
             "insert into result values ('a', 1, 13, 's', 'you', '', 'k.py', 'ab', 'cpu', 2, 'float32', 'tiny', 1,"

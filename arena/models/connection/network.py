@@ -1,0 +1,111 @@
+"""HTTP clients for providers' hosts: the certificate authorities and the proxy that the environment names."""
+
+import functools
+import ipaddress
+import os
+import re
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httpx
+
+from arena.errors import PlayerFailed, why
+from arena.models.connection.address import is_local
+
+CONNECT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """The proxy for a host. Its words have no password."""
+
+    url: str
+    variable: str
+    """The environment variable that names it."""
+
+    def __str__(self) -> str:
+        return f"{re.sub('(?<=//).*@', '', self.url)} ({self.variable})"
+
+
+@functools.cache
+def authorities() -> ssl.SSLContext:
+    """The certificate authorities of the machine, as httpx finds them. Reading them takes 40 ms: once a process.
+
+    Raises:
+        PlayerFailed: a file that the environment names cannot be used.
+    """
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:
+        keys = os.environ.get("SSLKEYLOGFILE")
+        if keys and (reason := _unwritable(keys)):
+            raise PlayerFailed(
+                f"SSLKEYLOGFILE names {keys}, which cannot be written: {reason}", "correct or unset it"
+            ) from None
+        reason = "it has no certificate" if isinstance(error, ssl.SSLError) else why(error)
+        raise PlayerFailed(
+            f"SSL_CERT_FILE names {os.environ.get('SSL_CERT_FILE')}, which cannot be used: {reason}",
+            "correct or unset it",
+        ) from None
+
+
+def _unwritable(path: str) -> str:
+    try:
+        with open(path, "ab"):
+            return ""
+    except OSError as error:
+        return why(error)
+
+
+def proxy_for(url: str) -> Proxy | None:
+    """The proxy that the environment names for an address. Addresses of this machine have none."""
+    parts = urlsplit(url)
+    if is_local(url) or _excepted(parts.hostname or "", parts.port):
+        return None
+    for name in (f"{parts.scheme}_proxy", f"{parts.scheme}_proxy".upper(), "all_proxy", "ALL_PROXY"):
+        if value := os.environ.get(name, "").strip():
+            return Proxy(value if "://" in value else f"http://{value}", name)
+    return None
+
+
+def _excepted(host: str, port: int | None) -> bool:
+    """Whether NO_PROXY names a host: by name, domain, address, network (10.0.0.0/8) or "*", with or without a port."""
+    for entry in re.split(r"[\s,]+", os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""):
+        with suppress(ValueError):
+            if ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False):
+                return True
+        name, _, at = entry.rpartition(":") if re.search(r"[^:]:\d+$", entry) else (entry, "", "")
+        name = name.removeprefix("*").removeprefix(".").lower()
+        if (not at or port == int(at)) and (entry == "*" or (name and f".{host}".endswith(f".{name}"))):
+            return True
+    return False
+
+
+def open_client(url: str, stall_s: float, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
+    """A client for requests to one address.
+
+    stall_s: seconds between two pieces of an answer.
+
+    Raises:
+        PlayerFailed: a proxy or a file that the environment names cannot be used.
+    """
+    proxy = proxy_for(url)
+    encrypted = any(used.startswith("https:") for used in (url, proxy.url if proxy is not None else ""))
+    try:
+        return httpx.AsyncClient(
+            verify=authorities() if encrypted else False,  # else no certificate is ever shown
+            timeout=httpx.Timeout(stall_s, connect=min(CONNECT_S, stall_s), pool=None),
+            follow_redirects=False,  # a redirect would carry the key to another host
+            trust_env=False,
+            proxy=proxy.url if proxy is not None else None,
+            headers=headers,
+        )
+    except ImportError:
+        raise PlayerFailed(
+            f"the proxy {proxy} needs SOCKS, which is not installed",
+            "pip install 'httpx[socks]', or unset it",
+        ) from None
+    except (ValueError, httpx.InvalidURL) as error:
+        raise PlayerFailed(f"the proxy {proxy} cannot be used: {error}", "correct or unset it") from None

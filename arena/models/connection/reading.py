@@ -1,0 +1,129 @@
+"""One answer's events as pieces: in whole characters, without the key, and bounded."""
+
+from collections.abc import AsyncIterator
+
+import httpx
+import msgspec
+
+from arena.models.connection.calls import MOST_CALLS
+from arena.models.connection.halves import Halves
+from arena.models.connection.keys import Hiding, Key
+from arena.models.connection.provider import Provider
+from arena.models.conversation import AnyPiece, CallPart, Finish, Text, Thought
+
+ANSWER_CHARACTERS = 64 << 20
+"""Of one answer, reasoning included; and of one event."""
+UNREADABLE = Finish("unreadable", "a part of the answer cannot be read")
+
+
+class Reading:
+    """One answer's events as pieces, without the key; knows when it is over."""
+
+    def __init__(self, provider: Provider, key: Key) -> None:
+        self._read = provider.reader()
+        self._key = key
+        self._text, self._thought = _Incoming(key), _Incoming(key)
+        self._calls: dict[int, _Incoming] = {}
+        self._left = ANSWER_CHARACTERS
+        self.finish: Finish | None = None
+        self.over = False
+
+    def take(self, event: str, data: str) -> list[AnyPiece]:
+        """
+        Raises:
+            ErrorEvent: the provider reports an error.
+            ValueError: the event cannot be read, and nothing of the answer came before it.
+        """
+        if not data:
+            return []
+        try:
+            return [piece for piece in map(self._shown, self._read(event, data)) if piece is not None]
+        except ValueError:
+            if self.finish is None:  # without the text in this event the answer may look whole
+                if self._left == ANSWER_CHARACTERS:
+                    raise
+                self.finish, self.over = UNREADABLE, True
+            return []
+
+    def _shown(self, piece: AnyPiece) -> AnyPiece | None:
+        match piece:
+            case Finish():
+                self.over = self.finish is not None
+                self.finish = self.finish or piece
+                return None
+            case Text() | Thought():
+                self._count(len(piece.text))
+                incoming = self._text if isinstance(piece, Text) else self._thought
+                text = incoming.feed(piece.text)
+                return type(piece)(text) if text else None
+            case CallPart():
+                return self._call_part(piece)
+            case _:
+                return _whole(piece)
+
+    def _call_part(self, piece: CallPart) -> AnyPiece | None:
+        if piece.number not in self._calls and len(self._calls) >= MOST_CALLS:
+            return None
+        self._count(len(piece.arguments))
+        hidden = self._calls.setdefault(piece.number, _Incoming(self._key)).feed(piece.arguments)
+        return _whole(msgspec.structs.replace(piece, arguments=hidden, name=self._key.hide_in(piece.name)))
+
+    def _count(self, characters: int) -> None:
+        self._left -= characters
+        if self._left < 0 and self.finish is None:
+            self.finish, self.over = Finish("length", "the answer is endless"), True
+
+    def held_back(self) -> list[AnyPiece]:
+        """Text that was held back because it could have begun the key."""
+        text = self._text.end()
+        calls: list[AnyPiece] = [CallPart(number, call.end()) for number, call in self._calls.items()]
+        return [*([Text(text)] if text else []), *calls]
+
+    @property
+    def end(self) -> Finish | None:
+        """The way in which the answer ended; None: it has not."""
+        cut = any(incoming.cut for incoming in (self._text, *self._calls.values()))
+        return UNREADABLE if cut and self.finish is not None and self.finish.reason == "stop" else self.finish
+
+
+class _Incoming:
+    """One text of an answer: in whole characters, without the key."""
+
+    def __init__(self, key: Key) -> None:
+        self._halves, self._hiding = Halves(), Hiding(key)
+
+    @property
+    def cut(self) -> bool:
+        """Half a character is due."""
+        return self._halves.cut
+
+    def feed(self, text: str) -> str:
+        """As much of the text as can be shown. Raises ValueError for half a character without the other."""
+        return self._hiding.feed(self._halves.feed(text))
+
+    def end(self) -> str:
+        """The text that was held back."""
+        return self._hiding.end()
+
+
+def _whole(piece: AnyPiece) -> AnyPiece:
+    """The piece. Raises ValueError where a text in it has half a character: it could be neither kept nor sent back."""
+    msgspec.json.encode(piece)
+    return piece
+
+
+class Bounded:
+    """What httpx-sse reads of a response, with a bound between two line ends: an endless event is none."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self.headers = response.headers
+
+    async def aiter_text(self) -> AsyncIterator[str]:
+        line = 0
+        async for text in self._response.aiter_text():
+            end = text.rfind("\n")
+            line = len(text) - end if end >= 0 else line + len(text)
+            if line > ANSWER_CHARACTERS:
+                raise httpx.ReadError("an event without an end")
+            yield text

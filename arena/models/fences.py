@@ -1,0 +1,155 @@
+"""Fenced blocks of a model's Markdown, read as leniently as models write it, without what it thought."""
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+_OPENING = re.compile(r"^(?P<before>[^`]*?)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$")
+_MARKER = re.compile(r"^[ \t]*(?:(?:[-*+]|\d+[.)]|>)[ \t]*)*$")
+"""In front of a fence: an indentation, a list's marker or a quotation's."""
+_INFO = re.compile(r"^\S*$|^\S+[ \t]+.*[={]|^[^\s:,{]*[Pp]y(thon)?\b")
+"""Of an opening fence behind another block's text: a language, alone or with attributes."""
+_PYTHON = re.compile(r"^(py|python|ipython)?\d*(\.\d+)?$|.*\.py$")
+_THOUGHT = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_INDENTED = 3
+"""A closing fence is at most so many columns further right than its opening one."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block."""
+
+    language: str
+    """In lower case, without a file's name or attributes; "python" under every name of Python."""
+    text: str
+    closed: bool
+
+
+@dataclass
+class Answer:
+    """What a text holds. `thinking`: it ends within a thought that is still open."""
+
+    blocks: list[Block] = field(default_factory=list)
+    plain: str = ""
+    """The text outside of blocks and thoughts."""
+    thinking: bool = False
+    thought: str = ""
+    """The open thought."""
+
+
+@dataclass
+class _Open:
+    fence: str
+    language: str
+    column: int
+    quoted: bool
+    lines: list[str] = field(default_factory=list)
+
+    def block(self, closed: bool) -> Block:
+        first = next((line for line in self.lines if line.strip()), "")
+        column = min(self.column, len(first) - len(first.lstrip()))
+        text = "".join(line[min(column, len(line) - len(line.lstrip(" \t"))) :] for line in self.lines)
+        return Block(self.language, text, closed)
+
+
+def is_python(block: Block) -> bool:
+    """A block of Python, or of no language."""
+    return block.language in ("", "python")
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The fenced blocks outside of thoughts, in order; the last one may be open."""
+    return read_answer(text).blocks
+
+
+def read_answer(text: str) -> Answer:
+    """The blocks, the text beside them and an open thought."""
+    found = Answer()
+    opened: _Open | None = None
+    lines = text.splitlines(keepends=True)
+    while lines:
+        line = lines.pop(0)
+        if found.thinking:
+            end = _THOUGHT.search(line)
+            if end is None or not end[1]:
+                found.thought += line
+                continue
+            found.thinking, found.thought = False, ""
+            lines.insert(0, line[end.end() :])
+        elif opened is not None:
+            if line.strip() == "</think>":  # the thought's begin is not in the text
+                found, opened = Answer(), None
+            elif (after := _after_closing(opened, line)) is not None:
+                found.blocks.append(opened.block(True))
+                opened = None
+                if after:
+                    lines.insert(0, after)
+            else:
+                opened.lines.append(re.sub(r"^[ \t]*> ?", "", line) if opened.quoted else line)
+        elif thought := _THOUGHT.search(line):
+            if thought[1]:
+                found = Answer()
+            else:
+                found.plain += line[: thought.start()]
+                found.thinking = True
+            lines.insert(0, line[thought.end() :])
+        elif (opened := _opening(line)) is None:
+            found.plain += line
+    if opened is not None:
+        found.blocks.append(opened.block(False))
+    return found
+
+
+def opens_block(line: str) -> bool:
+    """Whether a line outside of blocks opens one."""
+    return _opening(line) is not None
+
+
+def _opening(line: str) -> _Open | None:
+    match = _OPENING.match(line.rstrip("\r\n"))
+    if match is None:
+        return None
+    before, language = match["before"], _language(match["info"])
+    if _MARKER.match(before):
+        return _Open(match["fence"], language, len(before), ">" in before)
+    if language == "python" or (not match["info"] and before.rstrip().endswith((":", ">"))):
+        return _Open(match["fence"], language, 0, False)  # glued to the text before it
+    return None
+
+
+def _language(info: str) -> str:
+    """ "python" of "Python", "py title=kernel.py", "python:kernel.py", "{.python .numberLines}" and "kernel.py"."""
+    word = re.split(r"[\s:,;={}]", info.strip().strip("{}. "))[0].lower()
+    return "python" if word and _PYTHON.match(word) else word
+
+
+def _after_closing(opened: _Open, line: str) -> str | None:
+    """What follows on the line that closes a block, "" for nothing; None where the line does not close it."""
+    bare = re.sub(r"^[ \t]*> ?", "", line) if opened.quoted else line
+    column = len(bare) - len(bare.lstrip())
+    bare = bare.strip()
+    if bare.startswith(opened.fence) and column <= opened.column + _INDENTED:
+        rest = bare.lstrip(opened.fence[0])
+        if not rest:
+            return ""
+        if "`" in rest:
+            return None
+        return line if _INFO.match(rest.strip()) else rest + "\n"
+    code = bare.removesuffix(opened.fence)
+    if code == bare or "`" in code or opened.fence[0] != "`":
+        return None
+    # A fence glued to the last line of code, which is none where it is within a string.
+    before = _Open("", "", opened.column, False, [*opened.lines, line.replace(opened.fence, "")])
+    if not parses(before.block(True).text):
+        return None
+    opened.lines.append(line.replace(opened.fence, ""))
+    return ""
+
+
+def parses(source: str) -> bool:
+    """Whether a text is Python."""
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

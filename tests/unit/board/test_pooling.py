@@ -1,0 +1,102 @@
+"""Measurements of the same code are one, in sweeps as well as in single runs; and both boards have the same rows."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from arena.board.results import outcomes
+from arena.machine.fingerprint import this_machine
+from arena.models.budget import Spent
+from arena.paths import Paths
+from arena.runs.journal import RunHeader
+from arena.runs.ranking import code_hash
+from arena.runs.results import report
+from arena.runs.store import Store, entry_of
+from arena.sweep.grid import SweepGrid
+from arena.sweep.journal import SweepJournal
+from arena.sweep.records import Cell, CellResult
+from sandbox.protocol.events import Interval, Result, Seconds, Setting, Speedup
+from sandbox.protocol.verdict import Verdict
+
+SETTING = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
+KERNEL = "x = 1\n"
+
+
+def run(speedup: float, source: str, player: str, run_id: str, **more: object) -> tuple[RunHeader, Result]:
+    header = RunHeader(
+        run_id=run_id, created=1.0, problem_id=1, slug="allreduce", category="collective", player=player, kernel_name="k.py",
+        kernel_path="", sha256="", source=source, setting=SETTING, **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+    result = Result(
+        verdict=Verdict.PASS, detail="", failure=None, paper_rule=None, error=None, baseline_us=None, contender_us=None,
+        speedup=Speedup(call=Interval(speedup, speedup - 0.1, speedup + 0.1), device=None), roofline=None,
+        seconds=Seconds(), jail="", sealed=True, outcome="faster", clock="call", rounds=9,
+    )  # fmt: skip
+    return header, result
+
+
+def attempt(number: int, speedup: float, source: str) -> CellResult:
+    cell = Cell(slug="allreduce", setting=SETTING, player="model:m", attempt=number, catalogue="v")
+    return CellResult(
+        at=time.time(), key=cell.key(source, "m"), cell=cell, problem_id=1, category="collective", class_="C",
+        sha256=source, code=code_hash(source), machine="m", worker="local", verdict="PASS", detail="",
+        report=report(*run(speedup, source, "model:m", f"r{number}")), spent=Spent(), trace_id="", seconds=1.0,
+    )  # fmt: skip
+
+
+def test_attempts_of_a_sweep_with_the_same_code_have_one_speed(paths: Paths) -> None:
+    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
+    lines = [
+        attempt(1, 1.2, KERNEL),
+        attempt(2, 3.0, "# lucky\n" + KERNEL),
+        attempt(3, 1.25, KERNEL + "# again\n"),
+        attempt(4, 1.5, "x = 2\n"),
+    ]
+    grid = SweepGrid()
+    for line in lines:
+        journal.append(line)
+        grid.apply(line)
+    journal.close()
+    assert sorted(outcome.speedup or 0.0 for outcome in outcomes(journal.path)) == [1.25, 1.25, 1.25, 1.5]
+    best = grid.squares["allreduce", "model:m"].best
+    assert best is not None
+    assert (best.attempt, best.speedup) == (4, 1.5)
+
+
+def test_the_command_lines_board_has_the_apps_rows_at_this_machine(
+    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths
+) -> None:
+    store = Store(paths.database, paths.runs)
+    for number, player in enumerate(("you", "house", "model:m", "mcp")):
+        store.record(entry_of(*run(1.2, KERNEL, player, f"usual-{number}")))
+        store.record(entry_of(*run(3.0, "# lucky\n" + KERNEL, player, f"lucky-{number}", machine="")))
+    players = store.players()
+    store.close()
+    done = pkb_arena("board", "--json")
+    assert done.returncode == 0, done.stderr
+    cards = [card for card in json.loads(done.stdout)["scores"] if card["scope"] == "all"]
+    assert sorted(card["player"] for card in cards) == players
+    assert {card["place"]["machine"] for card in cards} == {this_machine("cpu").digest}
+    assert {card["player"]: card["kind"] for card in cards}["mcp"] == "agent"
+    assert {round(card["speedup"]["value"], 6) for card in cards} == {2.1}
+    assert "machine not recorded" not in pkb_arena("board").stdout
+
+
+def test_a_sweeps_attempts_are_not_counted_again(
+    pkb_arena: Callable[..., "subprocess.CompletedProcess[str]"], paths: Paths
+) -> None:
+    """The runs of a sweep are in the index of results as well."""
+    journal = SweepJournal(paths.sweeps / "spring.jsonl", "spring")
+    here = this_machine("cpu").digest
+    journal.append(msgspec.structs.replace(attempt(1, 1.2, KERNEL), machine=here))
+    journal.close()
+    store = Store(paths.database, paths.runs)
+    store.record(entry_of(*run(1.2, KERNEL, "model:m", "r1")))
+    store.close()
+    (card,) = (
+        card for card in json.loads(pkb_arena("board", "--json").stdout)["scores"] if card["scope"] == "all"
+    )
+    assert card["attempts"] == 1

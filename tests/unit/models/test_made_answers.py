@@ -1,0 +1,128 @@
+"""The kernel of a hundred made answers (answers.toml), and what holds for all answers."""
+
+import textwrap
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.models.answer import has_whole_kernel, join_continuation, kernel_source, whole_kernel
+from arena.models.fences import blocks_of
+
+IMPORTS = "import torch\n"
+REST = (
+    'def solution(a, b):\n    """Add."""\n    if a is b:\n        return 2 * a\n    return torch.add(a, b)\n'
+)
+KERNEL = IMPORTS + "\n\n" + REST
+TEXTS = {
+    "<K>>": textwrap.indent(KERNEL, "> ", lambda line: True),
+    "<K_>": KERNEL.rstrip("\n"),
+    "<K>": KERNEL,
+    "<I>": IMPORTS,
+    "<R>": REST,
+    "<D>": "def solution(a, b):\n    return 0\n",
+    "<B>": "def solution(a, b:\n    return\n",
+    "<S>": 'def solution(a, b):\n    """Add."""\n    ...\n',
+    "<U>": "x = torch.ones(2)\nprint(solution(x, x))\n",
+} | {f"<K{columns}>": textwrap.indent(KERNEL, " " * columns) for columns in (2, 3, 4)}
+ANSWERS = tomllib.loads(Path(__file__).with_name("answers.toml").read_text(encoding="utf-8"))
+FENCED = f"Here:\n\n```python\n{KERNEL}```\n"
+
+
+def made(text: str) -> str:
+    for name, meant in TEXTS.items():
+        text = text.replace(name, meant)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(made(text), {"none": ""}.get(kind, KERNEL), id=f"{kind}-{name}")
+        for kind, texts in ANSWERS.items()
+        for name, text in texts.items()
+    ],
+)
+def test_the_kernel_of_a_made_answer(text: str, expected: str) -> None:
+    assert kernel_source(text).replace("\r\n", "\n") == expected
+
+
+def test_there_are_a_hundred_of_them() -> None:
+    assert sum(map(len, ANSWERS.values())) >= 100
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "Continuing from where I stopped:\n\n",
+        "Continuing from exactly where it was cut off...\n",
+        "*(continued)*\n\n",
+        "Sure! Continuing where I left off:\n",
+        "Here is the rest of the file:\n\n",
+    ],
+)
+@pytest.mark.parametrize("fence", ["", "```python\n", "```\n"])
+@pytest.mark.parametrize("cut", ["def sol", "return 2 * a\n", "    return "])
+def test_what_continues_an_answer_may_say_so(said: str, fence: str, cut: str) -> None:
+    place = FENCED.index(cut) + len(cut)
+    assert kernel_source(join_continuation(FENCED[:place], said + fence + FENCED[place:])) == KERNEL
+
+
+def test_an_answer_that_begins_again_says_so_first() -> None:
+    again = "Continuing from where I stopped would be long; the whole file:\n\n" + FENCED
+    assert kernel_source(join_continuation(FENCED[:50], again)) == KERNEL
+
+
+def test_a_fence_that_closes_what_was_cut_off_is_no_new_one() -> None:
+    assert kernel_source(join_continuation(FENCED[:-4], "```\nIt adds.\n")) == KERNEL
+
+
+def test_a_draft_in_an_open_thought_is_no_answer_that_was_cut_off() -> None:
+    text = f"<think>\n{FENCED}So"
+    assert not has_whole_kernel(text)
+    assert whole_kernel(text) == ""
+
+
+def test_a_whole_kernel_counts_though_an_example_after_it_was_cut_off() -> None:
+    assert whole_kernel(FENCED + "Use it:\n```python\nx = tor") == KERNEL
+
+
+@given(st.text())
+def test_every_text_is_read(text: str) -> None:
+    kernel_source(text)
+    has_whole_kernel(text)
+    assert all(block.closed for block in blocks_of(text)[:-1])
+
+
+MARKUP = st.lists(
+    st.sampled_from(
+        [*TEXTS, "```", "```python", "~~~", "<think>", "</think>", "\n", "words", "> ", "- ", "   "]
+    )
+).map(lambda parts: made("".join(parts)))
+
+
+@given(MARKUP)
+def test_every_markup_is_read(text: str) -> None:
+    kernel_source(text)
+    has_whole_kernel(text)
+
+
+WORDS = st.text(
+    st.characters(exclude_characters="`~<>", exclude_categories=["C", "Z"]) | st.sampled_from(" \n")
+)
+
+
+@given(before=WORDS, after=WORDS, think=st.booleans())
+def test_words_around_a_kernel_change_nothing(before: str, after: str, think: bool) -> None:
+    thought = f"<think>{before}</think>\n" if think else ""
+    text = f"{thought}{before}\n```python\n{KERNEL}```\n{after}"
+    assert kernel_source(text) == KERNEL
+    assert has_whole_kernel(text)
+
+
+@given(st.integers(min_value=0, max_value=len(FENCED)))
+def test_a_cut_never_makes_another_kernel_whole(place: int) -> None:
+    assert whole_kernel(FENCED[:place]) in ("", KERNEL)

@@ -1,0 +1,54 @@
+"""Measurements of the same code are one."""
+
+import pytest
+
+from arena.runs.ranking import Measurement, code_hash, ranked
+from sandbox.protocol.events import Interval
+
+KERNEL = "def solution(x):\n    if x:\n        return x\n    return 0\n"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        "# a comment\n" + KERNEL,
+        KERNEL.replace("\n", "\n\n"),
+        KERNEL.replace("return x", "return x  # why"),
+        KERNEL.replace("    ", "  "),
+        KERNEL.rstrip("\n"),
+        KERNEL.replace("(x):", "(\n    x\n):"),
+    ],
+)
+def test_comments_blank_lines_and_layout_are_no_code(same: str) -> None:
+    assert code_hash(same) == code_hash(KERNEL)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        KERNEL.replace("return 0", "return 1"),
+        KERNEL.replace("    return 0", "        return 0"),
+        '"text"\n' + KERNEL,
+        "def broken(:",
+        "def solution(x:\n",
+        "",
+        "\ud800",
+    ],
+)
+def test_other_code_has_another_name(other: str) -> None:
+    assert code_hash(other) != code_hash(KERNEL)
+
+
+def test_a_kernel_is_ranked_by_the_low_end_of_all_its_measurements() -> None:
+    found = {
+        "lucky": Measurement("a", Interval(3.06, 2.9, 3.2), "call", 40),
+        "usual": Measurement("a", Interval(1.25, 1.2, 1.3), "call", 40),
+        "again": Measurement("a", Interval(1.2, 1.1, 1.3), "call", 40),
+        "by device": Measurement("a", Interval(9.0, 8.0, 10.0), "device", 20),
+        "other": Measurement("b", Interval(1.3, 1.25, 1.35), "call", 40),
+        "wide": Measurement("c", Interval(5.0, 1.0, 25.0), "call", 40),
+    }
+    kernels = ranked(["untimed", *found], found.get)
+    assert [kernel.item for kernel in kernels] == ["other", "lucky", "wide"]
+    assert kernels[1].speedup == Interval(1.25, 1.2, 1.3)
+    assert kernels[1].items == ("lucky", "usual", "again", "by device")
