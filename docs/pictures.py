@@ -20,8 +20,9 @@ from typing import Any
 
 from stand_in import FORGETS_THE_BARRIER, HALVES, NAME, RIGHT, StandIn, serve
 
+from benchmarks.kernels import kernel_paths
+
 HERE = Path(__file__).resolve().parent
-EXAMPLES = HERE.parent / "sandbox" / "kit" / "examples"
 TARGET = HERE / "pictures"
 SIZES = ((160, 42), (100, 34))
 THEMES = ("dark", "light")
@@ -80,7 +81,7 @@ async def arena(name: str = "arena", problem: str = "13", example: str = "gemm_a
 
     kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"  # its path is in the picture
     kernel.parent.mkdir(exist_ok=True)
-    kernel.write_text((EXAMPLES / f"{example}.py").read_text(encoding="utf-8"), encoding="utf-8")
+    kernel.write_text(kernel_paths()[example].read_text(encoding="utf-8"), encoding="utf-8")
     async with opened(Settings(budget_s=BUDGET_S), problem, kernel) as (app, pilot):
         for _ in range(3):  # the first runs compile the kernel and warm the worlds
             await pilot.press("f5")
@@ -141,7 +142,7 @@ async def profile() -> None:
 
     kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"
     kernel.parent.mkdir(exist_ok=True)
-    kernel.write_text((EXAMPLES / "gemm_allreduce.py").read_text(encoding="utf-8"), encoding="utf-8")
+    kernel.write_text(kernel_paths()["gemm_allreduce"].read_text(encoding="utf-8"), encoding="utf-8")
     async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "13", kernel) as (app, pilot):
         await pilot.press("f5")
         await pilot.pause(0.5)
