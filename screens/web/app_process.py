@@ -22,21 +22,16 @@ FRAMES_A_SECOND = "20"
 HAND_OVER_S = 1.0
 """After SIGKILL; a process that is stuck in a device may not go."""
 _NEEDED = {
-    "CUDA_DEVICE_ORDER",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "LD_LIBRARY_PATH",
-    "LOGNAME",
-    "PATH",
-    "PYTHONPATH",
-    "TMPDIR",
-    "TZ",
-    "USER",
-    "VIRTUAL_ENV",
+    *(
+        "CUDA_DEVICE_ORDER",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "LD_LIBRARY_PATH",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+    ),
+    *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"),
 }
 _NEEDED_PREFIXES = ("LC_", "NCCL_", "PKB_", "XDG_")
 

@@ -41,22 +41,10 @@ FOLLOW_S = 0.2
 DUEL_GOES_ON_S = 900.0
 """A duel without an end whose journal stood still for longer was broken off."""
 NO_REFEREE = ("/bin/false",)
-LOOKING = frozenset(
-    [
-        "next_view",
-        "find",
-        "go_to_line",
-        "wrap",
-        "jump",
-        "zoom",
-        "next_pane",
-        "cancel",
-        "help",
-        "next_theme",
-        "quit",
-        "find_text",
-    ]
-)
+LOOKING = {
+    *("next_view", "find", "find_text", "go_to_line", "wrap", "jump", "zoom", "next_pane"),
+    *("cancel", "help", "next_theme", "quit"),
+}
 """Of the table of actions, what a spectator may do."""
 NOTHING_YET = "Nothing has been run yet. What the arena's owner runs or plays shows here as it goes."
 
