@@ -1,4 +1,4 @@
-"""Types that the display passes to the command line. The engine does not import its display."""
+"""Types that the display and the command line pass to each other. The engine does not import its display."""
 
 from __future__ import annotations
 
@@ -10,8 +10,29 @@ import click
 
 if TYPE_CHECKING:
     from arena.cli.record import RecordPlan
-    from arena.cli.serve_plan import ServePlan
     from arena.demo.script import DemoScript
+
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class ServePlan:
+    """Who is let in, where and for how long."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0: any free one."""
+    problem: str = ""
+    """Slug of the problem that the owner's app opens; empty: the list."""
+    owner: bool = True
+    """False: spectators alone."""
+    spectators: int = 8
+    """At the same time, at most."""
+    keep_s: float = 600.0
+    """For so long the owner's app goes on when no browser shows it."""
+    passed_on: tuple[str, ...] = ()
+    """Environment variables that the owner's app gets beside those it needs."""
 
 
 @dataclass(frozen=True)

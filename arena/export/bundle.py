@@ -30,11 +30,8 @@ from arena.workspace.kernels import Workspace, content_hash
 from problems.catalogue import Catalogue
 
 FORMATS = ("jsonl", "parquet")
-SWEEPS, KERNELS, TRACES = (
-    "campaigns",
-    "kernels",
-    "traces",
-)  # stored: bundles of all versions have these folders
+SWEEPS, KERNELS, TRACES = "campaigns", "kernels", "traces"
+"""Folders of bundles of all versions."""
 _BATCH = 5000
 
 

@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -118,7 +119,7 @@ def sign(folder: Path, key: Path) -> None:
     (folder / SIGNATURE).unlink(missing_ok=True)
     command = [_ssh_keygen(), "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(folder / MANIFEST)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SIGN_S, check=False)
+        done = _run(command)
     except subprocess.TimeoutExpired:
         raise UsageError(
             f"{key} did not sign within {SIGN_S:.0f} s",
@@ -147,28 +148,20 @@ def signer_of(folder: Path, allowed: Path) -> str:
             f"{folder} is not signed", "import it without --signers, if you trust where it comes from"
         )
     keygen = _ssh_keygen()
-    found = subprocess.run(
-        [keygen, "-Y", "find-principals", "-f", str(allowed), "-s", str(signature)],
-        capture_output=True,
-        text=True,
-        timeout=SIGN_S,
-        check=False,
-    )
+    found = _run([keygen, "-Y", "find-principals", "-f", str(allowed), "-s", str(signature)])
     name = found.stdout.splitlines()[0] if found.returncode == 0 and found.stdout else ""
     with (folder / MANIFEST).open("rb") as manifest:
-        checked = subprocess.run(
-            [keygen, "-Y", "verify", "-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(signature)],
-            stdin=manifest,
-            capture_output=True,
-            text=True,
-            timeout=SIGN_S,
-            check=False,
-        )
+        signer = ["-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(signature)]
+        checked = _run([keygen, "-Y", "verify", *signer], manifest)
     if not name or checked.returncode:
         raise BundleDamaged(
             f"{folder} is signed by nobody in {allowed}", "add the signer's public key, if you trust it"
         )
     return name
+
+
+def _run(command: list[str], stdin: IO[bytes] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=SIGN_S, check=False)
 
 
 def _ssh_keygen() -> str:

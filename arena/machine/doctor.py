@@ -11,8 +11,7 @@ from arena.errors import ArenaError
 from arena.machine.facts import installed_version, torch_is_cpu_only
 from arena.machine.finding import MachineFinding, limited, missing, ok
 from arena.machine.gpu_findings import TORCH, gpu_findings
-from arena.machine.install_commands import as_root, python_install, system_install
-from arena.machine.isolation_fix import isolation_fix
+from arena.machine.install_commands import as_root, isolation_fix, python_install, system_install
 from arena.machine.jail_policy import is_jail
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings

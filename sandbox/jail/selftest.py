@@ -45,10 +45,9 @@ NEEDED = (
     *("has_shared_memory", "has_memfd", "has_tmp", "has_processes"),
 )
 AF_VSOCK, MSG_FASTOPEN, SOCKET_CALL = 40, 0x20000000, {"x86_64": 41, "aarch64": 198}
-CLONE, TIMER_CREATE, MQ_NOTIFY, IO_SETUP = {
-    "x86_64": (56, 222, 244, 206),
-    "aarch64": (220, 107, 184, 0),
-}.get(platform.machine(), (-1, -1, -1, -1))
+CLONE, TIMER_CREATE, MQ_NOTIFY, IO_SETUP = {"x86_64": (56, 222, 244, 206), "aarch64": (220, 107, 184, 0)}.get(
+    platform.machine(), (-1, -1, -1, -1)
+)
 SET_FOR_LATER = ((socket.SOL_SOCKET, 47), (socket.IPPROTO_TCP, socket.TCP_CORK), (socket.IPPROTO_TCP, 18))
 """SO_MAX_PACING_RATE, TCP_CORK and TCP_USER_TIMEOUT."""
 MEMFD_SECRET, F_SETSIG, PR_SET_PDEATHSIG = 447, 10, 1

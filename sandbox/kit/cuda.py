@@ -61,16 +61,14 @@ class Kernel:
         self, function: Function, handle: int, driver: Any, device: int, cooperative: bool = False
     ) -> None:
         self.function = function
-        self._handle = handle
-        self._driver = driver
-        self._device = device
-        self._cooperative = cooperative
+        self.handle, self.driver, self.device = handle, driver, device
+        self.is_cooperative = cooperative
         self._launchers: dict[Any, Launcher] = {}
 
     @functools.cached_property
     def cooperative(self) -> "Kernel":
         """The same kernel, launched with all blocks resident at once (grid barriers need that)."""
-        return Kernel(self.function, self._handle, self._driver, self._device, cooperative=True)
+        return Kernel(self.function, self.handle, self.driver, self.device, cooperative=True)
 
     def __getitem__(self, shape: tuple[Any, ...]) -> "Launcher":
         found = self._launchers.get(shape)
@@ -82,14 +80,7 @@ class Kernel:
             grid, block = _extent(shape[0], "grid"), _extent(shape[1], "block")
             shared = int(shape[2]) if len(shape) == 3 else 0
             self._check(grid, block, shared)
-            found = self._launchers[shape] = Launcher(
-                self.function,
-                self._handle,
-                self._driver,
-                self._device,
-                (*grid, *block, shared),
-                self._cooperative,
-            )
+            found = self._launchers[shape] = Launcher(self, (*grid, *block, shared))
         return found
 
     def _check(self, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> None:
@@ -97,16 +88,16 @@ class Kernel:
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
             raise ArgumentError(f"{name}: a block has at most 1024 threads, not {threads}")
-        limits: Any = torch.cuda.get_device_properties(self._device)
+        limits: Any = torch.cuda.get_device_properties(self.device)
         if shared > _FREE_SHARED:
             if shared > limits.shared_memory_per_block_optin:
                 raise ArgumentError(
                     f"{name}: {shared} bytes of shared memory; this GPU has {limits.shared_memory_per_block_optin}"
                 )
-            self._driver.funcSetAttribute(self._handle, _MAX_DYNAMIC_SHARED, shared)
-        if self._cooperative:
+            self.driver.funcSetAttribute(self.handle, _MAX_DYNAMIC_SHARED, shared)
+        if self.is_cooperative:
             blocks = grid[0] * grid[1] * grid[2]
-            each = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._handle, threads, shared)
+            each = self.driver.occupancyMaxActiveBlocksPerMultiprocessor(self.handle, threads, shared)
             if blocks > each * limits.multi_processor_count:
                 raise KernelError(
                     f"{name}: a cooperative launch of {blocks} blocks does not fit: {each} a multiprocessor "
@@ -118,21 +109,13 @@ class Launcher:
     """A kernel with its launch shape. Argument slots are laid out once, so that a launch only fills them
     in."""
 
-    def __init__(
-        self,
-        function: Function,
-        handle: int,
-        driver: Any,
-        device: int,
-        shape: tuple[int, ...],
-        cooperative: bool,
-    ) -> None:
-        self._function = function
-        self._handle = handle
-        self._device = device
+    def __init__(self, kernel: Kernel, shape: tuple[int, ...]) -> None:
+        """shape: grid and block in three dimensions each, and bytes of dynamic shared memory."""
+        function, driver = kernel.function, kernel.driver
+        self._function, self._handle, self._device = function, kernel.handle, kernel.device
         self._shape = shape
-        self._cooperative = cooperative
-        self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel
+        self._launch = driver.launchCooperativeKernel if kernel.is_cooperative else driver.launchKernel
+        self._extra = () if kernel.is_cooperative else (0,)
         parameters = function.parameters
         self._convert = [converter(p, i, function, "cuda") for i, p in enumerate(parameters)]
         self._slots = [_slot(parameter) for parameter in parameters]
@@ -156,10 +139,7 @@ class Launcher:
             else:
                 self._slots[index].value = ready
         stream = torch._C._cuda_getCurrentRawStream(self._device)
-        if self._cooperative:
-            self._launch(self._handle, *self._shape, stream, self._table_at)
-        else:
-            self._launch(self._handle, *self._shape, stream, self._table_at, 0)
+        self._launch(self._handle, *self._shape, stream, self._table_at, *self._extra)
 
 
 def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> CudaModule:

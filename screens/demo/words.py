@@ -81,10 +81,7 @@ def track(state: DuelState, name: SideName, columns: int, rows: int) -> Content:
     value = attempt.speedup.median if attempt is not None and attempt.speedup is not None else 0.0
     filled = round(min(1.0, value / end) * columns)
     one = min(columns - 1, round(columns / end))
-    row = Content.assemble(
-        ("█" * filled, COLOURS[name]),
-        ("░" * (columns - filled), "$rule"),
-    )
+    row = Content.assemble(("█" * filled, COLOURS[name]), ("░" * (columns - filled), "$rule"))
     marked = Content.assemble(row[:one], ("│", "$foreground bold"), row[one + 1 :])
     return Content("\n").join([marked] * rows)
 
@@ -145,7 +142,7 @@ def margin(state: DuelState) -> tuple[str, str, str]:
     return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
 
 
-def small_print(stage: DemoStage, state: DuelState) -> Content:
+def small_print(state: DuelState) -> Content:
     """Below a result: the interval, the rounds, the setting."""
     ended = state.ended
     assert ended is not None

@@ -12,12 +12,11 @@ from textual.widget import Widget
 
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, Scope, key_words
-from screens.dialogs.dialog import Dialog
-from screens.dialogs.reader import Reader
+from screens.dialogs.dialog import Dialog, Reader
 
-_NAMES: dict[Scope, str] = {
-    "kernel": "at a kernel",
+PLACES: dict[Scope, str] = {
     "problems": "in the list of problems",
+    "kernel": "at a kernel",
     "duel": "in a duel",
     "replay": "in the replay of a duel",
     "model": "while a model writes",
@@ -25,7 +24,6 @@ _NAMES: dict[Scope, str] = {
     "profile": "at a profile",
     "everywhere": "everywhere",
 }
-_ORDER = tuple(_NAMES)
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 
 SIGNS = """
@@ -155,7 +153,7 @@ def help_pages(
     keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()
 ) -> list[str]:
     """The sections for the keys that are in force: first those of what has the focus, then those of the screen that asks."""
-    scopes: list[Scope] = [scope, *(other for other in _ORDER if other != scope)]
+    scopes: list[Scope] = [scope, *(other for other in PLACES if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
     known = {key_words(keymap.get(action.name, action.key)) for action in ACTIONS if action.scope == scope}
@@ -181,7 +179,7 @@ def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
         for action in ACTIONS
         if action.scope == scope
     ]
-    table = _table(f"Keys {_NAMES[scope]}", rows)
+    table = _table(f"Keys {PLACES[scope]}", rows)
     return f"{table}\n\n{_LOG}" if scope == "kernel" else table
 
 

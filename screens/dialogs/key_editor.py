@@ -14,20 +14,11 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Action, key_words
 from screens.dialogs.dialog import Dialog
+from screens.dialogs.help import PLACES
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
 from screens.widgets.foreign import PlainStatic
 
-PLACES = {
-    "problems": "In the list of problems",
-    "kernel": "At a kernel",
-    "duel": "In a duel",
-    "replay": "In the replay of a duel",
-    "model": "While a model writes",
-    "sweep": "In a sweep",
-    "profile": "At a profile",
-    "everywhere": "Everywhere",
-}
 _MARK, _KEY, _TITLE = 2, 12, 15
 """Widths of the columns; the help has what is left, if that is enough for some words."""
 _LEAST_HELP = 20
@@ -85,10 +76,10 @@ class KeyEditor(Dialog[dict[str, str] | None]):
 
     def on_mount(self) -> None:
         actions = self.query_one("#actions", OptionList)
-        for scope, place in PLACES.items():
-            if scope != next(iter(PLACES)):
+        for number, (scope, place) in enumerate(PLACES.items()):
+            if number:
                 actions.add_option(Option("", disabled=True))
-            actions.add_option(Option(Content.styled(place, "bold $accent"), disabled=True))
+            actions.add_option(Option(Content.styled(place.capitalize(), "bold $accent"), disabled=True))
             actions.add_options(
                 Option(self._line(action), id=action.name) for action in ACTIONS if action.scope == scope
             )

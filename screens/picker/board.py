@@ -27,10 +27,9 @@ from problems.specification import Problem
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
-from screens.widgets.cell_colours import cell_colour, redraw_with_theme
-from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
+from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
 PROBLEMS, CATEGORIES, CURVE = "by problem", "by category", "fast_p"
 VIEWS = (PROBLEMS, CATEGORIES, CURVE)

@@ -233,14 +233,7 @@ def main() -> int:
             complain(error.message, error.advice)
             return error.exit_code
 
-        async def live() -> None:
-            try:
-                await app.run_async()
-            finally:
-                await app.services.close()
-
-        asyncio.run(live())
-        return app.return_code or 0
+        return app.run_to_end()
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def _read(folder: Path, quiet: bool) -> Problem:
 def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
     """Rows of the admission test, which imports torch and so runs in a process of its own."""
     sizes = ",".join(map(str, worlds))
-    command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes, "--json"]
+    command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes]
     admitted = True
     with (
         tempfile.TemporaryFile("w+") as said,

@@ -12,12 +12,7 @@ from arena.workspace.named_kernels import BASELINE, named_kernel
 
 
 def make_request(
-    session: CliSession,
-    problem: str,
-    kernel: Path,
-    choice: Choice,
-    rounds: int | None,
-    budget: float | None,
+    session: CliSession, problem: str, kernel: Path, choice: Choice, rounds: int | None, budget: float | None
 ) -> RunRequest:
     """The request, checked as far as is possible without running anything.
 

@@ -2,9 +2,8 @@
 
 import click
 
-from arena.cli.display import display_of
+from arena.cli.display import LOOPBACK, ServePlan, display_of
 from arena.cli.numbers import Number, Whole
-from arena.cli.serve_plan import LOOPBACK, ServePlan
 from arena.cli.session import open_session
 from arena.errors import UsageError
 

@@ -18,7 +18,6 @@ class Cpu(DeviceKind):
     backend = "gloo"
     kit_language = "cpp"
     has_reference_forms = False
-    loop_input_bytes = 1 << 30
 
     arena_bytes = 32 << 20
     unsealed_arena_bytes = 32 << 20

@@ -19,7 +19,6 @@ class Cuda(DeviceKind):
     backend = "NCCL"
     kit_language = "cuda"
     has_reference_forms = True
-    loop_input_bytes = 12 << 30
 
     arena_bytes = 8 << 30
     unsealed_arena_bytes = 1 << 30  # in host memory, and copied for every batch

@@ -37,8 +37,6 @@ class DeviceKind:
     """The language of compiled kernels: the prompt template `kit_<language>` describes it."""
     has_reference_forms: bool
     """Whether there are baseline variants (sandbox/baseline_variants)."""
-    loop_input_bytes: int
-    """Limit for the inputs of a plain loop on one rank."""
 
     # --- batches ---------------------------------------------------------------------------------------------
     arena_bytes: int
