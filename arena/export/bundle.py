@@ -314,25 +314,8 @@ def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
         f"| `{field.name}` | {_words(field.type)} |" for field in msgspec.structs.fields(ResultRow)
     )
     names = ", ".join(path.stem for path in chosen)
-    return f"""\
-# Results of pkb-arena
-
-{count} results of the sweeps {names}, written by pkb-arena {version}.
-
-- **What it is.** Kernels that players (models, agents, people, the house, the baseline) wrote for problems of
-  ParallelKernelBench, each judged for correctness on fresh inputs against a float64 oracle, and timed against PyTorch + NCCL.
-- **Files.** `results.{form}`: one row a result. `kernels/SHA256.py`: the kernels. `traces/`: how models wrote them, with their
-  prompts. `campaigns/`: the journals that all of this is computed from. `manifest.json`: SHA-256 of every file.
-- **What it is not.** Times of different machines, presets or world sizes are not comparable: `machine`, `preset` and `world`
-  tell them apart. `speedup` is a median with a 99 % interval; "faster" is claimed only where the interval excludes 1.
-- **Before you train on it.** Kernels are untrusted code: run them in a jail only. Rows with verdict `HARNESS_ERROR` say
-  nothing of a kernel. `paper_rule` is the publication's looser rule (atol = rtol = 1e-2), for comparison.
-- **Personal data.** Names of players as their owners chose them. Keys are in no file of an arena.
-
-| column | type |
-|---|---|
-{columns}
-"""
+    text = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
+    return text.format(count=count, names=names, version=version, form=form, columns=columns)
 
 
 def _words(annotation: object) -> str:
