@@ -22,16 +22,8 @@ from arena.sweep.plan import SweepPlan
 from arena.sweep.workers import Worker
 
 
-class SweepBusy(MachineError):
-    """Another process is at work on this sweep."""
-
-
 class JournalDamaged(MachineError):
     """A file in the folder of sweeps is no journal, or has an unreadable line."""
-
-
-class JournalFull(MachineError):
-    """A line could not be written. The file is unchanged."""
 
 
 class SweepJournal:
@@ -41,7 +33,7 @@ class SweepJournal:
         """Opens the journal, or creates it.
 
         Raises:
-            SweepBusy: another process has it open.
+            MachineError: another process has it open.
             FolderUnwritable: it cannot be created or written.
             JournalDamaged: the file is no sweep's journal.
         """
@@ -55,7 +47,7 @@ class SweepJournal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._file)
-            raise SweepBusy(
+            raise MachineError(
                 f"another process is at work on the sweep {name}",
                 "wait for it, watch it in the app (c in the list of problems), or choose another --name",
             ) from None
@@ -100,7 +92,7 @@ class SweepJournal:
         """Writes a line and waits until it is on the disk. Blocks for milliseconds.
 
         Raises:
-            JournalFull: it could not be written; the file is as it was.
+            MachineError: it could not be written; the file is as it was.
         """
         data = msgspec.json.encode(line) + b"\n"
         try:
@@ -111,7 +103,7 @@ class SweepJournal:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-            raise JournalFull(
+            raise MachineError(
                 f"cannot write {self.path}: {error.strerror}",
                 "free some disk space, then continue with --resume; all results so far are in the file",
             ) from None
@@ -312,7 +304,7 @@ def begin_session(journal: SweepJournal, plan: SweepPlan, workers: Sequence[Work
     """Writes the line of a new session: its plan and its machines.
 
     Raises:
-        JournalFull: it could not be written.
+        MachineError: it could not be written.
     """
     machines = list(dict.fromkeys(worker.machine for worker in workers))
     version = installed_version("pkb-arena") or ""

@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from sandbox.kit.compilers import build, nvrtc, source_lines, stamps
-from sandbox.kit.compilers.arguments import converter
+from sandbox.kit.compilers.arguments import converter, ctypes_of
 from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 from sandbox.kit.layout import Px, PxNumbers
@@ -39,19 +39,6 @@ from sandbox.kit.layout import Px, PxNumbers
 Extent = int | Sequence[int]
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
-
-
-class CudaModule:
-    """A compiled source. Its `extern "C" __global__` kernels are attributes."""
-
-    def __init__(self, kernels: dict[str, "Kernel"], path: Path) -> None:
-        self.kernels = kernels
-        self.path = path
-        self.__dict__.update(kernels)
-
-    def __getattr__(self, name: str) -> "Kernel":
-        known = ", ".join(self.kernels)
-        raise AttributeError(f'no extern "C" __global__ kernel {name} in this source; it has: {known}')
 
 
 class Kernel:
@@ -142,7 +129,7 @@ class Launcher:
         self._launch(self._handle, *self._shape, stream, self._table_at, *self._extra)
 
 
-def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> CudaModule:
+def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> build.CompiledModule:
     """Compile CUDA C++ once per world and load it on this rank's current device.
 
     source: text with at least one `extern "C" __global__` kernel. options: added to NVRTC's. arch: the
@@ -163,7 +150,7 @@ def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -
     module = driver.moduleLoadData(artefact.read_bytes())
     stamps.connect(module, source, driver)
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
-    return CudaModule(kernels, artefact)
+    return build.CompiledModule(kernels, artefact, 'extern "C" __global__ kernel')
 
 
 def compile_cubin(
@@ -181,10 +168,8 @@ def compile_cubin(
     name = build.content_key(source, nvrtc.header(), arch, version, *nvrtc.OPTIONS, *options) + ".cubin"
 
     def make(output: Path) -> None:
-        try:
+        with source_lines.readable(path):
             output.write_bytes(nvrtc.to_cubin(located, arch, options))
-        except CompileError as error:
-            raise CompileError(error.message, error.line, source_lines.readable(error.text, path)) from None
 
     return build.once(name, make), functions
 
@@ -203,19 +188,6 @@ def _extent(value: Any, what: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-_FLOATS = {4: ctypes.c_float, 8: ctypes.c_double}
-_INTS = {
-    (1, True): ctypes.c_int8,
-    (2, True): ctypes.c_int16,
-    (4, True): ctypes.c_int32,
-    (8, True): ctypes.c_int64,
-    (1, False): ctypes.c_uint8,
-    (2, False): ctypes.c_uint16,
-    (4, False): ctypes.c_uint32,
-    (8, False): ctypes.c_uint64,
-}
-
-
 def _slot(parameter: Parameter) -> Any:
     """Memory that holds one argument as the kernel expects it."""
     if parameter.pointers:
@@ -225,6 +197,4 @@ def _slot(parameter: Parameter) -> Any:
     if parameter.is_numbers:
         return PxNumbers()
     assert parameter.scalar is not None
-    if parameter.scalar.kind == "float":
-        return _FLOATS[parameter.scalar.bytes]()
-    return _INTS[parameter.scalar.bytes, parameter.scalar.low < 0]()
+    return ctypes_of(parameter.scalar)()

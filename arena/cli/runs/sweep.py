@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
@@ -155,11 +155,7 @@ def command(
             players=parse_players(players) if players is not None else [BASELINE],
             problems=[problem.slug for problem in choose_problems(session.catalogue, words or [ALL])],
             attempts=attempts or 1,
-            preset=choice.preset,
-            world=choice.world,
-            device=choice.device,
-            dtype=choice.dtype,
-            sizes=dict(choice.sizes),
+            **asdict(choice),
             rounds=ROUNDS if rounds is None and players is None else rounds,
             seconds=seconds,
             budget_usd=budget,

@@ -11,23 +11,14 @@ import torch
 import torch.utils.dlpack
 
 from sandbox.kit import cuda
+from sandbox.kit.compilers import gcc
 from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.layout import PADS_BYTES, Px
 from sandbox.kit.symmetric_memory import descriptors
 from sandbox.kit.symmetric_memory.heap import Heap
 from sandbox.memory import gpu as gpu_memory
 
-_SOURCE = r"""
-extern "C" __global__ void px_device_barrier(Px px, u32 slot, u32 epoch, u32 timeout_ms) {
-    px_barrier(px, slot, epoch, timeout_ms);
-}
-extern "C" __global__ void px_device_signal(Px px, int peer, u32 slot, u32 value) {
-    px_signal(px, peer, slot, value);
-}
-extern "C" __global__ void px_device_wait(Px px, int peer, u32 slot, u32 value, u32 timeout_ms) {
-    px_until(px_word(px.sig[px.rank], slot, peer), value, timeout_ms);
-}
-"""
+_SOURCE = (gcc.INCLUDE / "px_device_signals.cuh").read_text()
 
 
 def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: float) -> Heap:

@@ -6,19 +6,14 @@ import functools
 import os
 import time
 from pathlib import Path
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol, cast
 
 from sandbox.kit.compilers import build, gcc
 from sandbox.kit.errors import CompileError
 from sandbox.kit.layout import MAX_WORLD, Px, is_before
 
-_SOURCE = """#include "px_cpu.h"
-PX_EXPORT unsigned px_host_barrier(const Px* px, u32 slot, u32 epoch, u32 ms) { return px_try_barrier(*px,
-slot, epoch, ms); } PX_EXPORT void px_host_signal(const Px* px, int peer, u32 slot, u32 value) { px_send(*px,
-peer, slot, value); } PX_EXPORT bool px_host_wait(const Px* px, int peer, u32 slot, u32 value, u32 ms) {
-    return px_reached(px_word(px->sig[px->rank], slot, peer), value, ms);
-}
-"""
+_SOURCE = (gcc.INCLUDE / "px_host_signals.h").read_text()
 
 
 class HostSignals(Protocol):
@@ -39,7 +34,7 @@ def host_signals() -> HostSignals:
     """The fastest implementation that this machine has. Compiles a small library the first time on a
     machine."""
     try:
-        return _Compiled(_library())
+        return _compiled(_library())
     except (CompileError, OSError):
         return InPython()
 
@@ -54,16 +49,14 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(str(build.once(name, make, shown=False)))
 
 
-class _Compiled:
-    def __init__(self, library: ctypes.CDLL) -> None:
-        word = ctypes.c_uint32
-        self.barrier = library.px_host_barrier
-        self.barrier.argtypes, self.barrier.restype = [ctypes.POINTER(Px), word, word, word], word
-        self.signal = library.px_host_signal
-        self.signal.argtypes, self.signal.restype = [ctypes.POINTER(Px), ctypes.c_int, word, word], None
-        self.wait = library.px_host_wait
-        self.wait.argtypes = [ctypes.POINTER(Px), ctypes.c_int, word, word, word]
-        self.wait.restype = ctypes.c_bool
+def _compiled(library: Any) -> HostSignals:
+    """The functions of px_host_signals.h."""
+    word, px = ctypes.c_uint32, ctypes.POINTER(Px)
+    barrier, signal, wait = library.px_host_barrier, library.px_host_signal, library.px_host_wait
+    barrier.argtypes, barrier.restype = [px, word, word, word], word
+    signal.argtypes, signal.restype = [px, ctypes.c_int, word, word], None
+    wait.argtypes, wait.restype = [px, ctypes.c_int, word, word, word], ctypes.c_bool
+    return cast(HostSignals, SimpleNamespace(barrier=barrier, signal=signal, wait=wait))
 
 
 class InPython:

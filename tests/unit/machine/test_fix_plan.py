@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from arena.machine.cupy_choice import choose_cupy
 from arena.machine.finding import MachineFinding, as_script, fix_plan
 from arena.machine.install_commands import extra_requirements, isolation_fix, python_install, system_install
+from benchmarks.cupy_choice import choose_cupy
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -140,7 +140,7 @@ def test_make_asks_the_driver_which_cupy_it_is(
 
 import arena.machine.facts
 arena.machine.facts.installed_version = lambda package: None
-from arena.machine.cupy_choice import main
+from benchmarks.cupy_choice import main
 main()
 """
     done = with_driver(program, GPUS=2, CUDA=12080)

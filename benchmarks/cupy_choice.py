@@ -1,6 +1,6 @@
 """The CuPy that fits a machine: the one for torch's CUDA where torch has one, else for the newest CUDA of the driver.
 
-`python -m arena.machine.cupy_choice` prints what pip has to install, a requirement a line; or on stderr, why nothing.
+`make install` asks it: what pip has to install goes to stdout, a requirement a line; on stderr is why, or why nothing.
 """
 
 import sys
