@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from arena.runs.store import Entry, Standing
 
 TOO_NOISY = "too noisy"
-_SHORT = {
-    Verdict.PASS: "✓ PASS",
-    Verdict.WRONG_RESULT: "✗ WRONG",
-    Verdict.HARNESS_ERROR: "! HARNESS ERROR",
-}
+_SHORT = {Verdict.PASS: "✓ PASS", Verdict.WRONG_RESULT: "✗ WRONG", Verdict.HARNESS_ERROR: "! HARNESS ERROR"}
 _ONE_WORD = {
     Verdict.OUT_OF_MEMORY: "memory",
     Verdict.OUTPUT_FLOOD: "flood",
