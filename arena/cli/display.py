@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
+
+from arena.errors import UsageError
 
 if TYPE_CHECKING:
     from arena.cli.record import RecordPlan
     from arena.demo.script import DemoScript
 
 
+T = TypeVar("T")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -52,3 +55,10 @@ class Display:
 def display_of(ctx: click.Context) -> Display:
     """The display that this command line was started with."""
     return ctx.find_object(Display) or Display()
+
+
+def drawn_by(action: T | None, words: str) -> T:
+    """What only a display can do. Raises UsageError without one; words: what works with one, "play it with `...`"."""
+    if action is None:
+        raise UsageError("this is the command line without the app", words)
+    return action

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.display import Display, display_of
+from arena.cli.display import Display, display_of, drawn_by
 from arena.cli.duel.duel_lines import find_duel, tell_duel
 from arena.cli.numbers import Number
 from arena.cli.options import json_option
@@ -101,16 +101,13 @@ def _run_of(path: Path) -> tuple[Path, RunHeader]:
 
 
 def _record(display: Display, plan: RecordPlan, as_json: bool) -> None:
-    if display.record is None:
-        raise UsageError(
-            "this is the command line without the app", "record with `pkb-arena replay --record`"
-        )
+    record = drawn_by(display.record, "record with `pkb-arena replay --record`")
     if is_trace(plan.journal):
         raise UsageError(
             "a model's trace cannot be recorded",
             "its kernels' runs can: `pkb-arena replay RUN --record FILE`",
         )
-    seconds = display.record(plan)
+    seconds = record(plan)
     if as_json:
         print_json(
             {"file": str(plan.target), "seconds": round(seconds, 3), "bytes": plan.target.stat().st_size}

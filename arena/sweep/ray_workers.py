@@ -42,6 +42,10 @@ HOST_HOME = "PKB_ARENA_RAY_HOME"
 """Environment variable on a host: its own folder for caches and journals. [default: a temporary one]"""
 
 
+SENT = ("kernel_name", "source", "player", "rounds", "budget_s")
+"""Of a run's request, what is sent to a host as it is."""
+
+
 class RayJob(msgspec.Struct, frozen=True):
     """A run as it is sent to a host."""
 
@@ -95,11 +99,7 @@ class RayHost:
         request = RunRequest(
             problem=problem,
             setting=msgspec.structs.replace(job.setting, problem_dir=str(problem.folder.resolve())),
-            kernel_name=job.kernel_name,
-            source=job.source,
-            player=job.player,
-            rounds=job.rounds,
-            budget_s=job.budget_s,
+            **{name: getattr(job, name) for name in SENT},
         )
         run = await (await self._living()).judge(request)
         try:
@@ -142,11 +142,7 @@ class RemoteJudge:
             slug=request.problem.slug,
             version=version_of(request.problem),
             setting=msgspec.structs.replace(request.setting, problem_dir=""),
-            kernel_name=request.kernel_name,
-            source=request.source,
-            player=request.player,
-            rounds=request.rounds,
-            budget_s=request.budget_s,
+            **{name: getattr(request, name) for name in SENT},
         )
         stream = self._actor.judge.options(num_returns="streaming").remote(msgspec.json.encode(job))
 

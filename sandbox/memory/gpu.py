@@ -53,17 +53,11 @@ def _current_device() -> int:
 
 def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
     pointer = ctypes.c_ulonglong()
-    call(
-        "cuMemAddressReserve",
-        ctypes.byref(pointer),
-        ctypes.c_size_t(size),
-        ctypes.c_size_t(0),
-        ctypes.c_ulonglong(0),
-        0,
-    )
-    call("cuMemMap", pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
+    none, bytes_ = ctypes.c_size_t(0), ctypes.c_size_t(size)
+    call("cuMemAddressReserve", ctypes.byref(pointer), bytes_, none, ctypes.c_ulonglong(0), 0)
+    call("cuMemMap", pointer, bytes_, none, handle, ctypes.c_ulonglong(0))
     access = _ACCESS_DESC.pack(_ON_DEVICE, _current_device(), rights)
-    call("cuMemSetAccess", pointer, ctypes.c_size_t(size), access, ctypes.c_size_t(1))
+    call("cuMemSetAccess", pointer, bytes_, access, ctypes.c_size_t(1))
     # The mapping keeps the allocation alive.
     call("cuMemRelease", handle)
     return pointer.value

@@ -16,6 +16,7 @@ import msgspec
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from arena.cli import exit_code_of
 from arena.duel.events import AnyDuelEvent, DuelHeader, decode_duel_event, decode_header
 from arena.duel.journal import ending
 from arena.duel.state import DuelState
@@ -223,17 +224,13 @@ def watching_services(folder: Path, settings: Settings) -> Services:
 
 def main() -> int:
     """Runs the app until it is left. Returns the exit code."""
-    from arena.cli.diagnostics import complain
 
-    watched = find_paths()
-    with tempfile.TemporaryDirectory(prefix="pkb-spectator-") as folder:
-        try:
-            app = SpectatorApp(watching_services(Path(folder), load_settings(watched)), watched)
-        except ArenaError as error:
-            complain(error.message, error.advice)
-            return error.exit_code
+    def watch() -> int:
+        watched = find_paths()
+        with tempfile.TemporaryDirectory(prefix="pkb-spectator-") as folder:
+            return SpectatorApp(watching_services(Path(folder), load_settings(watched)), watched).run_to_end()
 
-        return app.run_to_end()
+    return exit_code_of(watch)
 
 
 if __name__ == "__main__":
