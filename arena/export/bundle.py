@@ -18,7 +18,7 @@ from typing import get_args
 import msgspec
 
 from arena.errors import MachineError, UsageError, why
-from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
+from arena.export.manifest import Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.rewards import reward
@@ -243,7 +243,7 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
         The names under which the board has them, and the manifest.
 
     Raises:
-        BundleDamaged: it is not as it was made.
+        UsageError: it is not as it was made.
         FolderUnwritable: the data folder cannot be written.
     """
     manifest = check_manifest(folder)
@@ -255,9 +255,9 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
             for _ in read_lines(path):
                 pass
         except JournalDamaged as error:
-            raise BundleDamaged(error.message, "ask its maker for another bundle") from None
+            raise UsageError(error.message, "ask its maker for another bundle") from None
         except OSError as error:
-            raise BundleDamaged(f"{path}: {why(error)}", "make it readable") from None
+            raise UsageError(f"{path}: {why(error)}", "make it readable") from None
         stem = sweep_path(paths.imports, f"{path.stem}-{manifest.files[name][:8]}").stem
         make_folder(paths.imports)
         try:

@@ -16,6 +16,7 @@ from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.layout import PADS_BYTES, Px
 from sandbox.kit.symmetric_memory import descriptors
 from sandbox.kit.symmetric_memory.heap import Heap
+from sandbox.kit.symmetric_memory.host_signals import Signals
 from sandbox.memory import gpu as gpu_memory
 
 _SOURCE = (gcc.INCLUDE / "px_device_signals.cuh").read_text()
@@ -59,7 +60,7 @@ def _bytes_at(address: int, size: int) -> torch.Tensor:
     return torch.utils.dlpack.from_dlpack(span)
 
 
-class DeviceSignals:
+class DeviceSignals(Signals):
     """Signals as kernels on torch's current stream: they return at once, order the stream, and trap when time
     is up.
 
@@ -73,15 +74,12 @@ class DeviceSignals:
         self._wait = module.px_device_wait[1, 1]
 
     def barrier(self, px: Px, slot: int, epoch: int, timeout_ms: int) -> int:
-        """See HostSignals."""
         self._barrier(px, slot, epoch, timeout_ms)
         return 0
 
     def signal(self, px: Px, peer: int, slot: int, value: int) -> None:
-        """See HostSignals."""
         self._signal(px, peer, slot, value)
 
     def wait(self, px: Px, peer: int, slot: int, value: int, timeout_ms: int) -> bool:
-        """See HostSignals."""
         self._wait(px, peer, slot, value, timeout_ms)
         return True

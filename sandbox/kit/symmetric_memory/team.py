@@ -11,7 +11,7 @@ import torch.distributed as dist
 from sandbox.kit import layout
 from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
 from sandbox.kit.symmetric_memory.heap import Heap, pad_address
-from sandbox.kit.symmetric_memory.host_signals import HostSignals
+from sandbox.kit.symmetric_memory.host_signals import Signals
 from sandbox.kit.symmetric_memory.segment import Segment
 
 Shape = int | Sequence[int]
@@ -27,9 +27,9 @@ class Team:
         self,
         segment: Segment,
         heap: Heap,
-        signals: HostSignals,
+        signals: Signals,
         ranks: Sequence[int],
-        host: HostSignals | None = None,
+        host: Signals | None = None,
     ) -> None:
         self.ranks = tuple(sorted(ranks))
         self.world = len(self.ranks)
