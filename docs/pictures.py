@@ -3,6 +3,7 @@
     python docs/pictures.py                     all of them, into docs/pictures; minutes
     python docs/pictures.py arena duel          some
     python docs/pictures.py arena-gpu           on a machine with GPUs
+    python docs/pictures.py duel-gpu            of the duel that was recorded there (duel-gpu.jsonl)
 
 The real app: `arena` runs one of the kit's examples on whatever this machine has, `duel` is the end of the recorded duel
 (duel.jsonl), `model` has a stand-in for a model write (stand_in.py), `profile` profiles an example on two CPU ranks.
@@ -23,6 +24,9 @@ from stand_in import FORGETS_THE_BARRIER, HALVES, NAME, RIGHT, StandIn, serve
 from benchmarks.kernels import kernel_paths
 
 HERE = Path(__file__).resolve().parent
+EXAMPLE = kernel_paths()["gemm_allreduce_cpp"]
+HOUSE = HERE.parent / "problems" / "data" / "quantized_grad_allreduce" / "house.py"
+"""Judged at production size on a machine with GPUs."""
 TARGET = HERE / "pictures"
 SIZES = ((160, 42), (100, 34))
 THEMES = ("dark", "light")
@@ -75,13 +79,13 @@ async def draw(app: Any, pilot: Any, name: str) -> None:
             (TARGET / f"{name}-{theme}-{columns}.svg").write_text(text, encoding="utf-8")
 
 
-async def arena(name: str = "arena", problem: str = "13", example: str = "gemm_allreduce_cpp") -> None:
+async def arena(name: str = "arena", problem: str = "13", source: Path = EXAMPLE) -> None:
     """A kernel with its verdict."""
     from arena.settings import Settings
 
     kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"  # its path is in the picture
     kernel.parent.mkdir(exist_ok=True)
-    kernel.write_text(kernel_paths()[example].read_text(encoding="utf-8"), encoding="utf-8")
+    kernel.write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
     async with opened(Settings(budget_s=BUDGET_S), problem, kernel) as (app, pilot):
         for _ in range(3):  # the first runs compile the kernel and warm the worlds
             await pilot.press("f5")
@@ -91,19 +95,18 @@ async def arena(name: str = "arena", problem: str = "13", example: str = "gemm_a
         await draw(app, pilot, name)
 
 
-async def duel() -> None:
-    """The end of the recorded duel."""
+async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl") -> None:
+    """The end of a recorded duel."""
     from arena.duel.journal import read_duel_header
     from arena.settings import Settings
     from screens.duel.replay import ReplayDuelScreen
 
-    path = HERE / "duel.jsonl"
     async with opened(Settings()) as (app, pilot):
         app.push_screen(ReplayDuelScreen(app, path, read_duel_header(path)))
         await pilot.pause(1.0)
         await pilot.press("end")
         await until(pilot, lambda: app.screen.state.ended is not None)
-        await draw(app, pilot, "duel")
+        await draw(app, pilot, name)
 
 
 async def model() -> None:
@@ -179,7 +182,8 @@ PICTURES = {
     "model": model,
     "profile": profile,
     "demo": demo,
-    "arena-gpu": lambda: arena("arena-gpu", "13", "gemm_allreduce_overlap_cuda"),
+    "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl"),
+    "arena-gpu": lambda: arena("arena-gpu", HOUSE.parent.name, HOUSE),
 }
 
 if __name__ == "__main__":

@@ -9,6 +9,16 @@ import msgspec
 from textual.binding import Binding
 
 Scope = Literal["everywhere", "problems", "kernel", "duel", "replay", "model", "sweep", "profile"]
+SCOPE_WORDS: dict[Scope, str] = {
+    "problems": "in the list of problems",
+    "kernel": "at a kernel",
+    "duel": "in a duel",
+    "replay": "in the replay of a duel",
+    "model": "while a model writes",
+    "sweep": "in a sweep",
+    "profile": "at a profile",
+    "everywhere": "everywhere",
+}
 
 
 class Action(msgspec.Struct, frozen=True, array_like=True):

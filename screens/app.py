@@ -15,6 +15,7 @@ from textual.screen import Screen
 
 from screens.actions import Scope, bindings, key_of, short_key_words
 from screens.base import BaseScreen
+from screens.complaints import explain
 from screens.keymap import as_sent, keymap_fault
 from screens.picker.screen import PickerScreen
 from screens.services import Services
@@ -23,7 +24,6 @@ from screens.themes import DEFAULT, FOLDER, VARIABLE_DEFAULTS, load_themes
 
 if TYPE_CHECKING:
     from arena.duel.journal import DuelRecord
-    from arena.errors import ArenaError
     from arena.runs.run_request import Notice
     from arena.setting_choice import Choice
     from arena.settings import Settings
@@ -161,11 +161,6 @@ class ArenaApp(TerminalApp):
     def record_fault(self, error: Exception) -> None:
         self.faults.append("".join(traceback.format_exception(error)))
 
-    def _complain(self, error: ArenaError) -> None:
-        from screens.complaints import explain
-
-        self.notify(explain(error), severity="error", timeout=10, markup=False)
-
     # --- what people do ------------------------------------------------------------------------------------
 
     def open_problem(
@@ -291,7 +286,7 @@ class ArenaApp(TerminalApp):
         try:
             save_settings(settings, self.services.paths)
         except ArenaError as error:
-            self._complain(error)
+            self.picker.complain(explain(error))
 
     def action_command_palette(self) -> None:
         palette = _palette().Palette

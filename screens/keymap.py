@@ -1,4 +1,4 @@
-"""The keys that a person has given to actions: what is wrong with them, and which actions share one."""
+"""The user's own keys: which are invalid, and which actions share one."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""The match between what is typed into the command palette and a name with its sentence.
+"""Matches a query in the command palette with a name and its sentence.
 
 Textual's own matcher takes letters anywhere in a text, one by one: nearly every long title fits nearly every word.
 """

@@ -1,4 +1,4 @@
-"""Every pane and view shows a letter; the one that is pressed gets the keyboard."""
+"""Shows a letter on every pane and view; pressing one moves the focus there."""
 
 from __future__ import annotations
 

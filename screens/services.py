@@ -1,4 +1,4 @@
-"""Services of the screens, opened in steps: the first paint waits for no disk, the list of problems for no engine."""
+"""Services of the screens, opened in steps: the first paint needs no disk, the list of problems no engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app and its terminal: leaves on a signal, or when the terminal is gone, and stands back while another program has it."""
+"""The app and its terminal: quits on a signal or a lost terminal, and pauses while another program uses it."""
 
 import asyncio
 import os

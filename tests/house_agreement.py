@@ -25,6 +25,11 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         ("ddp", "zero1_optimizer_shard", "zero2_optimizer_shard_grad", "fsdp_step_e2e"),
         ({"M": 5, "N": 17}, {"M": 97, "N": 96}),
     ),
+    **dict.fromkeys(
+        ("allgather_gemm", "allgather_gemm_AT", "gemm_reducescatter"),
+        ({"M": 40, "N": 7, "K": 40}, {"M": 200, "N": 313, "K": 120}),
+    ),
+    "gemm_allgather": ({"M": 5, "N": 11, "K": 3}, {"M": 211, "N": 313, "K": 33}),
     "fp8_reduce_scatter_grads": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
     "fp8_allgather_params": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
     "reducescatter_fused_rmsnorm": ({"M": 5, "N": 47}, {"M": 64, "N": 3001, "max_H": 9000}),

@@ -12,7 +12,7 @@ from arena.machine.facts import installed_version, torch_is_cpu_only
 from arena.machine.finding import MachineFinding, limited, missing, ok
 from arena.machine.gpu_findings import TORCH, gpu_findings
 from arena.machine.install_commands import as_root, isolation_fix, python_install, system_install
-from arena.machine.jail_policy import is_jail
+from arena.machine.jail_policy import is_jail, isolation_words
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
 from problems.catalogue import load_catalogue
@@ -72,7 +72,7 @@ def _jail() -> MachineFinding:
     jail = choose()
     profile = jail.profile
     why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())
-    found = f"profile {profile.name}" + (f" ({why})" if why else "")
+    found = f"{isolation_words(profile.name)}, profile {profile.name}" + (f" ({why})" if why else "")
     if profile.name == "full":
         return ok("jail", found)
     loses = f"{found}: {profile.loses}" if profile.loses else found

@@ -28,3 +28,8 @@ def require_jail(jail_name: str, unsafe: bool) -> None:
         "a model's kernel would run without a jail: it could read your files, use the network and stop your processes",
         "install bubblewrap (`pkb-arena doctor` shows what is missing), or run it without isolation: --unsafe",
     )
+
+
+def isolation_words(jail: str) -> str:
+    """ "isolated", "partly isolated" or "not isolated": what a profile means to those who do not know its name."""
+    return {"full": "isolated", "none": "not isolated"}.get(jail, "partly isolated")

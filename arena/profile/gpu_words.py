@@ -71,9 +71,7 @@ def unseen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) ->
 
 def left_out_lines(reports: Iterable[RankProfile]) -> list[str]:
     """The ranks that did too much to be told in full."""
-    return [
-        f"rank {each.rank}: {each.left_out} spans more than are kept" for each in reports if each.left_out
-    ]
+    return [f"rank {each.rank}: {each.left_out} spans left out" for each in reports if each.left_out]
 
 
 def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:

@@ -7,7 +7,9 @@ import torch.distributed as dist
 
 from benchmarks.kit_soak.soak import Block, here, pattern, unequal
 from sandbox.kit.blocks.clipping import clip
+from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
 from sandbox.kit.blocks.fan_out import fan_out
+from sandbox.kit.blocks.gathered_gemm import SLOT, gathered_product
 from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
 from sandbox.kit.blocks.quantisation import next_scale
 from sandbox.kit.blocks.reshard import reshard
@@ -116,6 +118,33 @@ def scaled(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     return unequal(rolled, expected) + unequal(scale, top)
 
 
+def joined(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """Columns of all ranks side by side, by one launch or by copy engines in two parts."""
+    rows, width, dtype, at = chance.choice((1, 7, 300)), chance.choice(WIDTHS), chance.choice(DTYPES), here()
+    result = team.out((rows, team.world * width), dtype, "soak: joined", ring=2)
+    mine = pattern(team.rank, number, (rows, width), dtype, at)
+    if chance.random() < 0.5:
+        push_columns(mine, result, team)
+    else:
+        copy_columns(mine[: rows // 2], result[: rows // 2], team)
+        copy_columns(mine[rows // 2 :], result[rows // 2 :], team)
+        meet(result, team, SLOT)
+    return unequal(
+        result, torch.cat([pattern(rank, number, (rows, width), dtype, at) for rank in range(team.world)], 1)
+    )
+
+
+def multiplied(team: Team, number: int, chance: random.Random) -> torch.Tensor:
+    """A product whose left factor is gathered. Sums of small whole numbers are exact in float32."""
+    rows, width, at = chance.choice((1, 7, 300)), chance.choice((1, 8, 33)), here()
+    right = pattern(team.rank + 1, number, (team.world * width, 5), torch.float32, at) % 16
+    whole = torch.cat(
+        [pattern(rank, number, (rows, width), torch.float32, at) for rank in range(team.world)], 1
+    )
+    mine = whole[:, team.rank * width : (team.rank + 1) * width]
+    return unequal(gathered_product(mine, right, team, chance.choice((0, 1 << 30))), whole @ right)
+
+
 def fanned_out(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     """Rank 0's tensors in the flat buffers of all ranks."""
     lengths = [chance.choice(LENGTHS) for _ in range(chance.randrange(1, 4))]
@@ -179,6 +208,8 @@ BLOCKS: dict[str, Block] = {
     "exchanged_rows": exchanged_rows,
     "clipped": clipped,
     "scaled": scaled,
+    "joined": joined,
+    "multiplied": multiplied,
     "fanned_out": fanned_out,
     "stepped": stepped,
     "differentiated": differentiated,

@@ -19,7 +19,8 @@ from benchmarks.tables.scope import Conclusion, Scope, Tell
 from sandbox.machine.devices import kind_of
 
 BLOCKS = (
-    "staged_sum", "pushed", "resharded", "exchanged_rows", "clipped", "scaled", "fanned_out", "stepped", "differentiated",
+    "staged_sum", "pushed", "resharded", "exchanged_rows", "clipped", "scaled", "joined", "multiplied",
+    "fanned_out", "stepped", "differentiated",
 )  # fmt: skip
 """As `benchmarks/kit_soak/blocks.py` has them."""
 DEVICE_BLOCKS = ("swapped", "gathered", "met", "replayed", "passed_on")

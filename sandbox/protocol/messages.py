@@ -287,6 +287,8 @@ class DrawAgain(Order, frozen=True):
     kind = Kind.DRAW_AGAIN
     slot: int
     seeds: list[int]
+    meaningful: bool = True
+    """Whether they are drawn from the problem's own distribution, also where the run's inputs are as upstream draws them."""
     replace: bool = False
     """Whether the trusted rank's own inputs are replaced, by the iteration of the only seed."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from problems.setting import SizesRefused
+from problems.setting import RankSetting, SizesRefused
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.bits import same_bits
@@ -52,6 +52,10 @@ from sandbox.rank.trusted_arenas import TrustedArenas
 MOST_FAR = 8
 """Most slots of outputs far from the baseline's that are compared at once."""
 
+DRAWN_TO_CALIBRATE = 24
+"""Iterations of another distribution that its usual errors are known from, at the most."""
+MEANINGFUL = "meaningful"
+"""The distribution of a problem's own inputs: `RankSetting.distribution`."""
 LOOKED_AT = 3
 """Iterations that are compared to detect varying shapes."""
 
@@ -64,6 +68,10 @@ class TrustedRank(Rank):
         self.device.keep_blocks_whole()
         self.arenas = TrustedArenas(self.device)
         self.comparison: Comparison | None = None
+        self.meaningful: Comparison | None = None
+        """For slots whose inputs were replaced by some of another distribution than the run's; made when it is needed."""
+        self.replaced: set[int] = set()
+        """These slots."""
         self.handlers |= {
             Probe: self.probe,
             MakeArenas: self.make_arenas,
@@ -80,7 +88,7 @@ class TrustedRank(Rank):
 
     def close_problem(self) -> None:
         """Also the arenas of all sides, which other worlds may still map."""
-        self.comparison = None
+        self.comparison = self.meaningful = None
         self.arenas.clear()
         super().close_problem()
 
@@ -167,6 +175,7 @@ class TrustedRank(Rank):
         touched = self.arenas.touched(order.sides) if order.intact else []
         self.arenas.forget()
         self.comparison.new_iterations()
+        self.replaced.clear()
         tables = []
         for index, seed in enumerate(order.seeds):
             tensors = self.code.draw(self.setting, seed)
@@ -198,21 +207,41 @@ class TrustedRank(Rank):
         assert self.setting is not None
         table = self.arenas.tables[order.slot]
         own = self.arenas.inputs_of(order.slot)
+        other = order.meaningful and self.setting.distribution != MEANINGFUL
+        setting = self.setting.replace(distribution=MEANINGFUL) if other else self.setting
         fits = []
         for seed in order.seeds:
-            tensors = self.code.draw(self.setting, seed)
+            tensors = self.code.draw(setting, seed)
             fits.append(
                 slots.lay_out(tensors)[0] == table
                 and all(
-                    self.code.is_withheld(name) or same_bits(tensor, own[name])
+                    self.code.is_withheld(name) or same_bits(tensor.to(own[name].device), own[name])
                     for name, tensor in tensors.items()
                 )
             )
             if order.replace:
                 for name, tensor in tensors.items():
                     own[name].copy_(tensor)
+                (self.replaced.add if other else self.replaced.discard)(order.slot)
+                if other:
+                    self.calibrate_meaningful(setting, seed)
         self.device.synchronize()
         self.reply(DrawnAgain(fits))
+
+    def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
+        """Finds the baseline's usual errors on inputs of the problem's own distribution (collective)."""
+        assert self.code is not None
+        if self.meaningful is None:
+            self.meaningful = Comparison(self.code, setting)
+            draws = (self.code.draw(setting, seed + number) for number in range(1, DRAWN_TO_CALIBRATE + 1))
+            self.meaningful.calibrate(map(self.meaningful.reference, draws))
+        self.meaningful.new_iterations()
+
+    def comparison_of(self, slot: int) -> Comparison:
+        """The comparison for the inputs in a slot."""
+        found = self.meaningful if slot in self.replaced else self.comparison
+        assert found is not None
+        return found
 
     def look_ahead(self, order: LookAhead, fds: list[int]) -> None:
         """Checks slots of calls that have not begun for overwritten poison."""
@@ -254,9 +283,13 @@ class TrustedRank(Rank):
         side.outputs.fill_(slots.POISON)
         self.device.synchronize()
         references = {index: self.reference(index, order.against) for index in copies}
-        self.comparison.note(references)
+        for comparison in (self.comparison, self.meaningful):
+            if comparison is not None:
+                comparison.note(
+                    {n: each for n, each in references.items() if self.comparison_of(n) is comparison}
+                )
         findings = [
-            self.comparison.finding(slots.Unpacked(copy, arenas.room), references[index], index)
+            self.comparison_of(index).finding(slots.Unpacked(copy, arenas.room), references[index], index)
             for index, copy in copies.items()
         ]
         if order.against is not None:
@@ -292,7 +325,7 @@ class TrustedRank(Rank):
         assert self.comparison is not None
         arenas = self.arenas
         if against is None:
-            return self.comparison.reference(arenas.inputs_of(index))
+            return self.comparison_of(index).reference(arenas.inputs_of(index))
         packed = slots.Unpacked(arenas.slot_of(arenas.sides[against].outputs, index), arenas.room)
         # The arena also holds outputs that the baseline returned on the host.
         found = [t if device else t.cpu() for t, device in zip(packed.tensors, packed.devices, strict=True)]

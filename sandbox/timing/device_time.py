@@ -27,8 +27,6 @@ NOOP_BATCHES = 3
 """No-op batches of each reference, each with one of the contender, to measure the overhead."""
 SELDOM = 3
 """After two gated rounds of every reference only one round in so many is gated, because device time has little noise."""
-RUNS_SECONDS = 1e-3
-"""Queued work of a stopped batch runs for so long, plus twice the time of its calls."""
 TRAILING_SHARE, TRAILING_SECONDS = 0.05, 300e-6
 """Limits for the time between a rank's mark and its DONE, beyond that of worlds without a kernel."""
 
@@ -115,6 +113,11 @@ class DeviceTime:
         while self._gates and self.probes.open(self.calls):
             self._pairs(self.calls, self.pace.gated_pairs, probing=True)
 
+    @property
+    def proven(self) -> bool:
+        """Whether inputs were replaced in batches behind the gate, or these have a single call."""
+        return self.probes.proven or self.calls == 1
+
     def give_up(self) -> None:
         """Ends device time for this run."""
         self._gates.clear()
@@ -172,7 +175,6 @@ class DeviceTime:
         def run_queued() -> None:
             self.turns.reveal(side, batch, "device", watch=False)
             page.open()
-            self.turns.timer.sleep(RUNS_SECONDS + 2 * world.calls_begun() * self.call_seconds)
 
         with self.turns.watched(self.turns.stopped_kernels(world)):
             self.probes.replace(side, drawn.due, world, batch, self.turns.call_seconds, run_queued)

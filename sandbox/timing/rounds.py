@@ -22,7 +22,7 @@ HOST_BOUND = 0.8
 """Where the device works for a smaller share of a call, the host sets the pace."""
 FIRST_SECONDS, WARM_UP_SECONDS = 0.5, 10.0
 """How long a batch lasts whose calls are known from a single one; for how long batches are started that do not count."""
-CONFIRMED_FROM = 1.2
+CONFIRMED_FROM = 1.5
 """Speedups from here on are compared with those of single calls."""
 WARM_PAIRS = 2
 """Batches on either side that do not count, once their length is known."""
@@ -110,15 +110,19 @@ class Rounds:
     def confirm(self) -> None:
         """Compares a kernel's lead by end-to-end time with single calls, which leave nothing to do ahead.
 
-        Where they contradict it, the speedup of single calls is the run's, and there is no device time.
+        Where they contradict it, the speedup of single calls is the run's, and there is no device time. Nor is there one where
+        it differs and no inputs could be replaced behind the gate.
         """
-        call, _ = self.estimate()
+        call, device = self.estimate()
+        if device is not None and self._leads(device) and not self.behind_gate.proven:
+            self.behind_gate.give_up()
         if call is None or not self._leads(call):
             return
         self.single_calls.measure(self.pairs, self.seconds)
-        if self.single_calls.contradict(call, self.probes.proven or self.calls == 1):
+        baseline_us = self.call.medians()[0] or 0.0
+        if self.single_calls.contradict(call, baseline_us, self.probes.proven or self.calls == 1):
             self.withheld = call
-            self.call.speed = self.single_calls.speedup()
+            self.call.speed = self.single_calls.speedup(baseline_us)
             self.behind_gate.give_up()
 
     def _leads(self, call: Interval) -> bool:

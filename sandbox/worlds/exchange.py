@@ -252,14 +252,17 @@ class Exchange:
     def replace(self, slot: int, tries: int) -> bool:
         """Draws another iteration in the place of one that has been assembled; False where none fits (of so many).
 
-        The contender gets it with the next `reveal` of the slot.
+        It is drawn from the problem's own distribution where one of those fits: inputs as upstream draws them may be the same in
+        every iteration. The contender gets it with the next `reveal` of the slot.
         """
-        seeds = fresh_seeds(tries)
-        fits = [reply.fits for reply in self.ask(DrawAgain(slot, seeds), DrawnAgain)]
-        fitting = [seed for seed, *each in zip(seeds, *fits, strict=True) if all(each)]
-        if fitting:
-            self.ask(DrawAgain(slot, fitting[:1], replace=True), DrawnAgain)
-        return bool(fitting)
+        for meaningful in (True, False):
+            seeds = fresh_seeds(tries)
+            fits = [reply.fits for reply in self.ask(DrawAgain(slot, seeds, meaningful), DrawnAgain)]
+            fitting = [seed for seed, *each in zip(seeds, *fits, strict=True) if all(each)]
+            if fitting:
+                self.ask(DrawAgain(slot, fitting[:1], meaningful, replace=True), DrawnAgain)
+                return True
+        return False
 
     def discard_outputs(self) -> None:
         """Poisons the output arenas without comparing anything."""

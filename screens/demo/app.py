@@ -1,4 +1,4 @@
-"""The app with a demo in front: the demo plays until a key takes over; then it is the app as it always is."""
+"""The app with a demo in front, until a key is pressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage: one thing at a time, in type that is legible from ten metres. Any key takes over."""
+"""The screen of a demo: one thing at a time, in large type. Any key ends the demo."""
 
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""The words on the slides of a demo: few words, in big type."""
+"""The texts on the slides of a demo."""
 
 from textual.content import Content
 

@@ -12,19 +12,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from problems.specification import CLASSES
-from screens.actions import ACTIONS, Scope, key_words
+from screens.actions import ACTIONS, SCOPE_WORDS, Scope, key_words
 from screens.dialogs.dialog import Dialog, Reader
 
-PLACES: dict[Scope, str] = {
-    "problems": "in the list of problems",
-    "kernel": "at a kernel",
-    "duel": "in a duel",
-    "replay": "in the replay of a duel",
-    "model": "while a model writes",
-    "sweep": "in a sweep",
-    "profile": "at a profile",
-    "everywhere": "everywhere",
-}
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 
 _PAGE = Path(__file__).with_name("help.md").read_text(encoding="utf-8")
@@ -110,7 +100,7 @@ def help_pages(
     keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()
 ) -> list[str]:
     """The sections for the keys that are in force: first those of what has the focus, then those of the screen that asks."""
-    scopes: list[Scope] = [scope, *(other for other in PLACES if other != scope)]
+    scopes: list[Scope] = [scope, *(other for other in SCOPE_WORDS if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
     first, rest = (tables[:1], tables[1:]) if scope != "everywhere" else ([], tables)
     known = {key_words(keymap.get(action.name, action.key)) for action in ACTIONS if action.scope == scope}
@@ -136,7 +126,7 @@ def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
         for action in ACTIONS
         if action.scope == scope
     ]
-    table = _table(f"Keys {PLACES[scope]}", rows)
+    table = _table(f"Keys {SCOPE_WORDS[scope]}", rows)
     return f"{table}\n\n{_LOG}" if scope == "kernel" else table
 
 

@@ -1,4 +1,4 @@
-"""The key editor: every action with its key; the next key pressed becomes the key of the one under the cursor."""
+"""The key editor: every action with its key. The next key pressed becomes the key of the action under the cursor."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,9 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from screens.actions import ACTIONS, Action, key_words
+from screens.actions import ACTIONS, SCOPE_WORDS, Action, key_words
 from screens.dialogs.dialog import Dialog
-from screens.dialogs.help import PLACES
 from screens.figures import cut
 from screens.keymap import keys_of, refusal, rivals
 from screens.widgets.foreign import PlainStatic
@@ -76,7 +75,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
 
     def on_mount(self) -> None:
         actions = self.query_one("#actions", OptionList)
-        for number, (scope, place) in enumerate(PLACES.items()):
+        for number, (scope, place) in enumerate(SCOPE_WORDS.items()):
             if number:
                 actions.add_option(Option("", disabled=True))
             actions.add_option(Option(Content.styled(place.capitalize(), "bold $accent"), disabled=True))

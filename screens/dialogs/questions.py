@@ -38,7 +38,7 @@ class Question(Dialog[bool | None]):
 
 
 _SENTENCES = {
-    "baseline": "the baseline itself: right from the start",
+    "baseline": "a copy of the baseline: correct from the start",
     "torch": "plain torch and its collectives",
     "symm": "torch reading peers' memory directly",
     "cpp": "C++ on CPU ranks, compiled when it loads",

@@ -200,7 +200,7 @@ class DuelScreen(BaseScreen):
     async def _share(self) -> None:
         state = self.state
         if state.ended is None:
-            self.say("there is a card to share once the duel is decided")
+            self.say("The card exists when the duel is decided")
             return
         path = self.services.paths.duels / f"{state.header.duel_id}.svg"
         try:
@@ -209,9 +209,9 @@ class DuelScreen(BaseScreen):
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}", "free some space") from None
         self.app.copy_to_clipboard(text_card(state.header, state.ended))
-        self.say(f"the text is in the clipboard, the picture in {path}")
+        self.say(f"Text copied, picture written: {path}")
 
     def action_leave_duel(self) -> None:
         """Leaves; a duel that is not over asks for a second escape."""
-        if self.state.over or self.is_sure("leave_duel", "leaves: the duel then counts for nobody"):
+        if self.state.over or self.is_sure("leave_duel", "leaves: the duel is not counted"):
             self.dismiss()

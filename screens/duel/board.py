@@ -93,7 +93,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
     def _show_ratings(self) -> None:
         shown = [rating for rating in self.found if rating.category == self.category]
         if not shown:
-            self.query_one("#ratings", PlainStatic).update("No duel yet: d on a problem starts one.")
+            self.query_one("#ratings", PlainStatic).update("No duels yet. Press d on a problem to start one.")
             return
         names = max(15, min(34, self._width - _FIGURES))
         title = figures.cut(f"Ratings · {self.category}", names)

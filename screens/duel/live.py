@@ -1,4 +1,4 @@
-"""A duel that is played now."""
+"""The screen of a live duel."""
 
 import asyncio
 from pathlib import Path
@@ -119,11 +119,11 @@ class LiveDuelScreen(DuelScreen):
     def action_hand_in(self) -> None:
         """Saves the kernel; the save is what hands it in."""
         if self.edits is None:
-            self.say("nobody plays from this keyboard")
+            self.say("No local player: watching only")
         elif self.state.side(self.edits).left:
-            self.say("you hand nothing in any more")
+            self.say("The duel is over; submissions are closed")
         elif not self._editor.dirty:  # a file is handed in as it is when the duel begins
-            self.say("this text was handed in already")
+            self.say("Already submitted: no change since your last submission")
         else:
             self.start(self._save(), "save")
 
@@ -138,30 +138,30 @@ class LiveDuelScreen(DuelScreen):
         elif self.state.stage == "playing":
             self.match.pause()
         else:
-            self.say("the clock has stopped already")
+            self.say("The clock has stopped already")
 
     def action_agree(self) -> None:
         """You are done; the final begins when the other side is too."""
         if self.edits is not None:
             self.match.agree(self.edits)
             if not self.state.side(other(self.edits)).left:
-                self.say("you are done; the final begins when the other side is")
+                self.say("You are done. The final starts when the other player is done.")
             return
         self.match.agree("left")
         self.match.agree("right")
 
     def action_give_up(self) -> None:
         if self.edits is None:
-            self.say("nobody plays from this keyboard")
+            self.say("No local player: watching only")
             return
         if self.state.over or self.is_sure(
-            "give_up", "gives up: the other side wins if it has a right kernel"
+            "give_up", "gives up: the other player wins with a correct kernel"
         ):
             self.match.give_up(self.edits)
 
     def action_rematch(self) -> None:
         if not self.state.over:
-            self.say("a rematch comes after the duel")
+            self.say("A rematch is possible after the duel")
             return
         self.dismiss()
         self.parent_app.play_duel(self.problem, self.plan)

@@ -1,4 +1,4 @@
-"""One side in the dialog before a duel: who plays, what it costs, and why it cannot play."""
+"""One player in the dialog before a duel: name, costs, and why it cannot play."""
 
 import asyncio
 

@@ -28,7 +28,7 @@ def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
 class RaceChart(LineChart):
     """Redraws when a verdict or a round arrived, and as the clock moves on."""
 
-    EMPTY: ClassVar[tuple[str, ...]] = ("The race starts with the first verdict.", "No verdict yet.")
+    EMPTY: ClassVar[tuple[str, ...]] = ("The chart starts with the first verdict.", "No verdict yet.")
 
     def show(self, state: DuelState, now: float) -> None:
         """The duel so far; now: seconds since it began."""

@@ -1,4 +1,4 @@
-"""A duel from its journal, at its own pace or up to 20 times that; any moment of it can be sought out."""
+"""Replays a duel from its journal, up to 20 times as fast; the bar seeks any moment."""
 
 from pathlib import Path
 from typing import ClassVar

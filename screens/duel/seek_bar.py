@@ -1,4 +1,4 @@
-"""The bar of a replay: where it is, and where what happened. A click goes there."""
+"""The bar of a replay: the position, and marks of events. A click seeks."""
 
 from typing import ClassVar, NamedTuple
 

@@ -59,7 +59,7 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
                 yield Input(MINUTES, id="minutes", compact=True)
             with Horizontal(classes="row"):
                 yield PlainStatic("dollars", classes="label")
-                yield Input(id="dollars", disabled=True, placeholder="nobody spends any", compact=True)
+                yield Input(id="dollars", disabled=True, placeholder="no player costs money", compact=True)
             yield PlainStatic("", id="limit-facts", classes="sentence")
             yield PlainStatic("", id="duel-trouble")
             yield PlainStatic(_SENTENCES, classes="note")
@@ -91,7 +91,7 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
             limit = self.query_one("#dollars", Input)
             limit.disabled = could is None
             limit.value = DOLLARS if could else ""
-            limit.placeholder = "nobody spends any" if could is None else "no limit"
+            limit.placeholder = "no player costs money" if could is None else "no limit"
         self._show_limit()
 
     @on(Input.Changed, "#dollars")
@@ -104,7 +104,7 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
         elif self._unpriced():
             text = "without price_in and price_out of its model dollars cannot be limited"
         elif spending:
-            text, warns = f"! no limit: {who} may spend without end", True
+            text, warns = f"! no limit: {who} can spend any amount", True
         shown.display = bool(text)
         shown.update(Content.styled(text, "$warning" if warns else "$muted"))
 
@@ -125,7 +125,7 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
         trouble = self.query_one("#duel-trouble", PlainStatic)
         left, right = (row.word for row in self._rows)
         if left == right:
-            trouble.update("✗ a player cannot play against itself")
+            trouble.update("✗ choose two different players")
             return
         for row in self._rows:
             await row.look()

@@ -1,4 +1,4 @@
-"""A duel in the words of the screen: the line over it, a side's status, the list of its kernels."""
+"""The texts of the duel screen: head line, status of a player, list of kernels."""
 
 from textual.content import Content
 
@@ -96,7 +96,7 @@ def result(state: DuelState) -> Content:
         head = Content.styled(f"★ {name} wins", f"{COLOURS[ended.winner]} bold")
     lines = [Content.assemble(head, (f": {ended.reason}", "$foreground"))]
     if ended.speedup is None:
-        lines.append(Content.styled("no final was measured", "$muted"))
+        lines.append(Content.styled("no final", "$muted"))
     else:
         first, second, speed = final_result(header, ended)
         said = outcome(speed)

@@ -1,4 +1,4 @@
-"""The world's GPUs while they work: a row each where there is room, else all of them in one."""
+"""The GPUs of the world: a row each where there is room, else one row for all."""
 
 from collections.abc import Sequence
 

@@ -12,6 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from arena.foreign_text import printable
+from arena.machine.jail_policy import isolation_words
 from arena.runs.headline import outcome_words
 from arena.runs.run_state import RunState
 from sandbox.protocol.verdict import Verdict
@@ -86,7 +87,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         return Answer(
             figures.verdict_words(verdict), figures.verdict_style(verdict),
             big="" if verdict is Verdict.HARNESS_ERROR else "✗", support=where,
-            advice=isolation_words(state), place=figures.place_words(failure) if failure else "",
+            advice=_isolation(state), place=figures.place_words(failure) if failure else "",
         )  # fmt: skip
     headline = state.headline
     if headline is None:
@@ -105,7 +106,7 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
         words, figures.outcome_style(said),
         big=f"{figures.factor(headline.speedup.median)}x", sign=figures.outcome_sign(said),
         support=f"{figures.interval_words(headline.speedup)} {headline.where}".rstrip(),
-        advice=isolation_words(state),
+        advice=_isolation(state),
     )  # fmt: skip
 
 
@@ -124,12 +125,11 @@ def worlds_words(state: RunState) -> str:
     return f"ready ({' and '.join(known)} process{'es' * (len(known) > 1)} started)"
 
 
-def isolation_words(state: RunState) -> str:
+def _isolation(state: RunState) -> str:
     """ "isolated"; the doctor names the profile. Empty before the result."""
     if state.result is None:
         return ""
-    inputs = "" if state.result.sealed else ", inputs writable"
-    return f"{'not isolated' if state.result.jail == 'none' else 'isolated'}{inputs}"
+    return isolation_words(state.result.jail) + ("" if state.result.sealed else ", inputs writable")
 
 
 def _line(text: str) -> str:

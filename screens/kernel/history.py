@@ -1,4 +1,4 @@
-"""Every revision of a kernel that was run, with its verdict and its code; restore one, or compare it with the editor."""
+"""The history: every revision that was run, with verdict and code, to restore or to compare with the editor."""
 
 import time
 from pathlib import Path
@@ -41,21 +41,14 @@ def entry_line(entry: Entry, here: bool, wide: bool = True) -> Content:
         interval = Interval(median=entry.speedup, low=entry.low, high=entry.high)
         speed = figures.measured_words(interval, entry.outcome, entry.clock)
     setting = f"{entry.preset} · {entry.dtype} · W={entry.world} · {entry.device}"
-    if not wide:
-        below = [entry.sha256[:8], *(["in the editor"] if here else []), setting]
-        return Content.assemble(
-            (f"{when}  ", "$muted"),
-            (f"{words}  ", f"${colour}"),
-            (speed, f"${figures.outcome_style(entry.outcome)}"),
-            (f"\n  {' · '.join(below)}", "$muted"),
-        )
+    name = entry.sha256[:8]
+    below = f"\n  {' · '.join([name, *(['in the editor'] if here else []), setting])}"
     return Content.assemble(
         (f"{when}  ", "$muted"),
-        (f"{words:<18}", f"${colour}"),
-        (f"{speed:<36}", f"${figures.outcome_style(entry.outcome)}"),
-        (f"{entry.sha256[:8]}  ", "$muted"),
-        ("in the editor  " if here else "", "$accent"),
-        (setting, "$muted"),
+        (f"{words:<18}" if wide else f"{words}  ", f"${colour}"),
+        (f"{speed:<36}" if wide else speed, f"${figures.outcome_style(entry.outcome)}"),
+        (f"{name}  " if wide else below, "$muted"),
+        *([("in the editor  " if here else "", "$accent"), (setting, "$muted")] if wide else []),
     )
 
 

@@ -1,4 +1,4 @@
-"""One kernel of one problem while it is worked on: its file, its drafts, its runs. No widgets here."""
+"""One kernel of one problem: its file, drafts and runs, without widgets."""
 
 import asyncio
 import time
@@ -68,6 +68,7 @@ class KernelSession:
         """The newest one."""
         self._judged: RunRequest | None = None
         """What the state tells of."""
+        self._cancelled = False
         self._longer = 0
         """How often its kernel has been measured on."""
         self._watcher: KernelWatcher | None = None
@@ -128,8 +129,14 @@ class KernelSession:
 
     def queue(self) -> None:
         """A run was asked for: shown until its first event comes."""
+        self._cancelled = False
         self.waiting_since = time.monotonic()
         self.changed = True
+
+    async def cancel(self) -> None:
+        """Cancels the run in progress, also one that is not with the engine yet."""
+        self._cancelled = True
+        await self.services.engine.cancel()
 
     def setting(self) -> Setting:
         """What the next run is measured in.
@@ -208,6 +215,8 @@ class KernelSession:
         self.queue()
         try:
             await self.services.engine.judge(request)
+            if self._cancelled:
+                await self.services.engine.cancel()
         except ArenaError:
             self.waiting_since = None
             raise

@@ -1,4 +1,4 @@
-"""The views and panes of the kernel screen: which are shown, which has the keyboard, and the ways between them."""
+"""The views and panes of the kernel screen: which are shown, which has the focus, how to move between them."""
 
 from textual import on
 from textual.widget import Widget
@@ -90,10 +90,7 @@ class PanedScreen(BaseScreen):
     def action_next_pane(self) -> None:
         """From what is shown on the left to the panes of the result, and round again."""
         result = self.query_one(ResultPane)
-        names = [
-            self.view if self.view in VIEW_NAMES else KERNEL,
-            *(pane.NAME for pane in result.in_use),
-        ]
+        names = [self.view if self.view in VIEW_NAMES else KERNEL, *(pane.NAME for pane in result.in_use)]
         here = result.pane_of(self.focused)
         at = names.index(here.NAME) if here is not None and here.NAME in names else 0
         self.go_to(names[(at + 1) % len(names)])

@@ -265,7 +265,7 @@ class KernelScreen(EditingScreen):
         if bar is not None:
             bar.close()
         elif self.session.busy:
-            self.start(self.services.engine.cancel(), "cancel")
+            self.start(self.session.cancel(), "cancel")
         elif self.zoomed:
             self.zoom_focused()
         elif self.focused is not self.editor:

@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
+from textual.widget import Widget
 from textual.widgets import Input, Select
 
 from arena.errors import ArenaError
@@ -22,7 +23,7 @@ class SettingDialog(DecidingDialog[Choice | None]):
     """Shows the cost of what is chosen while it is chosen; enter runs in it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f5,ctrl+s", "take", "run in this setting", priority=True),
+        Binding("f5,ctrl+s", "take", "run in this setting", priority=True)
     ]
 
     def __init__(self, session: KernelSession) -> None:
@@ -40,42 +41,21 @@ class SettingDialog(DecidingDialog[Choice | None]):
         with VerticalScroll(classes="dialog", can_focus=False) as dialog:
             dialog.border_title = f"Setting · {problem.slug}"
             dialog.border_subtitle = "space opens a list · enter runs · esc back"
-            yield from self._row(
-                "preset",
-                Select(
-                    ((name, name) for name in problem.presets),
-                    value=now.preset,
-                    allow_blank=False,
-                    id="preset",
-                    compact=True,
-                ),
-            )
-            yield from self._row(
-                "ranks",
-                Select(
-                    ((str(world), world) for world in problem.worlds),
-                    value=now.world,
-                    allow_blank=False,
-                    id="world",
-                    compact=True,
-                ),
-            )
-            yield from self._row(
-                "dtype",
-                Select(
-                    ((name, name) for name in problem.dtypes),
-                    value=now.dtype,
-                    allow_blank=False,
-                    id="dtype",
-                    compact=True,
-                ),
-            )
+            for name, id, options, value in (
+                ("preset", "preset", problem.presets, now.preset),
+                ("ranks", "world", problem.worlds, now.world),
+                ("dtype", "dtype", problem.dtypes, now.dtype),
+            ):
+                choices = [(str(option), option) for option in options]
+                yield from self._row(
+                    name, Select(choices, value=value, allow_blank=False, id=id, compact=True)
+                )
             for name, value in now.sizes.items():
                 yield from self._row(name, Input(str(value), type="integer", id=f"size-{name}", compact=True))
             yield PlainStatic("", id="cost")
         self._filled = now.preset
 
-    def _row(self, name: str, control: Select[object] | Select[str] | Select[int] | Input) -> ComposeResult:
+    def _row(self, name: str, control: Widget) -> ComposeResult:
         with Horizontal(classes="row"):
             yield PlainStatic(name, classes="label")
             yield control

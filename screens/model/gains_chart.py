@@ -21,7 +21,7 @@ def point_of(kernel: KernelState) -> Point:
 class GainsChart(LineChart):
     """Redraws when a verdict arrived."""
 
-    EMPTY: ClassVar[tuple[str, ...]] = ("The first verdict starts this line.", "No verdict yet.")
+    EMPTY: ClassVar[tuple[str, ...]] = ("The chart starts with the first verdict.", "No verdict yet.")
 
     def show(self, state: WritingState) -> None:
         """The work so far."""

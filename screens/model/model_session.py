@@ -1,4 +1,4 @@
-"""A model at work on one problem: asked, judged, stopped; what it wrote is kept. No widgets here."""
+"""A model that writes kernels for one problem: prompts, verdicts, stopping; without widgets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model at work: what it writes, its kernels with their verdicts, what it costs; stop it, or take a kernel over."""
+"""The screen of a model that writes kernels: its text, kernels, verdicts and costs."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -180,7 +180,7 @@ class ModelScreen(BaseScreen):
         """(text, the name of a file of its kind)."""
         state = self.session.state
         if self.view == "asked":
-            asked = words.conversation(state.system, state.asked) if state.asked else "Nothing was asked yet."
+            asked = words.conversation(state.system, state.asked) if state.asked else "No prompt yet."
             return asked, "asked.md"
         if kernel is None:
             return "", "answer.md"
@@ -213,7 +213,7 @@ class ModelScreen(BaseScreen):
     async def action_find_text(self) -> None:
         """In the text under the cursor, once it is complete."""
         if self.query_one("#model-text", ContentSwitcher).current != "model-source":
-            self.say("this text is still being written; find works in the kernels above it")
+            self.say("Find works in finished kernels only")
             return
         if not (bars := self.query(FindBar)):
             await self.query_one("#text-pane").mount(FindBar())
@@ -222,7 +222,7 @@ class ModelScreen(BaseScreen):
 
     def action_stop_model(self) -> None:
         if self.session.over:
-            self.say("it has ended already")
+            self.say("The model has stopped already")
         else:
             self.workers.cancel_group(self, WORK)
 
@@ -231,13 +231,13 @@ class ModelScreen(BaseScreen):
         """Puts the chosen kernel into the editor."""
         kernel = self._chosen or self.session.state.best
         if kernel is None or not kernel.source:
-            self.say("there is no kernel to take over yet" if kernel is None else "this answer has no kernel")
+            self.say("No kernel yet" if kernel is None else "This answer has no kernel")
         elif self.session.over or self.is_sure("take_over", "stops the model and takes the kernel over"):
             self.parent_app.take_over(self.session.problem, kernel.source)
 
     def action_ask_again(self) -> None:
         if not self.session.over:
-            self.say("it is still at work; stop it first")
+            self.say("The model is still writing. Stop it first.")
             return
         self.dismiss()
         self.parent_app.ask_model(self.session.problem)

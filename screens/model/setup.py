@@ -1,4 +1,4 @@
-"""Before a model is asked: which one, how, and how much it may use."""
+"""The dialog before a model is asked: which model, how, and its limits."""
 
 import asyncio
 from dataclasses import replace
@@ -26,8 +26,8 @@ IMPROVE, INDEPENDENT = "improve by the verdicts", "independent answers"
 ANSWERS, DOLLARS = "10", "1"
 MOST_ANSWERS = 1000
 _SENTENCES = (
-    "The model is given the problem, its baseline, this machine and the kit. Every kernel is judged in a jail. "
-    f"To {IMPROVE} it is told what became of its last kernel; {INDEPENDENT} know nothing of each other."
+    "The model gets the problem, its baseline, facts of this machine and the kit's documentation. Kernels run isolated. "
+    f"To {IMPROVE} the model gets the verdict on its last kernel; {INDEPENDENT} do not depend on each other."
 )
 
 NO_MODEL = (

@@ -1,4 +1,4 @@
-"""A model at work in the words of the screen: the line over it, its kernels, what it does now, what became of a kernel."""
+"""The texts of the model screen: head line, kernels, current step, verdicts."""
 
 from textual.content import Content
 
@@ -13,17 +13,17 @@ from screens import figures
 from screens.model.model_session import ModelSession
 
 _REASONS = {
-    "steps": "all answers are in",
-    "budget": "the limit of what it may use is reached",
-    "no gain": "its last kernels were no better",
-    "refused": "it declined twice",
+    "steps": "all answers received",
+    "budget": "limit reached",
+    "no gain": "the last kernels were not faster",
+    "refused": "the model declined twice",
     "harness": "the judge failed twice",
     "cancelled": "stopped",
 }
-_UNJUDGED = "stopped before it was judged"
+_UNJUDGED = "stopped before its verdict"
 _DOING = {
-    PREPARING: "gets ready",
-    WAITING: "waits for the model",
+    PREPARING: "starting",
+    WAITING: "waiting for the model",
     THINKING: "thinks",
     WRITING: "writes",
 }
@@ -44,9 +44,9 @@ def best(session: ModelSession) -> Content:
     """ "★ ▲ 1.31× end-to-end · kernel 3"."""
     found = session.state.best
     if found is None or found.report is None:
-        return Content.styled("no right kernel yet", "$muted")
+        return Content.styled("no correct kernel yet", "$muted")
     if found.report.verdict is not Verdict.PASS:
-        return Content.styled(f"best so far: kernel {found.number}, not right yet", "$muted")
+        return Content.styled(f"best so far: kernel {found.number}, not correct yet", "$muted")
     words = _speedup(found.report) or figures.verdict_words(found.report.verdict)
     style = figures.outcome_style(found.report.outcome)
     return Content.assemble(
@@ -90,7 +90,7 @@ def live_line(session: ModelSession) -> Content:
 def phase_line(session: ModelSession) -> Content:
     """What goes on and for how long, or how it ended; and what was used."""
     state = session.state
-    used = spent(state.spent) if state.spent.tokens else "nothing used yet"
+    used = spent(state.spent) if state.spent.tokens else "no tokens yet"
     limit = f" of {session.plan.limit}" if session.plan.limit else ""
     costs = Content.styled(f"{used}{limit}   ", "$muted")
     if session.over:
@@ -109,7 +109,7 @@ def _doing(session: ModelSession) -> str:
 
 def _judging(session: ModelSession) -> str:
     run = session.run
-    words = f"is judged, {run.phase}" if run.phase else "is judged"
+    words = f"judging: {run.phase}" if run.phase else "judging"
     if run.running and run.samples:
         told = headline_so_far(run.samples[-1])
         words += f"  {figures.speedup_words(told.speedup, told.outcome)} so far"
@@ -134,7 +134,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
     report = kernel.report
     used = Content.styled(f"used  {spent(kernel.spent)}", "$muted")
     if report is None:
-        judging = f"{_UNJUDGED.capitalize()}." if over else "It is judged now."
+        judging = f"{_UNJUDGED.capitalize()}." if over else "Judging."
         words = f"no kernel: {kernel.reason}" if kernel.reason else judging
         return Content("\n").join([Content(printable(words)), Content(""), used])
     style = f"${figures.verdict_style(report.verdict)} bold"
@@ -148,7 +148,7 @@ def verdict_page(kernel: KernelState, over: bool) -> Content:
     if report.failure is not None and report.failure.text:
         lines += [Content(""), Content(printable(report.failure.text).strip("\n"))]
     if kernel.printed:
-        lines += [Content(""), Content.styled("it printed", "$muted"), Content(printable(kernel.printed))]
+        lines += [Content(""), Content.styled("output", "$muted"), Content(printable(kernel.printed))]
     return Content("\n").join([*lines, Content(""), used])
 
 

@@ -25,13 +25,13 @@ from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 PROBLEMS, CATEGORIES, CURVE = "by problem", "by category", "fast_p"
 VIEWS = (PROBLEMS, CATEGORIES, CURVE)
 _NOTES = {
-    PROBLEMS: "The best right kernel of each player on this machine, by the clock of its headline.",
+    PROBLEMS: "The best correct kernel of each player on this machine, by the clock of its headline.",
     CATEGORIES: "Solved · faster than the baseline by the whole interval; every problem counts once. Behind the line: published,"
     " best of three attempts, on another machine and with other counts of problems.",
-    CURVE: "Share of all problems with a right kernel at least p times as fast as the baseline; p = 0: right at any speed."
+    CURVE: "Share of all problems with a correct kernel at least p times as fast as the baseline; p = 0: correct at any speed."
     " Behind the line: published, one attempt, on another machine.",
 }
-_EMPTY = "No kernel was run yet: enter on a problem opens one, ctrl+s judges it."
+_EMPTY = "No results yet. Press enter on a problem, then ctrl+s."
 _METER = 8
 TITLE_WIDTH = (20, 110)
 """The least and the most."""
@@ -180,7 +180,7 @@ class BoardDialog(Dialog[Problem | None]):
                 self._styled(f"│ {_share_words(model.curve[number])}", "muted")
                 for model in self._published.model
             ]
-            words = "right" if factor == 0.0 else f"≥ {factor:g}×"
+            words = "correct" if factor == 0.0 else f"≥ {factor:g}×"
             table.add_row(Text(words), Text(""), *map(Text, ours), *theirs)
 
     def _styled(self, words: str, colour: str) -> Text:

@@ -1,4 +1,4 @@
-"""A problem in a few lines: what it computes, what it moves, how you stand with it."""
+"""A problem in a few lines: what it computes, what it sends, your results."""
 
 from __future__ import annotations
 

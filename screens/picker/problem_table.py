@@ -19,16 +19,7 @@ if TYPE_CHECKING:
     from arena.runs.store import Entry, Standing
     from problems.specification import Problem
 
-WIDTHS = {
-    "id": 4,
-    "you": 9,
-    "house": 8,
-    "best": 9,
-    "device": 7,
-    "class": 7,
-    "collective": 15,
-    "ranks": 10,
-}
+WIDTHS = {"id": 4, "you": 9, "house": 8, "best": 9, "device": 7, "class": 7, "collective": 15, "ranks": 10}
 """Columns beside the title, in the order of their importance."""
 COLUMNS = ("id", "problem", "class", "collective", "ranks", "you", "house", "best", "device")
 TITLE_WIDTH = (12, 110)
@@ -79,11 +70,7 @@ _SORT_KEYS: dict[str, Callable[[ProblemRow], Any]] = {
     "collective": lambda row: (row.problem.collectives[:1], row.problem.id),
     "ranks": lambda row: (-len(row.problem.worlds), row.problem.id),
     "you": lambda row: (-_standing_figure(row.standing), row.problem.id),
-    "house": lambda row: (
-        -_standing_figure(row.house),
-        row.problem.house_source is None,
-        row.problem.id,
-    ),
+    "house": lambda row: (-_standing_figure(row.house), row.problem.house_source is None, row.problem.id),
     "best": lambda row: (-(row.best.speedup or 0.0) if row.best else 0.0, row.problem.id),
     "device": lambda row: (-row.best.world if row.best else 0, row.problem.id),
 }

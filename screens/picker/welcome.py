@@ -1,4 +1,4 @@
-"""First start: what was found on this machine, and one key to a kernel that runs."""
+"""The first start: what this machine has, and one key that runs a first kernel."""
 
 from typing import ClassVar
 
@@ -27,23 +27,18 @@ class Welcome(Dialog[bool]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = "Welcome to pkb-arena"
+            rows = [
+                ("", "Write a multi-GPU kernel and save it. Every save shows whether it is correct, and its speedup."),
+                ("", ""),
+                ("here      ", self._machine), ("problems  ", str(self._problems)), ("first     ", self._first),
+                ("", ""),
+                ("enter ", "opens it with a correct kernel and runs it"),
+                ("esc   ", "goes to the list of problems"),
+                ("F1    ", "help; ctrl+p: menu of all commands"),
+            ]  # fmt: skip
             yield PlainStatic(
                 Content("\n").join(
-                    [
-                        Content(
-                            "Write a multi-GPU kernel, save it, and see at once whether it is right "
-                            "and how much faster than the baseline it is."
-                        ),
-                        Content(""),
-                        Content.assemble(("here      ", "$muted"), self._machine),
-                        Content.assemble(("problems  ", "$muted"), str(self._problems)),
-                        Content.assemble(("first     ", "$muted"), self._first),
-                        Content(""),
-                        Content.assemble(
-                            ("enter ", "bold $accent"), "opens it with a correct kernel and runs it"
-                        ),
-                        Content.assemble(("esc   ", "bold $accent"), "goes to the list of problems"),
-                        Content.assemble(("F1    ", "bold $accent"), "help; ctrl+p: every command by name"),
-                    ]
+                    Content.assemble((name, "$muted" if len(name) > 6 else "bold $accent"), words)
+                    for name, words in rows
                 )
             )

@@ -1,4 +1,4 @@
-"""Why a kernel is slow: a lane a rank for one call, a sentence for each, and the judge's figures above them.
+"""The profile of a kernel: a lane for each rank with a sentence, and the measured times above.
 
 The profile is made in a process of its own (arena/profile/profile_process.py); leaving this screen ends it.
 """

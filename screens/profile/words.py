@@ -1,4 +1,4 @@
-"""The words of the profile screen, for any width: a lane a rank, its sentence, what the judge measured, and the figures."""
+"""The texts of the profile screen: lanes, sentences, measured times, figures."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -121,7 +121,7 @@ def judged_words(result: Result | None, run_key: str) -> Content:
     """What the judge measured of the revision: the figures that count."""
     if result is None:
         return Content.styled(
-            f"no verdict on this revision in this setting yet; {run_key} at the kernel judges it", "$muted"
+            f"No verdict on this revision in this setting yet. {run_key} at the kernel runs it.", "$muted"
         )
     parts: list[tuple[str, str]] = [
         (figures.verdict_words(result.verdict), f"${figures.verdict_style(result.verdict)}")
@@ -141,13 +141,12 @@ def judged_words(result: Result | None, run_key: str) -> Content:
 def at_work(waits: bool, seconds: float) -> Content:
     """While there is no profile yet."""
     if waits:
-        head = "▸ WAITING FOR ITS TURN"
-        text = "A kernel is being timed on these devices. The profile begins after it, and disturbs nobody's figures."
+        head = "▸ WAITING"
+        text = "Another run is timing on these devices. The profile starts after it."
     else:
         head = "▸ PROFILING"
         text = (
-            "A world of its own imports torch, calls the kernel a few times to warm up, then a few times under "
-            "torch's profiler. Nothing is timed on these devices meanwhile."
+            "A new world imports torch, warms the kernel up and calls it a few times under torch's profiler."
         )
     return Content.assemble((f"{head}  {seconds:.0f} s", "bold $accent"), f"\n\n{text}")
 

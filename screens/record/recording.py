@@ -1,4 +1,4 @@
-"""A recording: what stood on a screen, and when. Rows that stay the same are kept once."""
+"""A recording: the rows of a screen over time. Equal rows are stored once."""
 
 from dataclasses import dataclass, field
 

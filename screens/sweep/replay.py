@@ -1,4 +1,4 @@
-"""One cell of a sweep: its attempts one by one, each run told again from its journal, and the kernel that was judged."""
+"""Replays one cell of a sweep: its attempts one by one, each with its run and its kernel."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ from screens.widgets.pane_title import entitle
 
 STEP_S = 0.05
 PACES = (1.0, 4.0, 16.0)
-_GONE = "The run's journal is not on this machine: it was judged elsewhere, or removed."
+_GONE = "The run's journal is not on this machine."
 
 
 class CellReplay(Dialog[None]):
@@ -95,7 +95,7 @@ class CellReplay(Dialog[None]):
             source = kept or ""
         self._began = self._events[0].at if self._events else 0.0
         self.query_one("#cell-source", Source).text = (
-            source or "# no kernel: the baseline itself, or an answer without one"
+            source or "# no kernel: the baseline itself, or an answer without a kernel"
         )
         self.action_again()
 
@@ -143,6 +143,6 @@ class CellReplay(Dialog[None]):
         if ended and mark.one_size_only:
             lines.append("made for one size: wrong at another one")
         cost = f"   ${mark.usd:.4f}" if mark.usd else ""
-        trace = f"   pkb-arena replay {mark.trace_id} tells how it was written" if mark.trace_id else ""
-        lines.append(f"{mark.seconds:.1f} s at the worker{cost}   pace {self._pace:g}×{trace}")
+        trace = f"   pkb-arena replay {mark.trace_id} shows how it was written" if mark.trace_id else ""
+        lines.append(f"{mark.seconds:.1f} s on the worker{cost}   pace {self._pace:g}×{trace}")
         return [*lines, self._missing] if self._missing else lines

@@ -1,4 +1,4 @@
-"""A sweep's grid: a row a problem, a column a player; it follows the journal while somebody writes it."""
+"""The grid of a sweep: a row for each problem, a column for each player; it follows the journal."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 FOLLOW_S = 0.5
 LINES = 2000
 """Of a journal that are read at a time: some milliseconds in a thread."""
-EMPTY = """No sweep yet. This starts one; it is shown here while it runs:
+EMPTY = """No sweep yet. This command starts one; it is shown here while it runs:
 
     pkb-arena sweep --players baseline,house \\
         --problems category:collective"""
@@ -121,7 +121,7 @@ class SweepScreen(BaseScreen):
             self._show_standing()
         except OSError as error:
             self._reader = None
-            self.complain(f"{reader.path} cannot be read any further: {why(error)}")
+            self.complain(f"{reader.path} cannot be read further: {why(error)}")
         except JournalDamaged:
             self._reader = None
             raise  # and told: what was read before is shown
@@ -282,7 +282,7 @@ class SweepScreen(BaseScreen):
 
     def action_next_campaign(self) -> None:
         if len(self.paths) < 2:
-            self.say("there is no other sweep")
+            self.say("There is no other sweep")
         else:
             self._begin((self.number + 1) % len(self.paths))
 

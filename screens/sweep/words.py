@@ -1,4 +1,4 @@
-"""The words for squares of a sweep: always a sign beside a colour."""
+"""The texts of a sweep's cells: always a sign beside a colour."""
 
 import time
 
@@ -22,7 +22,7 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
         return f"✗ {_SHORT.get(best.verdict, best.verdict.lower().replace('_', ' '))}{count}", "error"
     only = "¹" if best.one_size_only else ""
     if best.speedup is None:
-        return f"✓ right{only}{count}", "success"
+        return f"✓ correct{only}{count}", "success"
     sign = figures.outcome_sign(best.outcome)
     return f"{sign} {figures.factor(best.speedup)}×{only}{count}", figures.outcome_style(best.outcome)
 
@@ -41,11 +41,11 @@ _SHORT = {
 def standing_words(grid: SweepGrid, now: float) -> str:
     """ "132 results · 71 right · $0.42 · last one 4 s ago"."""
     if not grid.sessions:
-        return "nothing in it yet"
-    parts = [f"{grid.results} results", f"{grid.passed} right"]
+        return "empty"
+    parts = [f"{grid.results} results", f"{grid.passed} correct"]
     waiting = sum(square.waiting for square in grid.squares.values())
     if waiting:
-        parts.append(f"{waiting} to be judged")
+        parts.append(f"{waiting} waiting for a verdict")
     if grid.usd:
         parts.append(f"${grid.usd:.2f}")
     if grid.sessions > 1:

@@ -1,6 +1,6 @@
 """Access to the web server: Host, Origin, and a token that a link brings once and a cookie keeps.
 
-Anyone who gets in as the owner runs programs on this machine, so every request is looked at, and what is not known is refused.
+The owner can run programs on this machine, so every request is checked, and unknown ones are refused.
 """
 
 from __future__ import annotations

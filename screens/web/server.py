@@ -1,4 +1,4 @@
-"""`pkb-arena serve`: textual-serve's server with a lock on the door, an app that outlives a reload, and spectators.
+"""`pkb-arena serve`: textual-serve's server with access tokens, an app that survives a reload, and spectators.
 
 Everything that a browser asks for comes from here: the page is our own, its script and fonts are textual-serve's.
 """
@@ -120,7 +120,7 @@ class ArenaServer(Server):
             return await self._show(request, self.owner.show)
         with self.spectators.seat() as free:
             if not free:
-                raise web.HTTPServiceUnavailable(reason="all spectators' seats are taken")
+                raise web.HTTPServiceUnavailable(reason="too many spectators")
             return await self._show(request, self.spectators.show)
 
     async def _show(

@@ -1,6 +1,6 @@
-"""A spectator's app: `python -m screens.web.spectator`. It follows the journals of this machine's arena, and touches nothing.
+"""A spectator's app: `python -m screens.web.spectator`. It follows the journals of this machine's arena, read-only.
 
-Its own services lie in a folder for the moment, and its engine has no referee: nothing that is pressed here can run a kernel.
+Its services use a temporary folder and its engine has no referee, so no key can run a kernel.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LOOKING = {
     *("cancel", "help", "next_theme", "quit"),
 }
 """Of the table of actions, what a spectator may do."""
-NOTHING_YET = "Nothing has been run yet. What the arena's owner runs or plays shows here as it goes."
+NOTHING_YET = "No runs yet. Runs and duels of the owner appear here."
 
 
 class WaitingScreen(BaseScreen):

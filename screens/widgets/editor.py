@@ -216,7 +216,7 @@ class Editor(Source):
         Binding("tab", "indent", "indent the selected lines", show=False),
         Binding("shift+tab", "dedent", "dedent the selected lines", show=False),
         # Terminals send one and the same byte for ctrl+/ and ctrl+_; those that can tell them apart send the first.
-        Binding("ctrl+underscore,ctrl+slash", "toggle_comment", "comment", key_display="^/"),
+        Binding("ctrl+underscore,ctrl+slash", "toggle_comment", "comment", show=False, key_display="^/"),
     ]
 
     dirty: reactive[bool] = reactive(False)

@@ -1,4 +1,4 @@
-"""A text while it is being written: its end, coloured line by line, in a fixed layout."""
+"""The end of a growing text, coloured line by line."""
 
 import builtins
 import keyword

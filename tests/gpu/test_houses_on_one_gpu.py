@@ -25,6 +25,9 @@ CASES = [
     for problem in CATALOGUE.problems
     if problem.house_source and world in problem.worlds
 ]
+LARGE = "LARGE = 16 << 20"
+"""In a house's text: from so many bytes on exchanges run beside products, which no size of these tests has."""
+BESIDE = [p for p in CATALOGUE.problems if p.house_source and LARGE in p.house_source]
 ON_CPU = ("allreduce", "load_balancing_loss_fn", "tp_muon_orthogonalization")
 BY_READING = """
 from sandbox.kit import symm
@@ -145,6 +148,13 @@ def test_a_collective_of_torch_is_named(one_gpu, judged):
 )
 def test_a_house_agrees_on_one_gpu(one_gpu, ahead, world, problem):
     settle(figures(one_gpu, ahead[world, problem.slug]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("problem", BESIDE, ids=lambda problem: problem.slug)
+def test_a_house_agrees_when_exchanges_run_beside_products(one_gpu, judged, problem):
+    source = problem.house_source.replace(LARGE, "LARGE = 0")
+    settle(figures(one_gpu, judged(2, problem, source, "cuda")))
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from sandbox.kit.compilers import nvrtc, source_lines, stamps
 KIT = Path(sandbox.kit.__file__).parent
 DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
 ARCH = "sm_90a"
-BLOCKS = ("fourier", "reshard", "rows")
+BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
 BLOCKS_BY_DTYPE = ("candidates", "clipping", "fan_out", "perceptron", "quantisation", "sharded_adam")
 """Those that compile one text for each dtype in TYPES."""

@@ -41,7 +41,7 @@ def kernel(paths: Paths) -> Path:
 def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> None:
     app = Screen("screens", "13")
     try:
-        app.shows("NOT RUN YET", "spare ready")
+        app.shows("NOT RUN YET", "started)")
         other = kernel.with_suffix(".new")
         other.write_text(kernel.read_text() + "# saved elsewhere\n")
         os.replace(other, kernel)
@@ -61,11 +61,11 @@ def test_a_kernel_saved_from_outside_is_judged_on_the_screen(kernel: Path) -> No
 def test_keys_that_every_terminal_sends_reach_the_log_and_the_baseline(kernel: Path) -> None:
     app = Screen("screens", "13")
     try:
-        app.shows("NOT RUN YET", "spare ready")
+        app.shows("NOT RUN YET", "started)")
         other = kernel.with_suffix(".new")
         other.write_text(f"import torch\n\n{'# ' * 20}\n\nassert False, 'not yet'\n")
         os.replace(other, kernel)
-        app.shows("✗", "not yet", "enter here or in the log jumps to line 5")
+        app.shows("✗", "not yet", "here: enter jumps to line 5")
         app.process.send("\x0f")  # ctrl+o
         app.shows("l log", "s speedup", "esc stays")
         app.process.send("l")
@@ -84,7 +84,7 @@ def test_keys_that_every_terminal_sends_reach_the_log_and_the_baseline(kernel: P
 def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, number: signal.Signals) -> None:
     app = Screen("screens", "13")
     try:
-        app.shows("spare ready")
+        app.shows("started)")
         children = descendants(app.process.pid)
         assert len(children) >= 3  # the referee and two worlds
         app.process.kill(number)
@@ -101,7 +101,7 @@ def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, numb
 def test_a_terminal_that_goes_away_takes_the_app_along(kernel: Path) -> None:
     terminal = Terminal([sys.executable, "-P", "-m", "screens", "13"])
     try:
-        terminal.wait_for("spare ready", terminal.started)
+        terminal.wait_for("started)", terminal.started)
         children = descendants(terminal.process.pid)
         os.close(terminal.master)
         assert terminal.process.wait(30) == 128 + signal.SIGHUP
@@ -119,7 +119,7 @@ def test_the_editor_of_the_environment_gets_the_terminal_and_gives_it_back(
     monkeypatch.setenv("EDITOR", str(editor))
     app = Screen("screens", "13")
     try:
-        app.shows("NOT RUN YET", "spare ready")
+        app.shows("NOT RUN YET", "started)")
         app.process.send("\x1bOQ")  # F2
         app.shows("EDITING")
         app.process.send("from outside\r")
@@ -146,7 +146,7 @@ def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
     monkeypatch.setenv("EDITOR", str(editor))
     app = Screen("screens", "13")
     try:
-        app.shows("NOT RUN YET", "spare ready")
+        app.shows("NOT RUN YET", "started)")
         app.process.send("\x1bOQ")  # F2
         app.shows(f"OUTSIDE {seconds}")
         assert b"\x1b" not in app.raw[app.raw.index(b"OUTSIDE 1") : app.raw.index(b"OUTSIDE %d" % seconds)]

@@ -45,7 +45,7 @@ def test_a_person_and_a_model_play_until_one_has_won(kernel: Path, model_server:
     ]
     app = Screen("screens", "13")
     try:
-        app.shows("NOT RUN YET", "spare ready")
+        app.shows("NOT RUN YET", "started)")
         app.process.send(F8)
         app.shows("Duel", "minutes", "start")
         app.process.send("\x1b[Z\x1b[Z")  # from the button back over the minutes to the right player

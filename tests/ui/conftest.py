@@ -86,7 +86,7 @@ def open_app(services: Services) -> Opener:
 
 async def _until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Lets the app go on until something is so."""
-    deadline = time.monotonic() + 12.0
+    deadline = time.monotonic() + 90.0
     while not condition():
         assert time.monotonic() < deadline, f"never came true: {inspect.getsource(condition).strip()}"
         await asyncio.sleep(0.02)

@@ -69,7 +69,7 @@ async def test_players_stand_side_by_side_in_three_views(open_app, until, screen
 async def test_an_empty_board_says_what_fills_it(open_app, until, screen_text) -> None:
     async with open_app(size=(60, 24)) as (app, pilot):
         await pilot.press("b")
-        await until(pilot, lambda: "No kernel was run yet" in screen_text(app))
+        await until(pilot, lambda: "No results yet" in screen_text(app))
 
 
 @pytest.mark.parametrize(("columns", "whole"), [(60, False), (160, True)])

@@ -51,7 +51,7 @@ async def test_a_duel_from_the_picker_to_its_card_and_replay(open_app, until, sc
         await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
         screen = app.screen
         screen.action_hand_in()  # while the file, which nobody changed, has no verdict yet
-        await until(pilot, lambda: any("handed in already" in said.message for said in app._notifications))
+        await until(pilot, lambda: any("Already submitted" in said.message for said in app._notifications))
         await until(pilot, lambda: bool(screen.state.left.last and screen.state.left.last.judged))
         await until(pilot, lambda: bool(screen.state.right.last and screen.state.right.last.judged))
         await pilot.pause(0.2)

@@ -136,7 +136,7 @@ async def test_a_limit_is_proposed_where_dollars_can_be_counted(open_app, until)
         assert limit(screen)[2] == "model:opus and agent:mine each stop once this is spent"
         screen.query_one("#dollars", Input).value = ""
         await pilot.pause()
-        assert limit(screen)[2] == "! no limit: model:opus and agent:mine may spend without end"
+        assert limit(screen)[2] == "! no limit: model:opus and agent:mine can spend any amount"
         await choose_player(screen, pilot, until, "left", "model:local")
         assert limit(screen)[:2] == ("", False)
         screen.query_one("#dollars", Input).value = "2"

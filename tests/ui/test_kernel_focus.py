@@ -109,11 +109,11 @@ async def test_the_keys_below_are_those_of_what_has_the_focus(open_app, until, s
         return screen_text(app).splitlines()[-1]
 
     async with open_app(problem="13") as (app, pilot):
-        await until(pilot, lambda: "^/ comment" in keys())
+        await until(pilot, lambda: "^f find" in keys())
         app.screen.query_one(LogPane).focus()
         await until(pilot, lambda: "enter to the line  0-7 one rank  a all ranks" in keys())
         assert keys().startswith("^s save & run  F5 run")
-        assert "comment" not in keys()
+        assert "y copy" in keys()
         await pilot.press("escape", "f3")
         await until(pilot, lambda: app.screen.view == "baseline" and "F2 $EDITOR  F3 view  ^f find" in keys())
         assert keys().index("F6 history") > keys().index("^f find")

@@ -79,7 +79,7 @@ async def test_a_model_writes_reads_its_verdict_and_its_kernel_is_taken_over(
         assert "1  ✗ WRONG" in text
         assert "2  ✓ PASS  ▲ 1.50× [1.40, 1.60] end-to-end" in text
         assert "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 2" in text
-        assert "all answers are in · 2 answers" in text
+        assert "all answers received · 2 answers" in text
         assert "300 tok · $0.10 of $1" in text  # 2 times 100 read and 50 written
         assert "WRONG_RESULT" in with_model.seen[1].prompt  # it was told
         await pilot.press("up")
@@ -147,11 +147,11 @@ async def test_a_kernel_that_was_being_judged_at_the_end_says_so(
     async with open_app() as (app, pilot):
         await pilot.press("m")
         screen = await asked(app, pilot, until, answers="1")
-        await until(pilot, lambda: "It is judged now." in screen_text(app))
+        await until(pilot, lambda: "Judging." in screen_text(app))
         await pilot.press("s")
         await until(pilot, lambda: screen.session.over)
-        await until(pilot, lambda: "1  – stopped before it was judged" in screen_text(app))
-        await until(pilot, lambda: "Stopped before it was judged." in screen_text(app))
+        await until(pilot, lambda: "1  – stopped before its verdict" in screen_text(app))
+        await until(pilot, lambda: "Stopped before its verdict." in screen_text(app))
         assert "is judged" not in screen_text(app)
 
 
@@ -245,7 +245,7 @@ async def test_every_width_has_the_rows_the_text_and_the_cost(
         await until(pilot, lambda: screen.session.over)
         await until(pilot, lambda: "✓ PASS  ▲ 1.50×" in screen_text(app))
         assert "$0.05 of $1" in screen_text(app)
-        assert "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 1" in screen_text(app)
+        await until(pilot, lambda: "★ ▲ 1.50× [1.40, 1.60] end-to-end · kernel 1" in screen_text(app))
         assert screen.query_one("#kernels", OptionList).size.width > 30
 
 

@@ -17,9 +17,8 @@ from arena.profile.timeline import median_call
 from sandbox.machine.gpu_counters import GpuCounted
 from sandbox.protocol.events import Finished
 from sandbox.protocol.profile import Outside, RankProfile, Span, WorldProfile
-from screens.actions import ACTIONS
+from screens.actions import ACTIONS, SCOPE_WORDS
 from screens.dialogs.help import help_pages
-from screens.dialogs.key_editor import PLACES
 from screens.kernel.screen import KernelScreen
 from screens.keymap import keymap_fault
 from screens.profile import words
@@ -133,7 +132,7 @@ async def test_a_profile_waits_for_the_run_that_is_being_timed(
 
     monkeypatch.setattr(screens.profile.screen, "profile", waits)
     async with profiled(open_app, until, LATE) as (app, pilot):
-        await until(pilot, lambda: "▸ WAITING FOR ITS TURN" in screen_text(app))
+        await until(pilot, lambda: "▸ WAITING" in screen_text(app))
         its_turn.set()
         await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
         ends.set()
@@ -211,7 +210,7 @@ async def test_the_judges_figures_stand_above_the_kernels_word(
         await until(pilot, lambda: kernel.session.state.phase == "check")
         await pilot.press("f18")
         await until(pilot, lambda: "rank 0  waits for rank 1" in screen_text(app))
-        assert "no verdict on this revision in this setting yet; F5 at the kernel" in screen_text(app)
+        assert "No verdict on this revision in this setting yet. F5 at the kernel" in screen_text(app)
 
 
 def test_what_the_judge_measured_is_told_in_microseconds(events) -> None:
@@ -300,7 +299,7 @@ def test_ranks_without_a_call_have_sentences_and_no_lanes() -> None:
         Profiled(reports, figures(reports)), None, words.judged_words(None, "F5"), words.trace_words(None, "t"), 94, 30
     ).plain  # fmt: skip
     assert page.count("no call was seen") == 2
-    assert "rank 1: 7 spans more than are kept" in page
+    assert "rank 1: 7 spans left out" in page
     assert "the median call" not in page
 
 
@@ -309,4 +308,4 @@ def test_help_and_key_editor_name_the_keys() -> None:
     page = "\n".join(help_pages({}, "kernel"))
     assert "| shift+F6 | Profile the kernel" in page
     assert "## Keys at a profile" in page
-    assert {action.scope for action in ACTIONS} <= set(PLACES)
+    assert {action.scope for action in ACTIONS} <= set(SCOPE_WORDS)

@@ -48,11 +48,11 @@ async def test_cells_fill_while_somebody_writes(open_app, until, screen_text, jo
         cell = result("model:opus", "allgather", 2, "WRONG_RESULT").cell
         paid = Spent(usd=0.5)
         journal.append(Written(cell=cell, source="x", file_name="k.py", reason="", spent=paid, trace_id=""))
-        await until(pilot, lambda: "✓ right" in screen_text(app) and "…" in screen_text(app))
+        await until(pilot, lambda: "✓ correct" in screen_text(app) and "…" in screen_text(app))
         journal.append(result("model:opus", "allgather", 2, "WRONG_RESULT"))
         journal.append(result("model:opus", "allgather", 2, "PASS", attempt=2))
-        await until(pilot, lambda: "✓ right 1/2" in screen_text(app))
-        assert "3 results · 2 right" in screen_text(app)
+        await until(pilot, lambda: "✓ correct 1/2" in screen_text(app))
+        assert "3 results · 2 correct" in screen_text(app)
         assert "$0.50" in screen_text(app)
 
         await pilot.press("slash", *"unsolved")
@@ -73,7 +73,7 @@ async def test_a_damaged_line_is_named_and_what_came_before_it_is_shown(
         file.write(b"{}\n")
     async with open_app() as (app, pilot):
         await pilot.press("c")
-        await until(pilot, lambda: "✓ right" in screen_text(app) and "is no line of a sweep" in told(app))
+        await until(pilot, lambda: "✓ correct" in screen_text(app) and "is no line of a sweep" in told(app))
         assert f"{journal.path}: line 4 is no line of a sweep's journal" in told(app)
         assert "remove that line, or move the file elsewhere" in told(app)
 
@@ -128,10 +128,10 @@ async def test_titles_have_the_room_and_the_keys_say_what_enter_does(
     async with open_app(size=(columns, 30)) as (app, pilot):
         title = services.catalogue.find("2").title
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "✓ right" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, SweepScreen) and "✓ correct" in screen_text(app))
         await until(pilot, lambda: (title in screen_text(app)) == whole)
         await until(pilot, lambda: "enter open" in screen_text(app).splitlines()[-1])
         await pilot.resize_terminal(220 - columns, 30)
-        await until(pilot, lambda: (title in screen_text(app)) != whole and "✓ right" in screen_text(app))
+        await until(pilot, lambda: (title in screen_text(app)) != whole and "✓ correct" in screen_text(app))
         await pilot.press("slash", "down")
         await until(pilot, lambda: app.focused is app.screen.query_one("#sweep-grid"))

@@ -83,8 +83,8 @@ async def test_spectators_follow_a_run_as_it_goes_and_touch_nothing(
     async with serve("--read-only", "--spectators", "2") as served:
         (link,) = served.links
         async with open_tab(link) as first, open_tab(link) as second:
-            await first.shows("Nothing has been run yet")
-            await second.shows("Nothing has been run yet")
+            await first.shows("No runs yet")
+            await second.shows("No runs yet")
             with pytest.raises(WSServerHandshakeError, match="503"):
                 async with open_tab(link):
                     pass

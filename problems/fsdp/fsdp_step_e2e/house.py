@@ -6,8 +6,10 @@ from typing import Any
 import torch
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.perceptron import kernel_for as gradient_kernels
 from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
 from sandbox.kit.blocks.sharded_adam import Adam, step_slice
+from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
 
 SOURCE = r"""
@@ -52,6 +54,14 @@ def kernels() -> Any:
     return cuda.compile(SOURCE)
 
 
+@functools.cache
+def compile_all(dtype: torch.dtype, world: int) -> None:
+    """Before the first launch: a rank that waits in a kernel for one that still compiles traps after 2 s."""
+    kernels()
+    gradient_kernels(dtype)
+    step_kernel(dtype, world)
+
+
 @torch.no_grad()
 def solution(
     X_local: torch.Tensor,
@@ -73,6 +83,8 @@ def solution(
     once.
     """
     team, adam = symm.connect(), Adam(lr, beta1, beta2, eps, step, weight_decay)
+    if X_local.is_cuda:
+        compile_all(flat_param_shard.dtype, team.world)
     q = flat_param_shard.numel()
     count, border = q * team.world, torch.Size(param_shapes[0]).numel() + torch.Size(param_shapes[1]).numel()
     weight = symm.out(count, flat_param_shard.dtype, "weight", ring=2)

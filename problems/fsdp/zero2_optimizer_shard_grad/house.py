@@ -1,11 +1,16 @@
 """House kernel: ZeRO-2 step: the owner of a slice reduces, updates and stores it in one launch."""
 
+import functools
+
 import torch
 
 from sandbox.kit import symm
 from sandbox.kit.blocks.fan_out import fan_out
+from sandbox.kit.blocks.fan_out import kernel_for as fan_out_kernel
+from sandbox.kit.blocks.perceptron import kernel_for as gradient_kernels
 from sandbox.kit.blocks.perceptron import parameters_in, write_gradient
 from sandbox.kit.blocks.sharded_adam import Adam, step_slice
+from sandbox.kit.blocks.sharded_adam import kernel_for as step_kernel
 from sandbox.kit.blocks.side_stream import beside, join
 
 LARGE = 16 << 20
@@ -16,6 +21,14 @@ FEW, ALL = 32, 128
 """Blocks of an exchange beside a product, and by itself."""
 
 symm.reserve(4 << 30)  # weights, gradient and results of the largest sizes
+
+
+@functools.cache
+def compile_all(dtype: torch.dtype, world: int) -> None:
+    """Before the first launch: a rank that waits in a kernel for one that still compiles traps after 2 s."""
+    fan_out_kernel(dtype)
+    gradient_kernels(dtype)
+    step_kernel(dtype, world)
 
 
 @torch.no_grad()
@@ -40,6 +53,8 @@ def solution(
     rank's slice [q] of the flat vector W1, b1, W2, b2. Gradients are summed in float32, and Adam rounds once.
     """
     team, adam = symm.connect(), Adam(lr, beta1, beta2, eps, step)
+    if X_local.is_cuda:
+        compile_all(W1.dtype, team.world)
     given = (W1, b1, W2, b2)
     shapes = [parameter.shape for parameter in given]
     count, border, q = sum(map(torch.Tensor.numel, given)), W1.numel() + b1.numel(), exp_avg_part.numel()

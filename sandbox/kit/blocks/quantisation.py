@@ -47,10 +47,10 @@ static __device__ float divided(float value, float by, int by_product) {
 """
 
 E4M3 = r"""
-// Rounds half to even. Below 2^-6 codes are multiples of 2^-9, which adding 2^14 rounds to; from 480 on the code is NaN.
+// Rounds half to even, at most to 448. Below 2^-6 codes are multiples of 2^-9, which adding 2^14 rounds to.
 static __device__ u32 to_e4m3(float value) {
     const u32 bits = __float_as_uint(value), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
-    if (size >= 0x43f00000) return sign | 0x7f;
+    if (size >= 0x43e00000) return sign | (size > 0x7f800000 ? 0x7f : 0x7e);
     if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));
     return sign | ((size + 0x7ffff + (size >> 20 & 1) - (120u << 23)) >> 20);
 }

@@ -32,6 +32,16 @@ def beside() -> Iterator[None]:
         yield
 
 
-def join() -> None:
-    """The current stream waits for all that is queued on the side stream."""
-    torch.cuda.current_stream().wait_stream(side_stream())
+def mark() -> torch.cuda.Event:
+    """A place in the side stream: behind all that is queued on it so far."""
+    place: torch.cuda.Event = side_stream().record_event()
+    return place
+
+
+def join(place: torch.cuda.Event | None = None) -> None:
+    """The current stream waits for the side stream, as far as it is queued so far or up to a place."""
+    here = torch.cuda.current_stream()
+    if place is None:
+        here.wait_stream(side_stream())
+    else:
+        here.wait_event(place)

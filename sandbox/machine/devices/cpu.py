@@ -23,7 +23,14 @@ class Cpu(DeviceKind):
     unsealed_arena_bytes = 32 << 20
 
     pace = Pace(
-        batch_s=0.006, long_s=0.006, slower_s=0.030, calls=32, slots=128, pairs=4, gated_pairs=0, references=2
+        batch_s=0.012,
+        long_s=0.012,
+        slower_s=0.030,
+        calls=128,
+        slots=256,
+        pairs=4,
+        gated_pairs=0,
+        references=2,
     )
     has_gate = False
     sees_foreign_work = False

@@ -1,4 +1,4 @@
-"""One row per rank: right or wrong, how much of the error limit is used, and where wrong elements lie."""
+"""One row per rank: correct or wrong, the used share of the error limit, and a map of wrong elements."""
 
 from typing import ClassVar
 

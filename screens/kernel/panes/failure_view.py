@@ -31,7 +31,7 @@ def failure_content(verdict: Verdict, failure: Failure) -> Content:
     if failure.advice:
         rows += [Content(""), Content.assemble(("→ ", "$accent"), printable(failure.advice))]
     jump = f"enter jumps to line {failure.line}, " if failure.line is not None else ""
-    rows.append(Content.assemble(("→ ", "$accent"), f"here {jump}y copies"))
+    rows.append(Content.assemble(("→ ", "$accent"), f"here: {jump}y copies"))
     return Content("\n").join(rows)
 
 

@@ -49,12 +49,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
     TITLE: ClassVar[str] = "Log"
     LETTER: ClassVar[str] = "l"
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "log--text",
-        "log--rank",
-        "log--error",
-        "log--note",
-        "log--cursor",
-        "log--match",
+        f"log--{name}" for name in ("text", "rank", "error", "note", "cursor", "match")
     }
     BINDING_GROUP_TITLE = "Log"
     BINDINGS: ClassVar[list[BindingType]] = [

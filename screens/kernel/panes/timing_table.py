@@ -1,4 +1,4 @@
-"""Baseline and kernel side by side, in microseconds per call."""
+"""Times of baseline and kernel in microseconds per call."""
 
 import textwrap
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The person's own editor, in the same terminal, while runs go on in the background."""
+"""Opens the user's own editor in this terminal; runs continue in the background."""
 
 import asyncio
 import os

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,8 +20,8 @@ from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
 
 KIT_BLOCKS = (
-    "candidates", "clipping", "fan_out", "fourier", "perceptron", "quantisation", "reshard", "rows", "sharded_adam",
-    "side_stream", "truncation",
+    "candidates", "clipping", "columns", "fan_out", "fourier", "gathered_gemm", "perceptron", "quantisation", "reshard",
+    "rows", "sharded_adam", "side_stream", "truncation",
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0}
@@ -59,6 +59,19 @@ def _portable_header() -> str:
     return f'{before}// --- 16-bit floats{head}struct __align__(2) f16 {{ u16 bits; }};\n#include "emulation_px.h"\n{tail}'
 
 
+class Launch(NamedTuple):
+    """A launch that has not run yet: `launch.call(*launch.given)` runs it."""
+
+    call: Any
+    given: tuple[Any, ...]
+    held: tuple[Any, ...]
+    """The tensors whose addresses are given."""
+
+
+queued: list[Launch] | None = None
+"""Where launches are kept, as behind a stream that waits; None: they run at once."""
+
+
 class _Kernel:
     def __init__(self, function: Function, library: ctypes.CDLL) -> None:
         self.name = function.name
@@ -82,7 +95,11 @@ class _Kernel:
             ready = []
             for value, convert, slot, px in zip(arguments, self.convert, self.slots, self.px, strict=True):
                 ready.append(convert(value) if px else type(slot)(convert(value)))
-            self.call((ctypes.c_uint * 2)(*(*grid, 1)[:2]), ctypes.c_uint(shape[1]), *ready)
+            extents = (ctypes.c_uint * 2)(*(*grid, 1)[:2])
+            if queued is None:
+                self.call(extents, ctypes.c_uint(shape[1]), *ready)
+            else:
+                queued.append(Launch(self.call, (extents, ctypes.c_uint(shape[1]), *ready), arguments))
 
         return launch
 
@@ -95,6 +112,9 @@ class Stream:
 
     def wait_stream(self, other: "Stream") -> None:
         """Nothing is ever under way."""
+
+    def record_event(self) -> None:
+        """As if no place were marked."""
 
 
 class Module:

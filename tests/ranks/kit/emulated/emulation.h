@@ -100,6 +100,7 @@ static unsigned __ballot_sync(unsigned, bool value) {
 }
 static int __popc(unsigned value) { return __builtin_popcount(value); }
 static void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+static void __threadfence_system() { __threadfence(); }
 static unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 static int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 static float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }

@@ -1,0 +1,17 @@
+"""House kernel: the gathered matrix is built in place, without a transposition, beside its product."""
+
+import torch
+
+from sandbox.kit import symm
+from sandbox.kit.blocks.gathered_gemm import gathered_product
+
+LARGE = 16 << 20
+"""Bytes of a rank's columns from which on rows are gathered beside products."""
+
+symm.reserve(4 << 30)  # two gathered matrices of the largest sizes
+
+
+@torch.no_grad()
+def solution(A_local: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+    """A_local [M, K/W], B [K, N] (this rank's own) -> [M, N]: all ranks' columns of A times this rank's B."""
+    return gathered_product(A_local, B, symm.connect(), LARGE)

@@ -1,0 +1,140 @@
+"""Columns of every rank, side by side in the result of every rank: by one launch, or by copy engines beside a product.
+
+    from sandbox.kit import symm
+    from sandbox.kit.blocks.columns import copy_columns, meet, push_columns
+
+    result = symm.out((rows, world * width), dtype, "joined", ring=2)
+    push_columns(x, result, symm.connect())              # x [rows, width]; complete when the launch ends
+
+    copy_columns(x[:top], result[:top], team)            # in parts: multiprocessors stay free,
+    meet(result, team, slot)                             # and the parts of all ranks have arrived here
+
+A result of call e is written again in call e+2: with a meeting in every call, all ranks are done with it by then.
+"""
+
+import functools
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = r"""
+// x: rows of x_pitch elements, of which `width` are sent; y: this rank's columns of the result, rows of y_pitch, symmetric.
+template <class T> static __device__ void push(const Px& px, const T* x, T* y, i64 rows, i64 width, i64 x_pitch, i64 y_pitch,
+        u32 slot) {
+    const u32 turn = px_turn(px, slot);
+    const int each = 16 / sizeof(T);
+    const i64 words = (width + each - 1) / each, all = rows * words, step = (i64)gridDim.x * blockDim.x;
+    const int first = x == y;  // the own columns may be there already
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += 4 * step) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 4; ++k) {
+            const i64 at = i + k * step;
+            if (at < all) part[k] = px_ld_part(x + at / words * x_pitch, at % words * each, width);
+        }
+        for (int away = first; away < px.world; ++away) {
+            T* there = px_at(px, (px.rank + away) % px.world, y);
+            #pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const i64 at = i + k * step;
+                if (at < all) px_st_part(there + at / words * y_pitch, at % words * each, width, part[k]);
+            }
+        }
+    }
+    px_meet(px, slot, turn);  // all ranks' columns have arrived
+}
+extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const u16* x, u16* y, i64 rows, i64 width, i64 x_pitch,
+        i64 y_pitch, u32 base) {
+    push(px, x, y, rows, width, x_pitch, y_pitch, base + blockIdx.x);
+}
+extern "C" __global__ void __launch_bounds__(512) push_words(Px px, const u32* x, u32* y, i64 rows, i64 width, i64 x_pitch,
+        i64 y_pitch, u32 base) {
+    push(px, x, y, rows, width, x_pitch, y_pitch, base + blockIdx.x);
+}
+// What a rank has queued on this stream before the launch, copies too, is visible at all ranks after their launch.
+extern "C" __global__ void meet_all(Px px, u32 slot) {
+    const u32 turn = px_turn(px, slot);
+    __threadfence_system();
+    px_meet(px, slot, turn);
+}
+"""
+BLOCKS, THREADS = 128, 512
+_DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when they are first asked for, so inside a first call."""
+    return cuda.compile(SOURCE)
+
+
+def own_columns(result: torch.Tensor, team: Team) -> torch.Tensor:
+    """This rank's columns of a matrix whose columns the ranks share equally."""
+    width = result.shape[1] // team.world
+    return result[:, team.rank * width : (team.rank + 1) * width]
+
+
+def push_columns(x: torch.Tensor, result: torch.Tensor, team: Team, base: int = 0) -> None:
+    """Stores x [rows, width] as this rank's columns of `result` [rows, W * width] at all ranks, and waits for theirs.
+
+    x: elements of 2 or 4 bytes that are neighbours within a row; it may be the columns of the result themselves. result:
+    symmetric, contiguous. base: the first of BLOCKS signal slots that this call has for itself. Collective.
+    """
+    mine = own_columns(result, team)
+    if not result.is_cuda:
+        copy_columns(x, result, team)
+        team.barrier()
+        return
+    rows, width = mine.shape
+    kernel = kernels().push_halves if result.element_size() == 2 else kernels().push_words
+    blocks = min(max(-(-rows * -(-width * result.element_size() // 16) // THREADS), 1), BLOCKS)
+    pitches = x.stride(0), result.stride(0)
+    kernel[blocks, THREADS](team.px, x.data_ptr(), mine.data_ptr(), rows, width, *pitches, base)
+
+
+def copy_columns(x: torch.Tensor, result: torch.Tensor, team: Team) -> None:
+    """The same by copy engines, on the current stream, for rows of a result; does not wait for the other ranks (see `meet`)."""
+    if not x.numel():
+        return
+    mine = own_columns(result, team)
+    places = team.peers(mine)
+    for peer in (*team.order()[1:], team.rank):
+        if places[peer].data_ptr() != x.data_ptr():
+            copy_rows(places[peer], x)
+
+
+def copy_rows(to: torch.Tensor, source: torch.Tensor) -> None:
+    """Copies a matrix, whose rows may lie apart, by a copy engine of the GPU, on the current stream."""
+    if to.device.type != "cuda":
+        to.copy_(source)
+        return
+    from cupy.cuda import runtime
+
+    each, (rows, width) = to.element_size(), to.shape
+    if to.numel():
+        pitches = (max(to.stride(0), width) * each, max(source.stride(0), width) * each)
+        stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+        runtime.memcpy2DAsync(
+            to.data_ptr(),
+            pitches[0],
+            source.data_ptr(),
+            pitches[1],
+            width * each,
+            rows,
+            _DEVICE_TO_DEVICE,
+            stream,
+        )
+
+
+def meet(result: torch.Tensor, team: Team, slot: int) -> None:
+    """A barrier of the ranks' current streams: all that they have queued so far has arrived before what is queued next.
+
+    result: what was written, any tensor of the same device; slot: a signal slot that this call has for itself. Collective.
+    """
+    if not result.is_cuda:
+        team.barrier()
+        return
+    kernels().meet_all[1, 32](team.px, slot)
