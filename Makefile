@@ -72,7 +72,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(PIP) -r .venv/arena.txt
 	@$(PIP) --quiet --no-deps --no-build-isolation --editable .
 	@if nvidia-smi >/dev/null 2>&1; then \
-	  $(BIN)/python -P -m arena.machine.cupy_choice > .venv/cupy.txt; \
+	  $(BIN)/python -P -m benchmarks.cupy_choice > .venv/cupy.txt; \
 	  if [ -s .venv/cupy.txt ] && ! $(PIP) -r .venv/cupy.txt; then \
 	    echo "note: CuPy could not be installed; CUDA C++ kernels need it. 'pkb-arena doctor --fix-plan' has the command." >&2; \
 	  fi; \

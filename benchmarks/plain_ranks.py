@@ -37,6 +37,8 @@ JOIN_S, OPEN_S, ANSWER_S = 180.0, 180.0, 120.0
 """Limits; a rank that says nothing for so long is given up with all the others."""
 END_S = 5.0
 INPUTS = 24
+INPUT_BYTES = {"cpu": 1 << 30, "cuda": 12 << 30}
+"""Limit for the inputs of a rank, by the kind of device."""
 LINE_BYTES = 1 << 20
 
 
@@ -87,7 +89,7 @@ class PlainRanks:
             PlainLoopFailed: it could not be opened.
         """
         seeds = [secrets.randbits(62) for _ in range(INPUTS)]
-        order = DrawInputs(setting=setting, seeds=seeds, most_bytes=kind_of(self.device).loop_input_bytes)
+        order = DrawInputs(setting=setting, seeds=seeds, most_bytes=INPUT_BYTES[self.device])
         replies = await self._ask(order, OPEN_S)
         return min(reply.inputs for reply in replies if isinstance(reply, InputsDrawn))
 

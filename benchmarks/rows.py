@@ -3,11 +3,9 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
-import sandbox
 from arena.errors import UsageError
 from arena.runs.judge import Judge, Judgement, judge_to_end
 from arena.runs.run_request import RunRequest
@@ -15,6 +13,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.baseline_variants import WORDS
 from arena.workspace.named_kernels import BASELINE, named_kernel
+from benchmarks.kernels import kernel_paths
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from sandbox.protocol.events import Microseconds, Result, Roofline, Seconds, Setting, Speedup
@@ -22,7 +21,6 @@ from sandbox.protocol.verdict import Verdict
 
 REFUSED = "REFUSED"
 """In the place of a verdict: the setting cannot be run."""
-EXAMPLES = Path(sandbox.__path__[0]) / "kit" / "examples"
 LOST = 3
 """Harness errors in a row after which a table ends."""
 
@@ -193,5 +191,5 @@ def harness_lost(rows: Sequence[RunRow]) -> bool:
 
 
 def _example(name: str) -> tuple[str, str]:
-    path = EXAMPLES / f"{name}.py"
+    path = kernel_paths()[name]
     return path.name, path.read_text(encoding="utf-8")

@@ -24,8 +24,7 @@ from arena.runs.judge import Judgement
 from arena.runs.run_request import RunRequest, header_of
 from arena.runs.store import Store, entry_of
 from arena.settings import Settings
-from arena.sweep.journal import SweepJournal
-from arena.sweep.opening import begin_session
+from arena.sweep.journal import SweepJournal, begin_session
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import Listener
 from arena.sweep.records import CellResult

@@ -21,8 +21,10 @@ from typing import Any
 
 from stand_in import FORGETS_THE_BARRIER, HALVES, NAME, RIGHT, StandIn, serve
 
+from benchmarks.kernels import kernel_paths
+
 HERE = Path(__file__).resolve().parent
-EXAMPLES = HERE.parent / "sandbox" / "kit" / "examples"
+EXAMPLE = kernel_paths()["gemm_allreduce_cpp"]
 HOUSE = HERE.parent / "problems" / "data" / "quantized_grad_allreduce" / "house.py"
 """Judged at production size on a machine with GPUs."""
 TARGET = HERE / "pictures"
@@ -77,9 +79,7 @@ async def draw(app: Any, pilot: Any, name: str) -> None:
             (TARGET / f"{name}-{theme}-{columns}.svg").write_text(text, encoding="utf-8")
 
 
-async def arena(
-    name: str = "arena", problem: str = "13", source: Path = EXAMPLES / "gemm_allreduce_cpp.py"
-) -> None:
+async def arena(name: str = "arena", problem: str = "13", source: Path = EXAMPLE) -> None:
     """A kernel with its verdict."""
     from arena.settings import Settings
 
@@ -150,7 +150,7 @@ async def profile() -> None:
 
     kernel = Path(tempfile.gettempdir()) / "pkb-arena" / "kernel.py"
     kernel.parent.mkdir(exist_ok=True)
-    kernel.write_text((EXAMPLES / "gemm_allreduce.py").read_text(encoding="utf-8"), encoding="utf-8")
+    kernel.write_text(kernel_paths()["gemm_allreduce"].read_text(encoding="utf-8"), encoding="utf-8")
     async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S), "13", kernel) as (app, pilot):
         await pilot.press("f5")
         await pilot.pause(0.5)

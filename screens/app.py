@@ -307,6 +307,9 @@ class ArenaApp(TerminalApp):
         kept = [screen.draft_words for screen in self.screen_stack if isinstance(screen, BaseScreen)]
         self.exit(message="\n".join(filter(None, kept)) or None)
 
+    async def end(self) -> None:
+        await self.services.close()
+
     def action_help_quit(self) -> None:
         """ctrl+c where nothing is selected."""
         self.notify(f"{key_of('quit', self.services.settings.keymap)} quits.", timeout=4, markup=False)
@@ -387,14 +390,4 @@ def run_app(problem: str = "", kernel: Path | None = None) -> int:
     """
     from arena.paths import find_paths
 
-    services = Services(find_paths())
-    app = ArenaApp(services, problem, kernel)
-
-    async def live() -> None:
-        try:
-            await app.run_async()
-        finally:
-            await services.close()  # after the terminal is back: nobody waits in front of a dead screen
-
-    asyncio.run(live())
-    return app.return_code or 0
+    return ArenaApp(Services(find_paths()), problem, kernel).run_to_end()

@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from arena.cli.display import ServePlan
     from arena.cli.record import RecordPlan
-    from arena.cli.serve_plan import ServePlan
     from arena.demo.script import DemoScript
 
 
@@ -46,7 +46,7 @@ def _play_demo(script: DemoScript, loop: bool) -> int:
 
 
 def _record(plan: RecordPlan) -> float:
-    from screens.record.record import record
+    from screens.record.recorder import record
 
     return record(plan)
 

@@ -24,6 +24,21 @@ class TerminalApp(App[None]):
         self._away = False
         """Another program has the terminal."""
 
+    def run_to_end(self) -> int:
+        """Runs until the app is left, and ends what is beside its screens. Returns the exit code."""
+
+        async def live() -> None:
+            try:
+                await self.run_async()
+            finally:
+                await self.end()  # after the terminal is back: nobody waits in front of a dead screen
+
+        asyncio.run(live())
+        return self.return_code or 0
+
+    async def end(self) -> None:
+        """Ends what runs beside the screens."""
+
     def on_mount(self) -> None:
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGHUP):

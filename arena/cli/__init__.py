@@ -15,7 +15,7 @@ import click
 
 from arena.cli.diagnostics import complain
 from arena.cli.display import Display, display_of
-from arena.cli.output import OutputClosed, OutputFailed, flush, print_line
+from arena.cli.output import OutputLost, flush, print_line
 from arena.errors import ArenaError, SettingsError, UsageError, refusal
 from sandbox.protocol.verdict import ExitCode
 
@@ -190,12 +190,10 @@ def exit_code_of(call: Callable[[], Any]) -> int:
         _drop_output()
         complain(f"cannot write to stdout: {error.strerror}", "make room, and try again")
         return ExitCode.ENVIRONMENT
-    except (OutputClosed, SystemExit):  # click ends with 1 where the reader of its help is gone
+    except (OutputLost, SystemExit) as error:  # click ends with 1 where the reader of its help is gone
         _drop_output()
-        return ExitCode.ENVIRONMENT
-    except OutputFailed as error:
-        _drop_output()
-        complain(error.message, error.advice)
+        if isinstance(error, OutputLost) and error.message:
+            complain(error.message, error.advice)
         return ExitCode.ENVIRONMENT
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

@@ -1,17 +1,41 @@
-"""Types that the display passes to the command line. The engine does not import its display."""
+"""Types that the display and the command line pass to each other. The engine does not import its display."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from arena.errors import UsageError
+
 if TYPE_CHECKING:
     from arena.cli.record import RecordPlan
-    from arena.cli.serve_plan import ServePlan
     from arena.demo.script import DemoScript
+
+
+T = TypeVar("T")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class ServePlan:
+    """Who is let in, where and for how long."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    """0: any free one."""
+    problem: str = ""
+    """Slug of the problem that the owner's app opens; empty: the list."""
+    owner: bool = True
+    """False: spectators alone."""
+    spectators: int = 8
+    """At the same time, at most."""
+    keep_s: float = 600.0
+    """For so long the owner's app goes on when no browser shows it."""
+    passed_on: tuple[str, ...] = ()
+    """Environment variables that the owner's app gets beside those it needs."""
 
 
 @dataclass(frozen=True)
@@ -31,3 +55,10 @@ class Display:
 def display_of(ctx: click.Context) -> Display:
     """The display that this command line was started with."""
     return ctx.find_object(Display) or Display()
+
+
+def drawn_by(action: T | None, words: str) -> T:
+    """What only a display can do. Raises UsageError without one; words: what works with one, "play it with `...`"."""
+    if action is None:
+        raise UsageError("this is the command line without the app", words)
+    return action

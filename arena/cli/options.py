@@ -93,3 +93,14 @@ budget_option = click.option(
     help="Seconds after which a settled measurement ends; it goes on up to four times as long where noise asks for it."
     " [default: the setting budget_s]",
 )
+shots_option = click.option(
+    "--shots",
+    metavar="N",
+    type=Whole(0, 3),
+    default=1,
+    show_default=True,
+    help="Worked examples in the prompt, never of this problem, its class or its collectives. 0: zero-shot.",
+)
+unsafe_option = click.option(
+    "--unsafe", is_flag=True, help="Run a model's kernel even if this machine has no jail for it."
+)

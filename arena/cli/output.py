@@ -28,12 +28,8 @@ from sandbox.timing.interval import detectable_percent
 _COLOURS = {"faster": green, "slower": red}
 
 
-class OutputClosed(MachineError):
-    """The reader of stdout is gone, as after `| head`: no fault, but there is nothing more to do."""
-
-
-class OutputFailed(MachineError):
-    """Stdout takes nothing more, as on a full disk."""
+class OutputLost(MachineError):
+    """Stdout takes nothing more: the disk is full; or, without a message, its reader is gone, as after `| head`."""
 
 
 @contextmanager
@@ -41,9 +37,9 @@ def _writing() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise OutputClosed("stdout is closed") from None
+        raise OutputLost("") from None
     except OSError as error:
-        raise OutputFailed(
+        raise OutputLost(
             f"cannot write to stdout: {error.strerror}",
             "what was printed is incomplete; make room, and try again",
         ) from None
@@ -53,8 +49,7 @@ def print_line(text: str = "") -> None:
     """A line for a person.
 
     Raises:
-        OutputClosed: the reader of stdout is gone.
-        OutputFailed: it cannot be written.
+        OutputLost: stdout takes nothing more.
     """
     with _writing():
         colour = wants_colour(sys.stdout)
@@ -71,8 +66,7 @@ def print_json(value: object) -> None:
     """One value as one line of JSON. Numbers that JSON has no word for become null.
 
     Raises:
-        OutputClosed: the reader of stdout is gone.
-        OutputFailed: it cannot be written.
+        OutputLost: stdout takes nothing more.
     """
     with _writing():
         click.echo(escaped_json(msgspec.json.encode(value).decode()), color=False)

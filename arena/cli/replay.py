@@ -4,12 +4,12 @@ from pathlib import Path
 
 import click
 
-from arena.cli.display import Display, display_of
-from arena.cli.duel.replay_duel import find_duel, tell_duel
+from arena.cli.display import Display, display_of, drawn_by
+from arena.cli.duel.duel_lines import find_duel, tell_duel
 from arena.cli.numbers import Number
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line, print_report, speedup_text
-from arena.cli.players.trace_lines import is_trace, tell_trace
+from arena.cli.players.writing_progress import is_trace, tell_trace
 from arena.cli.record import RecordPlan, check_target, parse_size
 from arena.cli.session import open_session
 from arena.errors import UsageError
@@ -17,16 +17,7 @@ from arena.paths import Paths, files_in
 from arena.runs.headline import headline_so_far
 from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.results import report
-from sandbox.protocol.events import (
-    AnyEvent,
-    Cancelled,
-    Checked,
-    Finished,
-    PhaseEnded,
-    RankChecked,
-    Refused,
-    Timed,
-)
+from sandbox.protocol import events
 
 
 @click.command()
@@ -95,7 +86,7 @@ def command(
             print_json(event)
         elif line := _line(event):
             print_line(line)
-        if isinstance(event, Finished) and not as_json:
+        if isinstance(event, events.Finished) and not as_json:
             print_report(report(header, event.result))
 
 
@@ -110,16 +101,13 @@ def _run_of(path: Path) -> tuple[Path, RunHeader]:
 
 
 def _record(display: Display, plan: RecordPlan, as_json: bool) -> None:
-    if display.record is None:
-        raise UsageError(
-            "this is the command line without the app", "record with `pkb-arena replay --record`"
-        )
+    record = drawn_by(display.record, "record with `pkb-arena replay --record`")
     if is_trace(plan.journal):
         raise UsageError(
             "a model's trace cannot be recorded",
             "its kernels' runs can: `pkb-arena replay RUN --record FILE`",
         )
-    seconds = display.record(plan)
+    seconds = record(plan)
     if as_json:
         print_json(
             {"file": str(plan.target), "seconds": round(seconds, 3), "bytes": plan.target.stat().st_size}
@@ -156,22 +144,22 @@ def _recent(paths: Paths) -> str:
     return f"the last ones are {', '.join(sorted(stems)[-3:])}"
 
 
-def _line(event: AnyEvent) -> str:
+def _line(event: events.AnyEvent) -> str:
     match event:
-        case PhaseEnded():
+        case events.PhaseEnded():
             return f"{event.phase} {event.seconds:.2f} s"
-        case RankChecked():
+        case events.RankChecked():
             worst = max(event.outputs, key=lambda output: output.rms, default=None)
             return f"rank {event.rank} {'✓' if event.ok else '✗'}" + (
                 f" rms {worst.rms:.2e}" if worst else ""
             )
-        case Checked():
+        case events.Checked():
             return f"checked after {event.seconds:.2f} s: {event.verdict}"
-        case Timed():
+        case events.Timed():
             return f"round {event.round}/{event.rounds}  {speedup_text(headline_so_far(event))}"
-        case Cancelled():
+        case events.Cancelled():
             return f"cancelled in {event.phase}"
-        case Refused():
+        case events.Refused():
             return f"refused: {event.message}"
         case _:
             return ""

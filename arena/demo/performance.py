@@ -163,12 +163,7 @@ class Performance:
         await self._show_result(scene, match.state)
 
     async def _play_match(
-        self,
-        problem: Problem,
-        header: DuelHeader,
-        players: Players,
-        paths: Paths,
-        scene: Scene,
+        self, problem: Problem, header: DuelHeader, players: Players, paths: Paths, scene: Scene
     ) -> Match:
         """paths: where the duel's journal goes, for as long as it is played."""
         async with self._judge() as engine:

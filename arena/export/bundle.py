@@ -18,7 +18,7 @@ from typing import get_args
 import msgspec
 
 from arena.errors import MachineError, UsageError, why
-from arena.export.manifest import BundleDamaged, Manifest, check_manifest, write_manifest
+from arena.export.manifest import Manifest, check_manifest, write_manifest
 from arena.machine.facts import installed_version
 from arena.paths import NAMED, Paths, make_folder, unwritable
 from arena.rewards import reward
@@ -30,11 +30,8 @@ from arena.workspace.kernels import Workspace, content_hash
 from problems.catalogue import Catalogue
 
 FORMATS = ("jsonl", "parquet")
-SWEEPS, KERNELS, TRACES = (
-    "campaigns",
-    "kernels",
-    "traces",
-)  # stored: bundles of all versions have these folders
+SWEEPS, KERNELS, TRACES = "campaigns", "kernels", "traces"
+"""Folders of bundles of all versions."""
 _BATCH = 5000
 
 
@@ -246,7 +243,7 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
         The names under which the board has them, and the manifest.
 
     Raises:
-        BundleDamaged: it is not as it was made.
+        UsageError: it is not as it was made.
         FolderUnwritable: the data folder cannot be written.
     """
     manifest = check_manifest(folder)
@@ -258,9 +255,9 @@ def import_bundle(paths: Paths, folder: Path) -> tuple[list[str], Manifest]:
             for _ in read_lines(path):
                 pass
         except JournalDamaged as error:
-            raise BundleDamaged(error.message, "ask its maker for another bundle") from None
+            raise UsageError(error.message, "ask its maker for another bundle") from None
         except OSError as error:
-            raise BundleDamaged(f"{path}: {why(error)}", "make it readable") from None
+            raise UsageError(f"{path}: {why(error)}", "make it readable") from None
         stem = sweep_path(paths.imports, f"{path.stem}-{manifest.files[name][:8]}").stem
         make_folder(paths.imports)
         try:
@@ -317,25 +314,8 @@ def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
         f"| `{field.name}` | {_words(field.type)} |" for field in msgspec.structs.fields(ResultRow)
     )
     names = ", ".join(path.stem for path in chosen)
-    return f"""\
-# Results of pkb-arena
-
-{count} results of the sweeps {names}, written by pkb-arena {version}.
-
-- **What it is.** Kernels that players (models, agents, people, the house, the baseline) wrote for problems of
-  ParallelKernelBench, each judged for correctness on fresh inputs against a float64 oracle, and timed against PyTorch + NCCL.
-- **Files.** `results.{form}`: one row a result. `kernels/SHA256.py`: the kernels. `traces/`: how models wrote them, with their
-  prompts. `campaigns/`: the journals that all of this is computed from. `manifest.json`: SHA-256 of every file.
-- **What it is not.** Times of different machines, presets or world sizes are not comparable: `machine`, `preset` and `world`
-  tell them apart. `speedup` is a median with a 99 % interval; "faster" is claimed only where the interval excludes 1.
-- **Before you train on it.** Kernels are untrusted code: run them in a jail only. Rows with verdict `HARNESS_ERROR` say
-  nothing of a kernel. `paper_rule` is the publication's looser rule (atol = rtol = 1e-2), for comparison.
-- **Personal data.** Names of players as their owners chose them. Keys are in no file of an arena.
-
-| column | type |
-|---|---|
-{columns}
-"""
+    text = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
+    return text.format(count=count, names=names, version=version, form=form, columns=columns)
 
 
 def _words(annotation: object) -> str:

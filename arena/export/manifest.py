@@ -7,6 +7,7 @@ import hashlib
 import shutil
 import subprocess
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -36,10 +37,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
 
 
-class BundleDamaged(UsageError):
-    """A bundle is not as it was made."""
-
-
 def write_manifest(folder: Path, created: float, arena: str, results: int) -> Manifest:
     """Writes the manifest of everything in a folder. Raises OSError."""
     files = {
@@ -54,10 +51,10 @@ def check_manifest(folder: Path) -> Manifest:
     """The manifest of a bundle whose every file is there and as it was.
 
     Raises:
-        BundleDamaged: a file is missing, was changed or leads out of the folder; or there is no manifest.
+        UsageError: a file is missing, was changed or leads out of the folder; or there is no manifest.
     """
     if not folder.is_dir():
-        raise BundleDamaged(f"there is no folder {folder}", "`pkb-arena export DIR` makes a bundle")
+        raise UsageError(f"there is no folder {folder}", "`pkb-arena export DIR` makes a bundle")
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, ValueError) as error:
@@ -68,9 +65,9 @@ def check_manifest(folder: Path) -> Manifest:
         )
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             fault = why(error)
-        raise BundleDamaged(f"{folder} is no bundle: {fault}", "`pkb-arena export DIR` makes one") from None
+        raise UsageError(f"{folder} is no bundle: {fault}", "`pkb-arena export DIR` makes one") from None
     if manifest.version > VERSION:
-        raise BundleDamaged(f"{folder} was made by a newer pkb-arena ({manifest.arena})", "update this one")
+        raise UsageError(f"{folder} was made by a newer pkb-arena ({manifest.arena})", "update this one")
     root = folder.resolve()
     for name, digest in manifest.files.items():
         path = folder / name
@@ -80,13 +77,11 @@ def check_manifest(folder: Path) -> Manifest:
         except ValueError:  # a NUL in its name
             there = False
         except OSError as error:
-            raise BundleDamaged(f"{path}: {why(error)}", "make it readable") from None
+            raise UsageError(f"{path}: {why(error)}", "make it readable") from None
         if not there:
-            raise BundleDamaged(
-                f"{folder}: {printable(name)} is missing", "ask its maker for the whole bundle"
-            )
+            raise UsageError(f"{folder}: {printable(name)} is missing", "ask its maker for the whole bundle")
         if found != digest:
-            raise BundleDamaged(
+            raise UsageError(
                 f"{folder}: {printable(name)} is not what the manifest says",
                 "ask its maker for the bundle again",
             )
@@ -118,7 +113,7 @@ def sign(folder: Path, key: Path) -> None:
     (folder / SIGNATURE).unlink(missing_ok=True)
     command = [_ssh_keygen(), "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(folder / MANIFEST)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SIGN_S, check=False)
+        done = _run(command)
     except subprocess.TimeoutExpired:
         raise UsageError(
             f"{key} did not sign within {SIGN_S:.0f} s",
@@ -135,40 +130,31 @@ def signer_of(folder: Path, allowed: Path) -> str:
     """Who signed a bundle: the name in a file of allowed signers (ssh-keygen(1), "ALLOWED SIGNERS").
 
     Raises:
-        BundleDamaged: it is not signed, or by nobody in that file.
-        UsageError: there is no such file.
+        UsageError: it is not signed, or by nobody in that file; or there is no such file.
         MachineError: there is no ssh-keygen.
     """
     if not allowed.is_file():
         raise UsageError(f"there is no file {allowed}", "a line of it is: NAME ssh-ed25519 AAAA...")
     signature = folder / SIGNATURE
     if not signature.is_file():
-        raise BundleDamaged(
+        raise UsageError(
             f"{folder} is not signed", "import it without --signers, if you trust where it comes from"
         )
     keygen = _ssh_keygen()
-    found = subprocess.run(
-        [keygen, "-Y", "find-principals", "-f", str(allowed), "-s", str(signature)],
-        capture_output=True,
-        text=True,
-        timeout=SIGN_S,
-        check=False,
-    )
+    found = _run([keygen, "-Y", "find-principals", "-f", str(allowed), "-s", str(signature)])
     name = found.stdout.splitlines()[0] if found.returncode == 0 and found.stdout else ""
     with (folder / MANIFEST).open("rb") as manifest:
-        checked = subprocess.run(
-            [keygen, "-Y", "verify", "-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(signature)],
-            stdin=manifest,
-            capture_output=True,
-            text=True,
-            timeout=SIGN_S,
-            check=False,
-        )
+        signer = ["-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(signature)]
+        checked = _run([keygen, "-Y", "verify", *signer], manifest)
     if not name or checked.returncode:
-        raise BundleDamaged(
+        raise UsageError(
             f"{folder} is signed by nobody in {allowed}", "add the signer's public key, if you trust it"
         )
     return name
+
+
+def _run(command: list[str], stdin: IO[bytes] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=SIGN_S, check=False)
 
 
 def _ssh_keygen() -> str:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from arena.errors import ArenaError
 from arena.machine.facts import installed_version, torch_is_cpu_only
-from arena.machine.finding import MachineFinding
+from arena.machine.finding import MachineFinding, limited, missing, ok
 from arena.machine.gpu_findings import TORCH, gpu_findings
-from arena.machine.install_commands import as_root, python_install, system_install
-from arena.machine.isolation_fix import isolation_fix
+from arena.machine.install_commands import as_root, isolation_fix, python_install, system_install
 from arena.machine.jail_policy import is_jail, isolation_words
 from arena.paths import Paths, find_paths, unwritable
 from arena.settings import load_settings
@@ -45,28 +44,26 @@ def can_run(findings: list[MachineFinding]) -> bool:
 
 
 def _software() -> Iterator[MachineFinding]:
-    yield MachineFinding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    yield ok("python", f"{platform.python_version()} at {sys.executable}")
     torch = installed_version("torch")
     if torch is None:
-        yield MachineFinding(
+        yield missing(
             "torch",
-            "missing",
             "not installed",
             "pip install torch (2.9 or newer); no kernel runs without it",
-            (python_install(TORCH),),
+            python_install(TORCH),
         )
     else:
-        yield MachineFinding("torch", "ok", torch + (", CPU only" if torch_is_cpu_only() else ""))
+        yield ok("torch", torch + (", CPU only" if torch_is_cpu_only() else ""))
     gcc = shutil.which("gcc")
     if gcc:
-        yield MachineFinding("gcc", "ok", gcc)
+        yield ok("gcc", gcc)
     else:
-        yield MachineFinding(
+        yield limited(
             "gcc",
-            "limited",
             "not found",
             "install gcc and g++ to write C++ kernels for CPU ranks",
-            system_install("gcc", "g++"),
+            *system_install("gcc", "g++"),
         )
 
 
@@ -77,36 +74,33 @@ def _jail() -> MachineFinding:
     why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())
     found = f"{isolation_words(profile.name)}, profile {profile.name}" + (f" ({why})" if why else "")
     if profile.name == "full":
-        return MachineFinding("jail", "ok", found)
+        return ok("jail", found)
     loses = f"{found}: {profile.loses}" if profile.loses else found
     refused = "" if is_jail(profile.name) else "; until then a model's kernels run only with --unsafe"
-    return MachineFinding("jail", "limited", loses, f"{profile.advice}{refused}", isolation_fix(profile.name))
+    return limited("jail", loses, f"{profile.advice}{refused}", *isolation_fix(profile.name))
 
 
 def _world_memory() -> Iterator[MachineFinding]:
     """The limit of a world's memory: a control group where one can be made, else one from outside."""
     if sys.platform == "linux":
-        yield MachineFinding("world memory", "ok", described())
+        yield ok("world memory", described())
 
 
 def _hardware() -> Iterator[MachineFinding]:
     cores = len(os.sched_getaffinity(0))
     if cores >= 2:
-        yield MachineFinding("cores", "ok", str(cores))
+        yield ok("cores", str(cores))
     else:
-        yield MachineFinding(
+        yield limited(
             "cores",
-            "limited",
             str(cores),
             "two ranks share one core and take turns: do not rely on speedups measured here",
         )
     memory = _available_memory_gib()
     if memory is None or memory >= FREE_MEMORY_GIB:
-        yield MachineFinding("memory", "ok", "unknown" if memory is None else f"{memory:.1f} GiB free")
+        yield ok("memory", "unknown" if memory is None else f"{memory:.1f} GiB free")
     else:
-        yield MachineFinding(
-            "memory", "limited", f"{memory:.1f} GiB free", "keep to small worlds: a rank takes about 0.3 GiB"
-        )
+        yield limited("memory", f"{memory:.1f} GiB free", "keep to small worlds: a rank takes about 0.3 GiB")
     yield _shared_memory()
     yield _seals()
 
@@ -125,17 +119,14 @@ def _shared_memory() -> MachineFinding:
     try:
         room = shutil.disk_usage("/dev/shm").free >> 20
     except OSError:
-        return MachineFinding(
-            "/dev/shm", "missing", "not there", "mount a tmpfs at /dev/shm: ranks share memory through it"
-        )
+        return missing("/dev/shm", "not there", "mount a tmpfs at /dev/shm: ranks share memory through it")
     if room >= SHARED_MEMORY_MIB:
-        return MachineFinding("/dev/shm", "ok", f"{room} MiB free")
-    return MachineFinding(
+        return ok("/dev/shm", f"{room} MiB free")
+    return limited(
         "/dev/shm",
-        "limited",
         f"{room} MiB free",
         "in a container: docker run --shm-size=8g",
-        (as_root("mount -o remount,size=8G /dev/shm"),),
+        as_root("mount -o remount,size=8G /dev/shm"),
     )
 
 
@@ -146,24 +137,20 @@ def _seals() -> MachineFinding:
     try:
         file = os.memfd_create("doctor", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
     except (OSError, AttributeError):
-        return MachineFinding("sealed memory", "missing", "no memfd", "run on Linux 3.17 or newer")
+        return missing("sealed memory", "no memfd", "run on Linux 3.17 or newer")
     try:
         os.ftruncate(file, 4096)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE)
     except OSError as error:
-        return MachineFinding(
-            "sealed memory", "missing", error.strerror or str(error), "allow memfd seals in this container"
-        )
+        return missing("sealed memory", error.strerror or str(error), "allow memfd seals in this container")
     finally:
         os.close(file)
-    return MachineFinding("sealed memory", "ok", "memfd seals work")
+    return ok("sealed memory", "memfd seals work")
 
 
 def _terminal() -> Iterator[MachineFinding]:
     if not sys.stdout.isatty():
-        yield MachineFinding(
-            "terminal", "limited", "stdout is not a terminal", "the app needs one; every command works"
-        )
+        yield limited("terminal", "stdout is not a terminal", "the app needs one; every command works")
         return
     columns, lines = shutil.get_terminal_size()
     colours = os.environ.get("COLORTERM", "")
@@ -171,23 +158,13 @@ def _terminal() -> Iterator[MachineFinding]:
     depth = "16 million" if colours in {"truecolor", "24bit"} else "256" if "256" in term else "16"
     found = f"{columns} x {lines}, {depth} colours ({term or 'TERM is not set'})"
     if os.environ.get("NO_COLOR"):
-        yield MachineFinding(
-            "terminal",
-            "limited",
-            f"{found}, NO_COLOR set",
-            "unset NO_COLOR to see colours",
-            ("unset NO_COLOR",),
-        )
+        yield limited("terminal", f"{found}, NO_COLOR set", "unset NO_COLOR to see colours", "unset NO_COLOR")
     elif columns < 60:
-        yield MachineFinding(
-            "terminal", "limited", found, "widen it to 60 columns or more: below that one pane is shown"
-        )
+        yield limited("terminal", found, "widen it to 60 columns or more: below that one pane is shown")
     elif depth == "16":
-        yield MachineFinding(
-            "terminal", "limited", found, "choose the theme `ansi`, or a terminal with more colours"
-        )
+        yield limited("terminal", found, "choose the theme `ansi`, or a terminal with more colours")
     else:
-        yield MachineFinding("terminal", "ok", found)
+        yield ok("terminal", found)
 
 
 def _files(paths: Paths) -> Iterator[MachineFinding]:
@@ -204,10 +181,10 @@ def _files(paths: Paths) -> Iterator[MachineFinding]:
         settings = load_settings(paths)
         broken = load_catalogue(settings.problem_folders).broken
     except ArenaError as error:
-        yield MachineFinding("settings file", "missing", error.message, error.advice)
+        yield missing("settings file", error.message, error.advice)
         return
     for problem in broken:
-        yield MachineFinding("problem", "limited", str(problem), "correct it, or take it out of problem_dirs")
+        yield limited("problem", str(problem), "correct it, or take it out of problem_dirs")
 
 
 def _folder(name: str, folder: Path) -> MachineFinding:
@@ -215,10 +192,8 @@ def _folder(name: str, folder: Path) -> MachineFinding:
     there = next((place for place in (folder, *folder.parents) if os.path.exists(place)), folder)
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         fault = unwritable(folder, PermissionError(f"{there} is not a folder that can be written"))
-        return MachineFinding(name, "missing", fault.message, fault.advice)
+        return missing(name, fault.message, fault.advice)
     room = shutil.disk_usage(there).free >> 20
     if room < FREE_DISK_MIB:
-        return MachineFinding(
-            name, "limited", f"{folder}, {room} MiB free", "free some space: journals grow with every run"
-        )
-    return MachineFinding(name, "ok", str(folder))
+        return limited(name, f"{folder}, {room} MiB free", "free some space: journals grow with every run")
+    return ok(name, str(folder))

@@ -7,12 +7,12 @@ import functools
 import hashlib
 import os
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
 
 from arena.machine.facts import gpu_details, installed_version
+from arena.machine.gpu_software import NCCL
 from sandbox.machine import nvml
 from sandbox.machine.devices import kind_of
 
@@ -75,7 +75,4 @@ def _driver() -> str:
 
 def _nccl() -> str:
     """Of the wheel beside torch; torch that brings its own says its version only when it is imported."""
-    for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12"):
-        with suppress(metadata.PackageNotFoundError):
-            return metadata.version(name)
-    return "of torch"
+    return next((version for name in NCCL if (version := installed_version(name))), "of torch")

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from arena.machine.facts import gpu_details, installed_version, torch_is_cpu_only, visible_gpus
-from arena.machine.finding import MachineFinding
-from arena.machine.gpu_software import CUPY, NCCL, cuda_major, nvcc, torch_cuda
+from arena.machine.finding import MachineFinding, limited, ok
+from arena.machine.gpu_software import CUPY, NCCL, cuda_major, dotted, nvcc, torch_cuda
 from arena.machine.gpu_topology import GpuPair, Topology, fabric_is_up, topology
 from arena.machine.install_commands import extra_requirements, python_install
 from sandbox.machine import nvml
@@ -26,9 +26,7 @@ def gpu_findings() -> Iterator[MachineFinding]:
     """Milliseconds without GPUs; up to seconds with them. GPUs are counted as nvidia-smi counts them."""
     visible = visible_gpus()
     if not visible:
-        yield MachineFinding(
-            "GPUs", "limited", "none visible", "kernels run on CPU ranks; everything else is the same"
-        )
+        yield limited("GPUs", "none visible", "kernels run on CPU ranks; everything else is the same")
         return
     gpus = gpu_details()
     yield _gpus(visible, gpus)
@@ -37,21 +35,20 @@ def gpu_findings() -> Iterator[MachineFinding]:
     except NvmlMissing as missing:
         lacks_package = isinstance(missing.__cause__, ImportError)
         fix = (python_install(NVML),) if lacks_package else ()
-        yield MachineFinding("NVML", "limited", str(missing), _nvml_advice(missing), fix)
+        yield limited("NVML", str(missing), _nvml_advice(missing), *fix)
     yield from _software()
 
 
 def _gpus(visible: int, gpus: Sequence[Gpu]) -> MachineFinding:
     names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in gpus})) or "unknown"
     if torch_is_cpu_only():
-        return MachineFinding(
+        return limited(
             "GPUs",
-            "limited",
             f"{visible} x {names}",
             "install torch with CUDA to use them",
-            (python_install(TORCH, force=True),),
+            python_install(TORCH, force=True),
         )
-    return MachineFinding("GPUs", "ok", f"{visible} x {names}")
+    return ok("GPUs", f"{visible} x {names}")
 
 
 def _nvml_advice(missing: NvmlMissing) -> str:
@@ -80,17 +77,17 @@ def _driver() -> MachineFinding:
     version = nvml.ask("nvmlSystemGetDriverVersion") or "of unknown version"
     cuda = nvml.ask("nvmlSystemGetCudaDriverVersion")
     if cuda is None:
-        return MachineFinding("driver", "ok", str(version))
+        return ok("driver", str(version))
     newest = (cuda // 1000, cuda % 1000 // 10)
-    found = f"{version}, up to CUDA {_dotted(newest)}"
+    found = f"{version}, up to CUDA {dotted(newest)}"
     torch = torch_cuda()
     if torch is None:
-        return MachineFinding("driver", "ok", found)
-    found += f"; torch is for CUDA {_dotted(torch)}"
+        return ok("driver", found)
+    found += f"; torch is for CUDA {dotted(torch)}"
     if torch[0] > newest[0]:
         advice = f"install torch for CUDA {newest[0]}, or a newer driver: this torch finds no GPU here"
-        return MachineFinding("driver", "limited", found, advice)
-    return MachineFinding("driver", "ok", found)
+        return limited("driver", found, advice)
+    return ok("driver", found)
 
 
 def _nvlink(found: Topology) -> MachineFinding:
@@ -99,37 +96,33 @@ def _nvlink(found: Topology) -> MachineFinding:
     apart = pairs.pop(0, [])
     ways = sorted(f"NV{links}" for links in pairs)
     if not pairs:
-        return MachineFinding(
+        return limited(
             "NVLink",
-            "limited",
             f"none between the {len(up)} GPUs; links up on each: {_each(up)}",
             "ranks talk over PCIe or the host's memory: speedups differ from those of machines with NVLink",
         )
     if apart:
-        return MachineFinding(
+        return limited(
             "NVLink",
-            "limited",
             f"{', '.join(ways)}, but none between {_between(apart)}",
             "choose GPUs that are linked with CUDA_VISIBLE_DEVICES, or expect these pairs to be slow",
         )
     if len(ways) > 1 or len(set(up)) > 1:
-        return MachineFinding(
+        return limited(
             "NVLink",
-            "limited",
             f"between all pairs, but not alike: {', '.join(ways)}; links up on each: {_each(up)}",
             "the GPU with the fewest links sets the pace; nvidia-smi nvlink --status says which are down",
         )
     through = " through switches" if found.switched else ""
-    return MachineFinding("NVLink", "ok", f"all to all, {ways[0]}{through}; {up[0]} links up on each GPU")
+    return ok("NVLink", f"all to all, {ways[0]}{through}; {up[0]} links up on each GPU")
 
 
 def _p2p(found: Topology) -> MachineFinding:
     reasons = found.without_p2p()
     if not reasons:
-        return MachineFinding("P2P", "ok", "every GPU reads and writes every other's memory")
-    return MachineFinding(
+        return ok("P2P", "every GPU reads and writes every other's memory")
+    return limited(
         "P2P",
-        "limited",
         "; ".join(f"not between {_between(pairs)} ({why})" for why, pairs in reasons.items()),
         "kernels with symmetric memory fail between these; virtual machines and IOMMUs can turn it off",
     )
@@ -138,22 +131,20 @@ def _p2p(found: Topology) -> MachineFinding:
 def _multicast(gpus: Sequence[Gpu]) -> MachineFinding:
     off = [f"{name}={value}" for name, value in _MULTICAST_OFF.items() if os.environ.get(name) == value]
     if off:
-        return MachineFinding(
+        return limited(
             "multicast",
-            "limited",
             f"turned off: {', '.join(off)}",
             "multimem instructions and NCCL's NVLS are not used; leave it so where a machine's owner set it",
         )
     states = {fabric_is_up(gpu) for gpu in gpus}
     if states == {True}:
-        return MachineFinding("multicast", "ok", "the GPUs are part of an NVLink fabric that is up")
+        return ok("multicast", "the GPUs are part of an NVLink fabric that is up")
     if None in states:
         words = "the driver does not say whether the GPUs are part of an NVLink fabric"
     else:
         words = "the GPUs are part of no NVLink fabric that is up"
-    return MachineFinding(
+    return limited(
         "multicast",
-        "limited",
         words,
         "multimem instructions may not work: it takes NVSwitches and a running nvidia-fabricmanager",
     )
@@ -162,12 +153,9 @@ def _multicast(gpus: Sequence[Gpu]) -> MachineFinding:
 def _health(gpus: Sequence[Gpu]) -> MachineFinding:
     ill = [f"GPU {gpu.index}: {words}" for gpu in gpus if (words := nvml.recovery(gpu))]
     if not ill:
-        return MachineFinding(
-            "GPU health", "ok", "no uncorrectable memory error, and the driver asks for nothing"
-        )
-    return MachineFinding(
+        return ok("GPU health", "no uncorrectable memory error, and the driver asks for nothing")
+    return limited(
         "GPU health",
-        "limited",
         _some(ill),
         "leave these out with CUDA_VISIBLE_DEVICES, and tell the administrator of this machine",
     )
@@ -187,10 +175,8 @@ def _others(gpus: Sequence[Gpu]) -> MachineFinding:
                 f"GPU {gpu.index}: {used} MiB are taken by hidden processes (other containers or users)"
             )
     if not words:
-        return MachineFinding("GPU processes", "ok", "none but our own: the GPUs are free")
-    return MachineFinding(
-        "GPU processes", "limited", "; ".join(words), "timings are disturbed while these compute"
-    )
+        return ok("GPU processes", "none but our own: the GPUs are free")
+    return limited("GPU processes", "; ".join(words), "timings are disturbed while these compute")
 
 
 def _process(pid: int) -> str:
@@ -207,10 +193,9 @@ def _persistence(gpus: Sequence[Gpu]) -> MachineFinding:
         if nvml.ask("nvmlDeviceGetPersistenceMode", nvml.handle(gpu.index)) == 0
     ]
     if not off:
-        return MachineFinding("persistence", "ok", "the driver stays loaded")
-    return MachineFinding(
+        return ok("persistence", "the driver stays loaded")
+    return limited(
         "persistence",
-        "limited",
         f"off on GPU {_some(off)}",
         "where it is your machine, start nvidia-persistenced: the first world after a pause starts sooner",
     )
@@ -227,23 +212,18 @@ def _software() -> Iterator[MachineFinding]:
     yield _nvcc(major)
     triton = installed_version("triton")
     if triton:
-        yield MachineFinding("Triton", "ok", triton)
+        yield ok("Triton", triton)
     else:
-        yield MachineFinding(
-            "Triton",
-            "limited",
-            "not installed",
-            "pip install triton to write Triton kernels",
-            (python_install("triton"),),
+        yield limited(
+            "Triton", "not installed", "pip install triton to write Triton kernels", python_install("triton")
         )
 
 
 def _nccl(major: int | None) -> MachineFinding:
     found = _installed(NCCL)
     if not found:
-        return MachineFinding(
+        return limited(
             "NCCL",
-            "limited",
             "no nvidia-nccl package: its version is not known",
             "nothing to do where torch was built with an NCCL of its own; else install torch from PyPI",
         )
@@ -256,7 +236,7 @@ def _cupy(major: int | None) -> MachineFinding:
     if not found:
         wanted = extra_requirements(f"cuda{major or 13}")
         fix = (python_install(*wanted),) if wanted else ()
-        return MachineFinding("CuPy", "limited", "not installed", f"{extra} to write CUDA C++ kernels", fix)
+        return limited("CuPy", "not installed", f"{extra} to write CUDA C++ kernels", *fix)
     return _fitting("CuPy", found, major, f"pip uninstall {found[0][0]}, then {extra}")
 
 
@@ -268,36 +248,29 @@ def _fitting(name: str, found: Sequence[tuple[str, str]], major: int | None, adv
     """ok when one of the packages is for torch's CUDA, or does not say which it is for."""
     words = ", ".join(f"{package} {version}" for package, version in found)
     if major is None or any(cuda_major(package) in (major, None) for package, _ in found):
-        return MachineFinding(name, "ok", words)
-    return MachineFinding(name, "limited", f"{words}, but torch is for CUDA {major}", advice)
+        return ok(name, words)
+    return limited(name, f"{words}, but torch is for CUDA {major}", advice)
 
 
 def _nvcc(major: int | None) -> MachineFinding:
     found = nvcc()
     if found is None:
-        return MachineFinding(
+        return limited(
             "nvcc",
-            "limited",
             "not found",
             "install the CUDA toolkit, or set CUDA_HOME, to write load_inline kernels; those of the kit need none",
         )
     path, version = found
     if version is None:
-        return MachineFinding(
-            "nvcc", "limited", f"{path} does not say its version", f"see what {path} --version says"
-        )
-    words = f"{_dotted(version)} at {path}"
+        return limited("nvcc", f"{path} does not say its version", f"see what {path} --version says")
+    words = f"{dotted(version)} at {path}"
     if major is not None and version[0] != major:
         advice = f"set CUDA_HOME to a toolkit for CUDA {major}: torch's load_inline refuses another"
-        return MachineFinding("nvcc", "limited", f"{words}, but torch is for CUDA {major}", advice)
-    return MachineFinding("nvcc", "ok", words)
+        return limited("nvcc", f"{words}, but torch is for CUDA {major}", advice)
+    return ok("nvcc", words)
 
 
 # --- words -------------------------------------------------------------------------------------------------
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 def _some(words: Sequence[str]) -> str:

@@ -32,6 +32,11 @@ def cuda_major(package: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def dotted(version: tuple[int, int]) -> str:
+    """ "13.0" of (13, 0)."""
+    return f"{version[0]}.{version[1]}"
+
+
 def nvcc() -> tuple[str, tuple[int, int] | None] | None:
     """Path and version of the CUDA compiler that torch would take; None without one. A tenth of a second.
 

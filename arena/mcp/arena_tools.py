@@ -16,23 +16,11 @@ from arena.errors import ArenaError, UsageError
 from arena.models.conversation import Tool, ToolResult
 from arena.models.templates import TEMPLATES, read_template
 from arena.paths import Paths
+from arena.players import tools
 from arena.players.judge_access import JudgeAccess
 from arena.players.player import MCP, Task, user_name
 from arena.players.prompts.feedback import build_words, fenced, judgement_words
 from arena.players.prompts.prompt import shared_sources
-from arena.players.tools import (
-    NUMBER,
-    PAGES,
-    RUN,
-    TEXT,
-    Misused,
-    PageArguments,
-    arguments_of,
-    kernel_text,
-    page_text,
-    result,
-    tool,
-)
 from arena.runs.judge import Judge
 from arena.runs.store import Entry, Store
 from arena.setting_choice import Choice, choose_setting, find_problem
@@ -107,40 +95,44 @@ class ArenaTools:
         problem = {
             "problem": {"type": ["string", "integer"], "description": "Id, name, or both: 13_gemm_allreduce."}
         }
-        kernel = problem | {"source": TEXT | {"description": "The whole Python file, with solution(...)."}}
+        kernel = problem | {
+            "source": tools.TEXT | {"description": "The whole Python file, with solution(...)."}
+        }
         setting = {
-            "preset": TEXT | {"enum": list(PRESETS)},
-            "world": NUMBER | {"description": "Ranks."},
-            "device": TEXT | {"enum": list(KINDS)},
-            "dtype": TEXT | {"description": "Such as float32."},
+            "preset": tools.TEXT | {"enum": list(PRESETS)},
+            "world": tools.NUMBER | {"description": "Ranks."},
+            "device": tools.TEXT | {"enum": list(KINDS)},
+            "dtype": tools.TEXT | {"description": "Such as float32."},
             "sizes": {
                 "type": "object",
-                "additionalProperties": NUMBER,
+                "additionalProperties": tools.NUMBER,
                 "description": "In place of the preset's.",
             },
         }
-        house = tool("house", "The source of a problem's house kernel, if there is one.", problem, {})
+        house = tools.tool("house", "The source of a problem's house kernel, if there is one.", problem, {})
         return (
-            tool("list", "The problems by category, with your best results.", {}, {"category": TEXT}),
-            tool(
+            tools.tool(
+                "list", "The problems by category, with your best results.", {}, {"category": tools.TEXT}
+            ),
+            tools.tool(
                 "show",
                 "A problem: card, sizes, signature of solution() and the baseline's source.",
                 problem,
                 {},
             ),
-            tool(
+            tools.tool(
                 "new",
                 "The text of a starter kernel, which passes as it is. Nothing is written.",
                 problem,
-                {"template": TEXT | {"enum": template_names()}},
+                {"template": tools.TEXT | {"enum": template_names()}},
             ),
-            tool("compile", _COMPILE, kernel, setting),
-            tool(RUN, _RUN, kernel, setting),
-            tool("history", f"Your last {HISTORY} runs of a problem, newest first.", problem, {}),
-            tool(
+            tools.tool("compile", _COMPILE, kernel, setting),
+            tools.tool(tools.RUN, _RUN, kernel, setting),
+            tools.tool("history", f"Your last {HISTORY} runs of a problem, newest first.", problem, {}),
+            tools.tool(
                 "kit_docs",
                 read_template(TEMPLATES, "tool_kit_docs"),
-                {"page": TEXT | {"enum": list(PAGES)}},
+                {"page": tools.TEXT | {"enum": list(tools.PAGES)}},
                 {},
             ),
             *([house] if self._terms.house else []),
@@ -149,35 +141,41 @@ class ArenaTools:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         try:
             return await self._call(name, arguments)
-        except Misused as error:
-            return result(name, f"{name}: {error}", error=True)
+        except tools.Misused as error:
+            return tools.result(name, f"{name}: {error}", error=True)
         except ArenaError as error:
             advice = f"\nWhat to do: {error.advice}" if error.advice else ""
-            return result(name, f"{name}: {error.message}{advice}", error=True)
+            return tools.result(name, f"{name}: {error.message}{advice}", error=True)
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         match name:
             case "list":
-                return result(name, await self._list(arguments_of(arguments, _List).category))
+                return tools.result(name, await self._list(tools.arguments_of(arguments, _List).category))
             case "show":
-                return result(name, _shown(self._problem(arguments)))
+                return tools.result(name, _shown(self._problem(arguments)))
             case "new":
-                return result(name, self._new(arguments_of(arguments, _New)))
+                return tools.result(name, self._new(tools.arguments_of(arguments, _New)))
             case "compile" | "run":
-                wanted = arguments_of(arguments, _Kernel)
-                return result(name, await self._judged(wanted, kernel_text(wanted.source), name == RUN))
+                wanted = tools.arguments_of(arguments, _Kernel)
+                return tools.result(
+                    name, await self._judged(wanted, tools.kernel_text(wanted.source), name == tools.RUN)
+                )
             case "history":
-                return result(name, await self._history(self._problem(arguments)))
+                return tools.result(name, await self._history(self._problem(arguments)))
             case "kit_docs":
-                return result(name, page_text(TEMPLATES, arguments_of(arguments, PageArguments).page))
+                return tools.result(
+                    name, tools.page_text(TEMPLATES, tools.arguments_of(arguments, tools.PageArguments).page)
+                )
             case "house" if self._terms.house:
-                return result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
-        raise Misused(
+                return tools.result(
+                    name, fenced(house_source(self._problem(arguments), self._catalogue), "python")
+                )
+        raise tools.Misused(
             f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
         )
 
     def _problem(self, arguments: Mapping[str, Any]) -> Problem:
-        return find_problem(self._catalogue, str(arguments_of(arguments, _Problem).problem))
+        return find_problem(self._catalogue, str(tools.arguments_of(arguments, _Problem).problem))
 
     async def _list(self, category: str) -> str:
         categories = self._catalogue.categories

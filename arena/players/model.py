@@ -5,26 +5,17 @@ import asyncio
 from arena.errors import PlayerFailed
 from arena.models.budget import price_words
 from arena.models.model import find_model, open_model
+from arena.players import player
 from arena.players.agent import Agent
-from arena.players.player import (
-    KernelAccess,
-    NoAnswer,
-    Player,
-    PlayerKind,
-    PlayerName,
-    PlayerSetup,
-    Submission,
-    Task,
-)
 from arena.players.prompts.prompt import build_prompt
 from arena.players.trace import trace_header
 from sandbox.machine.processes import hide_from_ptrace
 
 
-class ModelPlayer(Player):
+class ModelPlayer(player.Player):
     """Submits the best kernel that a model wrote."""
 
-    def __init__(self, name: PlayerName, setup: PlayerSetup) -> None:
+    def __init__(self, name: player.PlayerName, setup: player.PlayerSetup) -> None:
         """May take seconds: a keyring may be asked.
 
         Raises:
@@ -34,12 +25,12 @@ class ModelPlayer(Player):
         self.model = model = find_model(name.name, setup.settings)
         self.facts = f"{model.model} · {model.provider} · {price_words(model)}"
         self._setup = setup
-        self._feedback = setup.improves or name.kind is PlayerKind.AGENT
+        self._feedback = setup.improves or name.kind is player.PlayerKind.AGENT
         open_model(name.name, setup.settings)  # whatever is wrong with it is said before anything starts
         setup.pool.close(setup.pool.open(model))
         hide_from_ptrace()  # this process now holds a key
 
-    async def play(self, task: Task, access: KernelAccess) -> Submission:
+    async def play(self, task: player.Task, access: player.KernelAccess) -> player.Submission:
         setup = self._setup
         assert self.model is not None
         budget = setup.pool.open(self.model)
@@ -61,9 +52,9 @@ class ModelPlayer(Player):
         finally:
             spent = setup.pool.close(budget)
         if failed is not None:
-            raise NoAnswer(failed, spent)
+            raise player.NoAnswer(failed, spent)
         best = agent.best or (agent.attempts[-1] if agent.attempts else None)
         if best is None or best.answer.outcome != "kernel":
             reason = best.answer.outcome if best is not None else agent.reason
-            return Submission(None, "", reason, spent, header.trace_id, agent.reason)
-        return Submission(best.answer.source, "kernel.py", "", spent, header.trace_id, agent.reason)
+            return player.Submission(None, "", reason, spent, header.trace_id, agent.reason)
+        return player.Submission(best.answer.source, "kernel.py", "", spent, header.trace_id, agent.reason)

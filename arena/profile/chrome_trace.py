@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arena.foreign_text import printable
-from arena.paths import NAMED, unwritable
-from arena.workspace.atomic_file import write_atomically
+from arena.workspace.atomic_file import write_named_file
 from sandbox.protocol.profile import WORK, RankProfile
 
 _ROWS = {"call": 0, "wait": 1, "op": 2}
@@ -81,7 +80,4 @@ def write_trace(path: Path, reports: Sequence[RankProfile]) -> None:
     Raises:
         FolderUnwritable: nothing was written.
     """
-    try:
-        write_atomically(path, chrome_trace(reports).encode())
-    except OSError as error:
-        raise unwritable(path, error, NAMED) from None
+    write_named_file(path, chrome_trace(reports))

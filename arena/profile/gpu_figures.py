@@ -1,6 +1,7 @@
 """The figures of ranks on GPUs: from the driver's counters and the spans of all ranks. Pure: no clock, no process."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
 
@@ -122,21 +123,15 @@ def _counted(found: GpuFigures, profile: WorldProfile, at: int) -> GpuFigures:
 def _seen(
     found: GpuFigures, calls: list[tuple[Span, list[Span]]], late_us: float, late_rank: int | None
 ) -> GpuFigures:
-    of = [_Call(call, inner) for call, inner in calls]
-    names = sorted({name for each in of for name in each.by_name})
-    totals = {name: median(each.by_name.get(name, 0.0) for each in of) for name in names}
+    by_call = [_call_figures(call, inner) for call, inner in calls]
+    by_name = [_us_by_name(inner) for _, inner in calls]
+    names = sorted({name for each in by_name for name in each})
+    totals = {name: median(each.get(name, 0.0) for each in by_name) for name in names}
     largest = max(totals, key=lambda name: totals[name], default="")
     return msgspec.structs.replace(
         found,
         unseen="",
-        call_us=median(each.us for each in of),
-        busy_us=median(each.busy for each in of),
-        kernels=median(each.kernels for each in of),
-        kernel_us=median(each.kernel_us for each in of),
-        syncs=median(each.syncs for each in of),
-        after_sync_us=median(each.after_sync for each in of),
-        waits=median(each.waits for each in of),
-        wait_us=median(each.wait_us for each in of),
+        **{field: median(each[field] for each in by_call) for field in by_call[0]},
         late_us=late_us,
         late_rank=late_rank,
         largest=short_name(largest),
@@ -154,34 +149,41 @@ def _between_stamps(calls: list[tuple[Span, list[Span]]]) -> dict[str, float]:
     return {name: median(lengths) for name, lengths in found.items()}
 
 
-class _Call:
-    """One call in figures."""
-
-    def __init__(self, call: Span, inner: Sequence[Span]) -> None:
-        work = [span for span in inner if span.kind in WORK]
-        kernels = [span for span in work if span.kind == "kernel"]
-        waits = [span for span in work if span.kind == "wait"]
-        syncs = [span for span in inner if span.kind == "sync"]
-        busy = busy_parts(work)
-        self.us = call.us
-        self.busy = sum(end - start for start, end in busy)
-        self.kernels = len(kernels)
-        self.kernel_us = sum(span.us for span in kernels) / max(1, len(kernels))
-        self.waits = len(waits)
-        self.wait_us = sum(span.us for span in waits)
-        self.syncs = len(syncs)
-        self.after_sync = sum(
-            after[0] - before[1]
-            for before, after in itertools.pairwise(busy)
-            if any(before[1] - _SLACK_US <= sync.start_us + sync.us <= after[0] + _SLACK_US for sync in syncs)
-        )
-        self.by_name: dict[str, float] = {}
-        for span in kernels:
-            self.by_name[span.name] = self.by_name.get(span.name, 0.0) + span.us
-
-
 _SLACK_US = 2.0
 """By which the clocks of a host and a GPU are taken to differ."""
+
+
+def _call_figures(call: Span, inner: Sequence[Span]) -> dict[str, float]:
+    """One call, by the fields of `GpuFigures`."""
+    work = [span for span in inner if span.kind in WORK]
+    kernels = [span.us for span in work if span.kind == "kernel"]
+    waits = [span.us for span in work if span.kind == "wait"]
+    syncs = [span.start_us + span.us for span in inner if span.kind == "sync"]
+    busy = busy_parts(work)
+    after_sync = [
+        start - end
+        for (_, end), (start, _) in itertools.pairwise(busy)
+        if any(end - _SLACK_US <= synced <= start + _SLACK_US for synced in syncs)
+    ]
+    return {
+        "call_us": call.us,
+        "busy_us": sum(end - start for start, end in busy),
+        "kernels": len(kernels),
+        "kernel_us": sum(kernels) / max(1, len(kernels)),
+        "waits": len(waits),
+        "wait_us": sum(waits),
+        "syncs": len(syncs),
+        "after_sync_us": sum(after_sync),
+    }
+
+
+def _us_by_name(inner: Sequence[Span]) -> dict[str, float]:
+    """Microseconds of a call's kernels by their names."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for span in inner:
+        if span.kind == "kernel":
+            found[span.name] += span.us
+    return found
 
 
 def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:

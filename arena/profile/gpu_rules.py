@@ -5,6 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from arena.profile.gpu_figures import GpuFigures, Least, gpu_figures
+from arena.profile.rules import percent, share
 from sandbox.protocol.profile import WorldProfile
 
 LATE, EXCHANGE, BUSY, IDLE = 0.3, 0.5, 0.4, 0.3
@@ -25,12 +26,8 @@ Rule = Callable[[GpuFigures], tuple[str, str] | None]
 
 def gpu_ranks(profile: WorldProfile, least: Least) -> list[GpuFigures]:
     """The figures of every rank, with its sentence."""
-    return [_said(found) for found in gpu_figures(profile, least)]
-
-
-def _said(found: GpuFigures) -> GpuFigures:
-    sentence, advice = diagnosis(found)
-    return msgspec.structs.replace(found, diagnosis=sentence, advice=advice)
+    figures = [(found, *diagnosis(found)) for found in gpu_figures(profile, least)]
+    return [msgspec.structs.replace(found, diagnosis=said, advice=advice) for found, said, advice in figures]
 
 
 def diagnosis(found: GpuFigures) -> tuple[str, str]:
@@ -43,8 +40,8 @@ def diagnosis(found: GpuFigures) -> tuple[str, str]:
         return "what takes its time was not seen", ""
     return (
         (
-            f"nothing stands out: {found.kernels:g} kernels, collectives {_percent(found.wait_us, found)}, "
-            f"the GPU idle {_percent(found.idle_us, found)}"
+            f"nothing stands out: {found.kernels:g} kernels, collectives {percent(found.wait_us, found.call_us)}, "
+            f"the GPU idle {percent(found.idle_us, found.call_us)}"
         ),
         "",
     )
@@ -57,7 +54,7 @@ def _waits(found: GpuFigures) -> tuple[str, str] | None:
     if found.late_rank is None or found.late_us < LATE * found.call_us:
         return None
     return (
-        f"waits for rank {found.late_rank}: its collectives spin {_share(found.late_us, found)} until that rank arrives",
+        f"waits for rank {found.late_rank}: its collectives spin {share(found.late_us, found.call_us)} until that rank arrives",
         f"even out the work: rank {found.late_rank} comes late, its own lane shows with what",
     )
 
@@ -115,7 +112,7 @@ def _host(found: GpuFigures) -> tuple[str, str] | None:
         return None
     noun = "synchronisation" if found.syncs == 1 else "synchronisations"
     return (
-        f"host-bound: {found.syncs:g} {noun} a call, behind which the GPU idles {_share(found.after_sync_us, found)}",
+        f"host-bound: {found.syncs:g} {noun} a call, behind which the GPU idles {share(found.after_sync_us, found.call_us)}",
         "keep values on the GPU: no .item(), .cpu() or synchronize() between kernels",
     )
 
@@ -126,7 +123,7 @@ def _launches(found: GpuFigures) -> tuple[str, str] | None:
     return (
         (
             f"launch-bound: {found.kernels:g} kernels a call, each of {found.kernel_us:.1f} µs; "
-            f"gaps between them {_share(found.idle_us, found)}"
+            f"gaps between them {share(found.idle_us, found.call_us)}"
         ),
         "fuse the kernels, or capture the call once and replay it as a CUDA graph",
     )
@@ -137,7 +134,7 @@ def _exchanges(found: GpuFigures) -> tuple[str, str] | None:
         return None
     noun = "collective" if found.waits == 1 else "collectives"
     return (
-        f"exchanges: {_share(found.wait_us, found)} in {found.waits:g} {noun}",
+        f"exchanges: {share(found.wait_us, found.call_us)} in {found.waits:g} {noun}",
         "fewer bytes or fewer steps, or compute meanwhile on another stream",
     )
 
@@ -146,7 +143,7 @@ def _idles(found: GpuFigures) -> tuple[str, str] | None:
     if found.idle_us < EXCHANGE * found.call_us:
         return None
     return (
-        f"the GPU idles: {_share(found.idle_us, found)} pass before and between {found.kernels:g} kernels",
+        f"the GPU idles: {share(found.idle_us, found.call_us)} pass before and between {found.kernels:g} kernels",
         "the host is slow to launch: less Python in a call, nothing allocated or compiled in it",
     )
 
@@ -156,10 +153,7 @@ def _computes(found: GpuFigures) -> tuple[str, str] | None:
         return None
     tensor = found.counted.tensor
     at_work = f"; tensor cores busy {100 * tensor:.0f} % of the time" if tensor is not None else ""
-    return (
-        f"computes: {found.largest} takes {_share(found.largest_us, found)}{at_work}",
-        "",
-    )
+    return (f"computes: {found.largest} takes {share(found.largest_us, found.call_us)}{at_work}", "")
 
 
 _RULES: tuple[tuple[Rule, bool], ...] = (
@@ -194,12 +188,3 @@ def _too_much_sent(found: GpuFigures) -> float | None:
         if moved is not None and must > 0 and moved > LEAST_BYTES
     ]
     return max((ratio for ratio in ratios if ratio > TOO_MUCH), default=None)
-
-
-def _share(us: float, found: GpuFigures) -> str:
-    """ "62 % of a call (813 µs)"."""
-    return f"{_percent(us, found)} of a call ({us:,.0f} µs)"
-
-
-def _percent(us: float, found: GpuFigures) -> str:
-    return f"{100 * us / found.call_us:.0f} %" if found.call_us > 0 else "0 %"

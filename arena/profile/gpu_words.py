@@ -69,15 +69,18 @@ def missing_lines(outside: Outside | None, found: Sequence[GpuFigures]) -> list[
 def unseen_lines(found: Sequence[GpuFigures], reports: Sequence[RankProfile]) -> list[str]:
     """What is not known from the spans, and why."""
     lines = _by_reason((each.unseen, each.rank) for each in found if each.unseen)
-    lines += [
-        f"rank {each.rank}: {each.left_out} spans more than are kept" for each in reports if each.left_out
-    ]
+    lines += left_out_lines(reports)
     lines += [
         f"rank {each.rank}: its GPU's timestamps are {each.clock_us:.0f} µs off at the least"
         for each in found
         if each.clock_us > CLOCKS_US
     ]
     return lines
+
+
+def left_out_lines(reports: Iterable[RankProfile]) -> list[str]:
+    """The ranks that did too much to be told in full."""
+    return [f"rank {each.rank}: {each.left_out} spans left out" for each in reports if each.left_out]
 
 
 def stamp_lines(found: Sequence[GpuFigures]) -> list[str]:

@@ -57,7 +57,8 @@ def profiled_words(call_us: float, plain_us: float) -> str:
 def figures(reports: Sequence[RankProfile]) -> list[RankFigures]:
     """The figures of every rank, with its sentence. Ranks whose reports do not match in their collectives wait for nobody."""
     arrivals = [_waits_by_call(report) for report in reports]
-    return [_with_diagnosis(_of_rank(at, reports, arrivals)) for at in range(len(reports))]
+    found = [_of_rank(at, reports, arrivals) for at in range(len(reports))]
+    return [msgspec.structs.replace(rank, diagnosis=diagnosis(rank)) for rank in found]
 
 
 def first_failure(reports: Sequence[RankProfile]) -> RankProfile | None:
@@ -149,10 +150,6 @@ def _median(values: Sequence[float]) -> float:
     return float(median(values)) if values else 0.0
 
 
-def _with_diagnosis(found: RankFigures) -> RankFigures:
-    return msgspec.structs.replace(found, diagnosis=diagnosis(found))
-
-
 def diagnosis(found: RankFigures) -> str:
     """One sentence: what takes this rank's time."""
     call = found.call_us
@@ -160,34 +157,35 @@ def diagnosis(found: RankFigures) -> str:
         return "no call was seen"
     elsewhere = max(0.0, call - found.wait_us - found.op_us)
     if found.late_us >= LATE * call and found.late_rank is not None:
-        return f"waits for rank {found.late_rank}: {_share(found.late_us, call)} until it arrives"
+        return f"waits for rank {found.late_rank}: {share(found.late_us, call)} until it arrives"
     if found.wait_us >= EXCHANGE * call:
         late = (
             f", {found.late_us:.0f} µs of it until all ranks are there" if found.late_us >= 0.1 * call else ""
         )
         noun = "collective" if found.waits == 1 else "collectives"
-        return f"exchanges: {_share(found.wait_us, call)} in {found.waits:g} {noun}{late}; fewer bytes or fewer steps would help"
+        return f"exchanges: {share(found.wait_us, call)} in {found.waits:g} {noun}{late}; fewer bytes or fewer steps would help"
     if found.ops >= MANY and found.op_us / found.ops <= SMALL_US and found.op_us >= 0.2 * call:
         return (
             f"many small operations: {found.ops:.0f} a call of {found.op_us / found.ops:.1f} µs each; "
-            f"{_share(found.op_us + elsewhere, call)} to start and do them"
+            f"{share(found.op_us + elsewhere, call)} to start and do them"
         )
     if found.largest_us >= BUSY * call:
-        return f"computes: {found.largest_op} takes {_share(found.largest_us, call)}"
+        return f"computes: {found.largest_op} takes {share(found.largest_us, call)}"
     if elsewhere >= BUSY * call:
         return (
-            f"outside torch: {_share(elsewhere, call)} in Python, or in compiled code that torch does not see"
+            f"outside torch: {share(elsewhere, call)} in Python, or in compiled code that torch does not see"
         )
     return (
-        f"nothing stands out: collectives {_share(found.wait_us, call)}, {found.ops:.0f} operations "
-        f"{_percent(found.op_us, call)}, the rest {_percent(elsewhere, call)}"
+        f"nothing stands out: collectives {share(found.wait_us, call)}, {found.ops:.0f} operations "
+        f"{percent(found.op_us, call)}, the rest {percent(elsewhere, call)}"
     )
 
 
-def _share(us: float, call_us: float) -> str:
+def share(us: float, call_us: float) -> str:
     """ "62 % of a call (813 µs)"."""
-    return f"{_percent(us, call_us)} of a call ({us:,.0f} µs)"
+    return f"{percent(us, call_us)} of a call ({us:,.0f} µs)"
 
 
-def _percent(us: float, call_us: float) -> str:
-    return f"{100 * us / call_us:.0f} %"
+def percent(us: float, call_us: float) -> str:
+    """ "62 %", of a call."""
+    return f"{100 * us / call_us:.0f} %" if call_us > 0 else "0 %"

@@ -185,11 +185,3 @@ class RunState:
     def seconds(self) -> float:
         """Seconds in phases that ended, over the phases in order."""
         return sum(self.phases[name].seconds or 0.0 for name in PHASES if name in self.phases)
-
-
-def fold(events: list[AnyEvent]) -> RunState:
-    """The state after all of `events`."""
-    state = RunState()
-    for event in events:
-        state.apply(event)
-    return state

@@ -5,16 +5,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from arena.runs.ranking import Measurement, ranked
+from arena.sweep import records
 from arena.sweep.plan import SweepPlan
-from arena.sweep.records import (
-    NO_KERNEL,
-    REFUSED,
-    AnyLine,
-    CellResult,
-    SweepSession,
-    Unanswered,
-    Written,
-)
 from sandbox.protocol.verdict import Verdict
 
 _SHORT = 160
@@ -88,21 +80,21 @@ class SweepGrid:
     last_at: float = 0.0
     """When the last line was written, in seconds since the epoch."""
 
-    def apply(self, line: AnyLine) -> None:
+    def apply(self, line: records.AnyLine) -> None:
         """Applies the next line of the journal."""
         self.last_at = max(self.last_at, line.at)
         match line:
-            case SweepSession():
+            case records.SweepSession():
                 self.plan = line.plan
                 self.sessions += 1
                 self.players = list(dict.fromkeys([*self.players, *line.plan.players]))
                 self.slugs = list(dict.fromkeys([*self.slugs, *line.plan.problems]))
-            case Written():
+            case records.Written():
                 self._square(line.cell.slug, line.cell.player).written += 1
                 self.usd += line.spent.usd
-            case Unanswered():
+            case records.Unanswered():
                 self.usd += line.spent.usd
-            case CellResult() if line.verdict != REFUSED:
+            case records.CellResult() if line.verdict != records.REFUSED:
                 self._square(line.cell.slug, line.cell.player).marks[line.cell.attempt] = _mark(line)
 
     def _square(self, slug: str, player: str) -> Square:
@@ -119,7 +111,7 @@ class SweepGrid:
         return sum(square.passed for square in self.squares.values())
 
 
-def _mark(line: CellResult) -> CellMark:
+def _mark(line: records.CellResult) -> CellMark:
     report = line.report
     measurement = line.measurement
     return CellMark(
@@ -140,7 +132,7 @@ def _mark(line: CellResult) -> CellMark:
 
 def mark_words(mark: CellMark) -> str:
     """ "PASS 1.42× faster", "NO_KERNEL refusal"."""
-    if mark.verdict == NO_KERNEL:
+    if mark.verdict == records.NO_KERNEL:
         return f"{mark.verdict} {mark.detail}"
     speed = f" {mark.speedup:.2f}× {mark.outcome}" if mark.speedup is not None else ""
     return f"{mark.verdict}{speed}"

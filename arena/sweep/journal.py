@@ -5,37 +5,25 @@ A line that a crash or a full disk cut short is removed.
 
 import fcntl
 import os
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from arena.errors import MachineError, UsageError
+from arena.errors import MachineError, PathRefused, UsageError
+from arena.machine.facts import installed_version
 from arena.models.budget import Spent
-from arena.paths import files_in, make_folder, unwritable
-from arena.sweep.records import (
-    AnyLine,
-    CellResult,
-    SweepOpened,
-    SweepSession,
-    Unanswered,
-    Written,
-    decode_line,
-)
-
-
-class SweepBusy(MachineError):
-    """Another process is at work on this sweep."""
+from arena.paths import Paths, files_in, make_folder, unwritable
+from arena.sweep import records
+from arena.sweep.plan import SweepPlan
+from arena.sweep.workers import Worker
 
 
 class JournalDamaged(MachineError):
     """A file in the folder of sweeps is no journal, or has an unreadable line."""
-
-
-class JournalFull(MachineError):
-    """A line could not be written. The file is unchanged."""
 
 
 class SweepJournal:
@@ -45,7 +33,7 @@ class SweepJournal:
         """Opens the journal, or creates it.
 
         Raises:
-            SweepBusy: another process has it open.
+            MachineError: another process has it open.
             FolderUnwritable: it cannot be created or written.
             JournalDamaged: the file is no sweep's journal.
         """
@@ -59,7 +47,7 @@ class SweepJournal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._file)
-            raise SweepBusy(
+            raise MachineError(
                 f"another process is at work on the sweep {name}",
                 "wait for it, watch it in the app (c in the list of problems), or choose another --name",
             ) from None
@@ -69,11 +57,11 @@ class SweepJournal:
         """Offset of the `Written` line by its cell."""
         self.spent = Spent()
         """By all sessions so far. Requests that a killed session had not finished are not counted."""
-        self.sessions: list[SweepSession] = []
+        self.sessions: list[records.SweepSession] = []
         try:
             self._read()
             if not self._size:
-                self.append(SweepOpened(at=time.time(), name=name))
+                self.append(records.SweepOpened(at=time.time(), name=name))
         except BaseException:
             self.close()
             raise
@@ -87,24 +75,24 @@ class SweepJournal:
         except OSError as error:
             raise unwritable(self.path.parent, error) from None
 
-    def _note(self, line: AnyLine, offset: int) -> None:
+    def _note(self, line: records.AnyLine, offset: int) -> None:
         match line:
-            case CellResult():
+            case records.CellResult():
                 if line.final:
                     self._done.add(line.key)
-            case Written():
+            case records.Written():
                 self._written[line.cell.digest] = offset
                 self.spent += line.spent
-            case Unanswered():
+            case records.Unanswered():
                 self.spent += line.spent
-            case SweepSession():
+            case records.SweepSession():
                 self.sessions.append(line)
 
-    def append(self, line: AnyLine) -> None:
+    def append(self, line: records.AnyLine) -> None:
         """Writes a line and waits until it is on the disk. Blocks for milliseconds.
 
         Raises:
-            JournalFull: it could not be written; the file is as it was.
+            MachineError: it could not be written; the file is as it was.
         """
         data = msgspec.json.encode(line) + b"\n"
         try:
@@ -115,7 +103,7 @@ class SweepJournal:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
-            raise JournalFull(
+            raise MachineError(
                 f"cannot write {self.path}: {error.strerror}",
                 "free some disk space, then continue with --resume; all results so far are in the file",
             ) from None
@@ -126,15 +114,15 @@ class SweepJournal:
         """There is a result with this key."""
         return key in self._done
 
-    def written(self, cell: str) -> Written | None:
+    def written(self, cell: str) -> records.Written | None:
         """The stored answer of a cell (by its digest); None without one."""
         offset = self._written.get(cell)
         if offset is None:
             return None
         with self.path.open("rb") as file:
             file.seek(offset)
-            line = decode_line(file.readline())
-        return line if isinstance(line, Written) else None
+            line = records.decode_line(file.readline())
+        return line if isinstance(line, records.Written) else None
 
     def leave(self) -> None:
         """Closes the journal, and removes it if no session began."""
@@ -149,7 +137,7 @@ class SweepJournal:
             self._file = -1
 
 
-def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
+def _lines(path: Path) -> Iterator[tuple[int, int, records.AnyLine]]:
     """(offset, offset of the next line, line) of every whole line.
 
     Raises:
@@ -164,11 +152,11 @@ def _lines(path: Path) -> Iterator[tuple[int, int, AnyLine]]:
             offset += len(data)
 
 
-def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
+def _decoded(path: Path, number: int, data: bytes) -> records.AnyLine:
     """Line `number` (from 1) of a journal. Raises JournalDamaged."""
     try:
-        line: AnyLine = decode_line(data)
-        if number == 1 and not isinstance(line, SweepOpened):
+        line: records.AnyLine = records.decode_line(data)
+        if number == 1 and not isinstance(line, records.SweepOpened):
             raise msgspec.ValidationError("the first line names no sweep")
     except ValueError:
         raise JournalDamaged(
@@ -178,7 +166,7 @@ def _decoded(path: Path, number: int, data: bytes) -> AnyLine:
     return line
 
 
-def read_lines(path: Path) -> Iterator[AnyLine]:
+def read_lines(path: Path) -> Iterator[records.AnyLine]:
     """All whole lines of a journal, in order; another process may be writing it.
 
     Raises:
@@ -196,14 +184,14 @@ class JournalReader:
         self._offset = 0
         self._lines = 0
 
-    def more(self, most: int = 2000) -> list[AnyLine]:
+    def more(self, most: int = 2000) -> list[records.AnyLine]:
         """Lines that have come since the last call, at most so many. Blocks for milliseconds.
 
         Raises:
             OSError: the file is gone.
             JournalDamaged: a line is none of a journal; the lines before it were returned by this call or earlier ones.
         """
-        found: list[AnyLine] = []
+        found: list[records.AnyLine] = []
         with self.path.open("rb") as file:
             file.seek(self._offset)
             for data in file:
@@ -247,13 +235,77 @@ def journals(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def last_plan(path: Path) -> SweepSession | None:
+def last_plan(path: Path) -> records.SweepSession | None:
     """The last session of a journal; None where there is none, or the file is no journal."""
     last = None
     try:
         for line in read_lines(path):
-            if isinstance(line, SweepSession):
+            if isinstance(line, records.SweepSession):
                 last = line
     except (OSError, JournalDamaged):
         return None
     return last
+
+
+def new_name() -> str:
+    """Sorts by time, like a run's id."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
+    """The name and plan of the sweep to resume; the newest one if no name is given.
+
+    Raises:
+        UsageError: there is none.
+        PathRefused: the one of this name cannot be read.
+    """
+    path = sweep_path(paths.sweeps, name) if name else None
+    found = [path] if path is not None and path.exists() else journals(paths.sweeps) if path is None else []
+    if found and name and not os.access(found[0], os.R_OK):
+        raise PathRefused(f"cannot read {found[0]}: Permission denied", "make it readable")
+    for candidate in reversed(found):
+        if (session := last_plan(candidate)) is not None:
+            return candidate.stem, session.plan
+    if found and name:
+        raise UsageError(
+            f"{found[0]} is no sweep's journal, or no session of it began", "choose another --name"
+        )
+    raise UsageError(
+        f"there is no sweep {name!r}" if name else "there is no sweep to resume",
+        "`pkb-arena sweep --players baseline,house --problems all` begins one",
+    )
+
+
+def same_plan(paths: Paths, plan: SweepPlan) -> str:
+    """The newest sweep with this very plan; empty where there is none."""
+    for path in reversed(journals(paths.sweeps)):
+        session = last_plan(path)
+        if session is not None and session.plan == plan:
+            return path.stem
+    return ""
+
+
+def open_journal(paths: Paths, name: str, resume: bool) -> SweepJournal:
+    """The journal of this name, open for writing.
+
+    Raises:
+        UsageError: there is one already and it is not to be resumed.
+        MachineError: another process has it, it cannot be written, or it is no sweep's journal.
+    """
+    path = sweep_path(paths.sweeps, name)
+    if path.exists() and not resume:
+        raise UsageError(
+            f"there is a sweep {name} already", "continue it with --resume, or choose another --name"
+        )
+    return SweepJournal(path, name)
+
+
+def begin_session(journal: SweepJournal, plan: SweepPlan, workers: Sequence[Worker]) -> None:
+    """Writes the line of a new session: its plan and its machines.
+
+    Raises:
+        MachineError: it could not be written.
+    """
+    machines = list(dict.fromkeys(worker.machine for worker in workers))
+    version = installed_version("pkb-arena") or ""
+    journal.append(records.SweepSession(at=time.time(), plan=plan, machines=machines, arena=version))

@@ -27,20 +27,12 @@ from arena.runs.journal import Journal, RunHeader
 from arena.runs.results import harness_error
 from arena.runs.run_request import RunRequest, header_of
 from arena.runs.store import Store, entry_of
-from arena.sweep.catalogue_version import version_of
+from arena.sweep.records import version_of
 from arena.sweep.workers import Worker
 from arena.workspace.kernels import Workspace
 from problems.catalogue import UnknownProblem, load_catalogue
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import (
-    AnyEvent,
-    Cancelled,
-    Finished,
-    Refused,
-    Setting,
-    decode_event,
-    encode,
-)
+from sandbox.protocol import events
 
 RESTARTS = 2
 """Restarts of one actor by Ray. The sweep repeats its interrupted run."""
@@ -50,13 +42,17 @@ HOST_HOME = "PKB_ARENA_RAY_HOME"
 """Environment variable on a host: its own folder for caches and journals. [default: a temporary one]"""
 
 
+SENT = ("kernel_name", "source", "player", "rounds", "budget_s")
+"""Of a run's request, what is sent to a host as it is."""
+
+
 class RayJob(msgspec.Struct, frozen=True):
     """A run as it is sent to a host."""
 
     slug: str
     version: str
     """Of the problem: a host whose files differ refuses."""
-    setting: Setting
+    setting: events.Setting
     kernel_name: str
     source: str
     player: str
@@ -64,11 +60,8 @@ class RayJob(msgspec.Struct, frozen=True):
     budget_s: float
 
 
-class HostFacts(msgspec.Struct, frozen=True):
-    """The jail and the machine of a host."""
-
-    jail: str
-    machine: Machine
+HostFacts = tuple[str, Machine]
+"""The jail and the machine of a host."""
 
 
 class RayHost:
@@ -83,7 +76,7 @@ class RayHost:
 
     async def open(self, device: str) -> bytes:
         """Starts the engine. Returns `HostFacts` as JSON."""
-        return msgspec.json.encode(HostFacts((await self._living()).jail, this_machine(device)))
+        return msgspec.json.encode(((await self._living()).jail, this_machine(device)))
 
     async def judge(self, job_text: bytes) -> AsyncIterator[bytes]:
         """Judges a `RayJob`; yields its events as JSON, the last one is Finished, Cancelled or Refused."""
@@ -91,27 +84,27 @@ class RayHost:
         try:
             problem = self._catalogue.find(job.slug)
         except UnknownProblem as error:
-            yield encode(
-                Refused(run_id="", message=str(error), advice="install the same pkb-arena on all hosts")
+            yield events.encode(
+                events.Refused(
+                    run_id="", message=str(error), advice="install the same pkb-arena on all hosts"
+                )
             )
             return
         if version_of(problem) != job.version:
             words = f"this host has another version of {job.slug} ({version_of(problem)}, not {job.version})"
-            yield encode(Refused(run_id="", message=words, advice="install the same pkb-arena on all hosts"))
+            yield events.encode(
+                events.Refused(run_id="", message=words, advice="install the same pkb-arena on all hosts")
+            )
             return
         request = RunRequest(
             problem=problem,
             setting=msgspec.structs.replace(job.setting, problem_dir=str(problem.folder.resolve())),
-            kernel_name=job.kernel_name,
-            source=job.source,
-            player=job.player,
-            rounds=job.rounds,
-            budget_s=job.budget_s,
+            **{name: getattr(job, name) for name in SENT},
         )
         run = await (await self._living()).judge(request)
         try:
             async for event in run.events():
-                yield encode(event)
+                yield events.encode(event)
         finally:
             await run.cancel()
 
@@ -130,9 +123,8 @@ class RayHost:
 class RemoteJudge:
     """Implements `arena.runs.judge.Judge` by an actor: journals and results are the driver's."""
 
-    def __init__(self, actor: Any, paths: Paths, facts: HostFacts) -> None:
-        self.jail = facts.jail
-        self._machine = facts.machine.digest
+    def __init__(self, actor: Any, paths: Paths, jail: str, machine: Machine) -> None:
+        self.jail, self._machine = jail, machine.digest
         self._actor = actor
         self._paths = paths
         self._store: Store | None = None
@@ -150,11 +142,7 @@ class RemoteJudge:
             slug=request.problem.slug,
             version=version_of(request.problem),
             setting=msgspec.structs.replace(request.setting, problem_dir=""),
-            kernel_name=request.kernel_name,
-            source=request.source,
-            player=request.player,
-            rounds=request.rounds,
-            budget_s=request.budget_s,
+            **{name: getattr(request, name) for name in SENT},
         )
         stream = self._actor.judge.options(num_returns="streaming").remote(msgspec.json.encode(job))
 
@@ -162,7 +150,7 @@ class RemoteJudge:
             pump.cancel()
             await asyncio.wait([pump])
             if not run.ended:
-                run.finish(Cancelled(run_id=run.run_id, phase=run.phase))
+                run.finish(events.Cancelled(run_id=run.run_id, phase=run.phase))
 
         run = EngineRun(header, journal, cancel)
         pump = asyncio.create_task(self._pump(stream, run))
@@ -174,11 +162,11 @@ class RemoteJudge:
         ray = importlib.import_module("ray")
         try:
             async for reference in stream:
-                event: AnyEvent = decode_event(await reference)
+                event: events.AnyEvent = events.decode_event(await reference)
                 if hasattr(event, "run_id"):
                     event = msgspec.structs.replace(event, run_id=run.run_id)
-                if isinstance(event, Finished | Cancelled | Refused):
-                    if isinstance(event, Finished):
+                if isinstance(event, events.Finished | events.Cancelled | events.Refused):
+                    if isinstance(event, events.Finished):
                         await asyncio.to_thread(self._keep, run.header, event)
                     run.finish(event)
                     return
@@ -196,7 +184,7 @@ class RemoteJudge:
         if not run.ended:
             run.finish(harness_error(run.header, run.phase, why))
 
-    def _keep(self, header: RunHeader, event: Finished) -> None:
+    def _keep(self, header: RunHeader, event: events.Finished) -> None:
         if self._store is None:
             self._store = Store(self._paths.database, self._paths.runs)
         self._store.record(entry_of(header, event.result))
@@ -263,9 +251,9 @@ async def ray_workers(
                     raise MachineError(
                         f"host {name} has no engine: {error}", "see to that host, then --resume"
                     ) from None
-                facts = msgspec.json.decode(told, type=HostFacts)
-                judges.append(RemoteJudge(actor, paths, facts))
-                workers.append(Worker(name, judges[-1], facts.machine))
+                jail, machine = msgspec.json.decode(told, type=HostFacts)
+                judges.append(RemoteJudge(actor, paths, jail, machine))
+                workers.append(Worker(name, judges[-1], machine))
         if not workers:
             raise MachineError(f"no host of the Ray cluster has a {device} device", "see `ray status`")
         yield workers

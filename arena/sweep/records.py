@@ -1,18 +1,23 @@
-"""The lines of a sweep's journal. Fields are added, never renamed.
+"""The lines of a sweep's journal, and the digests that name cells and problems. Fields are added, never renamed.
 
 Journals on disk have older words: the tag `campaign`, the fields `seat` and `complaint`, the folder `campaigns`.
 """
 
+import functools
 import hashlib
+from collections.abc import Iterable
+from pathlib import Path
 
 import msgspec
 
+import problems
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.runs.headline import by_clock
 from arena.runs.ranking import Measurement
 from arena.runs.results import RunReport
 from arena.sweep.plan import SweepPlan
+from problems.specification import Problem
 from sandbox.protocol.events import Setting
 from sandbox.protocol.verdict import Verdict
 
@@ -147,6 +152,32 @@ def cut_short(report: RunReport) -> RunReport:
         return report
     short = msgspec.structs.replace(failure, text=failure.text[-TEXT_CHARACTERS:])
     return msgspec.structs.replace(report, failure=short)
+
+
+_FILES = ("problem.toml", "inputs.py", "baseline.py")
+_SHARED = Path(problems.__path__[0])
+
+
+def version_of(problem: Problem) -> str:
+    """Twelve characters that change with the problem's sizes, inputs, baseline or checks, and not with its card.
+
+    Raises:
+        OSError: a file of it cannot be read.
+    """
+    return _digest_of([_shared().encode(), *((problem.folder / name).read_bytes() for name in _FILES)])
+
+
+@functools.cache
+def _shared() -> str:
+    """Of what problems have in common."""
+    return _digest_of(path.read_bytes() for path in sorted((_SHARED / "shared").rglob("*.py")))
+
+
+def _digest_of(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()[:12]
 
 
 def _digest(data: bytes) -> str:

@@ -21,12 +21,20 @@ from arena.runs.ranking import code_hash
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import choose_setting
 from arena.settings import Settings
-from arena.sweep.catalogue_version import version_of
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import Listener, SweepProgress
 from arena.sweep.queue import Jobs, KernelJob, Try, WorkerAccess
-from arena.sweep.records import NO_KERNEL, REFUSED, Cell, CellResult, Unanswered, Written, cut_short
+from arena.sweep.records import (
+    NO_KERNEL,
+    REFUSED,
+    Cell,
+    CellResult,
+    Unanswered,
+    Written,
+    cut_short,
+    version_of,
+)
 from arena.sweep.workers import Worker, WorkerLost, judge_at
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE

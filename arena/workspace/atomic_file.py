@@ -6,6 +6,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from arena.paths import NAMED, unwritable
+
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Replaces `path` with `data`; an existing file keeps its permissions, a symbolic link keeps pointing.
@@ -40,3 +42,15 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
         os.fsync(folder)  # the rename itself must survive a power cut
     finally:
         os.close(folder)
+
+
+def write_named_file(path: Path, text: str) -> None:
+    """Writes a file that the user has named, for everybody to read, as `write_atomically`.
+
+    Raises:
+        FolderUnwritable: nothing was changed.
+    """
+    try:
+        write_atomically(path, text.encode(), mode=0o644)
+    except OSError as error:
+        raise unwritable(path.absolute().parent, error, NAMED) from None

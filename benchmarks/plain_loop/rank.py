@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from benchmarks.plain_loop.event_timer import CudaEventTimer
 from benchmarks.plain_loop.messages import (
     Broken,
     DrawInputs,
@@ -40,7 +41,7 @@ from problems.setting import RankSetting
 from problems.specification import load_problem
 from sandbox.machine.devices import kind_of
 from sandbox.machine.processes import die_with_parent
-from sandbox.rank.devices.device import Device, EventTimer
+from sandbox.rank.devices.device import Device
 from sandbox.rank.problem_code import Leaves, ProblemCode, leave_groups
 
 
@@ -55,7 +56,7 @@ class PlainLoop:
         self.written: list[tuple[torch.Tensor, torch.Tensor]] = []
         """(tensor that a call may write to, its values as drawn)."""
         self.setting: RankSetting | None = None
-        self.timer: EventTimer | None = None
+        self.timer: CudaEventTimer | None = None
         """Of what is queued, once it was asked for."""
         self.handlers: dict[type[LoopOrder], Callable[[Any], LoopReply]] = {
             DrawInputs: self.open,
@@ -132,7 +133,7 @@ class PlainLoop:
 
     def time_queued(self, order: TimeQueued) -> Times:
         """Device time. A collective right before the first event lets all ranks begin together."""
-        self.timer = timer = self.timer or self.device.event_timer()
+        self.timer = timer = self.timer or CudaEventTimer()
         times, queued = [], True
         for _ in range(order.repetitions):
             self.get_ready(0)

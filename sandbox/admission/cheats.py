@@ -1,7 +1,10 @@
 """The cheats of the admission test: outputs that must not pass."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -78,82 +81,56 @@ def without_variance(output: Output) -> list[str]:
     return dead
 
 
-class NoCommunication:
+COLLECTIVES = (
+    *("all_reduce", "all_gather", "all_gather_into_tensor", "all_to_all", "all_to_all_single"),
+    *("reduce_scatter", "reduce_scatter_tensor", "broadcast", "reduce", "scatter", "gather", "barrier"),
+    *("send", "recv", "isend", "irecv", "P2POp", "batch_isend_irecv"),
+    *("all_gather_object", "broadcast_object_list"),
+)
+
+
+def no_communication() -> AbstractContextManager[Any]:
     """While active, collectives return at once and do not change their outputs."""
+    replaced: dict[str, Any] = {name: _local(name) for name in COLLECTIVES}
+    active: AbstractContextManager[Any] = mock.patch.multiple(dist, **replaced)
+    return active
 
-    NAMES = (
-        "all_reduce",
-        "all_gather",
-        "all_gather_into_tensor",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "all_to_all",
-        "all_to_all_single",
-        "broadcast",
-        "reduce",
-        "scatter",
-        "gather",
-        "send",
-        "recv",
-        "isend",
-        "irecv",
-        "P2POp",
-        "batch_isend_irecv",
-        "all_gather_object",
-        "broadcast_object_list",
-        "barrier",
-    )
 
-    def __enter__(self) -> None:
-        self.saved = {name: getattr(dist, name) for name in self.NAMES}
-        for name in self.NAMES:
-            setattr(dist, name, self._fake(name))
+def _local(name: str) -> Callable[..., Any]:
+    """A collective in which the rank's own share still moves, as if all peers sent zeros."""
 
-    def __exit__(self, *_: object) -> None:
-        for name, original in self.saved.items():
-            setattr(dist, name, original)
+    def local(*args: Any, **kwargs: Any) -> Any:
+        if name == "P2POp":
+            return args[:2]
+        if name == "batch_isend_irecv":
+            return [operation(tensor) for operation, tensor in args[0]]
+        if len(args) > 1 and name in {"all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor"}:
+            _copy(args[0], args[1])
+        elif len(args) > 1 and name in {"all_gather", "all_to_all"}:
+            for i, target in enumerate(args[0]):
+                _copy(target, args[1][i] if isinstance(args[1], list) else args[1])
+        elif len(args) > 1 and name == "reduce_scatter":
+            _copy(args[0], args[1][0])
+        elif name in {"recv", "irecv"} or (
+            name == "broadcast" and _given(args, kwargs, "src") not in (None, dist.get_rank())
+        ):
+            args[0].zero_()
+        elif name == "gather":
+            for i, target in enumerate(_given(args, kwargs, "gather_list") or []):
+                _copy(target, args[0] if i == dist.get_rank() else torch.zeros_like(target))
+        elif name == "scatter":
+            parts = _given(args, kwargs, "scatter_list")
+            _copy(args[0], parts[dist.get_rank()] if parts else torch.zeros_like(args[0]))
+        return SimpleNamespace(wait=lambda *_: True)
 
-    @staticmethod
-    def _fake(name: str) -> Callable[..., Any]:
-        class Done:
-            def wait(self, *_: object) -> bool:
-                return True
+    return local
 
-        def local(*args: Any, **kwargs: Any) -> Any:
-            # The rank's own share still moves, as if all peers sent zeros.
-            def copy(target: Any, source: Any) -> None:
-                if isinstance(target, torch.Tensor) and isinstance(source, torch.Tensor) and target.numel():
-                    count = min(target.numel(), source.numel())
-                    target.zero_()
-                    target.view(-1)[:count].copy_(source.reshape(-1)[:count].to(target.dtype))
 
-            if name == "P2POp":
-                return args[:2]
-            if name == "batch_isend_irecv":
-                return [operation(tensor) for operation, tensor in args[0]]
-            if (
-                name in {"all_gather_into_tensor", "all_to_all_single", "reduce_scatter_tensor"}
-                and len(args) > 1
-            ):
-                copy(args[0], args[1])
-            elif name in {"all_gather", "all_to_all"} and len(args) > 1:
-                for i, target in enumerate(args[0]):
-                    copy(target, args[1][i] if isinstance(args[1], list) else args[1])
-            elif name == "reduce_scatter" and len(args) > 1:
-                copy(args[0], args[1][0])
-            elif name in {"recv", "irecv"} or (
-                name == "broadcast" and _given(args, kwargs, "src") not in (None, dist.get_rank())
-            ):
-                args[0].zero_()
-            elif name == "gather":
-                for i, target in enumerate(_given(args, kwargs, "gather_list") or []):
-                    copy(target, args[0] if i == dist.get_rank() else torch.zeros_like(target))
-            elif name == "scatter":
-                parts = _given(args, kwargs, "scatter_list")
-                copy(args[0], parts[dist.get_rank()] if parts else torch.zeros_like(args[0]))
-            return Done()
-
-        return local
+def _copy(target: Any, source: Any) -> None:
+    if isinstance(target, torch.Tensor) and isinstance(source, torch.Tensor) and target.numel():
+        count = min(target.numel(), source.numel())
+        target.zero_()
+        target.view(-1)[:count].copy_(source.reshape(-1)[:count].to(target.dtype))
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> Any:

@@ -9,6 +9,5 @@ selftest      tries from inside what a kernel must not be able to do
 choice        finds the strongest profile that passes the self-test
 memory        limits the memory of a world
 cgroup        makes a control group per world where the machine allows it
-guest         caps for agent programs
 usage         checks the resources of an agent program against its caps
 """

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.jail import profiles, selftest
-from sandbox.jail.guest import Caps
-from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Profile, Wrapped
+from sandbox.jail.profiles import FULL, NESTED, NONE, ROOT, Caps, Profile, Wrapped
 from sandbox.jail.seccomp import NoFilter, build_filter, filter_file
 from sandbox.machine.processes import signal_tree
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.jail import signal_scope
-from sandbox.jail.guest import DISK_ROOM, PROCESSES_ROOM, Caps
 
 SOURCE_ROOT = Path(__file__).resolve().parents[2]
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH")
@@ -35,9 +34,26 @@ UIDS = 5000
 USER = "arena"
 PROCESSES, OPEN_FILES, CORE_BYTES = 1024, 4096, 0
 """Limits of a world."""
+PROCESSES_ROOM = 64
+DISK_ROOM = 64 << 20
+"""Limits of the operating system lie above the caps, so that sandbox/jail/usage.py finds the excess first and names the cap."""
 LINKS = ("/bin", "/lib", "/lib64", "/sbin")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime")
 _uids = itertools.count()
+
+
+@dataclass(frozen=True)
+class Caps:
+    """Limits for all processes of one agent program (a guest) together."""
+
+    memory: int
+    """Bytes, including files in /tmp and /dev/shm."""
+    processes: int
+    """Including threads."""
+    disk: int
+    """Bytes in /tmp; the same in /dev/shm."""
+    cpu_seconds: float
+    """Including processes that have ended."""
 
 
 @dataclass(frozen=True)
@@ -151,10 +167,7 @@ def environment(home: Path, extra: Mapping[str, str]) -> dict[str, str]:
 
 def user_files(uid: int, gid: int) -> dict[str, int]:
     """The files that name a world's user and group, each as a descriptor to read it from: torch.compile asks for the name."""
-    texts = {
-        "/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n",
-        "/etc/group": f"{USER}:x:{gid}:\n",
-    }
+    texts = {"/etc/passwd": f"{USER}:x:{uid}:{gid}::{INSIDE}:/bin/sh\n", "/etc/group": f"{USER}:x:{gid}:\n"}
     files = {}
     for path, text in texts.items():
         files[path] = fd = os.memfd_create("pkb-user")
@@ -249,10 +262,7 @@ def _bubblewrap(
     for mount, size in zip(("/dev/shm", "/tmp"), sizes, strict=True):
         command += ["--perms", "1777", "--size", str(size), "--tmpfs", mount]
     made: set[Path] = {Path("/"), Path("/usr"), Path("/opt"), Path("/tmp")}
-    shown = [
-        *(program_paths() if guest is None else _guest_paths()),
-        *(path.resolve() for path in readable),
-    ]
+    shown = [*(program_paths() if guest is None else _guest_paths()), *(path.resolve() for path in readable)]
     for path in shown:
         for parent in reversed(path.parents):  # those that bubblewrap makes are not readable for other uids
             if parent not in made and not str(parent).startswith(("/usr/", "/opt/")):

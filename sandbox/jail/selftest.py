@@ -24,50 +24,30 @@ from typing import Any
 
 END_SECONDS = 30
 FORBIDDEN = (
-    "reads_home",
-    "reads_environment",
-    "reads_referee",
-    "reaches_network",
-    "reaches_abstract_socket",
-    "reaches_path_socket",
-    "sends_datagrams",
-    "sends_datagrams_to_a_path",
-    "listens_for_strangers",
-    "writes_system",
-    "changes_modes",
-    "watches_files",
-    "writes_sysctl",
-    "makes_user_namespace",
-    "signals_referee",
-    "limits_referee",
-    "moves_referee",
-    "is_root",
-    "has_stray_descriptors",
-    "opens_vsock",
-    "continues_by_a_timer",
-    "continues_by_a_message",
-    "continues_by_data",
-    "continues_by_an_end",
-    "continues_by_a_group",
-    "continues_by_a_terminal",
-    "has_secret_memory",
-    "sets_timers",
-    "sends_later",
+    *("reads_home", "reads_environment", "reads_referee"),
+    *("reaches_network", "reaches_abstract_socket", "reaches_path_socket"),
+    *("sends_datagrams", "sends_datagrams_to_a_path", "listens_for_strangers"),
+    *("writes_system", "changes_modes", "watches_files", "writes_sysctl", "makes_user_namespace"),
+    *(
+        "signals_referee",
+        "limits_referee",
+        "moves_referee",
+        "is_root",
+        "has_stray_descriptors",
+        "opens_vsock",
+    ),
+    *("continues_by_a_timer", "continues_by_a_message", "continues_by_data"),
+    *("continues_by_an_end", "continues_by_a_group", "continues_by_a_terminal"),
+    *("has_secret_memory", "sets_timers", "sends_later"),
 )
 NEEDED = (
-    "has_loopback",
-    "has_interfaces",
-    "has_abstract_sockets",
-    "has_shared_memory",
-    "has_memfd",
-    "has_tmp",
-    "has_processes",
+    *("has_loopback", "has_interfaces", "has_abstract_sockets"),
+    *("has_shared_memory", "has_memfd", "has_tmp", "has_processes"),
 )
 AF_VSOCK, MSG_FASTOPEN, SOCKET_CALL = 40, 0x20000000, {"x86_64": 41, "aarch64": 198}
-CLONE, TIMER_CREATE, MQ_NOTIFY, IO_SETUP = {
-    "x86_64": (56, 222, 244, 206),
-    "aarch64": (220, 107, 184, 0),
-}.get(platform.machine(), (-1, -1, -1, -1))
+CLONE, TIMER_CREATE, MQ_NOTIFY, IO_SETUP = {"x86_64": (56, 222, 244, 206), "aarch64": (220, 107, 184, 0)}.get(
+    platform.machine(), (-1, -1, -1, -1)
+)
 SET_FOR_LATER = ((socket.SOL_SOCKET, 47), (socket.IPPROTO_TCP, socket.TCP_CORK), (socket.IPPROTO_TCP, 18))
 """SO_MAX_PACING_RATE, TCP_CORK and TCP_USER_TIMEOUT."""
 MEMFD_SECRET, F_SETSIG, PR_SET_PDEATHSIG = 447, 10, 1

@@ -8,9 +8,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from sandbox.jail.guest import DISK_ROOM, Caps
 from sandbox.jail.memory import Bound, limit_bytes, own_root
-from sandbox.jail.profiles import Profile
+from sandbox.jail.profiles import DISK_ROOM, Caps, Profile
 from sandbox.machine.processes import cpu_seconds_of_all, threads, tree
 
 MOUNTS = ("tmp", "dev/shm")

@@ -23,27 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.kit.compilers import build, gcc, source_lines
-from sandbox.kit.compilers.arguments import Converter, converter
+from sandbox.kit.compilers.arguments import Converter, converter, ctypes_of
 from sandbox.kit.compilers.signature import SCALARS, Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, BarrierTimeout, CompileError, KernelError, ranks_text
 from sandbox.kit.layout import Px
 
 _HEADER = '#include "px_cpu.h"\n'
-_GUARD = """
-#line 1 "<kit>"
-#include <exception>
-struct PxFailure { u32 kind, missing, slot, value; char text[240]; };
-#define PX_GUARDED(failure, call) \\
-    try { call; return 0; } \\
-    catch (const PxTimeout& e) { *failure = PxFailure{1, e.missing, e.slot, e.value, {0}}; } \\
-    catch (const PxBadSlot& e) { *failure = PxFailure{2, 0, e.slot, 0, {0}}; } \\
-    catch (const std::exception& e) { \\
-        *failure = PxFailure{3, 0, 0, 0, {0}}; \\
-        strncpy(failure->text, e.what(), 239); \\
-    } \\
-    catch (...) { *failure = PxFailure{3, 0, 0, 0, "an exception that is no std::exception"}; } \\
-    return 1;
-"""
+_GUARD = '\n#line 1 "<kit>"\n' + (gcc.INCLUDE / "px_guard.h").read_text()
 
 
 class _Failure(ctypes.Structure):
@@ -56,21 +42,7 @@ class _Failure(ctypes.Structure):
     )
 
 
-class CppModule:
-    """A compiled source. Its `extern "C"` functions are attributes."""
-
-    def __init__(self, functions: dict[str, Callable[..., Any]], path: Path) -> None:
-        self.functions = functions
-        self.path = path
-        self.__dict__.update(functions)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        raise AttributeError(
-            f'no extern "C" function {name} in this source; it has: {", ".join(self.functions)}'
-        )
-
-
-def compile(source: str, flags: Sequence[str] = ()) -> CppModule:
+def compile(source: str, flags: Sequence[str] = ()) -> build.CompiledModule:
     """Compile C++ once per world and load it on this rank.
 
     source: C++ text with at least one `extern "C"` function definition. flags: added to gcc's (for example
@@ -88,17 +60,16 @@ def compile(source: str, flags: Sequence[str] = ()) -> CppModule:
     name = build.content_key(source, header, _GUARD, *flags, gcc.fingerprint(), *gcc.FLAGS) + ".so"
 
     def make(output: Path) -> None:
-        try:
+        with source_lines.readable(path):
             gcc.compile_shared(whole, tuple(flags), output)
-        except CompileError as error:
-            raise CompileError(error.message, error.line, source_lines.readable(error.text, path)) from None
 
     artefact = build.once(name, make)
     try:
         library = ctypes.CDLL(str(artefact))
     except OSError as error:
         raise CompileError(f"the compiled kernel does not load: {error}") from None
-    return CppModule({f.name: _bind(library, f) for f in functions.values()}, artefact)
+    bound = {f.name: _bind(library, f) for f in functions.values()}
+    return build.CompiledModule(bound, artefact, 'extern "C" function')
 
 
 def _carrier(parameter: Parameter) -> tuple[str, Any]:
@@ -132,22 +103,13 @@ def _wrapper(function: Function) -> str:
     return f"PX_EXPORT int px_call_{function.name}({', '.join(listed)}) {{ PX_GUARDED(failure, {call}) }}\n"
 
 
-def _result_type(returns: str) -> Any:
-    scalar = SCALARS[returns]
-    if scalar.kind == "bool":
-        return ctypes.c_bool
-    if scalar.kind == "float":
-        return ctypes.c_float if scalar.bytes == 4 else ctypes.c_double
-    return getattr(ctypes, f"c_{'' if scalar.low else 'u'}int{8 * scalar.bytes}")
-
-
 def _bind(library: ctypes.CDLL, function: Function) -> Callable[..., Any]:
     entry = library[f"px_call_{function.name}"]
     converters: tuple[Converter, ...] = tuple(
         converter(p, i, function, "cpu") for i, p in enumerate(function.parameters)
     )
     count = len(converters)
-    result_type = None if function.returns == "void" else _result_type(function.returns)
+    result_type = None if function.returns == "void" else ctypes_of(SCALARS[function.returns])
     entry.restype = ctypes.c_int
     entry.argtypes = [
         *(_carrier(p)[1] for p in function.parameters),

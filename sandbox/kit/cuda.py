@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from sandbox.kit.compilers import build, nvrtc, source_lines, stamps
-from sandbox.kit.compilers.arguments import converter
+from sandbox.kit.compilers.arguments import converter, ctypes_of
 from sandbox.kit.compilers.signature import Function, Parameter, exported
 from sandbox.kit.errors import ArgumentError, CompileError, KernelError
 from sandbox.kit.layout import Px, PxNumbers
@@ -41,19 +41,6 @@ _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
 
 
-class CudaModule:
-    """A compiled source. Its `extern "C" __global__` kernels are attributes."""
-
-    def __init__(self, kernels: dict[str, "Kernel"], path: Path) -> None:
-        self.kernels = kernels
-        self.path = path
-        self.__dict__.update(kernels)
-
-    def __getattr__(self, name: str) -> "Kernel":
-        known = ", ".join(self.kernels)
-        raise AttributeError(f'no extern "C" __global__ kernel {name} in this source; it has: {known}')
-
-
 class Kernel:
     """One kernel; `kernel[grid, block, shared_bytes]` can be called."""
 
@@ -61,16 +48,14 @@ class Kernel:
         self, function: Function, handle: int, driver: Any, device: int, cooperative: bool = False
     ) -> None:
         self.function = function
-        self._handle = handle
-        self._driver = driver
-        self._device = device
-        self._cooperative = cooperative
+        self.handle, self.driver, self.device = handle, driver, device
+        self.is_cooperative = cooperative
         self._launchers: dict[Any, Launcher] = {}
 
     @functools.cached_property
     def cooperative(self) -> "Kernel":
         """The same kernel, launched with all blocks resident at once (grid barriers need that)."""
-        return Kernel(self.function, self._handle, self._driver, self._device, cooperative=True)
+        return Kernel(self.function, self.handle, self.driver, self.device, cooperative=True)
 
     def __getitem__(self, shape: tuple[Any, ...]) -> "Launcher":
         found = self._launchers.get(shape)
@@ -82,14 +67,7 @@ class Kernel:
             grid, block = _extent(shape[0], "grid"), _extent(shape[1], "block")
             shared = int(shape[2]) if len(shape) == 3 else 0
             self._check(grid, block, shared)
-            found = self._launchers[shape] = Launcher(
-                self.function,
-                self._handle,
-                self._driver,
-                self._device,
-                (*grid, *block, shared),
-                self._cooperative,
-            )
+            found = self._launchers[shape] = Launcher(self, (*grid, *block, shared))
         return found
 
     def _check(self, grid: tuple[int, ...], block: tuple[int, ...], shared: int) -> None:
@@ -97,16 +75,16 @@ class Kernel:
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
             raise ArgumentError(f"{name}: a block has at most 1024 threads, not {threads}")
-        limits: Any = torch.cuda.get_device_properties(self._device)
+        limits: Any = torch.cuda.get_device_properties(self.device)
         if shared > _FREE_SHARED:
             if shared > limits.shared_memory_per_block_optin:
                 raise ArgumentError(
                     f"{name}: {shared} bytes of shared memory; this GPU has {limits.shared_memory_per_block_optin}"
                 )
-            self._driver.funcSetAttribute(self._handle, _MAX_DYNAMIC_SHARED, shared)
-        if self._cooperative:
+            self.driver.funcSetAttribute(self.handle, _MAX_DYNAMIC_SHARED, shared)
+        if self.is_cooperative:
             blocks = grid[0] * grid[1] * grid[2]
-            each = self._driver.occupancyMaxActiveBlocksPerMultiprocessor(self._handle, threads, shared)
+            each = self.driver.occupancyMaxActiveBlocksPerMultiprocessor(self.handle, threads, shared)
             if blocks > each * limits.multi_processor_count:
                 raise KernelError(
                     f"{name}: a cooperative launch of {blocks} blocks does not fit: {each} a multiprocessor "
@@ -118,21 +96,13 @@ class Launcher:
     """A kernel with its launch shape. Argument slots are laid out once, so that a launch only fills them
     in."""
 
-    def __init__(
-        self,
-        function: Function,
-        handle: int,
-        driver: Any,
-        device: int,
-        shape: tuple[int, ...],
-        cooperative: bool,
-    ) -> None:
-        self._function = function
-        self._handle = handle
-        self._device = device
+    def __init__(self, kernel: Kernel, shape: tuple[int, ...]) -> None:
+        """shape: grid and block in three dimensions each, and bytes of dynamic shared memory."""
+        function, driver = kernel.function, kernel.driver
+        self._function, self._handle, self._device = function, kernel.handle, kernel.device
         self._shape = shape
-        self._cooperative = cooperative
-        self._launch = driver.launchCooperativeKernel if cooperative else driver.launchKernel
+        self._launch = driver.launchCooperativeKernel if kernel.is_cooperative else driver.launchKernel
+        self._extra = () if kernel.is_cooperative else (0,)
         parameters = function.parameters
         self._convert = [converter(p, i, function, "cuda") for i, p in enumerate(parameters)]
         self._slots = [_slot(parameter) for parameter in parameters]
@@ -156,13 +126,10 @@ class Launcher:
             else:
                 self._slots[index].value = ready
         stream = torch._C._cuda_getCurrentRawStream(self._device)
-        if self._cooperative:
-            self._launch(self._handle, *self._shape, stream, self._table_at)
-        else:
-            self._launch(self._handle, *self._shape, stream, self._table_at, 0)
+        self._launch(self._handle, *self._shape, stream, self._table_at, *self._extra)
 
 
-def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> CudaModule:
+def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -> build.CompiledModule:
     """Compile CUDA C++ once per world and load it on this rank's current device.
 
     source: text with at least one `extern "C" __global__` kernel. options: added to NVRTC's. arch: the
@@ -183,7 +150,7 @@ def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -
     module = driver.moduleLoadData(artefact.read_bytes())
     stamps.connect(module, source, driver)
     kernels = {f.name: Kernel(f, driver.moduleGetFunction(module, f.name), driver, device) for f in functions}
-    return CudaModule(kernels, artefact)
+    return build.CompiledModule(kernels, artefact, 'extern "C" __global__ kernel')
 
 
 def compile_cubin(
@@ -201,10 +168,8 @@ def compile_cubin(
     name = build.content_key(source, nvrtc.header(), arch, version, *nvrtc.OPTIONS, *options) + ".cubin"
 
     def make(output: Path) -> None:
-        try:
+        with source_lines.readable(path):
             output.write_bytes(nvrtc.to_cubin(located, arch, options))
-        except CompileError as error:
-            raise CompileError(error.message, error.line, source_lines.readable(error.text, path)) from None
 
     return build.once(name, make), functions
 
@@ -223,19 +188,6 @@ def _extent(value: Any, what: str) -> tuple[int, int, int]:
     return x, y, z
 
 
-_FLOATS = {4: ctypes.c_float, 8: ctypes.c_double}
-_INTS = {
-    (1, True): ctypes.c_int8,
-    (2, True): ctypes.c_int16,
-    (4, True): ctypes.c_int32,
-    (8, True): ctypes.c_int64,
-    (1, False): ctypes.c_uint8,
-    (2, False): ctypes.c_uint16,
-    (4, False): ctypes.c_uint32,
-    (8, False): ctypes.c_uint64,
-}
-
-
 def _slot(parameter: Parameter) -> Any:
     """Memory that holds one argument as the kernel expects it."""
     if parameter.pointers:
@@ -245,6 +197,4 @@ def _slot(parameter: Parameter) -> Any:
     if parameter.is_numbers:
         return PxNumbers()
     assert parameter.scalar is not None
-    if parameter.scalar.kind == "float":
-        return _FLOATS[parameter.scalar.bytes]()
-    return _INTS[parameter.scalar.bytes, parameter.scalar.low < 0]()
+    return ctypes_of(parameter.scalar)()

@@ -7,6 +7,7 @@ through ctypes, so that it needs only torch and the driver.
 
 import ctypes
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -50,39 +51,22 @@ def _current_device() -> int:
     return torch.cuda.current_device()
 
 
-class _Span:
-    """Device memory with the CUDA array interface, for torch.as_tensor."""
-
-    def __init__(self, pointer: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (pointer, False),
-            "strides": None,
-            "version": 3,
-        }
-
-
 def _map(handle: ctypes.c_ulonglong, size: int, rights: int) -> int:
     pointer = ctypes.c_ulonglong()
-    call(
-        "cuMemAddressReserve",
-        ctypes.byref(pointer),
-        ctypes.c_size_t(size),
-        ctypes.c_size_t(0),
-        ctypes.c_ulonglong(0),
-        0,
-    )
-    call("cuMemMap", pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), handle, ctypes.c_ulonglong(0))
+    none, bytes_ = ctypes.c_size_t(0), ctypes.c_size_t(size)
+    call("cuMemAddressReserve", ctypes.byref(pointer), bytes_, none, ctypes.c_ulonglong(0), 0)
+    call("cuMemMap", pointer, bytes_, none, handle, ctypes.c_ulonglong(0))
     access = _ACCESS_DESC.pack(_ON_DEVICE, _current_device(), rights)
-    call("cuMemSetAccess", pointer, ctypes.c_size_t(size), access, ctypes.c_size_t(1))
+    call("cuMemSetAccess", pointer, bytes_, access, ctypes.c_size_t(1))
     # The mapping keeps the allocation alive.
     call("cuMemRelease", handle)
     return pointer.value
 
 
 def _tensor(pointer: int, size: int) -> torch.Tensor:
-    return torch.as_tensor(_Span(pointer, size), device=f"cuda:{_current_device()}")
+    interface = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "strides": None, "version": 3}
+    memory = SimpleNamespace(__cuda_array_interface__=interface)
+    return torch.as_tensor(memory, device=f"cuda:{_current_device()}")
 
 
 def rounded(size: int) -> int:

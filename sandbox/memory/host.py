@@ -28,9 +28,9 @@ def input_arena(size: int) -> tuple[int, mmap.mmap]:
     return fd, mapping
 
 
-def output_arena(size: int) -> tuple[int, mmap.mmap]:
+def output_arena(size: int, name: str = "pkb-output") -> tuple[int, mmap.mmap]:
     """A descriptor and this process's writable mapping; other processes can write, too. Size in bytes."""
-    fd, mapping = _make("pkb-output", size)
+    fd, mapping = _make(name, size)
     fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
     return fd, mapping
 
@@ -42,9 +42,7 @@ BEGUN_AT = REPORT_BYTES - 8
 
 def report_page(size: int = REPORT_BYTES) -> tuple[int, mmap.mmap]:
     """A small shared file for the text of a rank's failure."""
-    fd, mapping = _make("pkb-report", size)
-    fcntl.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-    return fd, mapping
+    return output_arena(size, "pkb-report")
 
 
 def map_input(fd: int) -> mmap.mmap:

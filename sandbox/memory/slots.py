@@ -16,20 +16,10 @@ from sandbox.memory.places import TensorPlace
 from sandbox.memory.trees import flatten, unflatten
 
 DTYPES = (
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.int32,
-    torch.int64,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.complex64,
-    torch.complex128,
-    torch.float8_e4m3fn,
-    torch.float8_e5m2,
+    *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.complex64, torch.complex128),
+    *(torch.float8_e4m3fn, torch.float8_e5m2),
 )
 _CODE = {dtype: code for code, dtype in enumerate(DTYPES)}
 MAX_DIMS = 8

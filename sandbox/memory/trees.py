@@ -8,6 +8,9 @@ import torch
 Output = tuple[str, list[tuple[str, torch.Tensor]]]
 """A flattened output: the structure text, and (name, tensor) pairs."""
 
+_NUMBERS = ((bool, torch.bool), (int, torch.int64), (float, torch.float64))
+"""The types of numbers, with the dtype of their leaves. They are compared by identity: a metaclass could compute in `==`."""
+
 
 class NotATree(TypeError):
     """The value holds something that is neither a tensor, a number, None nor a plain container."""
@@ -31,32 +34,24 @@ def flatten(value: Any) -> Output:
             return "T"
         if node is None:
             return "None"
-        if kind is bool:
-            leaves.append((path or "out", torch.tensor(node)))
-            return "bool"
-        if kind is int:
-            leaves.append((path or "out", torch.tensor(node, dtype=torch.int64)))
-            return "int"
-        if kind is float:
-            leaves.append((path or "out", torch.tensor(node, dtype=torch.float64)))
-            return "float"
-        if kind is torch.Size:  # equal to a tuple of ints
-            node, kind = tuple(node), tuple
-        if kind is tuple or kind is list:
+        for number, dtype in _NUMBERS:
+            if kind is number:
+                leaves.append((path or "out", torch.tensor(node, dtype=dtype)))
+                return number.__name__
+        # A torch.Size is equal to a tuple of ints, and a named tuple counts as a tuple.
+        is_tuple = (
+            kind is tuple or kind is torch.Size or (isinstance(node, tuple) and hasattr(node, "_fields"))
+        )
+        if is_tuple or kind is list:
             inner = ",".join(
                 walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node)
             )
-            return f"({inner})" if kind is tuple else f"[{inner}]"
+            return f"({inner})" if is_tuple else f"[{inner}]"
         if kind is dict and all(type(key) is str for key in node):
             inner = ",".join(
                 f"{key}:{walk(node[key], f'{path}.{key}' if path else key)}" for key in sorted(node)
             )
             return f"{{{inner}}}"
-        if isinstance(node, tuple) and hasattr(node, "_fields"):  # a named tuple counts as a tuple
-            inner = ",".join(
-                walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node)
-            )
-            return f"({inner})"
         place = f" as element {path}" if path else ""
         raise NotATree(
             f"a {kind.__qualname__}{place}; a result is made of tensors, numbers, None, tuples, lists and dicts"

@@ -82,6 +82,10 @@ class DemoApp(ArenaApp):
             with suppress(asyncio.CancelledError):
                 await playing
 
+    async def end(self) -> None:
+        await self.stop()
+        await super().end()
+
     @on(DemoScreen.TakenOver)
     async def _taken_over(self) -> None:
         self._leave_stage()
@@ -107,15 +111,4 @@ def run_demo(script: DemoScript, loop: bool) -> int:
     """
     from arena.paths import find_paths
 
-    services = Services(find_paths())
-    app = DemoApp(services, script, loop=loop)
-
-    async def live() -> None:
-        try:
-            await app.run_async()
-        finally:
-            await app.stop()
-            await services.close()
-
-    asyncio.run(live())
-    return app.return_code or 0
+    return DemoApp(Services(find_paths()), script, loop=loop).run_to_end()

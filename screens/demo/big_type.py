@@ -42,13 +42,6 @@ _GLYPHS = {
 """Five columns of dots in hexadecimal, the lowest bit at the top."""
 
 
-class _Face:
-    """One size of type: `columns` and `rows` of cells for a character, the gap behind it among them."""
-
-    def __init__(self, columns: int, rows: int, draw: Callable[[str], list[str]]) -> None:
-        self.columns, self.rows, self.draw = columns, rows, draw
-
-
 def _dot(text: str, x: int, y: int) -> bool:
     number, column = divmod(x, DOTS_WIDE + 1)
     if column == DOTS_WIDE or number >= len(text) or not 0 <= y < DOTS_HIGH:
@@ -87,8 +80,12 @@ def _large(text: str) -> list[str]:
     return ["".join("██" if _dot(text, x, y) else "  " for x in range(width)) for y in range(DOTS_HIGH)]
 
 
-_FACES = (_Face(12, 7, _large), _Face(6, 4, _regular), _Face(3, 4, _narrow))
-"""Largest first."""
+_FACES: tuple[tuple[int, int, Callable[[str], list[str]]], ...] = (
+    (12, 7, _large),
+    (6, 4, _regular),
+    (3, 4, _narrow),
+)
+"""Largest first: columns and rows of cells for a character, the gap behind it among them, and what draws it."""
 
 
 def big_type(text: str, columns: int, rows: int) -> list[str]:
@@ -96,12 +93,12 @@ def big_type(text: str, columns: int, rows: int) -> list[str]:
 
     Text that fits in no size of big type comes back as it is, in lines; what is beyond the last row is left out.
     """
-    for face in _FACES:
-        lines = _broken(text, columns // face.columns)
-        height = len(lines) * face.rows
+    for wide, high, draw in _FACES:
+        lines = _broken(text, columns // wide)
+        height = len(lines) * high
         if lines and height <= rows:
             gap = [""] if height + len(lines) - 1 <= rows else []
-            drawn = [row for line in lines for row in [*gap, *face.draw(line)]]
+            drawn = [row for line in lines for row in [*gap, *draw(line)]]
             return drawn[len(gap) :]
     return (_broken(text, columns) or [text[:columns]])[: max(1, rows)]
 

@@ -126,7 +126,7 @@ class DemoScreen(BaseScreen):
         figure, colour, over = words.margin(state)
         self._big("margin", figure, colour)
         self._big("over", over)
-        self.query_one("#small-print", PlainStatic).update_if_new(words.small_print(stage, state))
+        self.query_one("#small-print", PlainStatic).update_if_new(words.small_print(state))
 
     def _draw_board(self) -> None:
         self._big("board-name", "BOARD", "$accent")

@@ -142,7 +142,7 @@ def margin(state: DuelState) -> tuple[str, str, str]:
     return figures.speedup_words(speed, said), f"${figures.outcome_style(said)}", f"OVER {over}"
 
 
-def small_print(stage: DemoStage, state: DuelState) -> Content:
+def small_print(state: DuelState) -> Content:
     """Below a result: the interval, the rounds, the setting."""
     ended = state.ended
     assert ended is not None

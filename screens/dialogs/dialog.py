@@ -1,12 +1,18 @@
-"""The base of every dialog: a modal screen that `escape` closes."""
+"""Bases of dialogs: modal screens that `escape` closes."""
 
 from pathlib import Path
 from typing import Any, ClassVar
 
+from textual.actions import SkipAction
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, ScreenResultType
+from textual.widgets import Select
 
 from screens.actions import bindings
+from screens.widgets.page import Page
+from screens.widgets.pane_title import entitle
 
 
 def on_the_app(binding: Binding) -> Binding:
@@ -29,3 +35,47 @@ class Dialog(ModalScreen[ScreenResultType]):
         """What has the keyboard stays in sight."""
         if (focused := self.focused) is not None:
             self.call_after_refresh(focused.scroll_visible, animate=False)
+
+
+class Reader(Dialog[None]):
+    """Markdown in a scrolling pane. Of several sections the first is there at once: each takes a while to be composed."""
+
+    TO_READ = True
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,space", "dismiss", "back")]
+
+    def __init__(self, title: str, *sections: str) -> None:
+        super().__init__()
+        self._title, self._sections = title, sections
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog large reader") as page:
+            entitle(page, self._title)
+            page.border_subtitle = "esc back"
+            yield Page(self._sections[0])
+
+    def on_mount(self) -> None:
+        self.run_worker(self._mount_the_rest())
+
+    async def _mount_the_rest(self) -> None:
+        page = self.query_one(VerticalScroll)
+        for section in self._sections[1:]:
+            await page.mount(Page(section))
+
+
+class DecidingDialog(Dialog[ScreenResultType]):
+    """A dialog of fields, which enter decides wherever the focus is; a list is opened by space, and enter chooses in it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "back"),
+        Binding("enter", "decide_or_choose", "go ahead; in an open list: choose", show=False, priority=True),
+    ]
+
+    def decide(self) -> None:
+        """Takes what the fields say, or says what is wrong with it."""
+        raise NotImplementedError
+
+    def action_decide_or_choose(self) -> None:
+        """In a list that is open, enter belongs to the list."""
+        if any(select.expanded for select in self.query(Select)):
+            raise SkipAction
+        self.decide()

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from textual.binding import Binding
@@ -12,60 +13,15 @@ from textual.widget import Widget
 
 from problems.specification import CLASSES
 from screens.actions import ACTIONS, SCOPE_WORDS, Scope, key_words
-from screens.dialogs.dialog import Dialog
-from screens.dialogs.reader import Reader
+from screens.dialogs.dialog import Dialog, Reader
 
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 
-SIGNS = """
-## Signs
-
-| sign | meaning |
-|---|---|
-| ▲ ▼ | faster or slower than the baseline: the whole 99 % interval lies on that side of 1 |
-| ≈ | same speed: a larger difference than the smallest detectable one would have been found |
-| ~ | too noisy: the interval is too wide for an answer, so it is shown in place of a speedup |
-| ✓ ✗ | correct, or failed: wrong result, error, deadline |
-| ! | the harness failed, not the kernel |
-| ★ | best kernel, or winner of a duel |
-| ▸ · | in progress, not started |
-| – | cancelled, or no result |
-
-**Too noisy** is normal on laptops: other programs and changing clock rates disturb short calls. ctrl+l measures longer.
-Fewer ranks than cores, a power cable and closed browsers help, too.
-"""
-JUDGING = """
-## How a kernel is judged
-
-1. **load** imports your file on every rank of a fresh world. **compile** compiles what it contains.
-2. **check** runs it on new random inputs. Every rank's output is compared with a float64 oracle. The error limits
-   come from the baseline's own error; the meters show how much of each limit is used.
-3. **time** runs baseline and kernel in turn on the same inputs, in random order. The slowest rank counts. The speedup
-   is baseline time over kernel time. Its 99 % interval narrows with every round. Timing ends after the budget (setting
-   `budget_s`), or after up to four times as long where noise requires it.
-4. There are two clocks. **End-to-end** time includes host work. **Device time** is the GPU's work alone. The headline
-   is end-to-end; it is device time where end-to-end time is too noisy. It always names its clock.
-5. The **smallest detectable difference** says how good a measurement is. "Detects 8 %": a difference of 8 % would most
-   likely have been found.
-
-Kernels run **isolated**: without network, in a file system of their own. The doctor (F12) says how, on this machine.
-The outputs of timed calls are checked, too. Every run ends with exactly one verdict and an advice.
-"""
+_PAGE = Path(__file__).with_name("help.md").read_text(encoding="utf-8")
+SIGNS, FIRST_KERNEL, JUDGING = (
+    section.strip() for section in re.split(r"^(?=## )", _PAGE, flags=re.MULTILINE)[1:]
+)
 _CLASS_HEAD = "The class of a problem says where speed can be gained:"
-
-FIRST_KERNEL = """
-## A first kernel in five minutes
-
-1. Choose a problem and press enter. The editor opens with a correct kernel: a copy of the baseline.
-2. Press ctrl+s. It is judged: ✓ PASS, and ≈ same speed or ~ too noisy, because it is the baseline.
-3. Change it. `def solution(...)` gets this rank's tensors and returns this rank's result. The card describes both.
-4. Save again, here or in any other editor. Every save starts a run. A wrong element is shown with its rank and index.
-5. `from sandbox.kit import symm` gives access to the memory of other ranks: `symm.peers(t)` is the same tensor on all
-   ranks.
-6. The history (F6) has every version that you ran, with its verdict. Unsaved text is kept as a draft.
-"""
-
-
 _KNOWN = {
     *("up", "down", "left", "right", "home", "end", "backspace", "delete"),
     *("pageup", "pagedown", "ctrl+pageup", "ctrl+pagedown"),
@@ -156,8 +112,8 @@ def help_pages(
             near.append(_table(_titled(f"Keys {keys.place}", keys), rows))
     more = [_table(_titled(f"More keys {keys.place}", keys), keys.others) for keys in focus if keys.others]
     changing = "Every key can be changed: open the settings, then `keymap`."
-    judging = f"{JUDGING.strip()}\n\n{class_lines()}"
-    return [*near, *first, *more, SIGNS.strip(), FIRST_KERNEL.strip(), judging, *rest, changing]
+    judging = f"{JUDGING}\n\n{class_lines()}"
+    return [*near, *first, *more, SIGNS, FIRST_KERNEL, judging, *rest, changing]
 
 
 def _titled(words: str, keys: FocusKeys) -> str:

@@ -75,8 +75,8 @@ class KeyEditor(Dialog[dict[str, str] | None]):
 
     def on_mount(self) -> None:
         actions = self.query_one("#actions", OptionList)
-        for scope, place in SCOPE_WORDS.items():
-            if scope != next(iter(SCOPE_WORDS)):
+        for number, (scope, place) in enumerate(SCOPE_WORDS.items()):
+            if number:
                 actions.add_option(Option("", disabled=True))
             actions.add_option(Option(Content.styled(place.capitalize(), "bold $accent"), disabled=True))
             actions.add_options(

@@ -19,8 +19,7 @@ from arena.players.program.readiness import known_programs
 from arena.settings import load_settings
 from problems.specification import Problem
 from screens.app_protocol import DuelPlan
-from screens.dialogs.deciding import DecidingDialog
-from screens.dialogs.dialog import Dialog
+from screens.dialogs.dialog import DecidingDialog, Dialog
 from screens.duel.live import YOU, opponents
 from screens.duel.player_row import PROGRAM, PlayerRow
 from screens.services import Services

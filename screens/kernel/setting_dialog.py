@@ -14,7 +14,7 @@ from arena.errors import ArenaError
 from arena.setting_choice import Choice, choose_setting
 from screens import figures
 from screens.complaints import explain
-from screens.dialogs.deciding import DecidingDialog
+from screens.dialogs.dialog import DecidingDialog
 from screens.kernel.kernel_session import KernelSession
 from screens.widgets.foreign import PlainStatic
 

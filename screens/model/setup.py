@@ -18,8 +18,7 @@ from arena.players.player import PlayerKind, PlayerName, PlayerSetup
 from arena.settings import ModelSettings
 from problems.specification import Problem
 from screens.complaints import explain
-from screens.dialogs.deciding import DecidingDialog
-from screens.dialogs.dialog import Dialog
+from screens.dialogs.dialog import DecidingDialog, Dialog
 from screens.model.model_session import ModelPlan
 from screens.widgets.foreign import PlainStatic
 

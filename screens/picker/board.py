@@ -11,17 +11,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import DataTable, Input
 
-from arena.board.board import FACTORS, Published, Standings, Tally, fast_p, order_of, read_published, tally
+from arena.board import board
 from arena.foreign_text import printable
 from problems.catalogue import Catalogue
 from problems.specification import Problem
 from screens import figures
 from screens.dialogs.dialog import Dialog
 from screens.services import Services
-from screens.widgets.cell_colours import cell_colour, redraw_with_theme
-from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
+from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
 PROBLEMS, CATEGORIES, CURVE = "by problem", "by category", "fast_p"
 VIEWS = (PROBLEMS, CATEGORIES, CURVE)
@@ -54,8 +53,8 @@ class BoardDialog(Dialog[Problem | None]):
         self.services = services
         self.view = PROBLEMS
         self.players: list[str] = []
-        self.standings: dict[str, Standings] = {}
-        self._published = Published("", {}, [])
+        self.standings: dict[str, board.Standings] = {}
+        self._published = board.Published("", {}, [])
         self._known = False
         """All that is shown has been read."""
         self._listed: list[Problem] = []
@@ -81,9 +80,9 @@ class BoardDialog(Dialog[Problem | None]):
     async def _read(self) -> None:
         store = self.services.store
         players = await asyncio.to_thread(store.players)
-        self.players = order_of(players)
+        self.players = board.order_of(players)
         self.standings = {player: await asyncio.to_thread(store.standings, player) for player in players}
-        self._published = await asyncio.to_thread(read_published)
+        self._published = await asyncio.to_thread(board.read_published)
         self._known = True
         self.query_one("#board").focus()
         self._show()
@@ -157,7 +156,7 @@ class BoardDialog(Dialog[Problem | None]):
         for model in self._published.model:
             table.add_column(f"│ {model.name}")
         for name, problems in [("all", self._catalogue.problems), *self._catalogue.categories.items()]:
-            ours = [_tally_words(tally(self.standings[player], problems)) for player in self.players]
+            ours = [_tally_words(board.tally(self.standings[player], problems)) for player in self.players]
             category = "" if name == "all" else name
             theirs = [
                 self._styled(
@@ -172,9 +171,9 @@ class BoardDialog(Dialog[Problem | None]):
         table = self._table("p", "")
         for model in self._published.model:
             table.add_column(f"│ {model.name}")
-        for number, factor in enumerate(FACTORS):
+        for number, factor in enumerate(board.FACTORS):
             ours = [
-                _share_words(fast_p(self.standings[player], self._catalogue.problems, factor))
+                _share_words(board.fast_p(self.standings[player], self._catalogue.problems, factor))
                 for player in self.players
             ]
             theirs = [
@@ -234,7 +233,7 @@ def _matches(problem: Problem, word: str) -> bool:
     )
 
 
-def _tally_words(counted: Tally, with_all: bool = False) -> str:
+def _tally_words(counted: board.Tally, with_all: bool = False) -> str:
     """ "5·4", and of how many."""
     words = f"{counted.solved:>2} · {counted.faster}"
     return f"{words} /{counted.problems}" if with_all else words

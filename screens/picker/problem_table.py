@@ -13,7 +13,7 @@ from textual.widgets import DataTable
 
 from sandbox.protocol.verdict import Verdict
 from screens import figures
-from screens.widgets.cell_colours import cell_colour
+from screens.widgets.tables import cell_colour
 
 if TYPE_CHECKING:
     from arena.runs.store import Entry, Standing

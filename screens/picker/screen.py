@@ -15,10 +15,9 @@ from textual.widgets.option_list import Option
 
 from screens.actions import ACTIONS, Scope, bindings
 from screens.base import BaseScreen, PanePlace
-from screens.widgets.cell_colours import redraw_with_theme
-from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.pane_title import entitle
+from screens.widgets.tables import FilterInput, redraw_with_theme
 
 if TYPE_CHECKING:
     from textual.widgets import DataTable
@@ -289,6 +288,6 @@ class PickerScreen(BaseScreen):
 
     def action_read_card(self) -> None:
         if (problem := self.table.current) is not None:
-            from screens.dialogs.reader import Reader
+            from screens.dialogs.dialog import Reader
 
             self.app.push_screen(Reader(f"{problem.id} · {problem.title}", problem.card))

@@ -65,7 +65,7 @@ def _rows(
         Content(""),
         Content.styled("From the kernel's process: medians of the calls in µs", "$muted"),
         *_table(found.figures, width),
-        *_left_out(found.reports, width),
+        *_wrapped(gpu_words.left_out_lines(found.reports), width, "$warning"),
         Content(""),
         below,
     ]
@@ -247,12 +247,6 @@ def _table(ranks: Sequence[RankFigures], width: int) -> list[Content]:
             row += f"   {name} {rank.largest_us:,.0f}"
         rows.append(Content(row))
     return rows
-
-
-def _left_out(reports: Iterable[RankProfile], width: int) -> list[Content]:
-    """A rank that did too much to be told in full says so."""
-    told = [f"rank {each.rank}: {each.left_out} spans left out" for each in reports if each.left_out]
-    return [Content.styled(line, "$warning") for text in told for line in textwrap.wrap(text, width)]
 
 
 def _us(value: float) -> str:

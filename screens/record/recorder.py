@@ -1,4 +1,4 @@
-"""Plays a journal on the app's own screens without a terminal, and records them."""
+"""Plays a journal on the app's own screens without a terminal, and writes what stands there to a file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from arena.cli.record import RecordPlan
 from arena.duel.events import DuelHeader
 from arena.duel.journal import read_duel
 from arena.errors import UsageError
 from arena.paths import paths_in
 from arena.runs.journal import RunHeader, read_events
 from arena.settings import Settings
+from arena.workspace.atomic_file import write_named_file
 from problems.catalogue import UnknownProblem
 from sandbox.protocol.events import AnyEvent, RunStarted, Setting
 from screens.app import ArenaApp
@@ -26,8 +28,11 @@ from screens.duel.replay import ReplayDuelScreen
 from screens.kernel.gpu_strip import GpuStrip
 from screens.kernel.screen import KernelScreen
 from screens.kernel.source.source_pane import SourcePane
+from screens.record.animated_svg import animated_svg
+from screens.record.asciicast import asciicast
 from screens.record.recording import Recording
 from screens.services import Services
+from screens.themes import DEFAULT, FOLDER, load_themes
 
 STEP_S = 0.2
 """Between two pictures."""
@@ -183,3 +188,28 @@ async def _picture(app: ArenaApp, pilot: Pilot[Any], recording: Recording, at: f
 def _ended(recording: Recording) -> Recording:
     recording.length += LAST_S
     return recording
+
+
+def record(plan: RecordPlan) -> float:
+    """Plays the plan's journal and writes it to the plan's target. Returns the recording's length in seconds.
+
+    Raises:
+        UsageError: there is no such theme.
+        FolderUnwritable: the file cannot be written.
+    """
+    theme = plan.theme or plan.settings.theme or DEFAULT
+    header = plan.header
+    if isinstance(header, DuelHeader):
+        work = record_duel(plan.journal, header, plan.settings, plan.size, theme, plan.speed)
+    else:
+        work = record_run(plan.journal, header, plan.settings, plan.size, theme, plan.speed)
+    recording = asyncio.run(work)
+    if plan.target.suffix.lower() == ".cast":
+        text = "\n".join(asciicast(recording, header.created)) + "\n"
+    else:
+        found = next((each for each in load_themes((FOLDER,))[0] if each.name == theme), None)
+        foreground = (found.foreground if found else None) or "#c8d0d8"
+        background = (found.background if found else None) or "#0f1318"
+        text = animated_svg(recording, foreground, background)
+    write_named_file(plan.target, text)
+    return recording.length

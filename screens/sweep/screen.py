@@ -24,10 +24,9 @@ from screens.app_protocol import AppProtocol
 from screens.base import BaseScreen
 from screens.sweep.replay import CellReplay
 from screens.sweep.words import player_heading, square_words, standing_words
-from screens.widgets.cell_colours import cell_colour, redraw_with_theme
-from screens.widgets.filter_input import FilterInput
 from screens.widgets.foreign import PlainStatic
 from screens.widgets.key_line import KeyLine
+from screens.widgets.tables import FilterInput, cell_colour, redraw_with_theme
 
 FOLLOW_S = 0.5
 LINES = 2000

@@ -13,7 +13,7 @@ from typing import Literal
 
 from aiohttp import web
 
-from arena.cli.serve_plan import LOOPBACK
+from arena.cli.display import LOOPBACK
 
 Role = Literal["owner", "spectator"]
 PLACES: dict[str, Role] = {"/": "owner", "/ws": "owner", "/watch": "spectator", "/watch/ws": "spectator"}

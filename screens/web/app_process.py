@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from textual_serve.app_service import AppService
-from textual_serve.download_manager import DownloadManager
 
 from arena.own_modules import ROOT
 from screens.web.driver import NAME as DRIVER
@@ -22,21 +22,16 @@ FRAMES_A_SECOND = "20"
 HAND_OVER_S = 1.0
 """After SIGKILL; a process that is stuck in a device may not go."""
 _NEEDED = {
-    "CUDA_DEVICE_ORDER",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "LD_LIBRARY_PATH",
-    "LOGNAME",
-    "PATH",
-    "PYTHONPATH",
-    "TMPDIR",
-    "TZ",
-    "USER",
-    "VIRTUAL_ENV",
+    *(
+        "CUDA_DEVICE_ORDER",
+        "CUDA_HOME",
+        "CUDA_PATH",
+        "CUDA_VISIBLE_DEVICES",
+        "LD_LIBRARY_PATH",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+    ),
+    *("HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"),
 }
 _NEEDED_PREFIXES = ("LC_", "NCCL_", "PKB_", "XDG_")
 
@@ -65,27 +60,9 @@ def app_environment(
 class AppProcess(AppService):
     """Textual-serve's side of the pipes; the process is a group of its own and ends when it is told to."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        *,
-        passed_on: Sequence[str] = (),
-        write_bytes: Callable[[bytes], Awaitable[None]],
-        write_str: Callable[[str], Awaitable[None]],
-        close: Callable[[], Awaitable[None]],
-        download_manager: DownloadManager,
-    ) -> None:
-        """
-        Args:
-            write_bytes, write_str, close: the browser's end.
-        """
-        super().__init__(
-            " ".join(command),
-            write_bytes=write_bytes,
-            write_str=write_str,
-            close=close,
-            download_manager=download_manager,
-        )
+    def __init__(self, command: Sequence[str], passed_on: Sequence[str] = (), **ends: Any) -> None:
+        """ends: the browser's end, as textual-serve takes it."""
+        super().__init__(" ".join(command), **ends)
         self._command, self._passed_on = command, passed_on
         self._errors = bytearray()
 

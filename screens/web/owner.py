@@ -2,19 +2,14 @@
 
 import sys
 
-from arena.errors import ArenaError
+from arena.cli import exit_code_of
 
 
 def main() -> int:
     """Runs the app until it is left. Returns the exit code."""
-    from arena.cli.diagnostics import complain
     from screens.app import run_app
 
-    try:
-        return run_app("".join(sys.argv[1:2]))
-    except ArenaError as error:
-        complain(error.message, error.advice)
-        return error.exit_code
+    return exit_code_of(lambda: run_app("".join(sys.argv[1:2])))
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from textual_serve.server import Server, to_int
 
+from arena.cli.display import ServePlan
 from arena.cli.output import print_line
-from arena.cli.serve_plan import ServePlan
 from arena.errors import MachineError
 from arena.own_modules import module_command
 from sandbox.protocol.verdict import ExitCode
@@ -193,8 +193,4 @@ def serve(plan: ServePlan) -> int:
     Raises:
         MachineError: the address or the port cannot be had.
     """
-
-    async def live() -> int:
-        return await ArenaServer(plan).live()
-
-    return asyncio.run(live())
+    return asyncio.run(ArenaServer(plan).live())

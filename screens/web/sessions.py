@@ -22,13 +22,6 @@ LARGEST = (400, 200)
 MakeProcess = Callable[["Browser"], AppProcess]
 
 
-class Size(msgspec.Struct):
-    """A browser's word on its terminal."""
-
-    width: int
-    height: int
-
-
 def bounded(width: int, height: int) -> tuple[int, int]:
     """A size that an app can draw."""
     return min(max(width, 2), LARGEST[0]), min(max(height, 2), LARGEST[1])
@@ -175,9 +168,9 @@ async def hand_on(socket: web.WebSocketResponse, process: AppProcess) -> None:
             if kind == "stdin":
                 await process.send_bytes(msgspec.convert(rest[0], str).encode("utf-8", "replace"))
             elif kind == "resize":
-                size = msgspec.convert(rest[0], Size)
-                await process.set_terminal_size(*bounded(size.width, size.height))
+                size = msgspec.convert(rest[0], dict[str, int])
+                await process.set_terminal_size(*bounded(size["width"], size["height"]))
             elif kind == "ping":
                 await socket.send_json(["pong", rest[0] if rest else None])
-        except (ValueError, IndexError):
+        except (ValueError, LookupError):
             continue

@@ -16,6 +16,7 @@ import msgspec
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from arena.cli import exit_code_of
 from arena.duel.events import AnyDuelEvent, DuelHeader, decode_duel_event, decode_header
 from arena.duel.journal import ending
 from arena.duel.state import DuelState
@@ -41,22 +42,10 @@ FOLLOW_S = 0.2
 DUEL_GOES_ON_S = 900.0
 """A duel without an end whose journal stood still for longer was broken off."""
 NO_REFEREE = ("/bin/false",)
-LOOKING = frozenset(
-    [
-        "next_view",
-        "find",
-        "go_to_line",
-        "wrap",
-        "jump",
-        "zoom",
-        "next_pane",
-        "cancel",
-        "help",
-        "next_theme",
-        "quit",
-        "find_text",
-    ]
-)
+LOOKING = {
+    *("next_view", "find", "find_text", "go_to_line", "wrap", "jump", "zoom", "next_pane"),
+    *("cancel", "help", "next_theme", "quit"),
+}
 """Of the table of actions, what a spectator may do."""
 NOTHING_YET = "No runs yet. Runs and duels of the owner appear here."
 
@@ -235,24 +224,13 @@ def watching_services(folder: Path, settings: Settings) -> Services:
 
 def main() -> int:
     """Runs the app until it is left. Returns the exit code."""
-    from arena.cli.diagnostics import complain
 
-    watched = find_paths()
-    with tempfile.TemporaryDirectory(prefix="pkb-spectator-") as folder:
-        try:
-            app = SpectatorApp(watching_services(Path(folder), load_settings(watched)), watched)
-        except ArenaError as error:
-            complain(error.message, error.advice)
-            return error.exit_code
+    def watch() -> int:
+        watched = find_paths()
+        with tempfile.TemporaryDirectory(prefix="pkb-spectator-") as folder:
+            return SpectatorApp(watching_services(Path(folder), load_settings(watched)), watched).run_to_end()
 
-        async def live() -> None:
-            try:
-                await app.run_async()
-            finally:
-                await app.services.close()
-
-        asyncio.run(live())
-        return app.return_code or 0
+    return exit_code_of(watch)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
 from arena.workspace.line_ends import plain, with_line_ends
-from screens.widgets import line_edits, search
+from screens.widgets import search, text_lines
 from screens.widgets.highlight import Part, language_of, line_spans, parts_of
-from screens.widgets.line_marks import LineMarks
+from screens.widgets.text_lines import LineMarks
 
 SOURCE_STYLES = Path(__file__).with_name("source.tcss")
 """For the CSS_PATH of every screen that shows source texts: Textual's own rules for a TextArea outweigh a DEFAULT_CSS."""
@@ -294,17 +294,17 @@ class Editor(Source):
             column = self.cursor_location[1]
             self.insert(" " * (self.indent_width - column % self.indent_width))
         else:
-            self._edit_lines(line_edits.indented(self._selected_lines(), self.indent_width))
+            self._edit_lines(text_lines.indented(self._selected_lines(), self.indent_width))
 
     def action_dedent(self) -> None:
         """The selected lines, or the cursor's, one level less deep."""
-        self._edit_lines(line_edits.dedented(self._selected_lines(), self.indent_width))
+        self._edit_lines(text_lines.dedented(self._selected_lines(), self.indent_width))
 
     def action_toggle_comment(self) -> None:
         """The selected lines, or the cursor's, become comments, or no longer are."""
         first = self._selected_rows().start
         in_cuda = any(part.language == "cuda" and part.start == 0 for part in self._parts.get(first, ()))
-        self._edit_lines(line_edits.comment_toggled(self._selected_lines(), "//" if in_cuda else "#"))
+        self._edit_lines(text_lines.comment_toggled(self._selected_lines(), "//" if in_cuda else "#"))
 
     def _selected_rows(self) -> range:
         """A selection that ends in front of a line leaves that line out."""

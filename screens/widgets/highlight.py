@@ -6,18 +6,12 @@ comes from one quick scan of the whole text.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 Language = Literal["python", "cuda", "string", "plain", "prose"]
-
-
-class Lexer(Protocol):
-    """What is used of Pygments, which has no types of its own."""
-
-    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, Any, str]]: ...
 
 
 class StyledSpan(NamedTuple):
@@ -165,9 +159,8 @@ def spans_of(text: str, language: Language) -> tuple[StyledSpan, ...]:
     if language == "string":
         return (StyledSpan(0, len(text), "string"),)
     spans: list[StyledSpan] = []
-    for start, token, value in _lexer(language).get_tokens_unprocessed(
-        text + "\n"
-    ):  # a // comment ends in a line feed
+    whole = text + "\n"  # a // comment ends in a line feed
+    for start, token, value in _lexer(language).get_tokens_unprocessed(whole):
         kind = _kind(str(token))
         if kind and start < len(text):
             spans.append(StyledSpan(start, min(start + len(value), len(text)), kind))
@@ -196,12 +189,11 @@ def _shifted(text: str, start: int, end: int, language: Language) -> list[Styled
 
 
 @lru_cache(maxsize=2)
-def _lexer(language: Language) -> Lexer:
+def _lexer(language: Language) -> Any:
     # imported with the first line, not with the app
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
 
-    lexer: Lexer = get_lexer_by_name(language)
-    return lexer
+    return get_lexer_by_name(language)
 
 
 @lru_cache(maxsize=500)

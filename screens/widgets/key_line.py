@@ -11,16 +11,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 LEADING = (
-    "save",
-    "run",
-    "open_row",
-    "hand_in",
-    "rematch",
-    "take_over",
-    "replay_pause",
-    "write_trace",
-    "leave_campaign",
-    "leave_profile",
+    *("save", "run", "open_row"),
+    *("hand_in", "rematch", "take_over", "replay_pause", "write_trace"),
+    *("leave_campaign", "leave_profile"),
 )
 """What a screen is for stays in front; behind it come the keys of what has the focus, then the screen's others."""
 PLACES = ("jump", "zoom")

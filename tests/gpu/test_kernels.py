@@ -4,19 +4,18 @@ from pathlib import Path
 
 import pytest
 
-import sandbox
 from arena.workspace.templates import starter
 from benchmarks.attacks.attack_suite import read_kernel
+from benchmarks.kernels import kernel_paths
 from problems.catalogue import load_catalogue
 from sandbox.protocol.verdict import Verdict
 
 pytestmark = pytest.mark.gpu
 
 KERNELS = Path(__file__).with_name("kernels")
-KIT = Path(sandbox.__path__[0]) / "kit"
 ATTACKS = Path(__file__).parents[1] / "attacks" / "kernels"
 PROBLEM_OF = {"allreduce": "1", "allgather": "2", "reducescatter": "7", "alltoall": "8", "gemm": "13"}
-EXAMPLES = [path.stem for path in sorted(KIT.glob("examples/*.py")) if not path.stem.endswith("_cpp")]
+EXAMPLES = {name: path for name, path in kernel_paths().items() if not name.endswith("_cpp")}
 HOUSE = [
     pytest.param(problem.slug, marks=() if 1 in problem.worlds else pytest.mark.peers)
     for problem in load_catalogue().problems
@@ -34,7 +33,7 @@ CUDA_ATTACKS = [path.stem for path in sorted(ATTACKS.glob("*.py")) if "# device:
 
 def _example(name: str) -> tuple[str, str]:
     """(problem, text) of an example."""
-    return PROBLEM_OF[name.partition("_")[0]], (KIT / "examples" / f"{name}.py").read_text()
+    return PROBLEM_OF[name.partition("_")[0]], EXAMPLES[name].read_text()
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -22,6 +22,7 @@ from sandbox.kit import cuda, errors, templates
 from sandbox.kit.compilers import nvrtc, source_lines, stamps
 
 KIT = Path(sandbox.kit.__file__).parent
+DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
 ARCH = "sm_90a"
 BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
@@ -81,12 +82,11 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 
 def _literals() -> dict[str, str]:
     """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
-    found = {EVERY_FUNCTION: EVERYTHING}
+    found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
         *(KIT / "blocks" / f"{block}.py" for block in BLOCKS),
         KIT / "templates" / "cuda.py",
-        KIT / "symmetric_memory" / "device_heap.py",
         KIT.parents[1] / "benchmarks" / "kit_soak" / "device_blocks.py",
     ]:
         for node in ast.parse(path.read_text()).body:
@@ -140,7 +140,8 @@ def _nvcc() -> str | None:
 
 
 def test_every_example_and_template_is_found():
-    assert len(_literals()) == 4 + len(BLOCKS) + len(list(KIT.glob("examples/*_cuda.py")))
+    examples = [path for path in KIT.glob("examples/*_cuda.py") if "__global__" in path.read_text()]
+    assert len(_literals()) == 4 + len(BLOCKS) + len(examples)
 
 
 @needs_nvrtc

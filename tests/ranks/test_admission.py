@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from problems.specification import ProblemError, load_problem
 from sandbox.admission.admission import admit, require_code
-from sandbox.admission.cheats import NoCommunication
+from sandbox.admission.cheats import no_communication
 from sandbox.admission.coarse import CoarseMessages, in_blocks
 from sandbox.admission.row import CHEATS, NOT_APPLICABLE, AdmissionRow, objections
 from sandbox.protocol.verdict import Verdict
@@ -268,7 +268,7 @@ def test_messages_are_coarse_and_arrive(in_ranks: Callable[..., list[Any]]) -> N
 def test_nobody_communicates_in_a_world_without_communication(in_ranks: Callable[..., list[Any]]) -> None:
     def work(rank: int, world: int) -> list[float]:
         own = torch.tensor([float(rank + 1)])
-        with NoCommunication():
+        with no_communication():
             dist.all_reduce(alone := own.clone())
             dist.all_gather(parts := [torch.full((1,), 9.0) for _ in range(world)], own)
             dist.broadcast(received := own.clone(), src=0)

@@ -16,8 +16,8 @@ from benchmarks import catalogue
 from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
 from screens.app import ArenaApp
+from screens.dialogs.dialog import Reader
 from screens.dialogs.help import HelpScreen
-from screens.dialogs.reader import Reader
 from screens.dialogs.settings import SettingsScreen
 from screens.duel.live import LiveDuelScreen
 from screens.duel.replay import ReplayDuelScreen

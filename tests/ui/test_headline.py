@@ -2,8 +2,9 @@
 
 import pytest
 from msgspec.structs import replace
+from run_states import fold
 
-from arena.runs.run_state import RunState, fold
+from arena.runs.run_state import RunState
 from sandbox.protocol.events import (
     Failure,
     Finished,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import ClientSession, web
 
-from arena.cli.serve_plan import ServePlan
+from arena.cli.display import ServePlan
 from screens.web.app_process import app_environment
 from screens.web.server import ArenaServer
 

@@ -1,6 +1,5 @@
 """`pkb-arena duel`: two players at one problem, without the app."""
 
-import os
 from pathlib import Path
 
 import click
@@ -8,9 +7,8 @@ import click
 from arena.cli.diagnostics import complain, say
 from arena.cli.duel.duel_lines import duel_line
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.model_options import unsafe_option
 from arena.cli.numbers import Number, Whole
-from arena.cli.options import json_option, problem_argument, setting_options
+from arena.cli.options import json_option, problem_argument, setting_options, unsafe_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import CliSession, open_session
 from arena.duel.card import svg_card, text_card
@@ -20,12 +18,12 @@ from arena.duel.opening import Players, duel_players, new_header
 from arena.duel.report import duel_report
 from arena.duel.state import DuelState
 from arena.errors import UsageError
-from arena.paths import NAMED, require_writable, unwritable
+from arena.paths import require_writable
 from arena.players.player import PlayerKind
 from arena.runs.engine import Engine
 from arena.runs.run_request import Notice
 from arena.setting_choice import Choice, choose_setting
-from arena.workspace.atomic_file import write_atomically
+from arena.workspace.atomic_file import write_named_file
 from problems.specification import Problem
 from sandbox.protocol.verdict import ExitCode
 
@@ -118,7 +116,7 @@ def command(
     state = run_interruptibly(_play(session, found, header, players, unsafe))
     assert state.ended is not None
     if svg is not None:
-        _write(svg, svg_card(state))
+        write_named_file(svg, svg_card(state))
     if as_json:
         print_json(duel_report(state))
     else:
@@ -146,10 +144,3 @@ async def _play(
         match.listeners.append(tell)
         await match.play()
         return match.state
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_atomically(path, text.encode(), mode=0o644)
-    except OSError as error:
-        raise unwritable(Path(os.path.abspath(path)).parent, error, NAMED) from None

@@ -3,25 +3,17 @@
 import time
 
 import click
-import msgspec
 
 from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.cli.session import open_session
 from arena.duel.card import winner_words
 from arena.duel.journal import duel_records
-from arena.duel.ratings import ALL, Rating, ratings
+from arena.duel.ratings import ALL, ratings
 from arena.errors import UsageError
 from problems.specification import CATEGORIES
 
 SHOWN = 20
-
-
-class DuelResults(msgspec.Struct, frozen=True):
-    """`duels --json`."""
-
-    ratings: list[Rating]
-    duels: list[dict[str, object]]
 
 
 @click.command()
@@ -36,7 +28,8 @@ def command(category: str, as_json: bool) -> None:
     records = duel_records(open_session().paths.duels)
     found = ratings(records)
     if as_json:
-        print_json(DuelResults(found, [_duel(record.header, record.ended) for record in records]))
+        duels = [{"header": record.header, "ended": record.ended} for record in records]
+        print_json({"ratings": found, "duels": duels})
         return
     if not records:
         print_line("No duel was played yet: `pkb-arena duel 1 --left house --right baseline` is a first one.")
@@ -59,7 +52,3 @@ def command(category: str, as_json: bool) -> None:
         )
         name = record.path.stem if record.path is not None else header.duel_id
         print_line(f"              `pkb-arena replay {name}`")
-
-
-def _duel(header: object, ended: object) -> dict[str, object]:
-    return {"header": header, "ended": ended}

@@ -7,9 +7,8 @@ from arena.cli.options import json_option
 from arena.cli.output import print_json, print_line
 from arena.errors import ArenaError, UsageError
 from arena.machine.doctor import can_run, examine
-from arena.machine.finding import MachineFinding
-from arena.machine.fix_plan import as_script
-from arena.machine.fix_plan import fix_plan as plan_fixes
+from arena.machine.finding import MachineFinding, as_script
+from arena.machine.finding import fix_plan as plan_fixes
 from arena.paths import find_paths
 from arena.runs.clock_findings import ClockSight, clock_finding, clocks_seen
 from sandbox.protocol.verdict import ExitCode

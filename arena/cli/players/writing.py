@@ -1,19 +1,26 @@
 """The work of `generate` and `agent`: a model writes kernels, they are judged, the best one goes to a file."""
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
+import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from arena.cli.diagnostics import complain, say
 from arena.cli.interrupts import run_interruptibly
+from arena.cli.numbers import Number, Whole
+from arena.cli.options import problem_argument, rounds_option, setting_options, shots_option, unsafe_option
 from arena.cli.output import compact, print_json, print_line
 from arena.cli.players.writing_progress import WritingProgress, spent_text
 from arena.cli.runs.progress import RunProgress
-from arena.cli.session import CliSession
+from arena.cli.session import CliSession, open_session
 from arena.errors import UsageError
 from arena.models.budget import BudgetPool, Spent
-from arena.paths import NAMED, make_folder, unwritable
+from arena.paths import NAMED, make_folder
 from arena.players.attempts import Attempt, best_of, pass_at
 from arena.players.judge_access import JudgeAccess
 from arena.players.kept_kernels import keep_revisions, save_best
@@ -22,31 +29,83 @@ from arena.players.player import Player, PlayerKind, PlayerName, PlayerSetup, Ta
 from arena.players.trace import AnyTraceEvent, Asked
 from arena.runs.engine import Engine
 from arena.runs.results import RunReport
-from arena.workspace.atomic_file import write_atomically
+from arena.setting_choice import Choice, choose_setting
+from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernels import Workspace, content_hash
 from problems.specification import Problem
 from sandbox.protocol.events import Setting
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """The work that was asked for."""
 
     session: CliSession
     problem: Problem
     setting: Setting
-    model: str
+    model: str | None
     shots: int
-    steps: int
-    feedback: bool
-    patience: int | None
-    rounds: int | None
     budget_usd: float | None
     budget_tokens: int | None
+    rounds: int | None
     output: Path | None
     force: bool
     unsafe: bool
+    steps: int = 1
+    feedback: bool = False
+    patience: int | None = None
+    """Answers without a gain after which it ends; None or 0: no such limit."""
     run: bool = True
+
+
+def _complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    models = open_session().settings.models
+    found = [name for name in models if name.startswith(incomplete)]
+    return [CompletionItem(name, help=models[name].model) for name in found]
+
+
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments and options that `generate` and `agent` share, handed to the command as `plan: Plan`.
+
+    Where another option of the command is named like a field of `Plan`, the plan takes that, too.
+    """
+
+    @problem_argument
+    @click.option(
+        "--model",
+        metavar="M",
+        shell_complete=_complete_model,
+        help="A model named in the settings, or PROVIDER:MODEL with that provider's defaults.",
+    )
+    @shots_option
+    @click.option(
+        "--budget",
+        "budget_usd",
+        type=Number(0, min_open=True),
+        metavar="USD",
+        help="Money limit in dollars. Needs the model's prices.",
+    )
+    @click.option("--budget-tokens", type=Whole(1), metavar="N", help="Limit of tokens, read and written.")
+    @setting_options
+    @rounds_option
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File for the best kernel. [default: the workspace's]",
+    )
+    @click.option("--force", is_flag=True, help="Overwrite a file that exists.")
+    @unsafe_option
+    @functools.wraps(command)
+    def wrapped(*args: Any, problem: str, choice: Choice, **given: Any) -> Any:
+        session = open_session()
+        found = session.problem(problem)
+        setting = choose_setting(found, choice, session.settings)
+        asked = {field.name: given.pop(field.name) for field in fields(Plan) if field.name in given}
+        plan = Plan(session=session, problem=found, setting=setting, **asked)
+        return command(*args, plan=plan, **given)
+
+    return wrapped
 
 
 class AttemptReport(msgspec.Struct, rename={"reason": "complaint"}, frozen=True, kw_only=True):
@@ -96,9 +155,13 @@ def player_of(plan: Plan) -> Player:
     """
     if plan.output is not None and plan.output.exists() and not plan.force:
         raise UsageError(f"{plan.output} exists", "choose another file with -o, or --force to overwrite it")
+    if plan.model is None:
+        raise UsageError("--model is missing", "name a model of the settings, or PROVIDER:MODEL")
     session = plan.session
     pool = BudgetPool(plan.budget_usd, plan.budget_tokens)
-    setup = PlayerSetup(session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience)
+    setup = PlayerSetup(
+        session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience or None
+    )
     kind = PlayerKind.AGENT if plan.feedback else PlayerKind.MODEL
     return ModelPlayer(PlayerName(kind, plan.model), setup)
 
@@ -173,10 +236,7 @@ def _keep(plan: Plan, access: JudgeAccess) -> Path | None:
     if plan.output is None:
         return save_best(workspace, plan.problem, access.header.player, best)
     make_folder(plan.output.absolute().parent, NAMED)
-    try:
-        write_atomically(plan.output, best.answer.source.encode(), mode=0o644)
-    except OSError as error:
-        raise unwritable(plan.output.absolute().parent, error, NAMED) from None
+    write_named_file(plan.output, best.answer.source)
     return plan.output
 
 

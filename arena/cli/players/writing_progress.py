@@ -1,23 +1,12 @@
-"""A model's progress on stderr: one line that is redrawn on a terminal, a line an answer and a verdict elsewhere."""
+"""A model's work in lines: its progress on stderr while it writes, and its trace for `pkb-arena replay`."""
 
 import time
+from pathlib import Path
 
 from arena.cli.diagnostics import LiveLine, say
-from arena.cli.output import compact
+from arena.cli.output import compact, print_json, print_line
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
-from arena.players.trace import (
-    Answered,
-    AnyTraceEvent,
-    Asked,
-    Called,
-    Counted,
-    Drafted,
-    Judged,
-    Mused,
-    Retried,
-    Returned,
-    Wrote,
-)
+from arena.players import trace
 
 REDRAW_S = 0.1
 
@@ -30,7 +19,7 @@ def spent_text(spent: Spent) -> str:
 
 
 class WritingProgress:
-    """Listens to a trace."""
+    """Listens to a trace: one line that is redrawn on a terminal, a line an answer and a verdict elsewhere."""
 
     def __init__(self, player: str) -> None:
         self._player = player
@@ -40,32 +29,32 @@ class WritingProgress:
         self._characters = 0
         self._doing = ""
 
-    def event(self, event: AnyTraceEvent) -> None:
+    def event(self, event: trace.AnyTraceEvent) -> None:
         """Shows what an event changed."""
         self._step = event.step or self._step
         match event:
-            case Asked():
+            case trace.Asked():
                 self._characters, self._doing = 0, "waiting"
                 self._began = time.monotonic()
-            case Wrote() | Drafted():
+            case trace.Wrote() | trace.Drafted():
                 self._characters += len(event.text)
                 self._doing = "writing"
-            case Mused():
+            case trace.Mused():
                 self._characters += len(event.text)
                 self._doing = "thinking"
-            case Retried():
+            case trace.Retried():
                 self._line(f"{event.reason}; again in {event.wait_s:.1f} s")
-            case Called():
+            case trace.Called():
                 self._line(f"calls {event.tool}")
                 self._doing = f"in {event.tool}"
-            case Returned():
+            case trace.Returned():
                 self._doing = "waiting"
-            case Answered():
+            case trace.Answered():
                 words = event.reason or f"a kernel of {len(event.source.splitlines())} lines"
                 self._line(f"{words}, {spent_text(event.spent)}")
-            case Judged():
+            case trace.Judged():
                 self._line(compact(event.report))
-            case Counted():
+            case trace.Counted():
                 pass
         self._redraw()
 
@@ -86,3 +75,60 @@ class WritingProgress:
         tokens = self._characters / CHARACTERS_PER_TOKEN
         words = f"{self._doing}  ~{tokens:.0f} tokens  {now - self._began:.0f} s"
         self._shown.draw(f"{self._player} {self._step}: {words}")
+
+
+def is_trace(path: Path) -> bool:
+    """The file is a model's trace, not a run's journal."""
+    try:
+        trace.read_trace_header(path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def tell_trace(path: Path, as_json: bool, source: bool) -> None:
+    """Prints a trace: for people, as its events, or the best kernel's text alone."""
+    header = trace.read_trace_header(path)
+    events = list(trace.read_trace(path))
+    if source:
+        print_line(_best_source(events).rstrip("\n"))
+        return
+    if as_json:
+        print_json(header)
+    else:
+        print_line(f"{header.player} ({header.model}) on {header.problem_id} {header.slug}")
+    for event in events:
+        if as_json:
+            print_json(event)
+        elif line := _line(event):
+            print_line(f"{event.at:8.1f} s  {line}")
+
+
+def _best_source(events: list[trace.AnyTraceEvent]) -> str:
+    sources = {
+        event.step: event.source for event in events if isinstance(event, trace.Answered) and event.source
+    }
+    best = next((event.best_step for event in events if isinstance(event, trace.Ended)), None)
+    return sources.get(best or 0) or next(iter(sources.values()), "")
+
+
+def _line(event: trace.AnyTraceEvent) -> str:
+    match event:
+        case trace.Asked():
+            return f"{event.step}: asked, {sum(len(turn.content) for turn in event.messages)} characters"
+        case trace.Retried():
+            return f"{event.step}: {event.reason}; again in {event.wait_s:.1f} s"
+        case trace.Called():
+            return f"{event.step}: calls {event.tool}, {len(event.arguments)} characters"
+        case trace.Returned():
+            first = event.text.strip().partition("\n")[0]
+            return f"{event.step}: {'✗ ' if event.error else ''}{event.tool} says: {first[:120]}"
+        case trace.Answered():
+            words = event.reason or f"a kernel of {len(event.source.splitlines())} lines"
+            return f"{event.step}: {words}, {spent_text(event.spent)}"
+        case trace.Judged():
+            return f"{event.step}: {compact(event.report)}{'  (gain)' if event.gain else ''}"
+        case trace.Ended():
+            return f"ended: {event.reason}; best {event.best_step or 'none'}; {spent_text(event.spent)}"
+        case _:
+            return ""

@@ -98,7 +98,7 @@ def _read(folder: Path, quiet: bool) -> Problem:
 def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
     """Rows of the admission test, which imports torch and so runs in a process of its own."""
     sizes = ",".join(map(str, worlds))
-    command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes, "--json"]
+    command = [*module_command("sandbox.admission.admission"), *names, "--world", sizes]
     admitted = True
     with (
         tempfile.TemporaryFile("w+") as said,
@@ -128,20 +128,9 @@ def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
 def table(rows: list[AdmissionRow]) -> str:
     """The admission table: one row per problem, over the worlds and dtypes that were tried."""
     worlds = ",".join(map(str, sorted({row.world for row in rows})))
+    head = Path(__file__).with_name("admission.md").read_text(encoding="utf-8")
     lines = [
-        "# Admission of the problems",
-        "",
-        f"Written by `pkb-arena check-problem --all --write --world {worlds}`. Per problem, over these worlds: whether",
-        "the baseline passes its own rules, its largest relative RMS error against the oracle, and for each cheat the",
-        "number of trials in which it was rejected; for outputs that are right in another way than the baseline's, the number",
-        "in which they passed. What is nearly right is tried in up to twelve iterations, as a timed run compares that many.",
-        "A cheat that changes nothing, or loses no more than the baseline's own rounding, is not counted.",
-        "What is excused, and why, stands in the problem's problem.toml.",
-        "",
-        "Cheats: `one_stale` one output of another iteration; `bits6` inputs of six significant bits; `drop_small` the smallest",
-        "tenth of every input left out; `int8_wire`, `int16_wire` messages in integers of so many bits, 32 to a scale (the",
-        "latter in float32); `silent` no messages. Right in another way: `rounded_once` the oracle, rounded; `float32` the",
-        "baseline in float32; `other_order` sums and products added up backwards.",
+        *head.format(worlds=worlds).splitlines(),
         "",
         "| problem | worlds | dtypes | baseline | own rms | "
         + " | ".join((*CHEATS, *HONEST))

@@ -7,7 +7,6 @@ import click
 from arena.cli.diagnostics import complain
 from arena.cli.options import json_option
 from arena.cli.output import outcome_sign, print_json, print_line
-from arena.cli.problems.problem_facts import problem_facts
 from arena.cli.session import open_session
 from arena.errors import ArenaError, UsageError
 from problems.specification import CATEGORIES, Problem
@@ -74,4 +73,23 @@ def _best(entry: "Entry") -> dict[str, Any]:
         "world": entry.world,
         "dtype": entry.dtype,
         "preset": entry.preset,
+    }
+
+
+def problem_facts(problem: Problem) -> dict[str, Any]:
+    """All that is in its problem.toml for a reader."""
+    return {
+        "id": problem.id,
+        "slug": problem.slug,
+        "stem": problem.stem,
+        "title": problem.title,
+        "category": problem.category,
+        "also": problem.also,
+        "class": problem.class_,
+        "domain": problem.domain,
+        "origin": problem.origin,
+        "collectives": problem.collectives,
+        "worlds": problem.worlds,
+        "dtypes": problem.dtypes,
+        "presets": problem.presets,
     }

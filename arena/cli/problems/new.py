@@ -9,9 +9,9 @@ from arena.cli.options import problem_argument
 from arena.cli.output import print_line
 from arena.cli.session import open_session
 from arena.errors import UsageError
-from arena.paths import NAMED, make_folder, unwritable
+from arena.paths import NAMED, make_folder
 from arena.workspace import agents_page
-from arena.workspace.atomic_file import write_atomically
+from arena.workspace.atomic_file import write_named_file
 from arena.workspace.kernels import Workspace
 from arena.workspace.templates import BASELINE, starter, template_names
 
@@ -52,17 +52,10 @@ def command(problem: str, template: str, output: Path | None, agents: bool, forc
     if output is None:
         workspace.save(path, text)
     else:
-        _write(path, text)
+        make_folder(path.absolute().parent, NAMED)
+        write_named_file(path, text)
     print_line(str(path))
     if page is not None:
-        _write(page, agents_page.agents_page(found, path))
+        write_named_file(page, agents_page.agents_page(found, path))
         say(f"for an agent: {page}")
     say(f"judge it with: pkb-arena run {found.id} {path}")
-
-
-def _write(path: Path, text: str) -> None:
-    make_folder(path.absolute().parent, NAMED)
-    try:
-        write_atomically(path, text.encode(), mode=0o644)
-    except OSError as error:
-        raise unwritable(path.absolute().parent, error, NAMED) from None

@@ -6,7 +6,7 @@ import click
 
 from arena.cli.options import json_option, problem_argument
 from arena.cli.output import print_json, print_line
-from arena.cli.problems.problem_facts import problem_facts
+from arena.cli.problems.list_problems import problem_facts
 from arena.cli.session import open_session
 from arena.errors import UsageError
 from arena.workspace.house import house_source

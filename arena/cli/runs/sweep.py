@@ -2,15 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
 
 from arena.cli.diagnostics import say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.model_options import shots_option, unsafe_option
 from arena.cli.numbers import Number, Whole
-from arena.cli.options import json_option, rounds_option, setting_options
+from arena.cli.options import json_option, rounds_option, setting_options, shots_option, unsafe_option
 from arena.cli.runs.sweep_output import BaselineRows, print_sweep
 from arena.cli.runs.sweep_progress import SweepProgressLine
 from arena.cli.session import CliSession, open_session
@@ -22,8 +21,7 @@ from arena.players.make_player import make_player
 from arena.players.player import PlayerSetup
 from arena.runs.engine import Engine
 from arena.setting_choice import Choice
-from arena.sweep.journal import SweepJournal
-from arena.sweep.opening import begin_session, new_name, open_journal, plan_to_go_on, same_plan
+from arena.sweep.journal import SweepJournal, begin_session, new_name, open_journal, plan_to_go_on, same_plan
 from arena.sweep.plan import ALL, SweepPlan, choose_problems, parse_players
 from arena.sweep.progress import SweepProgress
 from arena.sweep.sweep import Sweep
@@ -157,11 +155,7 @@ def command(
             players=parse_players(players) if players is not None else [BASELINE],
             problems=[problem.slug for problem in choose_problems(session.catalogue, words or [ALL])],
             attempts=attempts or 1,
-            preset=choice.preset,
-            world=choice.world,
-            device=choice.device,
-            dtype=choice.dtype,
-            sizes=dict(choice.sizes),
+            **asdict(choice),
             rounds=ROUNDS if rounds is None and players is None else rounds,
             seconds=seconds,
             budget_usd=budget,

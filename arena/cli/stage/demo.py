@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from arena.cli.display import display_of
+from arena.cli.display import display_of, drawn_by
 from arena.cli.output import print_line
 from arena.demo.script import DEFAULT, load_script
 from arena.errors import UsageError
@@ -36,9 +36,7 @@ def command(ctx: click.Context, loop: bool, script: Path | None, print_script: b
         print_line((script or DEFAULT).read_text(encoding="utf-8").rstrip("\n"))
         return
     scenes = load_script(script or DEFAULT)
-    play = display_of(ctx).play_demo
-    if play is None:
-        raise UsageError("this is the command line without the app", "play it with `pkb-arena demo`")
+    play = drawn_by(display_of(ctx).play_demo, "play it with `pkb-arena demo`")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a demo needs a terminal, and this is not one", "start it in one")
     ctx.exit(play(scenes, loop))

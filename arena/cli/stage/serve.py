@@ -2,9 +2,8 @@
 
 import click
 
-from arena.cli.display import display_of
+from arena.cli.display import LOOPBACK, ServePlan, display_of, drawn_by
 from arena.cli.numbers import Number, Whole
-from arena.cli.serve_plan import LOOPBACK, ServePlan
 from arena.cli.session import open_session
 from arena.errors import UsageError
 
@@ -83,8 +82,6 @@ def command(
         raise UsageError("--read-only --spectators 0 lets nobody in", "let at least one spectator in")
     if read_only and problem:
         raise UsageError("spectators see what is run, not a problem of their own", "leave PROBLEM out")
-    serve = display_of(ctx).serve
-    if serve is None:
-        raise UsageError("this is the command line without the app", "serve it with `pkb-arena serve`")
+    serve = drawn_by(display_of(ctx).serve, "serve it with `pkb-arena serve`")
     slug = open_session().problem(problem).slug if problem else ""
     ctx.exit(serve(ServePlan(host, port, slug, not read_only, spectators, keep, pass_env)))

@@ -45,12 +45,7 @@ def guest_jail() -> Jail:
 
 
 async def run_program(
-    program: AgentProgram,
-    task: str,
-    tools: ToolSet,
-    budget: Budget | None,
-    paths: Paths,
-    watch: Watch,
+    program: AgentProgram, task: str, tools: ToolSet, budget: Budget | None, paths: Paths, watch: Watch
 ) -> ProgramEnd:
     """Starts the program, gives it the task on stdin, and waits until it ends or is ended; then nothing of it is left.
 

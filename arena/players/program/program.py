@@ -17,8 +17,7 @@ from arena.errors import UsageError
 from arena.models.model import find_model
 from arena.models.providers import provider_names
 from arena.settings import AgentSettings, ModelSettings, Settings
-from sandbox.jail.guest import Caps
-from sandbox.jail.profiles import guest_interpreter
+from sandbox.jail.profiles import Caps, guest_interpreter
 
 PYTHON = "{python}"
 """In a command, this word is replaced by an interpreter without packages."""

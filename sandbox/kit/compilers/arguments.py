@@ -14,6 +14,15 @@ Converter = Callable[[Any], Any]
 """Takes the Python value, returns what ctypes passes; raises ArgumentError."""
 
 
+def ctypes_of(scalar: Scalar) -> Any:
+    """ctypes' type of an arithmetic type."""
+    if scalar.kind == "bool":
+        return ctypes.c_bool
+    if scalar.kind == "float":
+        return ctypes.c_float if scalar.bytes == 4 else ctypes.c_double
+    return getattr(ctypes, f"c_{'' if scalar.low else 'u'}int{8 * scalar.bytes}")
+
+
 def converter(parameter: Parameter, index: int, function: Function, device: str) -> Converter:
     """The converter of one parameter. device: where tensors must be, "cpu" or "cuda"."""
     where = f"argument {index + 1} ({parameter.name}) of {function.name}"

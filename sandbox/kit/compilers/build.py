@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from sandbox.kit.compilers import compiling
 from sandbox.kit.errors import CompileError
@@ -29,6 +30,19 @@ TIMEOUT_S = 120.0
 """How long one run of gcc may take."""
 WAIT_S = 600.0
 """How long a rank waits for another rank's build. The slowest is an extension through nvcc."""
+
+
+class CompiledModule:
+    """A compiled source. What it exports are its attributes."""
+
+    def __init__(self, exported: dict[str, Any], path: Path, kind: str) -> None:
+        """kind: the word for what is exported, in messages."""
+        self.path = path
+        self._known = f"no {kind} {{}} in this source; it has: {', '.join(exported)}"
+        self.__dict__.update(exported)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(self._known.format(name))
 
 
 def content_key(*parts: str) -> str:

@@ -14,15 +14,9 @@ from sandbox.kit.compilers.build import TIMEOUT_S
 from sandbox.kit.errors import CompileError
 
 FLAGS = (
-    "-O3",
-    "-march=native",
-    "-std=c++17",
-    "-shared",
-    "-fPIC",
+    *("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC"),
     "-fvisibility=hidden",  # else a kernel's `read` would be the C library's
-    "-fno-math-errno",
-    "-fmax-errors=5",
-    "-fdiagnostics-color=never",
+    *("-fno-math-errno", "-fmax-errors=5", "-fdiagnostics-color=never"),
 )
 INCLUDE = Path(__file__).parents[1] / "include"
 _NO_COMPILER = (

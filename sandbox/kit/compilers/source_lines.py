@@ -8,7 +8,11 @@ text was made.
 import linecache
 import os
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+
+from sandbox.kit.errors import CompileError
 
 
 def with_line_directives(source: str, frame: FrameType) -> tuple[str, str]:
@@ -36,9 +40,14 @@ def with_line_directives(source: str, frame: FrameType) -> tuple[str, str]:
     return "\n".join(out), path
 
 
-def readable(text: str, path: str) -> str:
-    """Compiler output with the caller's file named by its base name."""
-    return text.replace(_escaped(path), os.path.basename(path))
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Compiler output in a CompileError of this block names the caller's file by its base name."""
+    try:
+        yield
+    except CompileError as error:
+        text = error.text.replace(_escaped(path), os.path.basename(path))
+        raise CompileError(error.message, error.line, text) from None
 
 
 def _escaped(path: str) -> str:

@@ -1,7 +1,7 @@
 """Stamps: times that a kernel records with px_stamp in a ring on its GPU. Without a profile px_stamp does nothing."""
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -13,14 +13,6 @@ _TO_DEVICE = 1
 _ROUNDS = 20
 CLOCK = 'extern "C" __global__ void px_gpu_clock(u64* at) { *at = px_now_ns(); }'
 """The kernel that `clock` launches."""
-
-
-class Stamp(NamedTuple):
-    """A block passed a px_stamp. ns: on the GPU's clock."""
-
-    ns: int
-    block: int
-    number: int
 
 
 _rings: list[torch.Tensor] = []
@@ -57,15 +49,15 @@ def connect(module: int, source: str, driver: Any) -> None:
         runtime.memcpy(driver.moduleGetGlobal(module, _SYMBOL), address.data_ptr(), 8, _TO_DEVICE)
 
 
-def taken() -> list[Stamp]:
-    """Returns and clears the recorded stamps, in no order. Waits for the GPU."""
+def taken() -> list[tuple[int, int, int]]:
+    """Returns and clears the recorded stamps, in no order: (ns on the GPU's clock, block, number). Waits for the GPU."""
     if not _rings:
         return []
     ring = _rings[0]
     count = min(int(ring[0]), ROOM)
     found = ring[_HEAD : _HEAD + 2 * count].view(-1, 2).tolist() if count else []
     ring[0] = 0
-    return [Stamp(ns, word >> 32, word & 0xFFFFFFFF) for ns, word in found]
+    return [(ns, word >> 32, word & 0xFFFFFFFF) for ns, word in found]
 
 
 def clock(launch: Any, device: torch.device) -> tuple[int, int]:

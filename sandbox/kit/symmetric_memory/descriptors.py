@@ -43,10 +43,7 @@ def exchange(rank: int, world: int, store: Any, what: str, mine: int, timeout_s:
                 if not fds:
                     raise SymmetricMemoryError(f"rank {peer} hung up before it shared its memory")
                 found[peer] = fds[0]
-        except (
-            OSError,
-            RuntimeError,
-        ) as error:  # a store raises RuntimeError if the key is not set in time
+        except (OSError, RuntimeError) as error:  # a store raises RuntimeError if the key is not set in time
             for peer in found.keys() - {rank}:
                 os.close(found[peer])
             if isinstance(error, SymmetricMemoryError):

@@ -11,23 +11,15 @@ import torch
 import torch.utils.dlpack
 
 from sandbox.kit import cuda
+from sandbox.kit.compilers import gcc
 from sandbox.kit.errors import SymmetricMemoryError
 from sandbox.kit.layout import PADS_BYTES, Px
 from sandbox.kit.symmetric_memory import descriptors
 from sandbox.kit.symmetric_memory.heap import Heap
+from sandbox.kit.symmetric_memory.host_signals import Signals
 from sandbox.memory import gpu as gpu_memory
 
-_SOURCE = r"""
-extern "C" __global__ void px_device_barrier(Px px, u32 slot, u32 epoch, u32 timeout_ms) {
-    px_barrier(px, slot, epoch, timeout_ms);
-}
-extern "C" __global__ void px_device_signal(Px px, int peer, u32 slot, u32 value) {
-    px_signal(px, peer, slot, value);
-}
-extern "C" __global__ void px_device_wait(Px px, int peer, u32 slot, u32 value, u32 timeout_ms) {
-    px_until(px_word(px.sig[px.rank], slot, peer), value, timeout_ms);
-}
-"""
+_SOURCE = (gcc.INCLUDE / "px_device_signals.cuh").read_text()
 
 
 def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: float) -> Heap:
@@ -68,7 +60,7 @@ def _bytes_at(address: int, size: int) -> torch.Tensor:
     return torch.utils.dlpack.from_dlpack(span)
 
 
-class DeviceSignals:
+class DeviceSignals(Signals):
     """Signals as kernels on torch's current stream: they return at once, order the stream, and trap when time
     is up.
 
@@ -82,15 +74,12 @@ class DeviceSignals:
         self._wait = module.px_device_wait[1, 1]
 
     def barrier(self, px: Px, slot: int, epoch: int, timeout_ms: int) -> int:
-        """See HostSignals."""
         self._barrier(px, slot, epoch, timeout_ms)
         return 0
 
     def signal(self, px: Px, peer: int, slot: int, value: int) -> None:
-        """See HostSignals."""
         self._signal(px, peer, slot, value)
 
     def wait(self, px: Px, peer: int, slot: int, value: int, timeout_ms: int) -> bool:
-        """See HostSignals."""
         self._wait(px, peer, slot, value, timeout_ms)
         return True

@@ -6,42 +6,56 @@ import functools
 import os
 import time
 from pathlib import Path
-from typing import Protocol
+from types import SimpleNamespace
+from typing import Any, cast
 
 from sandbox.kit.compilers import build, gcc
 from sandbox.kit.errors import CompileError
 from sandbox.kit.layout import MAX_WORLD, Px, is_before
 
-_SOURCE = """#include "px_cpu.h"
-PX_EXPORT unsigned px_host_barrier(const Px* px, u32 slot, u32 epoch, u32 ms) { return px_try_barrier(*px,
-slot, epoch, ms); } PX_EXPORT void px_host_signal(const Px* px, int peer, u32 slot, u32 value) { px_send(*px,
-peer, slot, value); } PX_EXPORT bool px_host_wait(const Px* px, int peer, u32 slot, u32 value, u32 ms) {
-    return px_reached(px_word(px->sig[px->rank], slot, peer), value, ms);
-}
-"""
+_SOURCE = (gcc.INCLUDE / "px_host_signals.h").read_text()
 
 
-class HostSignals(Protocol):
-    """Peers are positions in the team. Times are milliseconds."""
+class Signals:
+    """Signals by shared memory, in Python. Peers are positions in the team. Times are milliseconds.
+
+    It relies on aligned 4-byte stores being seen in order, as x86 does.
+    """
 
     def barrier(self, px: Px, slot: int, epoch: int, timeout_ms: int) -> int:
         """Meet the other members; the bit mask of those that did not come."""
+        others = [(px.rank + step) % px.world for step in range(1, px.world)]
+        for peer in others:
+            self.signal(px, peer, slot, epoch)
+        missing = 0
+        for peer in others:
+            if not self.wait(px, peer, slot, epoch, 0 if missing else timeout_ms):
+                missing |= 1 << peer
+        return missing
 
     def signal(self, px: Px, peer: int, slot: int, value: int) -> None:
         """Set this rank's word of a slot in a peer's pad."""
+        _word(px.sig[peer], slot, px.rank).value = value
 
     def wait(self, px: Px, peer: int, slot: int, value: int, timeout_ms: int) -> bool:
         """Wait until a peer's word in this rank's pad reaches a value; False after the time."""
+        word = _word(px.sig[px.rank], slot, peer)
+        deadline = time.monotonic() + timeout_ms / 1000
+        while is_before(word.value, value):
+            if time.monotonic() > deadline:
+                return False
+            os.sched_yield()
+        return True
 
 
 @functools.cache
-def host_signals() -> HostSignals:
+def host_signals() -> Signals:
     """The fastest implementation that this machine has. Compiles a small library the first time on a
     machine."""
     try:
-        return _Compiled(_library())
+        return _compiled(_library())
     except (CompileError, OSError):
-        return InPython()
+        return Signals()
 
 
 def _library() -> ctypes.CDLL:
@@ -54,45 +68,14 @@ def _library() -> ctypes.CDLL:
     return ctypes.CDLL(str(build.once(name, make, shown=False)))
 
 
-class _Compiled:
-    def __init__(self, library: ctypes.CDLL) -> None:
-        word = ctypes.c_uint32
-        self.barrier = library.px_host_barrier
-        self.barrier.argtypes, self.barrier.restype = [ctypes.POINTER(Px), word, word, word], word
-        self.signal = library.px_host_signal
-        self.signal.argtypes, self.signal.restype = [ctypes.POINTER(Px), ctypes.c_int, word, word], None
-        self.wait = library.px_host_wait
-        self.wait.argtypes = [ctypes.POINTER(Px), ctypes.c_int, word, word, word]
-        self.wait.restype = ctypes.c_bool
-
-
-class InPython:
-    """The same without a compiler. Relies on aligned 4-byte stores being seen in order, as x86 does."""
-
-    def barrier(self, px: Px, slot: int, epoch: int, timeout_ms: int) -> int:
-        """See HostSignals."""
-        others = [(px.rank + step) % px.world for step in range(1, px.world)]
-        for peer in others:
-            self.signal(px, peer, slot, epoch)
-        missing = 0
-        for peer in others:
-            if not self.wait(px, peer, slot, epoch, 0 if missing else timeout_ms):
-                missing |= 1 << peer
-        return missing
-
-    def signal(self, px: Px, peer: int, slot: int, value: int) -> None:
-        """See HostSignals."""
-        _word(px.sig[peer], slot, px.rank).value = value
-
-    def wait(self, px: Px, peer: int, slot: int, value: int, timeout_ms: int) -> bool:
-        """See HostSignals."""
-        word = _word(px.sig[px.rank], slot, peer)
-        deadline = time.monotonic() + timeout_ms / 1000
-        while is_before(word.value, value):
-            if time.monotonic() > deadline:
-                return False
-            os.sched_yield()
-        return True
+def _compiled(library: Any) -> Signals:
+    """The functions of px_host_signals.h."""
+    word, px = ctypes.c_uint32, ctypes.POINTER(Px)
+    barrier, signal, wait = library.px_host_barrier, library.px_host_signal, library.px_host_wait
+    barrier.argtypes, barrier.restype = [px, word, word, word], word
+    signal.argtypes, signal.restype = [px, ctypes.c_int, word, word], None
+    wait.argtypes, wait.restype = [px, ctypes.c_int, word, word, word], ctypes.c_bool
+    return cast(Signals, SimpleNamespace(barrier=barrier, signal=signal, wait=wait))
 
 
 def _word(pad: int, slot: int, sender: int) -> ctypes.c_uint32:

@@ -8,25 +8,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from sandbox.kit import layout
 from sandbox.kit.errors import BarrierTimeout, SymmetricMemoryError, ranks_text
-from sandbox.kit.layout import (
-    ALLOCATION_SLOT,
-    BARRIER_SLOT,
-    EPOCH_MASK,
-    MAIL_BYTES,
-    PADS_BYTES,
-    USER_SLOTS,
-    Px,
-    make_px,
-    team_mask,
-)
 from sandbox.kit.symmetric_memory.heap import Heap, pad_address
-from sandbox.kit.symmetric_memory.host_signals import HostSignals
+from sandbox.kit.symmetric_memory.host_signals import Signals
 from sandbox.kit.symmetric_memory.segment import Segment
 
 Shape = int | Sequence[int]
 OUT_RING = 4
-_MAIL = struct.Struct(f"<QQ{MAIL_BYTES - 16}s")
+_MAIL = struct.Struct(f"<QQ{layout.MAIL_BYTES - 16}s")
 
 
 class Team:
@@ -37,22 +27,22 @@ class Team:
         self,
         segment: Segment,
         heap: Heap,
-        signals: HostSignals,
+        signals: Signals,
         ranks: Sequence[int],
-        host: HostSignals | None = None,
+        host: Signals | None = None,
     ) -> None:
         self.ranks = tuple(sorted(ranks))
         self.world = len(self.ranks)
         self.rank = self.ranks.index(segment.rank)
-        self.mask = team_mask(self.ranks)
+        self.mask = layout.team_mask(self.ranks)
         self._segment = segment
         self._heap = heap
         self._signals = signals
         # Allocation is agreed on between host processes, wherever the heap is.
         self._host = host or signals
         host_pads = [pad_address(segment.part_address(r), self.mask) for r in self.ranks]
-        self._host_px = make_px(host_pads, host_pads, self.ranks, self.rank)
-        self.px: Px = make_px(
+        self._host_px = layout.make_px(host_pads, host_pads, self.ranks, self.rank)
+        self.px: layout.Px = layout.make_px(
             [heap.addresses[r] for r in self.ranks],
             [pad_address(heap.pads[r], self.mask) for r in self.ranks],
             self.ranks,
@@ -131,11 +121,14 @@ class Team:
 
     def _agree(self, nbytes: int, what: str) -> int:
         """An offset that is free on all members; raises when they do not ask for the same thing."""
-        mail = [self._segment.part_address(r) + PADS_BYTES + self.mask * MAIL_BYTES for r in self.ranks]
-        mine = _MAIL.pack(self._heap.used, nbytes, what.encode()[: MAIL_BYTES - 16])
-        ctypes.memmove(mail[self.rank], mine, MAIL_BYTES)
+        mail = [
+            self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES
+            for r in self.ranks
+        ]
+        mine = _MAIL.pack(self._heap.used, nbytes, what.encode()[: layout.MAIL_BYTES - 16])
+        ctypes.memmove(mail[self.rank], mine, layout.MAIL_BYTES)
         self._meet(10.0, f"symm.{what} is collective the first time")
-        letters = [_MAIL.unpack(ctypes.string_at(address, MAIL_BYTES)) for address in mail]
+        letters = [_MAIL.unpack(ctypes.string_at(address, layout.MAIL_BYTES)) for address in mail]
         self._meet(10.0, f"symm.{what}")
         texts = [text.rstrip(b"\0").decode(errors="replace") for _, _, text in letters]
         for rank, text in zip(self.ranks, texts, strict=True):
@@ -175,25 +168,25 @@ class Team:
     def next_epoch(self) -> int:
         """1, 2, 3...: a number for the barriers and signals of one call. Every member must take the same
         number of them."""
-        self._epoch = (self._epoch + 1) & EPOCH_MASK
+        self._epoch = (self._epoch + 1) & layout.EPOCH_MASK
         return self._epoch
 
     def barrier(self, timeout_s: float = 10.0) -> None:
         """Wait for all members. What they wrote before is visible after. Raises BarrierTimeout naming who is
         missing."""
-        self._barriers = (self._barriers + 1) & EPOCH_MASK
-        missing = self._signals.barrier(self.px, BARRIER_SLOT, self._barriers, round(timeout_s * 1000))
+        self._barriers = (self._barriers + 1) & layout.EPOCH_MASK
+        missing = self._signals.barrier(self.px, layout.BARRIER_SLOT, self._barriers, round(timeout_s * 1000))
         if missing:
             self._fail(missing, timeout_s, "symm.barrier; do all ranks make the same calls?")
 
     def signal(self, peer: int, slot: int, value: int) -> None:
         """Set this rank's word of `slot` at `peer` (0..1007; a u32 that must only grow)."""
-        self._signals.signal(self.px, self._member(peer), _user_slot(slot), value & EPOCH_MASK)
+        self._signals.signal(self.px, self._member(peer), _user_slot(slot), value & layout.EPOCH_MASK)
 
     def wait(self, peer: int, slot: int, value: int, timeout_s: float = 10.0) -> None:
         """Wait until `peer` has signalled `value` or later in `slot`. Raises BarrierTimeout."""
         arrived = self._signals.wait(
-            self.px, self._member(peer), _user_slot(slot), value & EPOCH_MASK, round(timeout_s * 1000)
+            self.px, self._member(peer), _user_slot(slot), value & layout.EPOCH_MASK, round(timeout_s * 1000)
         )
         if not arrived:
             rank = self.ranks[peer]
@@ -211,7 +204,7 @@ class Team:
             )
         if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(self._segment.world)):
             raise SymmetricMemoryError(f"{chosen} is no set of ranks of this world of {self._segment.world}")
-        mask = team_mask(chosen)
+        mask = layout.team_mask(chosen)
         if mask not in self._teams:
             team = Team(self._segment, self._heap, self._signals, chosen, self._host)
             team._teams = self._teams
@@ -230,11 +223,14 @@ class Team:
         Collective; all members pass as many. Raises BarrierTimeout naming who is missing after 10 s.
         """
         form = struct.Struct(f"<{len(numbers)}q")
-        if form.size > MAIL_BYTES:
+        if form.size > layout.MAIL_BYTES:
             raise SymmetricMemoryError(
-                f"gather_numbers takes up to {MAIL_BYTES // 8} numbers, got {len(numbers)}"
+                f"gather_numbers takes up to {layout.MAIL_BYTES // 8} numbers, got {len(numbers)}"
             )
-        mail = [self._segment.part_address(r) + PADS_BYTES + self.mask * MAIL_BYTES for r in self.ranks]
+        mail = [
+            self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES
+            for r in self.ranks
+        ]
         ctypes.memmove(mail[self.rank], form.pack(*numbers), form.size)
         self._meet(10.0, "symm.gather_numbers")
         found = [form.unpack(ctypes.string_at(address, form.size)) for address in mail]
@@ -246,9 +242,9 @@ class Team:
         self._meet(timeout_s, "the set-up of the symmetric heap")
 
     def _meet(self, timeout_s: float, what: str) -> None:
-        self._agreements = (self._agreements + 1) & EPOCH_MASK
+        self._agreements = (self._agreements + 1) & layout.EPOCH_MASK
         missing = self._host.barrier(
-            self._host_px, ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000)
+            self._host_px, layout.ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000)
         )
         if missing:
             self._fail(missing, timeout_s, what)
@@ -259,8 +255,8 @@ class Team:
 
 
 def _user_slot(slot: int) -> int:
-    if not 0 <= slot < USER_SLOTS:
-        raise SymmetricMemoryError(f"slot {slot} is outside 0..{USER_SLOTS - 1}")
+    if not 0 <= slot < layout.USER_SLOTS:
+        raise SymmetricMemoryError(f"slot {slot} is outside 0..{layout.USER_SLOTS - 1}")
     return slot
 
 

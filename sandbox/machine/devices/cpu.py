@@ -1,15 +1,14 @@
 """CPU ranks: gloo and memory files."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 
 from sandbox.machine import scheduling
-from sandbox.machine.devices.kind import Throughput
+from sandbox.machine.devices.kind import DeviceKind, Throughput
 from sandbox.machine.devices.pace import Pace
-from sandbox.machine.placement import RankGpu
 
 
-class Cpu:
-    """See DeviceKind."""
+class Cpu(DeviceKind):
+    """The kind `cpu`."""
 
     name = "cpu"
     rank_module = "sandbox.rank.devices.cpu"
@@ -19,7 +18,6 @@ class Cpu:
     backend = "gloo"
     kit_language = "cpp"
     has_reference_forms = False
-    loop_input_bytes = 1 << 30
 
     arena_bytes = 32 << 20
     unsealed_arena_bytes = 32 << 20
@@ -41,25 +39,9 @@ class Cpu:
     outlives_kernels = False
     host_bytes = 0
 
-    def gpus(self, world: int) -> tuple[RankGpu, ...]:
-        """None."""
-        return ()
-
     def lease_names(self, world: int) -> list[str]:
         """All cores, because worlds of CPU ranks share them."""
         return ["cores"]
-
-    def environment(self, gpus: Sequence[RankGpu]) -> dict[str, str]:
-        """No variables."""
-        return {}
-
-    def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
-        """No fault: a core is free when its process has ended."""
-        return ""
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
         """Gives gloo's polling threads the lowest priority."""

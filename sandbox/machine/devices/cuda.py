@@ -1,15 +1,15 @@
 """NVIDIA GPUs: NCCL, one rank per GPU, memory of the CUDA driver."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from sandbox.machine import gpu_health
-from sandbox.machine.devices.kind import Throughput
+from sandbox.machine.devices.kind import DeviceKind, Throughput
 from sandbox.machine.devices.pace import Pace
 from sandbox.machine.placement import RankGpu, cuda_environment, gpu_device_files, rank_gpus
 
 
-class Cuda:
-    """See DeviceKind."""
+class Cuda(DeviceKind):
+    """The kind `cuda`."""
 
     name = "cuda"
     rank_module = "sandbox.rank.devices.cuda.device"
@@ -19,7 +19,6 @@ class Cuda:
     backend = "NCCL"
     kit_language = "cuda"
     has_reference_forms = True
-    loop_input_bytes = 12 << 30
 
     arena_bytes = 8 << 30
     unsealed_arena_bytes = 1 << 30  # in host memory, and copied for every batch
@@ -60,6 +59,3 @@ class Cuda:
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
         """Contexts that are left, and GPUs that need a reset, by NVML."""
         return gpu_health.gpu_fault(gpus, killed)
-
-    def settle_threads(self, ranks: Iterable[int]) -> None:
-        """Nothing: NCCL has no threads that poll on the ranks' cores."""

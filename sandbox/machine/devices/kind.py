@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -20,8 +19,8 @@ class Throughput(msgspec.Struct, frozen=True):
     link: float
 
 
-class DeviceKind(Protocol):
-    """A kind of device. Sizes are in bytes, times in seconds."""
+class DeviceKind:
+    """Base of the kinds of device. Sizes are in bytes, times in seconds."""
 
     name: str
     """The value of `--device`."""
@@ -38,8 +37,6 @@ class DeviceKind(Protocol):
     """The language of compiled kernels: the prompt template `kit_<language>` describes it."""
     has_reference_forms: bool
     """Whether there are baseline variants (sandbox/baseline_variants)."""
-    loop_input_bytes: int
-    """Limit for the inputs of a plain loop on one rank."""
 
     # --- batches ---------------------------------------------------------------------------------------------
     arena_bytes: int
@@ -65,18 +62,23 @@ class DeviceKind(Protocol):
 
     def gpus(self, world: int) -> tuple[RankGpu, ...]:
         """The GPU of each rank; empty for CPU ranks."""
+        return ()
 
     def lease_names(self, world: int) -> list[str]:
         """The devices that a world of this size occupies while it is timed, for the lease."""
+        raise NotImplementedError
 
     def environment(self, gpus: Sequence[RankGpu]) -> dict[str, str]:
         """Environment variables that restrict a world to these GPUs."""
+        return {}
 
     def device_files(self, gpus: Sequence[RankGpu]) -> tuple[str, ...]:
         """Device files that a world needs."""
+        return ()
 
     def gpu_fault(self, gpus: Sequence[RankGpu], killed: Collection[int]) -> str:
         """The fault that prevents the next run on these GPUs, in one line; else empty. killed: process ids of the ranks."""
+        return ""
 
     def settle_threads(self, ranks: Iterable[int]) -> None:
-        """Sets priorities of the threads of a world's ranks (process ids) before timing."""
+        """Sets priorities of the threads of a world's ranks (process ids) before timing, where that helps."""

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from problems import gloo
 from sandbox.memory import host as memory
 from sandbox.memory import slots
-from sandbox.rank.devices.device import EventTimer, RankGate
+from sandbox.rank.devices.device import RankGate
 from sandbox.rank.devices.fastest import fastest
 
 LINK_BYTES = 16 << 20
@@ -95,10 +95,6 @@ class CpuDevice:
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
         """CPU ranks queue nothing."""
         raise RuntimeError("CPU ranks have no starting gate")
-
-    def event_timer(self) -> EventTimer:
-        """CPU ranks queue nothing."""
-        raise RuntimeError("CPU ranks queue nothing")
 
     def link_peaks(self) -> dict[str, float]:
         """Bytes per second from the next rank's memory through the symmetric heap; 0 with one rank."""

@@ -20,22 +20,6 @@ class RankGate(Protocol):
         """Reports to the referee when all work on this stream is done."""
 
 
-class EventTimer(Protocol):
-    """Times queued work by the device's events."""
-
-    def hold(self, us: float) -> None:
-        """Delays work that is queued from now on."""
-
-    def start(self) -> None:
-        """Marks the start; call it right before the timed work is queued."""
-
-    def stop(self) -> bool:
-        """Marks the end; returns whether all timed work was queued before it began."""
-
-    def us(self) -> float:
-        """Microseconds from start to stop. Waits for the device."""
-
-
 class Device(Protocol):
     """One rank's device."""
 
@@ -110,9 +94,6 @@ class Device(Protocol):
 
     def gate(self, page: mmap.mmap, rank: int) -> RankGate:
         """This rank's side of the gate with this page."""
-
-    def event_timer(self) -> EventTimer:
-        """A timer that is independent of the gate."""
 
     # --- calibration -----------------------------------------------------------------------------------------
 

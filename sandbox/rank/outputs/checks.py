@@ -156,12 +156,7 @@ def _show(tensor: torch.Tensor, index: tuple[int, ...]) -> str:
 
 
 def compare(
-    name: str,
-    got: torch.Tensor,
-    baseline: torch.Tensor,
-    oracle: torch.Tensor,
-    own: OwnError,
-    held: Limits,
+    name: str, got: torch.Tensor, baseline: torch.Tensor, oracle: torch.Tensor, own: OwnError, held: Limits
 ) -> tuple[OutputError, Verdict]:
     """One output against the oracle (all three have the same shape; got and baseline the same dtype).
 

@@ -9,9 +9,9 @@ import torch
 import torch.distributed as dist
 from exact_collectives import drawn, expected_result
 
-import sandbox.kit
+import benchmarks.kernels
 
-EXAMPLES = Path(sandbox.kit.__file__).parent / "examples"
+EXAMPLES = Path(benchmarks.kernels.__file__).parent
 COLLECTIVES = {
     "allreduce_one_shot": "all_reduce",
     "allreduce_two_shot": "all_reduce",
@@ -26,7 +26,7 @@ TURNS = 7  # more than the rings of buffers are long
 
 def run_collectives(rank: int, world: int) -> None:
     for example, collective in COLLECTIVES.items():
-        kernel = importlib.import_module(f"sandbox.kit.examples.{example}")
+        kernel = importlib.import_module(f"benchmarks.kernels.{example}")
         for dtype, shape in ((torch.float32, (world * 3, 5)), (torch.bfloat16, (world, 64, 33))):
             for turn in range(TURNS):
                 everybody = [drawn(shape, dtype, source, turn) for source in range(world)]
@@ -48,7 +48,7 @@ def test_collective_examples(worlds, world):
 
 def run_gemms(rank: int, world: int) -> None:
     for example in GEMMS:
-        kernel = importlib.import_module(f"sandbox.kit.examples.{example}")
+        kernel = importlib.import_module(f"benchmarks.kernels.{example}")
         for dtype, (m, n, k) in ((torch.float32, (37, 29, 16)), (torch.bfloat16, (5, 3, 64))):
             for turn in range(TURNS):
                 left = [drawn((m, k), dtype, source, turn) for source in range(world)]
@@ -70,6 +70,7 @@ def test_gemm_examples(worlds, world):
 
 
 def test_every_example_is_tested():
-    on_gpus = ("_cuda", "_symm")  # tests/gpu/ runs these; the first also test_kit_cuda_examples.py
-    listed = {path.stem for path in EXAMPLES.glob("*.py") if not path.stem.endswith(on_gpus)} - {"__init__"}
+    listed = {
+        path.stem for path in EXAMPLES.glob("[!_]*.py") if not path.stem.endswith("_symm")
+    }  # those: tests/gpu/
     assert listed == set(COLLECTIVES) | set(GEMMS)

@@ -270,7 +270,7 @@ def test_epochs_wrap_around(worlds):
 
 
 def without_a_compiler(rank: int, world: int) -> float:
-    assert isinstance(host_signals.host_signals(), host_signals.InPython)
+    assert isinstance(host_signals.host_signals(), host_signals.Signals)
     read_peers(rank, world)
     signals(rank, world)
     start = time.perf_counter()

@@ -26,8 +26,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings
 from problems.catalogue import load_catalogue
 from sandbox.jail.choice import choose
-from sandbox.jail.guest import Caps
-from sandbox.jail.profiles import WITH_GUESTS
+from sandbox.jail.profiles import WITH_GUESTS, Caps
 
 REFEREE = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 CATALOGUE = load_catalogue()

@@ -18,7 +18,7 @@ from arena.players.program.program import find_program
 from arena.players.trace import Ended, read_trace
 from arena.settings import AgentSettings, Settings
 from sandbox.jail import cgroup, memory
-from sandbox.jail.guest import DISK_ROOM, Caps
+from sandbox.jail.profiles import DISK_ROOM, Caps
 from sandbox.jail.usage import GuestUsage
 from sandbox.machine.processes import cpu_seconds_of_all
 

@@ -10,9 +10,9 @@ from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.errors import ArenaError
+from arena.errors import ArenaError, UsageError
 from arena.export.bundle import export_bundle, import_bundle
-from arena.export.manifest import MANIFEST, BundleDamaged
+from arena.export.manifest import MANIFEST
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths, paths_in
@@ -93,7 +93,7 @@ def test_a_file_with_a_wrong_byte_or_without_its_end_is_named(
     whole = (bundle / name).read_bytes()
     ends = st.integers(0, len(whole) - 1).map(lambda length: whole[:length])
     folder = damaged(name, data.draw(st.one_of(ends, flips(whole).map(lambda flip: flip.data))))
-    with pytest.raises(BundleDamaged, match="is not what the manifest says") as caught:
+    with pytest.raises(UsageError, match="is not what the manifest says") as caught:
         import_bundle(paths, folder)
     assert name in caught.value.message
     assert not paths.imports.exists()
@@ -118,5 +118,5 @@ def test_a_damaged_manifest_lets_in_what_was_exported_or_nothing(
 
 
 def test_a_manifest_that_is_no_text_is_damaged(damaged: Damaged, paths: Paths) -> None:
-    with pytest.raises(BundleDamaged, match=r"its manifest\.json is damaged"):
+    with pytest.raises(UsageError, match=r"its manifest\.json is damaged"):
         import_bundle(paths, damaged(MANIFEST, b'{"arena": "\xff"}'))

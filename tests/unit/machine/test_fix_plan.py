@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from arena.machine.cupy_choice import choose_cupy
-from arena.machine.finding import MachineFinding
-from arena.machine.fix_plan import as_script, fix_plan
-from arena.machine.install_commands import extra_requirements, python_install, system_install
-from arena.machine.isolation_fix import isolation_fix
+from arena.machine.finding import MachineFinding, as_script, fix_plan
+from arena.machine.install_commands import extra_requirements, isolation_fix, python_install, system_install
+from benchmarks.cupy_choice import choose_cupy
 
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -79,9 +77,9 @@ def test_python_packages_go_where_the_program_lives() -> None:
 
 
 def test_walls_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arena.machine.isolation_fix.shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("arena.machine.install_commands.shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(
-        "arena.machine.isolation_fix.ctypes.util.find_library", lambda name: "libseccomp.so.2"
+        "arena.machine.install_commands.ctypes.util.find_library", lambda name: "libseccomp.so.2"
     )
     (tmp_path / "kernel").mkdir()
     switch = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
@@ -142,7 +140,7 @@ def test_make_asks_the_driver_which_cupy_it_is(
 
 import arena.machine.facts
 arena.machine.facts.installed_version = lambda package: None
-from arena.machine.cupy_choice import main
+from benchmarks.cupy_choice import main
 main()
 """
     done = with_driver(program, GPUS=2, CUDA=12080)

@@ -9,11 +9,11 @@ from damage import Flip, flips, whole_lines
 from fixed_examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from run_states import fold
 
 from arena.paths import Paths
 from arena.runs.journal import RunHeader, read_events, read_header
 from arena.runs.results import report
-from arena.runs.run_state import fold
 from arena.runs.store import Store
 from sandbox.protocol.events import AnyEvent, Finished, Setting, decode_event, encode
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from run_states import fold
 
 from arena.cli.runs.progress import RunProgress
 from arena.duel.card import final_words, speed_words
 from arena.duel.events import DuelEnded, DuelHeader, Finalist
 from arena.runs.headline import advice_words, by_clock, headline_of, headline_so_far, sees_words
 from arena.runs.journal import read_events
-from arena.runs.run_state import fold
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Speedup, Timed, decode_event
 from sandbox.protocol.verdict import Verdict
 

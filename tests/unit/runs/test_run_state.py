@@ -1,7 +1,9 @@
 """The fold of events that every screen, the watcher and replay share."""
 
+from run_states import fold
+
 from arena.foreign_text import printable
-from arena.runs.run_state import LOG_LINES, RunState, fold
+from arena.runs.run_state import LOG_LINES, RunState
 from sandbox.protocol import events as ev
 from sandbox.protocol.verdict import Verdict
 

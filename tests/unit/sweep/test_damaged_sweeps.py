@@ -14,8 +14,15 @@ from arena.errors import ArenaError
 from arena.machine.fingerprint import Machine
 from arena.models.budget import Spent
 from arena.paths import Paths
-from arena.sweep.journal import JournalDamaged, JournalReader, SweepJournal, last_plan, read_lines
-from arena.sweep.opening import open_journal, plan_to_go_on
+from arena.sweep.journal import (
+    JournalDamaged,
+    JournalReader,
+    SweepJournal,
+    last_plan,
+    open_journal,
+    plan_to_go_on,
+    read_lines,
+)
 from arena.sweep.plan import SweepPlan
 from arena.sweep.records import (
     AnyLine,

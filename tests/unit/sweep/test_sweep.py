@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.errors import PlayerFailed, UsageError
+from arena.errors import MachineError, PlayerFailed, UsageError
 from arena.machine.fingerprint import Machine
 from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
@@ -32,7 +32,7 @@ from arena.players.player import (
 )
 from arena.runs.engine import Engine
 from arena.settings import Settings
-from arena.sweep.journal import SweepBusy, SweepJournal, read_lines
+from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.plan import SweepPlan, choose_problems, parse_players
 from arena.sweep.progress import Listener
 from arena.sweep.records import CellResult, Written
@@ -283,7 +283,7 @@ async def test_a_journal_has_one_writer_and_loses_a_line_that_was_cut_short(path
     await played(paths, plan_for("1-2"), [Scripted("pass")])
     path = paths.sweeps / "c.jsonl"
     journal = SweepJournal(path, "c")
-    with pytest.raises(SweepBusy):
+    with pytest.raises(MachineError, match="another process is at work on the sweep"):
         SweepJournal(path, "c")
     journal.close()
     path.write_bytes(path.read_bytes()[:-40])

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from model_server import KEY, ModelServer, status, streamed
 
+from arena.errors import MachineError
 from arena.paths import Paths
-from arena.sweep.journal import JournalFull, SweepJournal, read_lines
+from arena.sweep.journal import SweepJournal, read_lines
 from arena.sweep.records import SweepSession
 from problems.catalogue import load_catalogue
 
@@ -54,7 +55,7 @@ def test_a_line_that_does_not_fit_leaves_nothing_of_itself(
 
     monkeypatch.setattr(os, "pwrite", half)
     line = SweepSession(at=1.0, plan=None, machines=[], arena="")  # type: ignore[arg-type]
-    with pytest.raises(JournalFull, match="No space left"):
+    with pytest.raises(MachineError, match="No space left"):
         journal.append(line)
     monkeypatch.undo()
     assert journal.path.read_bytes() == whole

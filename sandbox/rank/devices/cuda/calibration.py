@@ -6,6 +6,7 @@ All ranks measure at once, except where noted. Bandwidths are bytes per second f
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,47 +19,6 @@ SIZE = 256 << 20
 BLOCKS, THREADS = 132, 512
 BARRIERS = 200
 LAUNCHES = 200
-_SOURCE = r"""
-extern "C" __global__ void __launch_bounds__(512) pull(char* to, const char* from, u64 bytes) {
-    px_copy(to, from, bytes, blockIdx.x * (u64)blockDim.x + threadIdx.x, gridDim.x * (u64)blockDim.x);
-}
-
-// One thread a block moves 32 KiB at a time through shared memory, two in flight.
-extern "C" __global__ void __launch_bounds__(32) pull_tma(char* to, const char* from, u64 bytes) {
-    extern __shared__ __align__(128) char tiles[];
-    __shared__ u64 bars[2];
-    const u32 tile = 32768;
-    if (threadIdx.x) return;
-    px_mbarrier_init(&bars[0], 1);
-    px_mbarrier_init(&bars[1], 1);
-    const u64 step = (u64)gridDim.x * tile;
-    u64 at = (u64)blockIdx.x * tile;
-    u64 ahead = at;
-    for (int slot = 0; slot < 2 && ahead < bytes; ++slot, ahead += step) {
-        px_mbarrier_expect(&bars[slot], tile);
-        px_bulk_load(tiles + slot * tile, from + ahead, tile, &bars[slot]);
-    }
-    for (u32 turn = 0; at < bytes; ++turn, at += step) {
-        const int slot = turn & 1;
-        px_mbarrier_wait(&bars[slot], (turn >> 1) & 1);
-        px_bulk_store(to + at, tiles + slot * tile, tile);
-        px_bulk_commit();
-        if (ahead < bytes) {
-            px_bulk_wait_read<0>();
-            px_mbarrier_expect(&bars[slot], tile);
-            px_bulk_load(tiles + slot * tile, from + ahead, tile, &bars[slot]);
-            ahead += step;
-        }
-    }
-    px_bulk_wait_done<0>();
-}
-
-extern "C" __global__ void meet(Px px, u32 epoch, int times) {
-    for (int i = 0; i < times; ++i) px_barrier(px, 0, epoch + i);
-}
-
-extern "C" __global__ void nothing(u32 word) {}
-"""
 
 
 def measure(device: Device) -> dict[str, float]:
@@ -76,7 +36,8 @@ def measure(device: Device) -> dict[str, float]:
     # The text is in no cache, and the same on every rank.
     name = torch.tensor([time.time_ns()], device=device.torch_device)
     dist.broadcast(name, 0)
-    source = _SOURCE.replace("u32 word", f"u32 word{int(name)}")
+    text = Path(__file__).with_name("calibration.cu").read_text()
+    source = text.replace("u32 word", f"u32 word{int(name)}")
     started = time.perf_counter()
     module: Any = cuda.compile(source)
     peaks = {"compile_ms": (time.perf_counter() - started) * 1e3}

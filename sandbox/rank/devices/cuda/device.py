@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from sandbox.memory import host as memory
 from sandbox.memory import slots
-from sandbox.rank.devices.device import EventTimer, RankGate
+from sandbox.rank.devices.device import RankGate
 
 if TYPE_CHECKING:
     from sandbox.rank.devices.cuda.input_copier import InputCopier
@@ -197,12 +197,6 @@ class CudaDevice:
         from sandbox.rank.devices.cuda.gate import CudaGate
 
         return CudaGate(page, rank)
-
-    def event_timer(self) -> EventTimer:
-        """A timer of this rank's current stream."""
-        from sandbox.rank.devices.cuda.event_timer import CudaEventTimer
-
-        return CudaEventTimer()
 
     def link_peaks(self) -> dict[str, float]:
         """The figures of sandbox.rank.devices.cuda.calibration, and the best path as "link"."""

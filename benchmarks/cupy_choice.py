@@ -1,13 +1,13 @@
 """The CuPy that fits a machine: the one for torch's CUDA where torch has one, else for the newest CUDA of the driver.
 
-`python -m arena.machine.cupy_choice` prints what pip has to install, a requirement a line; or on stderr, why nothing.
+`make install` asks it: what pip has to install goes to stdout, a requirement a line; on stderr is why, or why nothing.
 """
 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena.machine.gpu_software import CUPY, cuda_major, torch_cuda
+from arena.machine.gpu_software import CUPY, cuda_major, dotted, torch_cuda
 from arena.machine.install_commands import extra_requirements
 
 CudaVersion = tuple[int, int]
@@ -29,14 +29,14 @@ def choose_cupy(
     """torch: the CUDA it was built for, None for a build without; driver: the newest CUDA it runs; installed: CuPy's packages."""
     if driver is None:
         return CupyChoice("", "no driver answers: there is no GPU to write CUDA C++ for")
-    newest = _dotted(driver)
+    newest = dotted(driver)
     if torch is not None and torch[0] > driver[0]:
         return CupyChoice(
-            "", f"torch is for CUDA {_dotted(torch)}, and the driver goes up to {newest}: mend that first"
+            "", f"torch is for CUDA {dotted(torch)}, and the driver goes up to {newest}: mend that first"
         )
     wanted = torch[0] if torch is not None else driver[0]
     because = (
-        f"torch is for CUDA {_dotted(torch)}, the driver goes up to {newest}"
+        f"torch is for CUDA {dotted(torch)}, the driver goes up to {newest}"
         if torch is not None
         else f"the driver goes up to CUDA {newest}"
     )
@@ -65,10 +65,6 @@ def this_machine() -> CupyChoice:
     driver = None if asked is None else (asked // 1000, asked % 1000 // 10)
     installed = [package for package in CUPY if installed_version(package)]
     return choose_cupy(torch_cuda(), driver, installed)
-
-
-def _dotted(version: CudaVersion) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 def main() -> None:

@@ -1,0 +1,12 @@
+"""Kernels that only tests and benchmarks run. The CUDA examples, which house kernels run, too, are in the kit."""
+
+from pathlib import Path
+
+import sandbox
+
+FOLDERS = (Path(__file__).parent, Path(sandbox.__path__[0]) / "kit" / "examples")
+
+
+def kernel_paths() -> dict[str, Path]:
+    """All of them by their names."""
+    return {path.stem: path for folder in FOLDERS for path in sorted(folder.glob("[!_]*.py"))}

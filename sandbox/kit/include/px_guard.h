@@ -1,0 +1,13 @@
+// After a kernel's source: what its functions throw becomes a PxFailure (sandbox/kit/cpp.py).
+#include <exception>
+struct PxFailure { u32 kind, missing, slot, value; char text[240]; };
+#define PX_GUARDED(failure, call) \
+    try { call; return 0; } \
+    catch (const PxTimeout& e) { *failure = PxFailure{1, e.missing, e.slot, e.value, {0}}; } \
+    catch (const PxBadSlot& e) { *failure = PxFailure{2, 0, e.slot, 0, {0}}; } \
+    catch (const std::exception& e) { \
+        *failure = PxFailure{3, 0, 0, 0, {0}}; \
+        strncpy(failure->text, e.what(), 239); \
+    } \
+    catch (...) { *failure = PxFailure{3, 0, 0, 0, "an exception that is no std::exception"}; } \
+    return 1;
