@@ -83,9 +83,9 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 def _literals() -> dict[str, str]:
     """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
     found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
+    found |= {block: (KIT / "blocks" / f"{block}.cu").read_text() for block in BLOCKS}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
-        *(KIT / "blocks" / f"{block}.py" for block in BLOCKS),
         KIT / "templates" / "cuda.py",
         KIT.parents[1] / "benchmarks" / "kit_soak" / "device_blocks.py",
     ]:
