@@ -236,7 +236,9 @@ def cubins(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 @pytest.mark.parametrize("name", BLOCKS_BY_DTYPE)
 def test_a_block_of_the_kit_compiles_in_every_dtype(name, dtype, cubins):
     block = types.ModuleType(name)
-    exec((KIT / "blocks" / f"{name}.py").read_text(), block.__dict__)
+    path = KIT / "blocks" / f"{name}.py"
+    block.__file__ = str(path)
+    exec(path.read_text(), block.__dict__)
     block.kernel_for(getattr(torch, dtype))
     assert [cubin[:4] for cubin in cubins] == [b"\x7fELF"]
     assert len(block.TYPES) == 3
