@@ -95,8 +95,8 @@ async def arena(name: str = "arena", problem: str = "13", source: Path = EXAMPLE
         await draw(app, pilot, name)
 
 
-async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl") -> None:
-    """The end of a recorded duel."""
+async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl", before_end: bool = False) -> None:
+    """The end of a recorded duel, or the last event before it."""
     from arena.duel.journal import read_duel_header
     from arena.settings import Settings
     from screens.duel.replay import ReplayDuelScreen
@@ -105,7 +105,12 @@ async def duel(name: str = "duel", path: Path = HERE / "duel.jsonl") -> None:
         app.push_screen(ReplayDuelScreen(app, path, read_duel_header(path)))
         await pilot.pause(1.0)
         await pilot.press("end")
-        await until(pilot, lambda: app.screen.state.ended is not None)
+        if before_end:
+            await pilot.pause(2.0)
+            await pilot.press("left")
+            await pilot.pause(1.0)
+        else:
+            await until(pilot, lambda: app.screen.state.ended is not None)
         await draw(app, pilot, name)
 
 
@@ -182,7 +187,7 @@ PICTURES = {
     "model": model,
     "profile": profile,
     "demo": demo,
-    "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl"),
+    "duel-gpu": lambda: duel("duel-gpu", HERE / "duel-gpu.jsonl", before_end=True),
     "arena-gpu": lambda: arena("arena-gpu", HOUSE.parent.name, HOUSE),
 }
 
