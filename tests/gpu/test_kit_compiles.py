@@ -83,9 +83,9 @@ extern "C" __global__ void everything(Px px, const bf16* x, bf16* y, float* f, f
 def _literals() -> dict[str, str]:
     """The CUDA texts of the kit: SOURCE of each example and template, and of the heap's own kernels."""
     found = {EVERY_FUNCTION: EVERYTHING, "device_heap": DEVICE_SIGNALS.read_text()}
+    found |= {block: (KIT / "blocks" / f"{block}.cu").read_text() for block in BLOCKS}
     for path in [
         *KIT.glob("examples/*_cuda.py"),
-        *(KIT / "blocks" / f"{block}.py" for block in BLOCKS),
         KIT / "templates" / "cuda.py",
         KIT.parents[1] / "benchmarks" / "kit_soak" / "device_blocks.py",
     ]:
@@ -236,7 +236,9 @@ def cubins(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 @pytest.mark.parametrize("name", BLOCKS_BY_DTYPE)
 def test_a_block_of_the_kit_compiles_in_every_dtype(name, dtype, cubins):
     block = types.ModuleType(name)
-    exec((KIT / "blocks" / f"{name}.py").read_text(), block.__dict__)
+    path = KIT / "blocks" / f"{name}.py"
+    block.__file__ = str(path)
+    exec(path.read_text(), block.__dict__)
     block.kernel_for(getattr(torch, dtype))
     assert [cubin[:4] for cubin in cubins] == [b"\x7fELF"]
     assert len(block.TYPES) == 3

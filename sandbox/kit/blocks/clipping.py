@@ -10,6 +10,7 @@ The factor min(1, max_norm / norm) stays on the GPU.
 import functools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,115 +18,8 @@ import torch.distributed as dist
 
 from sandbox.kit import cuda, symm, tables
 
-SOURCE = r"""
-// Tensor t of the list (few, many): its address is number 2t, its length number 2t + 1; from tensor `dense` on they are experts'.
-static __device__ float power(float value, float p) {
-    return p == 2 ? value * value : p == 1 ? fabsf(value) : powf(fabsf(value), p);
-}
-// partial: [2][blocks], done: a counter, left at 0, boxes: px_swap's. The last block adds up the blocks' sums, in the same order
-// in every call, then the ranks'. out: norm, and the factors of the dense and of the experts' gradients, which are divided by
-// `divisor` first.
-template <class T> static __device__ void sum_powers(const Px& px, const PxNumbers& few, const i64* many, float* partial,
-        u32* done, uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
-    const int each = 16 / sizeof(T), lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    __shared__ float warps[2][32];
-    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
-    float sums[2] = {0, 0};
-    for (int t = 0; t < tensors; ++t) {
-        const T* from = (const T*)px_number(few, many, 2 * t);
-        const i64 n = px_number(few, many, 2 * t + 1);
-        float sum = 0;
-        for (i64 i = first; i * each < n; i += 4 * step) {
-            uint4 part[4];
-            #pragma unroll  // all loads are in flight before the first addition
-            for (int k = 0; k < 4; ++k) part[k] = px_ld_part(from, each * (i + k * step), n);
-            #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                float value[8];
-                px_unpack<T>(part[k], value);
-                #pragma unroll
-                for (int e = 0; e < each; ++e) sum += power(value[e], p);
-            }
-        }
-        sums[t >= dense] += sum;
-    }
-    #pragma unroll
-    for (int family = 0; family < 2; ++family) {
-        const float sum = px_warp_sum(sums[family]);
-        if (lane == 0) warps[family][warp] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x < 2) {
-        float sum = 0;
-        for (int w = 0; w < blockDim.x / 32; ++w) sum += warps[threadIdx.x][w];
-        partial[threadIdx.x * gridDim.x + blockIdx.x] = sum;
-    }
-    if (!px_last_block(done, gridDim.x)) return;
-    const u32 turn = px_turn(px, 0);
-    if (warp == 0) {
-        float own[2];
-        #pragma unroll
-        for (int family = 0; family < 2; ++family) {
-            float sum = 0;
-            for (int block = lane; block < gridDim.x; block += 32)
-                sum += ((const volatile float*)partial)[family * gridDim.x + block];
-            own[family] = px_warp_sum(sum);
-        }
-        const uint2 got = px_swap(px, boxes, make_uint2(__float_as_uint(own[0]), __float_as_uint(own[1])), turn);
-        float total[2] = {0, 0};
-        for (int rank = 0; rank < px.world; ++rank) {  // the same bits on all ranks
-            total[0] += __uint_as_float(__shfl_sync(0xffffffffu, got.x, rank));
-            total[1] += __uint_as_float(__shfl_sync(0xffffffffu, got.y, rank));
-        }
-        if (lane == 0) {
-            const float all = total[0] + total[1] / power(divisor, p);
-            const float norm = p == 2 ? sqrtf(all) : p == 1 ? all : powf(all, 1 / p);
-            const float factor = norm > max_norm ? max_norm / norm : 1.0f;
-            out[0] = norm;
-            out[1] = factor;
-            out[2] = factor / divisor;
-        }
-    }
-    px_reach(px, 0, turn);
-}
-// From the end to the beginning: what was read last is in the cache. A family whose factor is 1 is left alone.
-template <class T> static __device__ void scale(
-        const PxNumbers& few, const i64* many, const float* factors, int tensors, int dense) {
-    const int each = 16 / sizeof(T);
-    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
-    for (int t = tensors - 1; t >= 0; --t) {
-        const float factor = factors[1 + (t >= dense)];
-        if (factor == 1) continue;
-        T* at = (T*)px_number(few, many, 2 * t);
-        const i64 n = px_number(few, many, 2 * t + 1), words = (n + each - 1) / each;
-        for (i64 i = first; i < words; i += 4 * step) {
-            uint4 part[4];
-            #pragma unroll
-            for (int k = 0; k < 4; ++k)
-                if (i + k * step < words) part[k] = px_ld_part(at, each * (words - 1 - i - k * step), n);
-            #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                if (i + k * step >= words) break;
-                float value[8];
-                px_unpack<T>(part[k], value);
-                #pragma unroll
-                for (int e = 0; e < each; ++e) value[e] *= factor;
-                px_st_part(at, each * (words - 1 - i - k * step), n, px_pack<T>(value));
-            }
-        }
-    }
-}
-"""
-ENTRIES = r"""
-extern "C" __global__ void __launch_bounds__(512) sum_all(Px px, PxNumbers few, const i64* many, float* partial, u32* done,
-        uint4* boxes, float* out, int tensors, int dense, float p, float divisor, float max_norm) {
-    sum_powers<TYPE>(px, few, many, partial, done, boxes, out, tensors, dense, p, divisor, max_norm);
-}
-extern "C" __global__ void __launch_bounds__(512) scale_all(
-        PxNumbers few, const i64* many, const float* factors, int tensors, int dense) {
-    scale<TYPE>(few, many, factors, tensors, dense);
-}
-"""
+SOURCE = Path(__file__).with_name("clipping.cu").read_text()
+ENTRIES = Path(__file__).with_name("clipping_entries.cu").read_text()
 BLOCKS, THREADS = 264, 512
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 Groups = Sequence[dist.ProcessGroup | None]

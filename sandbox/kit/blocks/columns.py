@@ -13,6 +13,7 @@ A result of call e is written again in call e+2: with a meeting in every call, a
 """
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,47 +21,7 @@ import torch
 from sandbox.kit import cuda
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = r"""
-// x: rows of x_pitch elements, of which `width` are sent; y: this rank's columns of the result, rows of y_pitch, symmetric.
-template <class T> static __device__ void push(const Px& px, const T* x, T* y, i64 rows, i64 width, i64 x_pitch, i64 y_pitch,
-        u32 slot) {
-    const u32 turn = px_turn(px, slot);
-    const int each = 16 / sizeof(T);
-    const i64 words = (width + each - 1) / each, all = rows * words, step = (i64)gridDim.x * blockDim.x;
-    const int first = x == y;  // the own columns may be there already
-    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += 4 * step) {
-        uint4 part[4];
-        #pragma unroll  // all loads are in flight before the first store
-        for (int k = 0; k < 4; ++k) {
-            const i64 at = i + k * step;
-            if (at < all) part[k] = px_ld_part(x + at / words * x_pitch, at % words * each, width);
-        }
-        for (int away = first; away < px.world; ++away) {
-            T* there = px_at(px, (px.rank + away) % px.world, y);
-            #pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                const i64 at = i + k * step;
-                if (at < all) px_st_part(there + at / words * y_pitch, at % words * each, width, part[k]);
-            }
-        }
-    }
-    px_meet(px, slot, turn);  // all ranks' columns have arrived
-}
-extern "C" __global__ void __launch_bounds__(512) push_halves(Px px, const u16* x, u16* y, i64 rows, i64 width, i64 x_pitch,
-        i64 y_pitch, u32 base) {
-    push(px, x, y, rows, width, x_pitch, y_pitch, base + blockIdx.x);
-}
-extern "C" __global__ void __launch_bounds__(512) push_words(Px px, const u32* x, u32* y, i64 rows, i64 width, i64 x_pitch,
-        i64 y_pitch, u32 base) {
-    push(px, x, y, rows, width, x_pitch, y_pitch, base + blockIdx.x);
-}
-// What a rank has queued on this stream before the launch, copies too, is visible at all ranks after their launch.
-extern "C" __global__ void meet_all(Px px, u32 slot) {
-    const u32 turn = px_turn(px, slot);
-    __threadfence_system();
-    px_meet(px, slot, turn);
-}
-"""
+SOURCE = Path(__file__).with_name("columns.cu").read_text()
 BLOCKS, THREADS = 128, 512
 _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
 

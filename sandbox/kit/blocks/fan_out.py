@@ -11,6 +11,7 @@ Rank 0 sends each byte once: every other rank receives a share and forwards it, 
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,72 +19,7 @@ import torch
 from sandbox.kit import cuda, tables
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = r"""
-// few, many: the address of tensor t at rank 0 is number 2t, its length number 2t + 1. y: the tensors one after another,
-// symmetric. Words have 16 bytes and do not cross a border between tensors.
-template <class T> struct Place { const T* from; T* to; i64 first, n; };
-template <class T> static __device__ Place<T> place_of(const PxNumbers& few, const i64* many, int tensors, T* y, i64 word) {
-    const int each = 16 / sizeof(T);
-    for (int t = 0; t < tensors; ++t) {
-        const i64 n = px_number(few, many, 2 * t + 1), words = (n + each - 1) / each;
-        if (word < words) return {(const T*)px_number(few, many, 2 * t), y, each * word, n};
-        word -= words;
-        y += n;
-    }
-    return {nullptr, y, 0, 0};  // beyond the last tensor: nothing is read or written
-}
-// Block b has the same words of every share on all ranks. In slot `base` + BLOCKS + b a rank says how many pieces of a share
-// have arrived; a launch has numbers for 7 of them.
-#define PIECE(turn, count) (8 * (turn) + (count))
-template <class T> static __device__ void fan(const Px& px, const PxNumbers& few, const i64* many, T* y, int tensors, i64 words,
-        int pieces, u32 base, u32 most_blocks) {
-    const u32 slot = base + blockIdx.x, passed = slot + most_blocks, turn = px_turn(px, slot);
-    px_enter(px, slot, turn);  // the buffer of two launches ago is free at all ranks
-    const i64 step = (i64)gridDim.x * blockDim.x, first = (i64)blockIdx.x * blockDim.x + threadIdx.x;
-    const int helpers = max(px.world - 1, 1), helper = px.rank - 1, peer = px_thread();
-    const i64 share = (words + helpers - 1) / helpers, length = (share + pieces - 1) / pieces;
-    for (int piece = 0; piece < pieces; ++piece) {
-        const i64 last = min((piece + 1) * length, share);
-        if (px.rank == 0) {
-            for (int to = 0; to < helpers; ++to)
-                for (i64 i = piece * length + first; i < last; i += 4 * step) {
-                    Place<T> place[4];
-                    uint4 part[4];
-                    #pragma unroll  // all loads are in flight before the first store
-                    for (int k = 0; k < 4; ++k) {
-                        const i64 word = i + k * step;
-                        place[k] = place_of(few, many, tensors, y, word < last ? to * share + word : words);
-                        part[k] = px_ld_part(place[k].from, place[k].first, place[k].n);
-                    }
-                    #pragma unroll
-                    for (int k = 0; k < 4; ++k) {
-                        if (px.world > 1) px_st_part(px_at(px, to + 1, place[k].to), place[k].first, place[k].n, part[k]);
-                        px_st_part(place[k].to, place[k].first, place[k].n, part[k]);
-                    }
-                }
-            __syncthreads();
-            if (peer > 0 && peer < px.world) px_signal(px, peer, passed, PIECE(turn, piece + 1));
-        } else if (helpers > 1) {
-            if (peer == 0) px_wait(px, 0, passed, PIECE(turn, piece + 1));
-            __syncthreads();  // this piece of the own share has arrived
-            for (i64 i = piece * length + first; i < last; i += step) {
-                const Place<T> place = place_of(few, many, tensors, y, helper * share + i);
-                const uint4 part = px_ld_part(place.to, place.first, place.n);
-                for (int away = 1; away < helpers; ++away) {
-                    const int to = 1 + (helper + away) % helpers;
-                    px_st_part(px_at(px, to, place.to), place.first, place.n, part);
-                }
-            }
-        }
-    }
-    if (px.rank == 0) return;
-    __syncthreads();
-    if (peer < px.world && peer != px.rank) {
-        if (peer > 0) px_signal(px, peer, passed, PIECE(turn, pieces));
-        px_wait(px, peer, passed, PIECE(turn, pieces));  // the peer's share has arrived
-    }
-}
-"""
+SOURCE = Path(__file__).with_name("fan_out.cu").read_text()
 ENTRY = r"""
 extern "C" __global__ void __launch_bounds__(512) fan_out(Px px, PxNumbers few, const i64* many, TYPE* y, int tensors,
         i64 words, int pieces, u32 base, u32 most_blocks) {

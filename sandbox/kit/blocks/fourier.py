@@ -9,39 +9,14 @@ columns = transposed(x)                        # [.., a, b] -> [.., b, a], as a 
 import functools
 import itertools
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from sandbox.kit import cuda
 
-SOURCE = r"""
-// x: [blocks][rows][columns], y: [blocks][columns][rows]. A block of threads turns a tile of 32 x 32 in shared memory, so that
-// both sides are touched in runs of 32 elements.
-template <class T> static __device__ void transpose(const T* x, T* y, i64 blocks, i64 rows, i64 columns) {
-    __shared__ T tile[32][33];
-    const i64 down = (rows + 31) / 32, across = (columns + 31) / 32;
-    for (i64 t = blockIdx.x; t < blocks * down * across; t += gridDim.x) {
-        const i64 row = t / across % down * 32, column = t % across * 32, base = t / across / down * rows * columns;
-        #pragma unroll 4
-        for (int i = threadIdx.x; i < 1024; i += blockDim.x)
-            if (row + i / 32 < rows && column + i % 32 < columns)
-                tile[i / 32][i % 32] = x[base + (row + i / 32) * columns + column + i % 32];
-        __syncthreads();
-        #pragma unroll 4
-        for (int i = threadIdx.x; i < 1024; i += blockDim.x)
-            if (column + i / 32 < columns && row + i % 32 < rows)
-                y[base + (column + i / 32) * rows + row + i % 32] = tile[i % 32][i / 32];
-        __syncthreads();
-    }
-}
-extern "C" __global__ void __launch_bounds__(256) transpose_words(const u32* x, u32* y, i64 blocks, i64 rows, i64 columns) {
-    transpose(x, y, blocks, rows, columns);
-}
-extern "C" __global__ void __launch_bounds__(256) transpose_pairs(const u64* x, u64* y, i64 blocks, i64 rows, i64 columns) {
-    transpose(x, y, blocks, rows, columns);
-}
-"""
+SOURCE = Path(__file__).with_name("fourier.cu").read_text()
 BLOCKS, THREADS = 132 * 8, 256
 
 

@@ -11,6 +11,7 @@ The processes exchange the lists on the host, so that every row is stored at its
 import functools
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,43 +19,7 @@ import torch
 from sandbox.kit import cuda
 from sandbox.kit.symmetric_memory.team import Team
 
-SOURCE = r"""
-// x: rows of `width` elements; ids: which of them are sent, one after the other (0: all as they lie); y: the results,
-// symmetric. Chunk c is sent to member plan[10 + c]: rows plan[c] to plan[c + 1] of those sent, and they lie there from row
-// plan[20 + c] on.
-template <class T> static __device__ void send_rows(const Px& px, const T* x, const i64* ids, T* y, i64 width,
-        const PxNumbers& plan) {
-    const u32 turn = px_turn(px, blockIdx.x);
-    const int each = 16 / sizeof(T);
-    const i64 words = (width + each - 1) / each, all = plan.at[px.world] * words, step = (i64)gridDim.x * blockDim.x;
-    for (i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x; first < all; first += 4 * step) {
-        uint4 part[4];
-        #pragma unroll  // all loads are in flight before the first store
-        for (int k = 0; k < 4; ++k) {
-            const i64 i = first + k * step, row = i / words;
-            if (i < all) part[k] = px_ld_part(x + (ids ? ids[row] : row) * width, i % words * each, width);
-        }
-        #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-            const i64 i = first + k * step, row = i / words;
-            if (i >= all) break;
-            int chunk = 0;
-            while (row >= plan.at[chunk + 1]) ++chunk;
-            T* there = px_at(px, (int)plan.at[10 + chunk], y) + (plan.at[20 + chunk] + row - plan.at[chunk]) * width;
-            px_st_part(there, i % words * each, width, part[k]);
-        }
-    }
-    px_meet(px, blockIdx.x, turn);  // everybody's rows have arrived
-}
-extern "C" __global__ void __launch_bounds__(512) send_rows_halves(
-        Px px, const u16* x, const i64* ids, u16* y, i64 width, PxNumbers plan) {
-    send_rows(px, x, ids, y, width, plan);
-}
-extern "C" __global__ void __launch_bounds__(512) send_rows_words(
-        Px px, const u32* x, const i64* ids, u32* y, i64 width, PxNumbers plan) {
-    send_rows(px, x, ids, y, width, plan);
-}
-"""
+SOURCE = Path(__file__).with_name("rows.cu").read_text()
 BLOCKS, THREADS = 128, 512
 
 

@@ -183,12 +183,14 @@ def as_on_gpus(text: str, name: str) -> types.ModuleType:
     folder = Path(cuda.__file__).parent / "blocks"
     for block in KIT_BLOCKS:
         if f"sandbox.kit.blocks.{block}" not in sys.modules:
-            _executed((folder / f"{block}.py").read_text(), f"sandbox.kit.blocks.{block}")
+            path = folder / f"{block}.py"
+            _executed(path.read_text(), f"sandbox.kit.blocks.{block}", str(path))
     return _executed(text, name)
 
 
-def _executed(text: str, name: str) -> types.ModuleType:
+def _executed(text: str, name: str, file: str = "") -> types.ModuleType:
     module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = file
     exec(text.replace(".is_cuda", ".is_cpu"), module.__dict__)
     module.__dict__.update({known: value for known, value in SMALL.items() if known in module.__dict__})
     return module

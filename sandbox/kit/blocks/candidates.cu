@@ -1,0 +1,233 @@
+// boxes: [2 (turns)][W (senders)][rows][2 + k / 2] words of 16 bytes with flags, symmetric: {larger, ties}, {edge, target's
+// logit}, then the keys of the `larger` logits above the edge; the edge itself stands in the row `ties` times. Without top_k:
+// {sum of exponentials, -}, {largest logit, target's logit}. A rank that sends launch t+2 has everybody's words of launch t+1, so
+// everybody has left launch t: two turns are enough.
+const int LIST = 1024;
+const u32 NOWHERE = 0xff800000u;  // -infinity: the logit of a target that is on another rank
+// Keys have the order of the values and are above 0; those of bf16 have 16 bits. -0 counts as 0.
+template <class T> struct Key { static const int bits = 32; };
+template <> struct Key<bf16> { static const int bits = 16; };
+template <class T> static __device__ u32 key_of(float value) {
+    const u32 word = __float_as_uint(value + 0.0f);
+    return (word & 0x80000000u ? ~word : word | 0x80000000u) >> (32 - Key<T>::bits);
+}
+template <class T> static __device__ float value_of(u32 key) {
+    u32 word = key;
+    if (Key<T>::bits == 16) word = key << 16 | (key & 0x8000u ? 0 : 0xffffu);
+    return __uint_as_float(word & 0x80000000u ? word & 0x7fffffffu : ~word);
+}
+// The k-th largest of the n keys in shared memory and of `ties[r]` times `edge[r]`, r below `edges`; 0 when there are fewer.
+template <class T> static __device__ u32 kth_largest(const u32* keys, int n, const u32* edge, const u32* ties, int edges, u32 k) {
+    u32 bound = 0;
+    for (int bit = Key<T>::bits - 1; bit >= 0; --bit) {
+        const u32 probe = bound | 1u << bit;
+        u32 reached = 0;
+        for (int base = 0; base < n; base += blockDim.x) {
+            const int i = base + threadIdx.x;
+            reached += __syncthreads_count(i < n && keys[i] >= probe);
+        }
+        for (int r = 0; r < edges; ++r) reached += edge[r] >= probe ? ties[r] : 0;
+        if (reached >= k) bound = probe;
+    }
+    return bound;
+}
+// Calls `see(value)` for every logit of a row that is this thread's.
+template <class T, class See> static __device__ void look(const T* from, i64 columns, See see) {
+    const int each = 16 / sizeof(T);
+    const i64 stride = blockDim.x * each;
+    for (i64 i = (i64)threadIdx.x * each; i < columns; i += 4 * stride) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first comparison
+        for (int p = 0; p < 4; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
+        #pragma unroll
+        for (int p = 0; p < 4; ++p) {
+            float value[8];
+            px_unpack<T>(part[p], value);
+            #pragma unroll
+            for (int e = 0; e < each; ++e)
+                if (i + p * stride + e < columns) see(value[e]);
+        }
+    }
+}
+static __device__ u32 block_sum(u32 value) {
+    __shared__ u32 total;
+    __syncthreads();
+    if (threadIdx.x == 0) total = 0;
+    __syncthreads();
+    if (value) atomicAdd(&total, value);
+    __syncthreads();
+    return total;
+}
+// Leaves the keys above the k-th largest in `chosen`, and says how many they are, which the k-th is, and how often it is there.
+struct Edge { u32 larger, key, ties; };
+template <class T> static __device__ Edge choose(const T* from, i64 columns, u32 k, u32* keys, u32* chosen) {
+    __shared__ u32 found, larger;
+    float best = -px_infinity();
+    look(from, columns, [&](float value) { best = fmaxf(best, value); });
+    __syncthreads();  // the row before is done with
+    keys[threadIdx.x] = (i64)threadIdx.x * (16 / sizeof(T)) < columns ? key_of<T>(best) : 0;
+    if (threadIdx.x == 0) found = larger = 0;
+    __syncthreads();
+    u32 bound = kth_largest<T>(keys, blockDim.x, 0, 0, 0, k);
+    const float least = bound ? value_of<T>(bound) : -px_infinity();
+    __syncthreads();
+    look(from, columns, [&](float value) {
+        if (value < least) return;
+        const u32 at = atomicAdd(&found, 1u);
+        if (at < LIST) keys[at] = key_of<T>(value);
+    });
+    __syncthreads();
+    const u32 many = found;
+    u32 ties = 0;
+    if (many <= LIST) {
+        bound = kth_largest<T>(keys, many, 0, 0, 0, k);
+        for (int i = threadIdx.x; i < many; i += blockDim.x) {
+            ties += keys[i] == bound;
+            if (keys[i] > bound) chosen[atomicAdd(&larger, 1u)] = keys[i];
+        }
+    } else {  // too many reach the bound, most of them equal: bit by bit over the whole row
+        bound = 0;
+        for (int bit = Key<T>::bits - 1; bit >= 0; --bit) {
+            const u32 probe = bound | 1u << bit;
+            u32 reached = 0;
+            look(from, columns, [&](float value) { reached += key_of<T>(value) >= probe; });
+            if (block_sum(reached) >= k) bound = probe;
+        }
+        look(from, columns, [&](float value) {
+            const u32 key = key_of<T>(value);
+            ties += key == bound;
+            if (key > bound) chosen[atomicAdd(&larger, 1u)] = key;
+        });
+    }
+    ties = block_sum(ties);
+    return {larger, bound, ties};
+}
+// What is kept of n entries in descending order, entry i `counts[i]` times `keys[i]`, each of weight `weights[i]`: in ascending
+// order they are dropped as long as their sum does not exceed `share` of all, but for the largest.
+struct Kept { u32 least, dropped; double sum; };
+template <class T> static __device__ Kept drop(const u32* keys, const u32* counts, const float* weights, int n, double share) {
+    double total = 0, running = 0;
+    for (int i = n - 1; i >= 0; --i) total += (double)counts[i] * weights[i];
+    const double limit = share * total;
+    u32 dropped = 0;
+    int i = n - 1;
+    for (;; --i) {
+        const double weight = weights[i], fit = weight > 0 ? (limit - running) / weight : counts[i];
+        if (i + 1 < n && keys[i] != keys[i + 1]) dropped = 0;
+        u32 gone = share > 0 && fit > 0 ? (fit < counts[i] ? (u32)fit : counts[i]) : 0;
+        if (i == 0 && gone == counts[0]) --gone;
+        dropped += gone;
+        running += gone * weight;
+        if (gone < counts[i]) break;
+    }
+    return {keys[i], dropped, total - running};
+}
+// least, log_sum, found, log_probability: four times [rows] in `out`.
+template <class T> static __device__ void cut(const Px& px, const T* logits, const i64* target, uint4* boxes, float* out,
+        i64* own_dropped, i64 rows, i64 columns, u32 top_k, double share) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const u32 own_k = top_k < columns ? top_k : (u32)columns;
+    const i64 words = 2 + own_k / 2;
+    __shared__ u32 keys[LIST], listed[LIST], counts[LIST];
+    __shared__ float weights[LIST];
+    uint4* box = boxes + (turn & 1) * px.world * rows * words;
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = logits + row * columns;
+        const i64 column = target[row] - px.rank * columns, mine = (px.rank * rows + row) * words;
+        const u32 picked = column >= 0 && column < columns ? __float_as_uint(to_float(from[column])) : NOWHERE;
+        uint2 head, edge;
+        u32 larger = 0;
+        if (top_k) {
+            const Edge found = choose(from, columns, own_k, keys, listed);
+            larger = found.larger;
+            head = make_uint2(larger, found.ties), edge = make_uint2(found.key, picked);
+        } else {
+            const PxMass all = px_block_mass(px_mass(from, columns, threadIdx.x, blockDim.x));
+            head = make_uint2(__float_as_uint(all.sum), 0), edge = make_uint2(__float_as_uint(all.peak), picked);
+        }
+        for (int i = threadIdx.x; i < px.world * (2 + (larger + 1) / 2); i += blockDim.x) {
+            const int peer = i % px.world, word = i / px.world, at = 2 * (word - 2);
+            uint2 data = word == 0 ? head : edge;
+            if (word > 1) data = make_uint2(listed[at], at + 1 < larger ? listed[at + 1] : 0);
+            px_st_ll16(px_at(px, peer, box) + mine + word, data, turn);
+        }
+        __syncthreads();  // the list has been read
+    }
+    __shared__ u32 first[PX_MAX_WORLD + 1], edges[PX_MAX_WORLD], ties[PX_MAX_WORLD], picks[PX_MAX_WORLD], chosen;
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+        __syncthreads();  // the row before is done with
+        if (threadIdx.x < px.world) {
+            const uint4* from = box + (threadIdx.x * rows + row) * words;
+            const uint2 head = px_ld_ll16(from, turn), edge = px_ld_ll16(from + 1, turn);
+            counts[threadIdx.x] = head.x, ties[threadIdx.x] = head.y;
+            edges[threadIdx.x] = edge.x, picks[threadIdx.x] = edge.y;
+        }
+        __syncthreads();
+        float found = -px_infinity(), least = -px_infinity(), log_sum = 0;
+        u32 dropped = 0;
+        for (int r = 0; r < px.world; ++r) found = fmaxf(found, __uint_as_float(picks[r]));
+        if (top_k) {
+            if (threadIdx.x == 0) {
+                chosen = first[0] = 0;
+                for (int r = 0; r < px.world; ++r) first[r + 1] = first[r] + counts[r];
+            }
+            __syncthreads();
+            const int n = first[px.world];
+            for (int r = 0; r < px.world; ++r)
+                for (int j = 2 * threadIdx.x; first[r] + j < first[r + 1]; j += 2 * blockDim.x) {
+                    const uint2 pair = px_ld_ll16(box + (r * rows + row) * words + 2 + j / 2, turn);
+                    keys[first[r] + j] = pair.x;
+                    if (first[r] + j + 1 < first[r + 1]) keys[first[r] + j + 1] = pair.y;
+                }
+            __syncthreads();
+            const u32 all_k = top_k < px.world * columns ? top_k : (u32)(px.world * columns);
+            const u32 bound = kth_largest<T>(keys, n, edges, ties, px.world, all_k);
+            // What reaches the k-th largest, each entry with how often it is there: fewer than k above it, and those equal to it.
+            for (int i = threadIdx.x; i < n + px.world; i += blockDim.x) {
+                const u32 key = i < n ? keys[i] : edges[i - n];
+                if (key < bound) continue;
+                const u32 at = atomicAdd(&chosen, 1u);
+                listed[at] = key, counts[at] = i < n ? 1 : ties[i - n];
+            }
+            __syncthreads();
+            const int many = chosen;
+            u32 key[LIST / 64], count[LIST / 64], place[LIST / 64];  // of this thread's entries, from 64 threads on
+            for (int i = threadIdx.x, j = 0; i < many; i += blockDim.x, ++j) {
+                key[j] = listed[i], count[j] = counts[i], place[j] = 0;
+                for (int o = 0; o < many; ++o) {
+                    if (listed[o] != key[j]) place[j] += listed[o] > key[j];
+                    else place[j] += counts[o] != count[j] ? counts[o] > count[j] : o < i;
+                }
+            }
+            __syncthreads();
+            for (int i = threadIdx.x, j = 0; i < many; i += blockDim.x, ++j) {
+                listed[place[j]] = key[j], counts[place[j]] = count[j];
+            }
+            __syncthreads();
+            const float peak = value_of<T>(listed[0]);
+            for (int i = threadIdx.x; i < many; i += blockDim.x) weights[i] = expf(value_of<T>(listed[i]) - peak);
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                const Kept kept = drop<T>(listed, counts, weights, many, share);
+                least = value_of<T>(kept.least), log_sum = (float)(log(kept.sum) + peak);
+                u32 left = kept.dropped, equal = 0;  // of equal logits those of the first ranks are dropped first
+                for (int r = 0; left && r <= px.rank; ++r) {
+                    left -= min(left, equal);
+                    equal = edges[r] == kept.least ? ties[r] : 0;
+                    for (int i = first[r]; i < first[r + 1]; ++i) equal += keys[i] == kept.least;
+                }
+                dropped = min(left, equal);
+            }
+        } else {
+            PxMass all = px_no_mass();
+            for (int r = 0; r < px.world; ++r) all = px_joined(all, {__uint_as_float(edges[r]), __uint_as_float(counts[r])});
+            log_sum = logf(all.sum) + all.peak;
+        }
+        if (threadIdx.x == 0) {
+            out[row] = least, out[rows + row] = log_sum, out[2 * rows + row] = found;
+            out[3 * rows + row] = found >= least ? found - log_sum : -px_infinity();
+            own_dropped[row] = dropped;
+        }
+    }
+    px_reach(px, blockIdx.x, turn);
+}
