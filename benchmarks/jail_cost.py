@@ -60,7 +60,7 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
 async def _pair(
     walled: SavedKernel, bare: SavedKernel, walled_first: bool
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """A save behind the walls and one without, in either order, while neither side's next world is starting."""
+    """A save with a jail and one without, in either order, while neither side's next world is starting."""
     times = {}
     for kernel in (walled, bare) if walled_first else (bare, walled):
         await asyncio.gather(walled.quiet(), bare.quiet())
@@ -69,7 +69,7 @@ async def _pair(
 
 
 def _start_figures(jail: Jail) -> list[Figure]:
-    """Starting a process that ends at once, behind the walls and without them, in turns."""
+    """Starting a process that ends at once, in a jail and without one, in turns."""
     bare = Jail(NONE, None, {})
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         pairs = [(_start_ms(jail, Path(folder)), _start_ms(bare, Path(folder))) for _ in range(STARTS)]

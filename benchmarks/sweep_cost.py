@@ -241,6 +241,6 @@ _RESULT = Result(
     sealed=True,
     outcome="faster",
     clock="call",
-    told="1.50× faster by calls",
+    told="1.50× faster end-to-end",
     rounds=9,
 )

@@ -68,7 +68,7 @@ def _software() -> Iterator[MachineFinding]:
 
 
 def _jail() -> MachineFinding:
-    """The walls that a referee started now would put around a kernel: tested, not guessed. A tenth of a second a profile."""
+    """The jail profile that a referee started now would use: tested, not guessed. A tenth of a second a profile."""
     jail = choose()
     profile = jail.profile
     why = "; ".join(f"not {name}: {reason}" for name, reason in jail.rejected.items())

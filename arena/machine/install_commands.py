@@ -1,4 +1,4 @@
-"""Commands that mend a machine: they install what is missing, or let it build the walls around kernels."""
+"""Commands that mend a machine: they install what is missing, or let it build jails for kernels."""
 
 import ctypes.util
 import os

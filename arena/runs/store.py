@@ -282,7 +282,7 @@ class Store:
         return {entry.problem_id: entry for entry in reversed(fastest(entries))}
 
     def last_timed(self, limit: int) -> list[Entry]:
-        """The newest runs, of any player and problem, whose clocks say what they would have seen."""
+        """The newest runs, of any player and problem, with their smallest detectable differences."""
         return self._query(
             f"{_SELECT} where call_sees is not null or device_sees is not null"
             " order by created desc, run_id desc limit ?",

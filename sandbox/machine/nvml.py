@@ -145,13 +145,13 @@ def recovery(gpu: Gpu) -> str:
                 return "the driver asks for a reset of the GPU"
         raise
     _, _, pending, failed = rows or (0, 0, 0, 0)
-    complaints = [
+    faults = [
         _action(wanted) if wanted else "",
         f"uncorrectable memory errors: {uncorrected}" if uncorrected else "",
         "memory rows wait for a reset to be remapped" if pending else "",
         "memory rows could not be remapped" if failed else "",
     ]
-    return "; ".join(complaint for complaint in complaints if complaint)
+    return "; ".join(filter(None, faults))
 
 
 def _action(wanted: int) -> str:

@@ -38,7 +38,7 @@ def title(state: DuelState) -> Content:
 
 
 def score(state: DuelState, brief: bool = False) -> Content:
-    """ "you ▲ 1.31× by calls   vs   house ▲ 1.18× by calls"; the winner has a star. brief: without the clocks."""
+    """ "you ▲ 1.31× end-to-end   vs   house ▲ 1.18× end-to-end"; the winner has a star. brief: without the clocks."""
     parts: list[Content] = []
     for name in SIDES:
         best = state.side(name).best

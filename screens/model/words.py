@@ -66,7 +66,7 @@ def spent(used: Spent) -> str:
 
 
 def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
-    """ "2  ✓ PASS  ▲ 1.05× [1.02, 1.08] by calls"; the best one has a star."""
+    """ "2  ✓ PASS  ▲ 1.05× [1.02, 1.08] end-to-end"; the best one has a star."""
     best = session.state.best
     right = best is kernel and kernel.report is not None and kernel.report.verdict is Verdict.PASS
     number = (f"{'★' if right else ' '}{kernel.number:>3}  ", "$foreground" if right else "$muted")

@@ -54,7 +54,7 @@ def _print_plan(findings: list[MachineFinding], as_json: bool) -> None:
 
 
 def _clocks() -> list[ClockSight]:
-    """What the clocks of this machine would have seen; empty where that is not known."""
+    """The smallest differences that this machine's clocks detect; empty where they are not known."""
     try:
         return clocks_seen(find_paths())
     except ArenaError:  # it is one of the findings

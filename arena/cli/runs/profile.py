@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Say why KERNEL is slow: one sentence a rank, from what it does during a few calls.
 
-    It runs in a world of its own, behind the same walls as a judged run, and is neither judged nor timed for a result. On GPUs
+    It runs in a world of its own, in the same jail as a judged run, and is neither judged nor timed for a result. On GPUs
     the driver's counters come first: bytes over NVLink, and how busy SMs, tensor cores and memory are. All else
     comes from torch's profiler in the kernel's process, which the kernel could change. Exit code 1: a call failed.
     """
