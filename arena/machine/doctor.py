@@ -167,10 +167,18 @@ def _terminal() -> Iterator[MachineFinding]:
         yield ok("terminal", found)
 
 
+def _damaged(paths: Paths) -> list[Path]:
+    """Damaged indexes of results that were kept; none where their folder cannot be read."""
+    try:
+        return sorted(paths.data.glob(f"{paths.database.name}.damaged-*"))
+    except OSError:
+        return []
+
+
 def _files(paths: Paths) -> Iterator[MachineFinding]:
     for name, folder in (("settings", paths.config), ("data", paths.data), ("state", paths.state)):
         yield _folder(name, folder)
-    for kept in sorted(paths.data.glob(f"{paths.database.name}.damaged-*")):
+    for kept in _damaged(paths):
         yield MachineFinding(
             "results",
             "limited",

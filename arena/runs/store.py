@@ -201,6 +201,7 @@ class Store:
                 self.rebuild(runs)
             except PathRefused:
                 self.close()
+                path.unlink()  # an index without its runs would be taken for a whole one the next time
                 raise
 
     def close(self) -> None:

@@ -133,6 +133,8 @@ class PlainLoop:
 
     def time_queued(self, order: TimeQueued) -> Times:
         """Device time. A collective right before the first event lets all ranks begin together."""
+        if not torch.cuda.is_available():
+            raise RuntimeError("CPU ranks queue nothing")
         self.timer = timer = self.timer or CudaEventTimer()
         times, queued = [], True
         for _ in range(order.repetitions):

@@ -159,14 +159,13 @@ def test_a_run_goes_on_while_the_other_editor_has_the_terminal(
         app.close()
 
 
-def test_a_second_app_on_the_same_workspace_says_so(kernel: Path) -> None:
-    app = Screen("screens.main")
+def test_a_second_app_at_the_same_problem_is_read_only_and_says_so(kernel: Path) -> None:
+    app = Screen("screens.main", "gemm_allreduce")
     second = None
     try:
-        app.shows("Parallelism")
-        second = Screen("screens.main")
-        assert second.ends() == 3
-        assert b"another pkb-arena" in second.raw
+        app.shows("kernel.py", "def solution(A_local")
+        second = Screen("screens.main", "gemm_allreduce")
+        second.shows("read-only", "def solution(A_local")
     finally:
         app.close()
         if second is not None:
