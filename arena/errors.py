@@ -74,9 +74,7 @@ def refusal(error: BaseException) -> PathRefused | None:
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(refusal, error.exceptions)), None)
     if isinstance(error, PermissionError) and error.filename is not None:
-        return PathRefused(
-            f"{error.filename}: {why(error)}", "check its permissions and those of its folders"
-        )
+        return PathRefused(f"{error.filename}: {why(error)}", "check its permissions and those of its folders")
     return None
 
 

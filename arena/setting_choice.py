@@ -66,9 +66,7 @@ def choose_setting(problem: Problem, choice: Choice, settings: Settings) -> Sett
 
 def _dtype(problem: Problem, choice: Choice, settings: Settings) -> str:
     if choice.dtype and choice.dtype not in problem.dtypes:
-        raise UsageError(
-            f"{problem.slug} has no dtype {choice.dtype!r}", f"choose from {', '.join(problem.dtypes)}"
-        )
+        raise UsageError(f"{problem.slug} has no dtype {choice.dtype!r}", f"choose from {', '.join(problem.dtypes)}")
     if choice.dtype:
         return choice.dtype
     return settings.dtype if settings.dtype in problem.dtypes else problem.dtypes[0]

@@ -33,16 +33,13 @@ def choices_of(name: str) -> tuple[str, ...]:
 class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One model that can write kernels: a table [models.NAME]. Never holds a key, only the name of where it is."""
 
-    provider: Annotated[
-        str, Meta(description="Which protocol: openai_chat, openai_responses, anthropic or gemini.")
-    ]
+    provider: Annotated[str, Meta(description="Which protocol: openai_chat, openai_responses, anthropic or gemini.")]
     model: Annotated[str, Meta(description="The model's name at the provider.", min_length=1)]
-    base_url: Annotated[
-        str, Meta(description="Where the provider is; empty takes its own. Local servers go here.")
-    ] = ""
+    base_url: Annotated[str, Meta(description="Where the provider is; empty takes its own. Local servers go here.")] = (
+        ""
+    )
     key_env: Annotated[
-        str,
-        Meta(description="Environment variable (or keyring entry) with the key; empty takes the provider's."),
+        str, Meta(description="Environment variable (or keyring entry) with the key; empty takes the provider's.")
     ] = ""
     price_in: Annotated[float, Meta(description="US dollars per million tokens read.", ge=0.0)] = 0.0
     price_out: Annotated[float, Meta(description="US dollars per million tokens written.", ge=0.0)] = 0.0
@@ -50,29 +47,22 @@ class ModelSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
         int, Meta(description="Most tokens of one answer, reasoning included.", ge=16, le=10_000_000)
     ] = 32_768
     temperature: Annotated[
-        Annotated[float, Meta(ge=0.0, le=2.0)] | None,
-        Meta(description="Sampling temperature; left out unless set."),
+        Annotated[float, Meta(ge=0.0, le=2.0)] | None, Meta(description="Sampling temperature; left out unless set.")
     ] = None
-    timeout_s: Annotated[float, Meta(description="Seconds for one whole answer.", ge=1.0, le=86_400.0)] = (
-        3600.0
-    )
+    timeout_s: Annotated[float, Meta(description="Seconds for one whole answer.", ge=1.0, le=86_400.0)] = 3600.0
     stall_s: Annotated[
         float, Meta(description="Seconds without a word before it is given up.", ge=0.1, le=86_400.0)
     ] = 300.0
     retries: Annotated[int, Meta(description="How often a failed request is tried again.", ge=0, le=20)] = 4
     tools: Annotated[
         bool,
-        Meta(
-            description="Whether an agent may call the arena's tools: compile, run, kit_docs. Off: it only writes."
-        ),
+        Meta(description="Whether an agent may call the arena's tools: compile, run, kit_docs. Off: it only writes."),
     ] = True
     extra: Annotated[
-        dict[str, Any],
-        Meta(description='Fields added to the request, such as reasoning_effort = "high".'),
+        dict[str, Any], Meta(description='Fields added to the request, such as reasoning_effort = "high".')
     ] = {}
     omit: Annotated[
-        list[str],
-        Meta(description='Fields left out of the request, such as "stream_options" or "max_tokens".'),
+        list[str], Meta(description='Fields left out of the request, such as "stream_options" or "max_tokens".')
     ] = []
 
 
@@ -80,22 +70,17 @@ class AgentSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_
     """An agent program that can play: a table [agents.NAME]. It runs in a jail of its own."""
 
     command: Annotated[
-        list[str],
-        Meta(description="Program and arguments; empty takes the arena's own for claude-code and codex."),
+        list[str], Meta(description="Program and arguments; empty takes the arena's own for claude-code and codex.")
     ] = []
     model: Annotated[
-        str,
-        Meta(description="The model whose provider it may reach, as in model:NAME; empty: it reaches none."),
+        str, Meta(description="The model whose provider it may reach, as in model:NAME; empty: it reaches none.")
     ] = ""
     minutes: Annotated[float, Meta(description="Time for one attempt.", gt=0.0, le=1440.0)] = 30.0
     memory_mib: Annotated[
-        int,
-        Meta(description="Most MiB of memory, its files in /tmp and /dev/shm included.", ge=64, le=1 << 24),
+        int, Meta(description="Most MiB of memory, its files in /tmp and /dev/shm included.", ge=64, le=1 << 24)
     ] = 4096
     processes: Annotated[int, Meta(description="Most processes, threads included.", ge=16, le=100_000)] = 1024
-    disk_mib: Annotated[
-        int, Meta(description="Most MiB of files in /tmp, and in /dev/shm.", ge=1, le=1 << 24)
-    ] = 2048
+    disk_mib: Annotated[int, Meta(description="Most MiB of files in /tmp, and in /dev/shm.", ge=1, le=1 << 24)] = 2048
     cpu_minutes: Annotated[
         float, Meta(description="Most minutes of CPU time, of all processors together.", gt=0.0, le=1e6)
     ] = 60.0
@@ -117,19 +102,12 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         ),
     ] = "auto"
     world: Annotated[
-        int,
-        Meta(
-            description="Number of ranks; 0 takes 2 on CPU, and all GPUs that the problem allows.",
-            ge=0,
-            le=64,
-        ),
+        int, Meta(description="Number of ranks; 0 takes 2 on CPU, and all GPUs that the problem allows.", ge=0, le=64)
     ] = 0
-    preset: Annotated[
-        str, Meta(description="Sizes: tiny, paper or production; empty takes what suits the device.")
-    ] = ""
-    dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = (
+    preset: Annotated[str, Meta(description="Sizes: tiny, paper or production; empty takes what suits the device.")] = (
         ""
     )
+    dtype: Annotated[str, Meta(description="Run dtype, such as bfloat16; empty takes the problem's own.")] = ""
     budget_s: Annotated[
         float,
         Meta(
@@ -138,24 +116,19 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
             le=600.0,
         ),
     ] = 1.0
-    editor: Annotated[
-        str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")
-    ] = ""
+    editor: Annotated[str, Meta(description="Command that opens a kernel outside the app; empty takes $EDITOR.")] = ""
     bell: Annotated[bool, Meta(description="Ring the terminal's bell when a run ends.")] = False
     problem_dirs: Annotated[
         list[str], Meta(description="Folders with problems of your own, beside the built-in ones.")
     ] = []
     keymap: Annotated[
-        dict[str, str],
-        Meta(description='Keys of your own: the action\'s name = the key, such as run = "ctrl+r".'),
+        dict[str, str], Meta(description='Keys of your own: the action\'s name = the key, such as run = "ctrl+r".')
     ] = {}
     models: Annotated[
-        dict[str, ModelSettings],
-        Meta(description="Models that write kernels: a table [models.NAME] each."),
+        dict[str, ModelSettings], Meta(description="Models that write kernels: a table [models.NAME] each.")
     ] = {}
     agents: Annotated[
-        dict[str, AgentSettings],
-        Meta(description="Agent programs that play: a table [agents.NAME] each."),
+        dict[str, AgentSettings], Meta(description="Agent programs that play: a table [agents.NAME] each.")
     ] = {}
 
     @property
@@ -187,9 +160,7 @@ def setting_fields() -> list[SettingField]:
         default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
         description = next(meta.description for meta in annotation.__metadata__ if isinstance(meta, Meta))
         choices = choices_of(field.name)
-        fields.append(
-            SettingField(field.name, getattr(kind, "__origin__", kind), default, description or "", choices)
-        )
+        fields.append(SettingField(field.name, getattr(kind, "__origin__", kind), default, description or "", choices))
     return fields
 
 
@@ -206,13 +177,9 @@ def load_settings(paths: Paths) -> Settings:
     except (FileNotFoundError, NotADirectoryError):
         return Settings()
     except OSError as error:
-        raise SettingsUnreadable(
-            f"{path} cannot be read: {why(error)}", "make it readable, or move it away"
-        ) from None
+        raise SettingsUnreadable(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
     except UnicodeDecodeError as error:
-        raise SettingsError(
-            f"{path} cannot be read: {why(error)}", "make it readable, or move it away"
-        ) from None
+        raise SettingsError(f"{path} cannot be read: {why(error)}", "make it readable, or move it away") from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -52,9 +52,7 @@ def _figures_command(name: str) -> click.Command:
 def _table_command(name: str) -> click.Command:
     table = TABLES[name]
 
-    def command(
-        repetitions: int | None, as_json: bool, problems: tuple[str, ...] = (), **narrowed: Any
-    ) -> None:
+    def command(repetitions: int | None, as_json: bool, problems: tuple[str, ...] = (), **narrowed: Any) -> None:
         session = open_session()
         scope = Scope(tuple(map(session.problem, problems)), repetitions=repetitions, **narrowed)
         _tabulate(name, scope, as_json)
@@ -77,9 +75,7 @@ def _table_command(name: str) -> click.Command:
 
 _NARROWING = {
     "problems": click.argument("problems", nargs=-1, metavar="[PROBLEM]..."),
-    "world": click.option(
-        "--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: all GPUs; 2 on CPU]"
-    ),
+    "world": click.option("--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: all GPUs; 2 on CPU]"),
     "preset": click.option("--preset", type=click.Choice(PRESETS), help="Sizes."),
     "device": click.option("--device", type=click.Choice(list(KINDS)), help="Where the ranks run."),
     "loaded": click.option("--loaded", is_flag=True, help="Beside a busy process on every core."),

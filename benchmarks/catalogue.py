@@ -65,14 +65,10 @@ TABLES = {
         frozenset({"problems", "world", "preset"}),
     ),
     "collectives": RunTable(
-        "benchmarks.tables.collectives",
-        "House kernels for collectives against NCCL.",
-        frozenset({"problems", "world"}),
+        "benchmarks.tables.collectives", "House kernels for collectives against NCCL.", frozenset({"problems", "world"})
     ),
     "graphs": RunTable(
-        "benchmarks.tables.graphs",
-        "Baselines against themselves in a CUDA graph.",
-        frozenset({"problems", "world"}),
+        "benchmarks.tables.graphs", "Baselines against themselves in a CUDA graph.", frozenset({"problems", "world"})
     ),
     "kit-soak": RunTable(
         "benchmarks.tables.kit_soak",

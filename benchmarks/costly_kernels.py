@@ -93,9 +93,7 @@ def found_added_us(printed: str) -> float | None:
 
 def _renamed(problem: Problem) -> str:
     """The baseline's text with another name for its solution."""
-    text, count = re.subn(
-        r"^def solution\(", "def _baseline_solution(", problem.baseline_source, flags=re.MULTILINE
-    )
+    text, count = re.subn(r"^def solution\(", "def _baseline_solution(", problem.baseline_source, flags=re.MULTILINE)
     if count != 1:
         raise UsageError(f"the baseline of {problem.id} {problem.slug} has {count} functions named solution")
     return text

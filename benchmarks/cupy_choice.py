@@ -23,17 +23,13 @@ class CupyChoice:
     why: str
 
 
-def choose_cupy(
-    torch: CudaVersion | None, driver: CudaVersion | None, installed: Sequence[str] = ()
-) -> CupyChoice:
+def choose_cupy(torch: CudaVersion | None, driver: CudaVersion | None, installed: Sequence[str] = ()) -> CupyChoice:
     """torch: the CUDA it was built for, None for a build without; driver: the newest CUDA it runs; installed: CuPy's packages."""
     if driver is None:
         return CupyChoice("", "no driver answers: there is no GPU to write CUDA C++ for")
     newest = dotted(driver)
     if torch is not None and torch[0] > driver[0]:
-        return CupyChoice(
-            "", f"torch is for CUDA {dotted(torch)}, and the driver goes up to {newest}: mend that first"
-        )
+        return CupyChoice("", f"torch is for CUDA {dotted(torch)}, and the driver goes up to {newest}: mend that first")
     wanted = torch[0] if torch is not None else driver[0]
     because = (
         f"torch is for CUDA {dotted(torch)}, the driver goes up to {newest}"
@@ -47,8 +43,7 @@ def choose_cupy(
         return CupyChoice("", f"{fitting[0]} is installed already, and fits: {because}")
     if installed:
         return CupyChoice(
-            "",
-            f"{installed[0]} is installed, and {because}: uninstall it, then install pkb-arena[cuda{wanted}]",
+            "", f"{installed[0]} is installed, and {because}: uninstall it, then install pkb-arena[cuda{wanted}]"
         )
     return CupyChoice(f"cuda{wanted}", because)
 

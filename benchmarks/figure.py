@@ -24,7 +24,5 @@ class Figure(msgspec.Struct, frozen=True):
         """ "0.41 s  (at most 0.5 s)  median of 20, slowest 0.52 s"."""
         parts = [f"{self.value:.3g} {self.unit}".rstrip()]
         if self.limit is not None:
-            parts.append(
-                f"({'at most' if self.kept else 'MORE THAN'} {self.limit:g} {self.unit})".replace(" )", ")")
-            )
+            parts.append(f"({'at most' if self.kept else 'MORE THAN'} {self.limit:g} {self.unit})".replace(" )", ")"))
         return "  ".join([*parts, self.detail]).rstrip()

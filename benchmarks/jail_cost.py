@@ -39,9 +39,7 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="pkb-bench-") as folder:
         async with AsyncExitStack() as stack:
             walled = await stack.enter_async_context(saved_kernel(Path(folder) / "walled", on_cpu_ranks()))
-            bare = await stack.enter_async_context(
-                saved_kernel(Path(folder) / "bare", on_cpu_ranks(), NO_BUBBLEWRAP)
-            )
+            bare = await stack.enter_async_context(saved_kernel(Path(folder) / "bare", on_cpu_ranks(), NO_BUBBLEWRAP))
             if not is_jail(walled.jail) or is_jail(bare.jail):
                 raise MachineError(f"the two engines ran in {walled.jail!r} and {bare.jail!r}")
             pairs = [await _pair(walled, bare, walled_first=turn % 2 == 0) for turn in range(count)]
@@ -82,9 +80,7 @@ def _start_ms(jail: Jail, folder: Path) -> float:
     wrapped = jail.wrap(["/bin/true"], folder, {})
     started = time.perf_counter()
     try:
-        subprocess.run(
-            wrapped.argv, env=wrapped.env, pass_fds=wrapped.fds, stdin=subprocess.DEVNULL, check=True
-        )
+        subprocess.run(wrapped.argv, env=wrapped.env, pass_fds=wrapped.fds, stdin=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise MachineError(f"the jail does not start: {error}", "run `pkb-arena doctor`") from None
     finally:

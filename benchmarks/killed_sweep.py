@@ -53,12 +53,9 @@ def answer(prompt: str, able: float) -> str:
         source = problem.baseline_source.replace("def solution(", "def solution((", 1)
     else:
         source = (
-            problem.baseline_source
-            + "\n\n_right = solution\n\n\ndef solution(*arguments):\n    torch.manual_seed(0)\n"
+            problem.baseline_source + "\n\n_right = solution\n\n\ndef solution(*arguments):\n    torch.manual_seed(0)\n"
         )
-        source += (
-            "    out = _right(*arguments)\n    return out * 2 if isinstance(out, torch.Tensor) else None\n"
-        )
+        source += "    out = _right(*arguments)\n    return out * 2 if isinstance(out, torch.Tensor) else None\n"
     return f"```python\n{source}```\n"
 
 
@@ -118,23 +115,8 @@ def main() -> None:
         for name, port in models.items()
     )
     (home / "config" / "settings.toml").write_text("\n".join(tables))
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "arena.cli",
-        "sweep",
-        "--players",
-        "baseline,house,model:bright,model:dim",
-    ]
-    command += [
-        "--problems",
-        given.problems,
-        "--attempts",
-        str(given.attempts),
-        "--rounds",
-        str(given.rounds),
-    ]
+    command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline,house,model:bright,model:dim"]
+    command += ["--problems", given.problems, "--attempts", str(given.attempts), "--rounds", str(given.rounds)]
     command += [
         "--preset",
         "tiny",
@@ -172,9 +154,7 @@ def main() -> None:
             process.wait()
             print(f"{time.monotonic() - started:6.0f} s  killed at {count()} results", flush=True)
         lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[:-1]]
-        keys = [
-            line["key"] for line in lines if line["type"] == "result" and line["verdict"] != "HARNESS_ERROR"
-        ]
+        keys = [line["key"] for line in lines if line["type"] == "result" and line["verdict"] != "HARNESS_ERROR"]
         lost, twice = seen - set(keys), len(keys) - len(set(keys))
         seen |= set(keys)
         print(f"         {len(keys)} results, {len(lost)} lost, {twice} twice", flush=True)

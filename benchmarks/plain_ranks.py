@@ -69,13 +69,7 @@ class PlainRanks:
             command = module_command(MODULE, str(rank), str(self.world), self.device, self._folder.name)
             with self._said(rank).open("wb") as said:
                 process = await asyncio.create_subprocess_exec(
-                    *command,
-                    stdin=PIPE,
-                    stdout=PIPE,
-                    stderr=said,
-                    cwd=ROOT,
-                    env=environment,
-                    limit=LINE_BYTES,
+                    *command, stdin=PIPE, stdout=PIPE, stderr=said, cwd=ROOT, env=environment, limit=LINE_BYTES
                 )
             self._processes.append(process)
         for reply in await self._replies(JOIN_S):

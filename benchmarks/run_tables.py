@@ -35,9 +35,7 @@ KERNEL_TABLE = TextTable[RunRow](
         Column("call", lambda row: _microseconds(row.kernel_us, "call", "–"), 9, right=True),
         Column("device", lambda row: _microseconds(row.kernel_us, "device", "–"), 9, right=True),
         Column("speedup, call", lambda row: _with_interval(row.speedup.call if row.speedup else None), 19),
-        Column(
-            "speedup, device", lambda row: _with_interval(row.speedup.device if row.speedup else None), 19
-        ),
+        Column("speedup, device", lambda row: _with_interval(row.speedup.device if row.speedup else None), 19),
         Column("", _failure),
     )
 )

@@ -43,15 +43,10 @@ async def measure(paths: Paths, repetitions: int | None) -> list[Figure]:
     same = on_cpu_ranks()
     assert same.problem.house_source is not None
     faster = replace(same, source=same.problem.house_source)
-    return [
-        *await saves(same, count, limits),
-        *await saves(faster, count, limits, ", house"),
-    ]
+    return [*await saves(same, count, limits), *await saves(faster, count, limits, ", house")]
 
 
-async def saves(
-    request: RunRequest, count: int, limits: tuple[float, float], which: str = ""
-) -> list[Figure]:
+async def saves(request: RunRequest, count: int, limits: tuple[float, float], which: str = "") -> list[Figure]:
     """Saves a kernel again and again; medians with the promises for the correctness verdict and the full one, in seconds.
 
     which: what figures' names end with.

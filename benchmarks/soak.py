@@ -111,11 +111,7 @@ class _Soak:
         problem = load_catalogue().find("1")
         setting = choose_setting(problem, Choice(preset="tiny", world=2, device="cpu"), Settings())
         request = RunRequest(
-            problem=problem,
-            setting=setting,
-            kernel_name=f"{kernel.name}.py",
-            source=kernel.source,
-            rounds=ROUNDS,
+            problem=problem, setting=setting, kernel_name=f"{kernel.name}.py", source=kernel.source, rounds=ROUNDS
         )
         started = time.monotonic()
         try:

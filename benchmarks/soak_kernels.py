@@ -28,15 +28,9 @@ SOAK_KERNELS = (
         f"import time\nimport torch.distributed as dist\n\n\ndef solution(tensor):\n    time.sleep(3600){_ADDS}",
         Verdict.TIMEOUT,
     ),
+    SoakKernel("crashing", "import os\n\n\ndef solution(tensor):\n    os.abort()\n", Verdict.CRASH),
     SoakKernel(
-        "crashing",
-        "import os\n\n\ndef solution(tensor):\n    os.abort()\n",
-        Verdict.CRASH,
-    ),
-    SoakKernel(
-        "flooding",
-        'def solution(tensor):\n    while True:\n        print("x" * 65536)\n',
-        Verdict.OUTPUT_FLOOD,
+        "flooding", 'def solution(tensor):\n    while True:\n        print("x" * 65536)\n', Verdict.OUTPUT_FLOOD
     ),
     # Children of children that nobody waits for, with files of their own: what the end of a run has to take along.
     SoakKernel(

@@ -32,16 +32,7 @@ from arena.sweep.sweep import Sweep
 from arena.sweep.workers import Worker
 from benchmarks.figure import Figure
 from problems.catalogue import Catalogue, load_catalogue
-from sandbox.protocol.events import (
-    AnyEvent,
-    Finished,
-    Interval,
-    Microseconds,
-    Result,
-    Roofline,
-    Seconds,
-    Speedup,
-)
+from sandbox.protocol.events import AnyEvent, Finished, Interval, Microseconds, Result, Roofline, Seconds, Speedup
 from sandbox.protocol.verdict import Verdict
 
 STORED = (100, 1000, 10_000)
@@ -70,16 +61,12 @@ async def _hosts(paths: Paths) -> Figure:
     """A simulation: so many hosts whose every run takes `RUN_S`, one driver. How long workers wait for it."""
     problems = load_catalogue().problems
     attempts = -(-HOSTS * RUNS_EACH // len(problems))
-    plan = SweepPlan(
-        players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts
-    )
+    plan = SweepPlan(players=["agent:bench"], problems=[problem.slug for problem in problems], attempts=attempts)
     journal = SweepJournal(paths.sweeps / "bench.jsonl", "bench")
     judge = InstantJudge(paths, RUN_S)
     workers = [Worker(f"host {number}", judge, this_machine("cpu")) for number in range(HOSTS)]
     settings, began = Settings(device="cpu", preset="tiny"), time.monotonic()
-    sweep = Sweep(
-        plan, problems, [_Writer()], workers, journal, settings, BudgetPool(None), ahead=HOSTS, unsafe=True
-    )
+    sweep = Sweep(plan, problems, [_Writer()], workers, journal, settings, BudgetPool(None), ahead=HOSTS, unsafe=True)
     try:
         await sweep.run()
     finally:
@@ -89,9 +76,7 @@ async def _hosts(paths: Paths) -> Figure:
     each = sweep.progress.judged / HOSTS
     idle = 100 * (1 - math.ceil(each) * RUN_S / took)  # in the last round not every host has a run
     told = f"{each:.1f} runs each, {sweep.progress.judged / took:.0f} results a second"
-    return Figure(
-        f"time that {HOSTS} hosts with runs of {RUN_S:g} s wait for the driver", idle, "%", detail=told
-    )
+    return Figure(f"time that {HOSTS} hosts with runs of {RUN_S:g} s wait for the driver", idle, "%", detail=told)
 
 
 async def _play(paths: Paths, stored: tuple[int, ...]) -> list[Figure]:

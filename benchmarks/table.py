@@ -22,9 +22,7 @@ def cells(found: dict[str, Any]) -> list[str]:
 
 
 production, paper = (json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:3])
-print(
-    "| problem | call µs | device µs | itself, device | of bound | paper: call µs | device µs | itself, device |"
-)
+print("| problem | call µs | device µs | itself, device | of bound | paper: call µs | device µs | itself, device |")
 print("|---|---|---|---|---|---|---|---|")
 for large, small in zip(production, paper, strict=True):
     bound = f"{large['percent']:.0f} % {large['limiter']}" if large.get("percent") else "–"

@@ -82,9 +82,7 @@ def _prose(text: str) -> Iterator[str]:
         yield ".PP"
         if paragraph.lstrip().startswith("\b"):
             yield ".nf"
-            yield from (
-                _roff(line) for line in paragraph.lstrip().removeprefix("\b").strip("\n").splitlines()
-            )
+            yield from (_roff(line) for line in paragraph.lstrip().removeprefix("\b").strip("\n").splitlines())
             yield ".fi"
         else:
             yield _roff(" ".join(paragraph.split()))

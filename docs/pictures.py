@@ -35,9 +35,7 @@ PATIENCE_S = 240.0
 
 
 @asynccontextmanager
-async def opened(
-    settings: Any, problem: str = "", kernel: Path | None = None
-) -> AsyncIterator[tuple[Any, Any]]:
+async def opened(settings: Any, problem: str = "", kernel: Path | None = None) -> AsyncIterator[tuple[Any, Any]]:
     """The app over folders of its own, and its pilot."""
     from arena.paths import find_paths
     from arena.settings import save_settings
@@ -124,10 +122,7 @@ async def model() -> None:
     asked = ModelSettings(
         provider="openai_chat", model=NAME, base_url=address, tools=False, price_in=5.0, price_out=25.0
     )
-    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked}), "1") as (
-        app,
-        pilot,
-    ):
+    async with opened(Settings(device="cpu", world=2, budget_s=BUDGET_S, models={NAME: asked}), "1") as (app, pilot):
         await pilot.press("f7")
         await until(pilot, lambda: bool(app.screen.query("#start")))
         await pilot.pause(1.0)
@@ -171,9 +166,7 @@ async def demo() -> None:
     recorded = next(scene for scene in load_script().scene if scene.recorded)
     async with opened(Settings()) as (app, pilot):
         scene = Scene(recorded=recorded.recorded, pace=20.0)
-        performance = Performance(
-            DemoScript([scene], 0.0, 600.0), app.services.catalogue, Settings(), find_paths()
-        )
+        performance = Performance(DemoScript([scene], 0.0, 600.0), app.services.catalogue, Settings(), find_paths())
         app.push_screen(DemoScreen(app, performance))
         playing = asyncio.create_task(performance.play())
         await until(pilot, lambda: performance.stage.slide == "verdict")

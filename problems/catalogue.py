@@ -69,9 +69,7 @@ def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:
     folders = sorted(path.parent for path in HOME.glob("*/*/problem.toml"))
     for root in extra:
         if not root.is_dir():
-            broken.append(
-                ProblemError(f"{root}: there is no such folder; problem_dirs in the settings names it")
-            )
+            broken.append(ProblemError(f"{root}: there is no such folder; problem_dirs in the settings names it"))
         elif (root / "problem.toml").exists():
             folders.append(root)
         else:
@@ -83,9 +81,7 @@ def load_catalogue(extra: Iterable[Path] = ()) -> Catalogue:
             problem = load_problem(folder)
             for name in (str(problem.id), problem.slug):
                 if name in taken:
-                    raise ProblemError(
-                        f"{folder}: {name} is taken by {taken[name]}; choose another id and slug"
-                    )
+                    raise ProblemError(f"{folder}: {name} is taken by {taken[name]}; choose another id and slug")
         except ProblemError as error:
             broken.append(error)
             continue

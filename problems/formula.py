@@ -91,9 +91,7 @@ def evaluate(text: str, names: Mapping[str, Number]) -> Number:
                 return _BINARY[type(op)](value(left), value(right))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return -value(operand)
-            case ast.IfExp(
-                test=ast.Compare(left=left, ops=[op], comparators=[right]), body=body, orelse=orelse
-            ):
+            case ast.IfExp(test=ast.Compare(left=left, ops=[op], comparators=[right]), body=body, orelse=orelse):
                 chosen = body if _COMPARE[type(op)](value(left), value(right)) else orelse
                 return value(chosen)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:

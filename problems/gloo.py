@@ -101,9 +101,7 @@ def _exchange(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: An
                 dist.P2POp(dist.isend, _wire(inputs[to].contiguous()), dist.get_global_rank(group, to), group)
             )
         if outputs[source].numel():
-            pending.append(
-                dist.P2POp(dist.irecv, _wire(outputs[source]), dist.get_global_rank(group, source), group)
-            )
+            pending.append(dist.P2POp(dist.irecv, _wire(outputs[source]), dist.get_global_rank(group, source), group))
     if pending:
         for work in dist.batch_isend_irecv(pending):
             work.wait()
@@ -120,15 +118,11 @@ class _Done:
 
 
 def _all_gather(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(
-        tensor_list: list[torch.Tensor], tensor: torch.Tensor, group: Any = None, async_op: bool = False
-    ) -> Any:
+    def call(tensor_list: list[torch.Tensor], tensor: torch.Tensor, group: Any = None, async_op: bool = False) -> Any:
         if _unequal_anywhere(tensor_list):
             _exchange(tensor_list, [tensor] * len(tensor_list), group)
             return _Done() if async_op else None
-        return original(
-            [_wire(entry) for entry in tensor_list], _wire(tensor), group=group, async_op=async_op
-        )
+        return original([_wire(entry) for entry in tensor_list], _wire(tensor), group=group, async_op=async_op)
 
     return call
 
@@ -139,9 +133,7 @@ def _unequal_anywhere(tensors: list[torch.Tensor]) -> bool:
 
 
 def _all_to_all(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(
-        outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any = None, async_op: bool = False
-    ) -> Any:
+    def call(outputs: list[torch.Tensor], inputs: list[torch.Tensor], group: Any = None, async_op: bool = False) -> Any:
         # Whether any rank's lists are unequal is not known here, so all ranks take the path that handles both.
         _exchange(outputs, inputs, group)
         return _Done() if async_op else None
@@ -160,9 +152,7 @@ def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scatter(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(
-        tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any
-    ) -> Any:
+    def call(tensor: torch.Tensor, scatter_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any) -> Any:
         parts = None if scatter_list is None else [_wire(part) for part in scatter_list]
         return original(_wire(tensor), parts, *args, **kwargs)
 
@@ -170,9 +160,7 @@ def _scatter(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gather(original: Callable[..., Any]) -> Callable[..., Any]:
-    def call(
-        tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any
-    ) -> Any:
+    def call(tensor: torch.Tensor, gather_list: list[torch.Tensor] | None = None, *args: Any, **kwargs: Any) -> Any:
         parts = None if gather_list is None else [_wire(part) for part in gather_list]
         return original(_wire(tensor), parts, *args, **kwargs)
 

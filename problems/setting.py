@@ -48,12 +48,7 @@ class RankSetting:
         return torch.rand(*shape, generator=generator, dtype=dtype or self.dtype, device=self.device)
 
     def randint(
-        self,
-        low: int,
-        high: int,
-        shape: tuple[int, ...],
-        shared: bool = False,
-        dtype: torch.dtype = torch.int64,
+        self, low: int, high: int, shape: tuple[int, ...], shared: bool = False, dtype: torch.dtype = torch.int64
     ) -> torch.Tensor:
         """Uniform integers in [low, high) on the device."""
         generator = self.shared if shared else self.own

@@ -39,16 +39,7 @@ CLASSES = {
     "D": "the time goes into compute that libraries do well",
 }
 """What there is to gain in a problem, by its class."""
-DTYPE_BYTES = {
-    "float64": 8,
-    "float32": 4,
-    "bfloat16": 2,
-    "float16": 2,
-    "int64": 8,
-    "int32": 4,
-    "uint8": 1,
-    "int8": 1,
-}
+DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "uint8": 1, "int8": 1}
 
 
 class ProblemError(ValueError):

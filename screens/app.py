@@ -298,9 +298,7 @@ class ArenaApp(TerminalApp):
         from screens.dialogs.help import HelpScreen, keys_in_focus
 
         if not self._shows(HelpScreen):
-            self.push_screen(
-                HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen))
-            )
+            self.push_screen(HelpScreen(self.services.settings.keymap, self._scope, keys_in_focus(self.screen)))
 
     async def action_quit(self) -> None:
         """Leaves; a draft is named in the terminal, where it can still be read."""

@@ -134,9 +134,7 @@ class BaseScreen(Screen[None]):
         takers = (node for node in pane.walk_children(with_self=True) if isinstance(node, Widget))
         if self.maximized is not None:
             self.maximized = pane
-        if (
-            target := next((node for node in takers if node.focusable and _displayed(node)), None)
-        ) is not None:
+        if (target := next((node for node in takers if node.focusable and _displayed(node)), None)) is not None:
             self.call_after_refresh(target.focus)
 
     def go_to_next(self) -> None:

@@ -48,20 +48,10 @@ class Forked:
             )
 
     def run(
-        self,
-        program: str,
-        arguments: Sequence[str],
-        cwd: Path,
-        environment: Mapping[str, str],
-        timeout: float,
+        self, program: str, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout: float
     ) -> "subprocess.CompletedProcess[str]":
         """Runs Python source to its end, as `python -c` does. Raises TimeoutExpired, and the program is killed then."""
-        asked = {
-            "program": program,
-            "arguments": arguments,
-            "cwd": str(cwd),
-            "environment": dict(environment),
-        }
+        asked = {"program": program, "arguments": arguments, "cwd": str(cwd), "environment": dict(environment)}
         with (
             tempfile.TemporaryFile() as out,
             tempfile.TemporaryFile() as err,
@@ -82,9 +72,7 @@ class Forked:
                 raise subprocess.TimeoutExpired(list(arguments), timeout) from None
             out.seek(0)
             err.seek(0)
-            return subprocess.CompletedProcess(
-                list(arguments), status, out.read().decode(), err.read().decode()
-            )
+            return subprocess.CompletedProcess(list(arguments), status, out.read().decode(), err.read().decode())
 
     def close(self) -> None:
         """Ends the process that forks; programs that still run go on."""

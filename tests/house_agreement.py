@@ -33,10 +33,7 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "fp8_reduce_scatter_grads": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
     "fp8_allgather_params": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
     "reducescatter_fused_rmsnorm": ({"M": 5, "N": 47}, {"M": 64, "N": 3001, "max_H": 9000}),
-    "load_balancing_loss_fn": (
-        {"M": 35, "B": 5, "L": 3, "E": 13, "K": 4},
-        {"M": 211, "B": 1, "L": 1, "E": 70, "K": 1},
-    ),
+    "load_balancing_loss_fn": ({"M": 35, "B": 5, "L": 3, "E": 13, "K": 4}, {"M": 211, "B": 1, "L": 1, "E": 70, "K": 1}),
     "gemv_decode": ({"M": 77, "N": 201, "min_v": 7}, {"M": 5000, "N": 130, "min_v": 1}),
     "moe_epgroupgemm_lora_backward": ({"N": 5, "R": 3}, {"N": 1001, "R": 7}),
     "vocab_parallel_cross_entropy_loss": ({"B": 3, "S": 5, "V": 840}, {"B": 1, "S": 211, "V": 5040}),
@@ -56,10 +53,7 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "sam3_allgather_iou_suppression": ({"n": 5, "H": 13, "V": 23}, {"n": 11, "H": 33, "V": 31}),
     "clip_grad_norm_ep": ({"M": 5, "N": 7, "T": 3}, {"M": 211, "N": 313, "T": 1}),
     "physicsnemo_distributed_rfft": ({"B": 3, "M": 37, "N": 50}, {"B": 2, "M": 211, "N": 313}),
-    "physicsnemo_distributed_irfft": (
-        {"B": 3, "C": 1, "H": 120, "Wd": 120},
-        {"B": 1, "C": 2, "H": 240, "Wd": 840},
-    ),
+    "physicsnemo_distributed_irfft": ({"B": 3, "C": 1, "H": 120, "Wd": 120}, {"B": 1, "C": 2, "H": 240, "Wd": 840}),
     "tp_muon_orthogonalization": ({"m": 37, "c": 51}, {"m": 200, "c": 120}),
     "openclip_contrastive_loss": ({"M": 37, "N": 50}, {"M": 600, "N": 24}),
     "hyena_conv1d_boundary_exchange": ({"B": 2, "D": 3, "C": 17, "K": 12}, {"B": 1, "D": 7, "C": 40, "K": 5}),
@@ -71,8 +65,7 @@ def sizes_of(problem: Problem) -> list[dict[str, int]]:
     """Odd sizes and large ones, of those names that the problem has."""
     known = problem.presets["tiny"]
     return [
-        {name: size for name, size in sizes.items() if name in known}
-        for sizes in SIZES.get(problem.slug, (ODD, LARGE))
+        {name: size for name, size in sizes.items() if name in known} for sizes in SIZES.get(problem.slug, (ODD, LARGE))
     ]
 
 

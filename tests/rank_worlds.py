@@ -41,12 +41,7 @@ class Worlds:
         )
 
     def run(
-        self,
-        function: Callable[..., Any],
-        world: int,
-        *arguments: Any,
-        timeout_s: float = 60,
-        **environment: str,
+        self, function: Callable[..., Any], world: int, *arguments: Any, timeout_s: float = 60, **environment: str
     ) -> list[Any]:
         """What function(rank, world, *arguments) returned on each rank; fails with the first failed rank's traceback."""
         request = {

@@ -38,9 +38,7 @@ def need_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise MachineError(
-            "plots need matplotlib, which is not installed", "pip install 'pkb-arena[board]'"
-        ) from None
+        raise MachineError("plots need matplotlib, which is not installed", "pip install 'pkb-arena[board]'") from None
 
 
 def shares_plot(board: Board, place: ResultPlace) -> str:
@@ -104,14 +102,7 @@ def curve_plot(board: Board, place: ResultPlace) -> str:
         xs, ys = [p for p, _ in known], [score.value for _, score in known]
         colour = COLOURS[card.kind]
         axis.plot(
-            xs,
-            ys,
-            styles[number % 4],
-            color=colour,
-            marker="o",
-            markersize=4,
-            linewidth=1.6,
-            label=_short(card.player),
+            xs, ys, styles[number % 4], color=colour, marker="o", markersize=4, linewidth=1.6, label=_short(card.player)
         )
         axis.fill_between(
             xs, [s.low for _, s in known], [s.high for _, s in known], color=colour, alpha=0.10, linewidth=0
@@ -142,9 +133,7 @@ def categories_plot(board: Board, place: ResultPlace) -> str:
             shade = SCALE[min(len(SCALE) - 1, math.ceil(share * (len(SCALE) - 1)))]
             axis.add_patch(_patch(x, y, shade))
             ink = PAPER if shade == SCALE[-1] else INK
-            axis.text(
-                x, y, f"{card.solved}/{card.problems}", ha="center", va="center", fontsize=7.5, color=ink
-            )
+            axis.text(x, y, f"{card.solved}/{card.problems}", ha="center", va="center", fontsize=7.5, color=ink)
     axis.set_xlim(-0.5, max(len(categories), _COLUMNS) - 0.5)
     axis.set_ylim(len(players) - 0.4, -0.6)
     axis.set_xticks(range(len(categories)), categories)
@@ -157,9 +146,7 @@ def whole_picture(board: Board) -> str:
     """One SVG with the shares of the place that has most results, for a README or a slide."""
     place = busiest_place(board)
     if place is None:
-        raise MachineError(
-            "there is nothing to draw yet", "`pkb-arena sweep --players baseline,house` makes results"
-        )
+        raise MachineError("there is nothing to draw yet", "`pkb-arena sweep --players baseline,house` makes results")
     head, body = shares_plot(board, place).split(">", 1)
     # A drawn background: slides and converters ignore that of a style.
     return f'{head}>\n <rect width="100%" height="100%" fill="{PAPER}"/>{body}'
@@ -193,9 +180,7 @@ def _figure(
             "text.parse_math": False,  # a player may be called $x$
         }
     )
-    figure, axes = pyplot.subplots(
-        rows, columns, figsize=(_WIDE, height), layout="constrained", squeeze=False, **more
-    )
+    figure, axes = pyplot.subplots(rows, columns, figsize=(_WIDE, height), layout="constrained", squeeze=False, **more)
     figure.patch.set_alpha(0.0)
     for axis in axes.flat:
         axis.patch.set_alpha(0.0)
@@ -209,19 +194,13 @@ def _figure(
 
 
 def _dots(
-    axis: "Axes",
-    scores: Sequence[Score | None],
-    colours: Sequence[str],
-    offset: int = 0,
-    hollow: bool = False,
+    axis: "Axes", scores: Sequence[Score | None], colours: Sequence[str], offset: int = 0, hollow: bool = False
 ) -> None:
     for row, (score, colour) in enumerate(zip(scores, colours, strict=True), offset):
         if score is None:
             continue
         axis.plot(_ends(score), [row, row], color=colour, linewidth=2.2, alpha=0.45, solid_capstyle="round")
-        axis.plot(
-            [score.value], [row], "o", markersize=6, color=PAPER if hollow else colour, markeredgecolor=colour
-        )
+        axis.plot([score.value], [row], "o", markersize=6, color=PAPER if hollow else colour, markeredgecolor=colour)
 
 
 def _ends(score: Score) -> tuple[float, float]:
@@ -266,9 +245,7 @@ def _svg(figure: "Figure") -> str:
 def with_theme(svg: str) -> str:
     """An SVG for a page: its colours are the page's variables, so that it is legible on dark, too, and its width the page's."""
     names = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
-    names |= {colour: kind for kind, colour in COLOURS.items()} | {
-        shade: f"shade{n}" for n, shade in enumerate(SCALE)
-    }
+    names |= {colour: kind for kind, colour in COLOURS.items()} | {shade: f"shade{n}" for n, shade in enumerate(SCALE)}
     for colour, name in names.items():
         svg = svg.replace(colour, f"var(--{name})")
     return re.sub(r'width="([\d.]+)pt" height="([\d.]+)pt"', "", svg, count=1)

@@ -212,14 +212,7 @@ def _published(published: Published) -> list[PublishedRow]:
     ]
     rows += [
         PublishedRow(
-            agent.name,
-            "agent",
-            _of_all(agent.solved),
-            None,
-            _of_all(agent.faster),
-            None,
-            agent.solved,
-            agent.faster,
+            agent.name, "agent", _of_all(agent.solved), None, _of_all(agent.faster), None, agent.solved, agent.faster
         )
         for agent in published.agent
     ]

@@ -4,25 +4,10 @@ import html
 import time
 from collections.abc import Sequence
 
-from arena.board.drawing import (
-    COLOURS,
-    categories_plot,
-    curve_plot,
-    shares_plot,
-    speedups_plot,
-    with_theme,
-)
+from arena.board import drawing
 from arena.board.gathering import Board
 from arena.board.outcomes import ResultPlace
-from arena.board.tables import (
-    DEFINITIONS,
-    HEADINGS,
-    BoardRow,
-    card_row,
-    place_words,
-    published_row,
-    published_words,
-)
+from arena.board.tables import DEFINITIONS, HEADINGS, BoardRow, card_row, place_words, published_row, published_words
 
 _STYLE = """
 :root { color-scheme: light dark; --ink:#1f2328; --muted:#68707a; --rule:#d5d9de; --paper:#ffffff; --page:#f6f7f9;
@@ -75,24 +60,23 @@ def page(board: Board) -> str:
         for title, svg in (
             (
                 "Right, and right and faster, of one attempt. Lines: 95 % intervals. Hollow: published.",
-                shares_plot(board, place),
+                drawing.shares_plot(board, place),
             ),
             (
                 "Geometric mean of speedups over the baseline, over the problems that a player solved",
-                speedups_plot(board, place),
+                drawing.speedups_plot(board, place),
             ),
             (
                 "fast_p: share of problems that are right and more than p times as fast",
-                curve_plot(board, place),
+                drawing.curve_plot(board, place),
             ),
-            ("Solved of tried, by category", categories_plot(board, place)),
+            ("Solved of tried, by category", drawing.categories_plot(board, place)),
         ):
             if svg:
-                parts.append(f'<h3>{title}</h3><div class="card">{with_theme(svg)}</div>')
+                parts.append(f'<h3>{title}</h3><div class="card">{drawing.with_theme(svg)}</div>')
     if not board.places:
         parts.append(
-            "<h2>No results yet</h2><p>pkb-arena sweep --players baseline,house makes some.</p>"
-            + _table(board, None)
+            "<h2>No results yet</h2><p>pkb-arena sweep --players baseline,house makes some.</p>" + _table(board, None)
         )
     parts += [
         *(f"<p>Not on this page: {_text(left_out.what)}.</p>" for left_out in board.left_out),
@@ -104,14 +88,12 @@ def page(board: Board) -> str:
 
 def _heading(place: ResultPlace) -> str:
     ranks = f"{place.world} rank{'s' if place.world != 1 else ''}"
-    return f"{place.preset} · {ranks} · {place.device}" + (
-        f" · from elsewhere: {place.source}" if place.source else ""
-    )
+    return f"{place.preset} · {ranks} · {place.device}" + (f" · from elsewhere: {place.source}" if place.source else "")
 
 
 def _legend() -> str:
     kinds = "".join(
-        f'<span class="kind" style="background:var(--{kind})"></span>{kind}&emsp;' for kind in COLOURS
+        f'<span class="kind" style="background:var(--{kind})"></span>{kind}&emsp;' for kind in drawing.COLOURS
     )
     return f'<p class="note">{kinds}</p>'
 
@@ -120,9 +102,7 @@ def _table(board: Board, place: ResultPlace | None) -> str:
     cards = [card for card in board.cards if card.place == place]
     rows = [(card.kind, card_row(board, card)) for card in cards]
     rows += [("published", published_row(row)) for row in board.published]
-    shown = [
-        n for n in range(len(HEADINGS)) if n != 1 and any(row.cells[n] not in ("", "–") for _, row in rows)
-    ]
+    shown = [n for n in range(len(HEADINGS)) if n != 1 and any(row.cells[n] not in ("", "–") for _, row in rows)]
     head = "".join(f"<th>{_text(HEADINGS[n])}</th>" for n in shown)
     body = "".join(_line(kind, row, shown) for kind, row in rows)
     return f'<div class="card"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -65,9 +65,7 @@ def scorecard(outcomes: Sequence[Outcome], scope: str = ALL) -> Scorecard:
         return pass_at_k(at, [_count(each, [is_fast(o.speedup, o.passed, p) for o in each]) for each in held])
 
     def fast_graph(p: float) -> Score | None:
-        return pass_at_k(
-            1, [_count(each, [is_fast(o.over_graph, o.passed, p) for o in each]) for each in on_graph]
-        )
+        return pass_at_k(1, [_count(each, [is_fast(o.over_graph, o.passed, p) for o in each]) for each in on_graph])
 
     right = [_count(each, [outcome.passed for outcome in each]) for each in held]
     return Scorecard(
@@ -116,9 +114,7 @@ def scorecards(outcomes: Iterable[Outcome]) -> list[Scorecard]:
     for group in groups.values():
         cards.append(scorecard(group))
         for scope in ("category", "class"):
-            cards += [
-                scorecard(found, f"{scope}:{name}") for name, found in sorted(_split(group, scope).items())
-            ]
+            cards += [scorecard(found, f"{scope}:{name}") for name, found in sorted(_split(group, scope).items())]
     return sorted(cards, key=_order)
 
 

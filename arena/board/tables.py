@@ -149,11 +149,7 @@ def markdown(board: Board) -> str:
     for place in board.places:
         rows = [card_row(board, card) for card in board.cards if card.place == place]
         parts += [f"### {place_words(board, place)}", "", *_markdown(rows), ""]
-    parts += [
-        f"### {published_words(board)}",
-        "",
-        *_markdown([published_row(row) for row in board.published]),
-    ]
+    parts += [f"### {published_words(board)}", "", *_markdown([published_row(row) for row in board.published])]
     return "\n".join([*parts, "", DEFINITIONS, ""])
 
 
@@ -165,30 +161,8 @@ def _markdown(rows: Sequence[BoardRow]) -> list[str]:
 def csv_text(board: Board) -> str:
     """One line a player, place and scope, with ends of intervals in columns of their own. Shares are from 0 to 1."""
     buffer = io.StringIO()
-    names = (
-        "pass_1",
-        "pass_k",
-        "paper_1",
-        "fast_1",
-        "fast_1.5",
-        "fast_2",
-        "fast_graph_1",
-        "speedup",
-        "percent",
-    )
-    head = [
-        "origin",
-        "player",
-        "kind",
-        "scope",
-        "preset",
-        "device",
-        "world",
-        "machine",
-        "problems",
-        "attempts",
-        "k",
-    ]
+    names = ("pass_1", "pass_k", "paper_1", "fast_1", "fast_1.5", "fast_2", "fast_graph_1", "speedup", "percent")
+    head = ["origin", "player", "kind", "scope", "preset", "device", "world", "machine", "problems", "attempts", "k"]
     head += ["solved", "faster", "one_size_only", "usd"]
     head += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     table = csv.writer(buffer, lineterminator="\n")
@@ -199,15 +173,7 @@ def csv_text(board: Board) -> str:
         scores += [card.fast_graph.get("1"), card.speedup, card.percent]
         table.writerow(
             [
-                *(
-                    place.source or "here",
-                    card.player,
-                    card.kind,
-                    card.scope,
-                    place.preset,
-                    place.device,
-                    place.world,
-                ),
+                *(place.source or "here", card.player, card.kind, card.scope, place.preset, place.device, place.world),
                 *(board.machines.get(place.machine, ""), card.problems, card.attempts, card.most_attempts),
                 *(card.solved, card.faster, card.one_size_only, round(card.usd, 6)),
                 *(cell for score in scores for cell in _ends(score)),

@@ -30,20 +30,14 @@ COMMANDS = {
     "profile": ("arena.cli.runs.profile", "Why a kernel is slow: one sentence per rank."),
     "generate": ("arena.cli.players.generate", "A model writes a kernel."),
     "agent": ("arena.cli.players.agent", "A model writes a kernel and improves it by the verdicts."),
-    "sweep": (
-        "arena.cli.runs.sweep",
-        "Run players on problems; without players, every baseline against itself.",
-    ),
+    "sweep": ("arena.cli.runs.sweep", "Run players on problems; without players, every baseline against itself."),
     "board": ("arena.cli.board.board", "Scores of all players, with the published ones beside them."),
     "export": ("arena.cli.board.export", "Results, kernels and traces as a bundle for others."),
     "import": ("arena.cli.board.import_bundle", "Add another arena's results to the board."),
     "calibrate": ("arena.cli.machine.calibrate", "Measure this machine's peaks for the roofline."),
     "duel": ("arena.cli.duel.duel", "Two players at one problem: who writes the faster kernel?"),
     "duels": ("arena.cli.duel.duels", "The duel board: ratings and the last duels."),
-    "demo": (
-        "arena.cli.stage.demo",
-        "Show live and recorded duels in big type, without anybody at the keys.",
-    ),
+    "demo": ("arena.cli.stage.demo", "Show live and recorded duels in big type, without anybody at the keys."),
     "serve": ("arena.cli.stage.serve", "The app in a browser, for you and for spectators."),
     "mcp": ("arena.cli.tools.mcp", "The arena as tools for your own agent, over stdin and stdout."),
     "replay": ("arena.cli.replay", "Replay a recorded run, duel or trace."),
@@ -101,12 +95,7 @@ def _print_version(ctx: click.Context, param: click.Parameter, asked: bool) -> N
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Print the version.",
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -142,9 +131,7 @@ def _app_at(word: str) -> click.Command:
 
 def _open_app(display: Display, problem: str = "") -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        complain(
-            "the app needs a terminal, and this is not one", "`pkb-arena run` works anywhere; see --help"
-        )
+        complain("the app needs a terminal, and this is not one", "`pkb-arena run` works anywhere; see --help")
         return ExitCode.USAGE
     if display.open_app is None:
         complain("this is the command line without the app", "open the app with `pkb-arena`")
@@ -167,11 +154,7 @@ def main(arguments: list[str] | None = None, display: Display | None = None) -> 
 def _run(arguments: list[str] | None, display: Display) -> int:
     return exit_code_of(
         lambda: cli.main(
-            args=arguments,
-            prog_name=PROGRAM,
-            complete_var=COMPLETION_VARIABLE,
-            standalone_mode=False,
-            obj=display,
+            args=arguments, prog_name=PROGRAM, complete_var=COMPLETION_VARIABLE, standalone_mode=False, obj=display
         )
     )
 

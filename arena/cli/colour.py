@@ -6,10 +6,7 @@ import click
 
 from arena.foreign_text import printable
 
-_CODES = {
-    "\ufdd0": click.style("", fg="green", reset=False),
-    "\ufdd1": click.style("", fg="red", reset=False),
-}
+_CODES = {"\ufdd0": click.style("", fg="green", reset=False), "\ufdd1": click.style("", fg="red", reset=False)}
 _GREEN, _RED = _CODES
 _BOLD, _END = "\ufdd2", "\ufdd3"
 _CODES |= {_BOLD: click.style("", bold=True, reset=False), _END: click.style("")}

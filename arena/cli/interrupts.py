@@ -27,9 +27,7 @@ def run_interruptibly(main: Coroutine[object, object, T]) -> T:
 
         def interrupt() -> None:
             nonlocal signalled
-            if (
-                signalled
-            ):  # the second one means now: the referee sees its pipe close and ends its worlds itself
+            if signalled:  # the second one means now: the referee sees its pipe close and ends its worlds itself
                 os._exit(ExitCode.INTERRUPTED)
             signalled = True
             task.cancel()

@@ -13,9 +13,7 @@ from arena.setting_choice import Choice
 from problems.specification import PRESETS
 from sandbox.machine.devices import KINDS
 
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there."
-)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout, and nothing else there.")
 
 
 def _parse_sizes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
@@ -36,11 +34,7 @@ def _complete_problem(ctx: click.Context, param: click.Parameter, incomplete: st
 
     problems = open_session().catalogue.problems
     names = {name: problem.title for problem in problems for name in (problem.slug, str(problem.id))}
-    return [
-        CompletionItem(name, help=title)
-        for name, title in names.items()
-        if name.startswith(incomplete.lower())
-    ]
+    return [CompletionItem(name, help=title) for name, title in names.items() if name.startswith(incomplete.lower())]
 
 
 problem_argument = click.argument("problem", metavar="PROBLEM", shell_complete=_complete_problem)
@@ -50,9 +44,7 @@ kernel_argument = click.argument("kernel", metavar="KERNEL", type=click.Path(pat
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--preset --world --device --dtype --size, handed to the command as `choice: Choice`."""
 
-    @click.option(
-        "--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]"
-    )
+    @click.option("--preset", type=click.Choice(PRESETS), help="Sizes. [default: tiny on CPU, production on GPUs]")
     @click.option("--world", type=Whole(1, 64), metavar="N", help="Ranks. [default: 2 on CPU, else all GPUs]")
     @click.option("--device", type=click.Choice(list(KINDS)), help="Where ranks run. [default: GPUs if any]")
     @click.option("--dtype", metavar="T", help="Run dtype, such as float32. [default: the problem's first]")

@@ -11,15 +11,7 @@ from arena.cli.colour import green, red, rendered
 from arena.cli.diagnostics import wants_colour
 from arena.errors import MachineError
 from arena.foreign_text import escaped_json
-from arena.runs.headline import (
-    SIGNS,
-    WHERE,
-    Headline,
-    advice_words,
-    by_clock,
-    outcome_words,
-    single_calls_words,
-)
+from arena.runs.headline import SIGNS, WHERE, Headline, advice_words, by_clock, outcome_words, single_calls_words
 from arena.runs.results import OtherSize, RunReport, one_line, output_of
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import ends, percent
@@ -40,8 +32,7 @@ def _writing() -> Iterator[None]:
         raise OutputLost("") from None
     except OSError as error:
         raise OutputLost(
-            f"cannot write to stdout: {error.strerror}",
-            "what was printed is incomplete; make room, and try again",
+            f"cannot write to stdout: {error.strerror}", "what was printed is incomplete; make room, and try again"
         ) from None
 
 
@@ -138,11 +129,7 @@ def _clock_lines(report: RunReport) -> list[str]:
         speedup = by_clock(report.speedup, clock)
         if speedup is None:
             continue
-        seen = (
-            f"   smallest detectable difference {percent(detectable_percent(speedup))}"
-            if report.clock
-            else ""
-        )
+        seen = f"   smallest detectable difference {percent(detectable_percent(speedup))}" if report.clock else ""
         other = "other kernel" if report.rival else "baseline"
         times = f"{other} {base or 0.0:.1f} µs   kernel {mine or 0.0:.1f} µs a call"
         lines.append(f"{WHERE[clock]:<12} {speedup.median:.2f}×  {ends(speedup)}   {times}{seen}")
@@ -160,10 +147,7 @@ def other_sizes_lines(report: RunReport) -> list[str]:
     ]
     if report.one_size_only:
         return ["made for one size: right here, not everywhere", *lines]
-    return [
-        f"right in {len(lines)} other settings, too" if lines else "no other legal setting was found",
-        *lines,
-    ]
+    return [f"right in {len(lines)} other settings, too" if lines else "no other legal setting was found", *lines]
 
 
 def _sizes_text(other: OtherSize) -> str:
@@ -181,9 +165,7 @@ def print_report(report: RunReport) -> None:
     print_line(setting_text(report))
     if clocks := _clock_lines(report):
         bound = (
-            f"   {report.roofline.percent:.0f} % of the bound ({report.roofline.limiter})"
-            if report.roofline
-            else ""
+            f"   {report.roofline.percent:.0f} % of the bound ({report.roofline.limiter})" if report.roofline else ""
         )
         rounds = "1 round" if report.rounds == 1 else f"{report.rounds} rounds"
         for line in [*clocks, f"{rounds}{bound}"]:
@@ -210,9 +192,5 @@ def print_report(report: RunReport) -> None:
         print_line(line)
     took = msgspec.structs.asdict(report.seconds)
     print_line("   ".join(f"{phase} {seconds:.2f} s" for phase, seconds in took.items()))
-    facts = [
-        "sealed" if report.sealed else "not sealed",
-        f"jail {one_line(report.jail) or 'none'}",
-        *report.labels,
-    ]
+    facts = ["sealed" if report.sealed else "not sealed", f"jail {one_line(report.jail) or 'none'}", *report.labels]
     print_line(" · ".join(facts))

@@ -54,7 +54,5 @@ def parse_size(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d+)x(\d+)", text.lower())
     size = (int(found[1]), int(found[2])) if found else (0, 0)
     if not (SMALLEST[0] <= size[0] <= LARGEST[0] and SMALLEST[1] <= size[1] <= LARGEST[1]):
-        raise UsageError(
-            f"{text!r} is no size of a recording", "COLUMNSxLINES from 60x20 to 240x80, as 100x30"
-        )
+        raise UsageError(f"{text!r} is no size of a recording", "COLUMNSxLINES from 60x20 to 240x80, as 100x30")
     return size

@@ -33,9 +33,7 @@ from sandbox.protocol import events
     metavar="FILE",
     help="Write a run or a duel as a recording: FILE.cast (asciicast) or FILE.svg (animated).",
 )
-@click.option(
-    "--size", default="100x30", show_default=True, metavar="CxL", help="Columns and lines of a recording."
-)
+@click.option("--size", default="100x30", show_default=True, metavar="CxL", help="Columns and lines of a recording.")
 @click.option("--theme", default="", metavar="NAME", help="Colours of a recording. [default: the settings']")
 @json_option
 @click.pass_context
@@ -58,13 +56,7 @@ def command(
     if record is not None:
         journal, header = duel or _run_of(_journal(run))
         plan = RecordPlan(
-            journal,
-            header,
-            check_target(record),
-            parse_size(size),
-            speed or 1.0,
-            theme,
-            open_session().settings,
+            journal, header, check_target(record), parse_size(size), speed or 1.0, theme, open_session().settings
         )
         _record(display_of(ctx), plan, as_json)
         return
@@ -95,23 +87,18 @@ def _run_of(path: Path) -> tuple[Path, RunHeader]:
         return path, read_header(path)
     except (OSError, ValueError) as error:
         why = f": {error.strerror}" if isinstance(error, OSError) else ""
-        raise UsageError(
-            f"{path} cannot be replayed{why}", "name the journal of a run, a duel or a trace"
-        ) from None
+        raise UsageError(f"{path} cannot be replayed{why}", "name the journal of a run, a duel or a trace") from None
 
 
 def _record(display: Display, plan: RecordPlan, as_json: bool) -> None:
     record = drawn_by(display.record, "record with `pkb-arena replay --record`")
     if is_trace(plan.journal):
         raise UsageError(
-            "a model's trace cannot be recorded",
-            "its kernels' runs can: `pkb-arena replay RUN --record FILE`",
+            "a model's trace cannot be recorded", "its kernels' runs can: `pkb-arena replay RUN --record FILE`"
         )
     seconds = record(plan)
     if as_json:
-        print_json(
-            {"file": str(plan.target), "seconds": round(seconds, 3), "bytes": plan.target.stat().st_size}
-        )
+        print_json({"file": str(plan.target), "seconds": round(seconds, 3), "bytes": plan.target.stat().st_size})
     else:
         print_line(f"{plan.target}: {seconds:.0f} s, {plan.target.stat().st_size >> 10} KiB")
 
@@ -136,9 +123,7 @@ def _journal(run: str) -> Path:
 
 def _recent(paths: Paths) -> str:
     """What there is to replay."""
-    stems = [
-        path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in files_in(folder, ".jsonl")
-    ]
+    stems = [path.stem for folder in (paths.runs, paths.duels, paths.traces) for path in files_in(folder, ".jsonl")]
     if not stems:
         return "nothing was run yet: `pkb-arena run 1 baseline` is a first run"
     return f"the last ones are {', '.join(sorted(stems)[-3:])}"
@@ -150,9 +135,7 @@ def _line(event: events.AnyEvent) -> str:
             return f"{event.phase} {event.seconds:.2f} s"
         case events.RankChecked():
             worst = max(event.outputs, key=lambda output: output.rms, default=None)
-            return f"rank {event.rank} {'✓' if event.ok else '✗'}" + (
-                f" rms {worst.rms:.2e}" if worst else ""
-            )
+            return f"rank {event.rank} {'✓' if event.ok else '✗'}" + (f" rms {worst.rms:.2e}" if worst else "")
         case events.Checked():
             return f"checked after {event.seconds:.2f} s: {event.verdict}"
         case events.Timed():

@@ -142,13 +142,7 @@ class Performance:
         problem = find_problem(self._catalogue, str(scene.problem))
         setting = choose_setting(problem, Choice(), self._settings)
         players = duel_players(
-            (scene.left, scene.right),
-            ("you", "guest"),
-            problem,
-            setting,
-            self._settings,
-            self._catalogue,
-            self._paths,
+            (scene.left, scene.right), ("you", "guest"), problem, setting, self._settings, self._catalogue, self._paths
         )
         header = new_header(problem, setting, players, rounds=MODEL_ROUNDS)
         self.stage = DemoStage(

@@ -51,8 +51,7 @@ def load_script(path: Path = DEFAULT) -> DemoScript:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {why(error)}",
-            f"`pkb-arena demo --print-script > {path}` writes one to start from",
+            f"{path} cannot be read: {why(error)}", f"`pkb-arena demo --print-script > {path}` writes one to start from"
         ) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: {why(error)}", advice) from None
@@ -76,9 +75,7 @@ def _checked(scene: Scene, number: int, path: Path) -> Scene:
     if sum(kinds) != 1:
         raise UsageError(f"{where} has to be one thing", "give it one of problem, recorded and board")
     if not PACES[0] <= scene.pace <= PACES[1]:
-        raise UsageError(
-            f"{where}: pace is {scene.pace:g}", f"from {PACES[0]:g} to {PACES[1]:g} times as fast"
-        )
+        raise UsageError(f"{where}: pace is {scene.pace:g}", f"from {PACES[0]:g} to {PACES[1]:g} times as fast")
     for name in ("intro", "pause"):
         _check_seconds(name, getattr(scene, name), where)
     if not scene.recorded:

@@ -160,9 +160,7 @@ def _race(state: DuelState) -> list[str]:
         passed = [place(at, speed) for at, speed in line if speed is not None]
         if passed:
             path = " ".join(f"{px:.1f},{py:.1f}" for px, py in [*passed, (x + width, passed[-1][1])])
-            parts.append(
-                f'<polyline points="{path}" fill="none" stroke="{_COLOURS[name]}" stroke-width="2.5"/>'
-            )
+            parts.append(f'<polyline points="{path}" fill="none" stroke="{_COLOURS[name]}" stroke-width="2.5"/>')
         parts += [f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4" fill="{_COLOURS[name]}"/>' for px, py in passed]
         for at, speed in line:
             if speed is None:
@@ -184,9 +182,7 @@ def _svg(text: str) -> str:
     return escape(" ".join(printable(text).split()))
 
 
-def _line(
-    x: int, y: int, text: str, size: int, colour: str, anchor: str = "start", weight: str = "normal"
-) -> str:
+def _line(x: int, y: int, text: str, size: int, colour: str, anchor: str = "start", weight: str = "normal") -> str:
     return (
         f'<text x="{x}" y="{y}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"'
         f' font-weight="{weight}">{_svg(text)}</text>'

@@ -6,26 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from arena.duel.events import (
-    SIDES,
-    Abandoned,
-    AnyDuelEvent,
-    DuelEnded,
-    DuelHeader,
-    FinalBegan,
-    FinalMeasured,
-    KernelJudged,
-    KernelJudging,
-    Left,
-    Measured,
-    Paused,
-    Resumed,
-    Said,
-    SideName,
-    SideWrote,
-    Spending,
-    Submitted,
-)
+from arena.duel import events
 from arena.duel.journal import open_duel_journal
 from arena.duel.opening import Players
 from arena.duel.state import DuelState, after_final, without_final
@@ -48,7 +29,7 @@ TICK_S = 0.1
 FINAL_BUDGET = 5.0
 """Time budget of the final, as a multiple of an ordinary run's."""
 
-Listener = Callable[[AnyDuelEvent], None]
+Listener = Callable[[events.AnyDuelEvent], None]
 
 
 class Match:
@@ -59,7 +40,7 @@ class Match:
         judge: Judge,
         paths: Paths,
         problem: Problem,
-        header: DuelHeader,
+        header: events.DuelHeader,
         players: Players,
         *,
         budget_s: float = 1.0,
@@ -71,7 +52,7 @@ class Match:
         self.paths = paths
         self.problem = problem
         self.state = DuelState(header)
-        self.players = dict(zip(SIDES, players, strict=True))
+        self.players = dict(zip(events.SIDES, players, strict=True))
         self.budget_s = budget_s
         self.rounds = rounds
         self.unsafe = unsafe
@@ -81,9 +62,9 @@ class Match:
         self._going = asyncio.Event()
         self._going.set()
         self._started = time.monotonic()
-        self._playing: dict[SideName, asyncio.Task[None]] = {}
-        self._why: dict[SideName, str] = {}
-        self._judgements: dict[asyncio.Task[Judgement], SideName] = {}
+        self._playing: dict[events.SideName, asyncio.Task[None]] = {}
+        self._why: dict[events.SideName, str] = {}
+        self._judgements: dict[asyncio.Task[Judgement], events.SideName] = {}
         self._journal = open_duel_journal(
             paths, header, lambda error: self._say_to_all(f"this duel's journal is incomplete: {error}")
         )
@@ -99,19 +80,19 @@ class Match:
         """Stops the clock. The run in progress is finished, and no other starts."""
         if self.state.stage == "playing":
             self._going.clear()
-            self.tell(Paused(at=self.now))
+            self.tell(events.Paused(at=self.now))
 
     def resume(self) -> None:
         """Starts the clock again."""
         if self.state.stage == "paused":
-            self.tell(Resumed(at=self.now))
+            self.tell(events.Resumed(at=self.now))
             self._going.set()
 
-    def agree(self, side: SideName) -> None:
+    def agree(self, side: events.SideName) -> None:
         """Ends a side's play. Its submissions are still judged."""
         self._leave(side, "agreed")
 
-    def give_up(self, side: SideName) -> None:
+    def give_up(self, side: events.SideName) -> None:
         """Ends a side's play. None of its kernels counts."""
         if self.state.stage not in ("playing", "paused"):
             return
@@ -120,16 +101,16 @@ class Match:
                 task.cancel()
         if self.state.side(side).left:
             self.state.side(side).left = ""  # it had left with its kernels, and now takes them back
-            self.tell(Left(at=self.now, side=side, reason="gave up"))
+            self.tell(events.Left(at=self.now, side=side, reason="gave up"))
         self._leave(side, "gave up")
 
-    def _leave(self, side: SideName, why: str) -> None:
+    def _leave(self, side: events.SideName, why: str) -> None:
         task = self._playing.get(side)
         if task is not None and not task.done() and side not in self._why:
             self._why[side] = why
             task.cancel()
 
-    def tell(self, event: AnyDuelEvent) -> None:
+    def tell(self, event: events.AnyDuelEvent) -> None:
         """Applies an event to the state, writes it to the journal and calls the listeners. Ignores events after the end."""
         if self.state.over:
             return
@@ -139,12 +120,12 @@ class Match:
             listener(event)
 
     def _say_to_all(self, text: str) -> None:
-        for side in SIDES:
-            self.tell(Said(at=self.now, side=side, text=text))
+        for side in events.SIDES:
+            self.tell(events.Said(at=self.now, side=side, text=text))
 
     # --- the course of it ------------------------------------------------------------------------------------
 
-    async def play(self) -> DuelEnded:
+    async def play(self) -> events.DuelEnded:
         """Plays the whole duel.
 
         Raises:
@@ -153,17 +134,17 @@ class Match:
         self._started = time.monotonic()
         try:
             await self._judge.start()
-            if any(self.state.header.player(side).kind == "model" for side in SIDES):
+            if any(self.state.header.player(side).kind == "model" for side in events.SIDES):
                 require_jail(self._judge.jail, self.unsafe)
             await self._play_sides()
             ended = await self._decide()
             self.tell(ended)
             return ended
         except asyncio.CancelledError:
-            self.tell(Abandoned(at=self.now, reason="it was cancelled"))
+            self.tell(events.Abandoned(at=self.now, reason="it was cancelled"))
             raise
         except ArenaError as error:
-            self.tell(Abandoned(at=self.now, reason=error.message))
+            self.tell(events.Abandoned(at=self.now, reason=error.message))
             raise
         finally:
             await self._end_everything()
@@ -176,7 +157,7 @@ class Match:
         self._journal.close()
 
     async def _play_sides(self) -> None:
-        for name in SIDES:
+        for name in events.SIDES:
             self._playing[name] = asyncio.create_task(self._play_side(name))
         clock = asyncio.create_task(self._run_clock())
         try:
@@ -188,10 +169,10 @@ class Match:
     async def _run_clock(self) -> None:
         while self.state.remaining(self.now) != 0.0:
             await asyncio.sleep(TICK_S)
-        for name in SIDES:
+        for name in events.SIDES:
             self._leave(name, "time")
 
-    async def _play_side(self, name: SideName) -> None:
+    async def _play_side(self, name: events.SideName) -> None:
         try:
             task = Task(self.problem, self.state.header.setting)
             submission = await self.players[name].play(task, MatchAccess(self, name))
@@ -203,7 +184,7 @@ class Match:
             reason = self._why[name]
         except PlayerFailed as error:
             reason = f"failed: {error.message}"
-        self.tell(Left(at=self.now, side=name, reason=reason))
+        self.tell(events.Left(at=self.now, side=name, reason=reason))
 
     def _words_of(self, ended: str) -> str:
         """The reason of a player's end, as the journal keeps it."""
@@ -213,28 +194,28 @@ class Match:
 
     # --- judging ---------------------------------------------------------------------------------------------
 
-    async def _submit_last(self, name: SideName, submission: Submission) -> None:
+    async def _submit_last(self, name: events.SideName, submission: Submission) -> None:
         """Judges the kernel that a player leaves behind, unless it was judged while it played."""
         source = submission.source
         if source is not None and all(attempt.source != source for attempt in self.state.side(name).attempts):
             await self.submit(name, source, submission.file_name)
 
-    async def submit(self, name: SideName, source: str, kernel_name: str) -> Judgement:
+    async def submit(self, name: events.SideName, source: str, kernel_name: str) -> Judgement:
         """Judges a kernel in its turn, even when the caller is cancelled meanwhile."""
         number = len(self.state.side(name).attempts) + 1
         text = source if source or kernel_name != BASELINE else self.problem.baseline_source
         Workspace(self.paths.workspace).keep_revision(text)
-        self.tell(Submitted(at=self.now, side=name, attempt=number, sha256=content_hash(text), source=text))
+        self.tell(events.Submitted(at=self.now, side=name, attempt=number, sha256=content_hash(text), source=text))
         task = asyncio.create_task(self._judge_kernel(name, number, source, kernel_name))
         self._judgements[task] = name
         task.add_done_callback(lambda done: self._judgements.pop(done, None))
         return await asyncio.shield(task)
 
-    async def _judge_kernel(self, name: SideName, number: int, source: str, kernel_name: str) -> Judgement:
+    async def _judge_kernel(self, name: events.SideName, number: int, source: str, kernel_name: str) -> Judgement:
         def measured(event: Timed) -> None:
             headline = headline_so_far(event)
             self.tell(
-                Measured(
+                events.Measured(
                     at=self.now,
                     side=name,
                     attempt=number,
@@ -249,7 +230,7 @@ class Match:
 
         def listen(event: AnyEvent) -> None:
             if isinstance(event, PhaseStarted):
-                self.tell(KernelJudging(at=self.now, side=name, attempt=number, phase=event.phase))
+                self.tell(events.KernelJudging(at=self.now, side=name, attempt=number, phase=event.phase))
             rounds(event)
 
         player = self.state.header.player(name)
@@ -267,7 +248,7 @@ class Match:
             judgement = await judge_to_end(self._judge, request, listen)
         found = judgement.report
         self.tell(
-            KernelJudged(
+            events.KernelJudged(
                 at=self.now,
                 side=name,
                 attempt=number,
@@ -282,7 +263,7 @@ class Match:
         )
         return judgement
 
-    async def build(self, name: SideName, source: str, kernel_name: str) -> Judgement:
+    async def build(self, name: events.SideName, source: str, kernel_name: str) -> Judgement:
         """Compiles a kernel and calls it in its turn. It is no submission."""
         request = RunRequest(
             problem=self.problem,
@@ -303,8 +284,8 @@ class Match:
 
     # --- the final -------------------------------------------------------------------------------------------
 
-    async def _decide(self) -> DuelEnded:
-        for name in SIDES:
+    async def _decide(self) -> events.DuelEnded:
+        for name in events.SIDES:
             last = self.state.side(name).last
             judged = last.judged if last is not None else None
             if self.state.side(name).best is None and judged and judged.verdict is Verdict.HARNESS_ERROR:
@@ -322,9 +303,7 @@ class Match:
         def measured(event: Timed) -> None:
             clock, _, speedup = headline_so_far(event)
             self.tell(
-                FinalMeasured(
-                    at=self.now, round=event.round, rounds=event.rounds, speedup=speedup, clock=clock
-                )
+                events.FinalMeasured(at=self.now, round=event.round, rounds=event.rounds, speedup=speedup, clock=clock)
             )
 
         header = state.header
@@ -338,7 +317,7 @@ class Match:
             budget_s=self.budget_s * FINAL_BUDGET,
             versus=Rival(f"{_file_name(header.right.name)}.py", right.source),
         )
-        self.tell(FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
+        self.tell(events.FinalBegan(at=self.now, left=left.number, right=right.number, run_id=""))
         result = (await judge_to_end(self._judge, request, _now_and_then(measured))).result
         if result.rival is None or result.verdict is Verdict.HARNESS_ERROR:
             raise MachineError(f"the final could not be run: {result.detail}", "play the duel again")
@@ -348,7 +327,7 @@ class Match:
 class MatchAccess(KernelAccess):
     """A side's kernel access: every kernel that it has judged is a submission."""
 
-    def __init__(self, match: Match, name: SideName) -> None:
+    def __init__(self, match: Match, name: events.SideName) -> None:
         self.steps = match.state.header.rounds
         self.clocked = match.state.header.minutes is not None
         self._match = match
@@ -365,10 +344,10 @@ class MatchAccess(KernelAccess):
         match event:
             case Wrote() | Drafted():
                 attempt = len(duel.state.side(side).attempts) + 1
-                duel.tell(SideWrote(at=now, side=side, attempt=attempt, text=event.text))
+                duel.tell(events.SideWrote(at=now, side=side, attempt=attempt, text=event.text))
             case Counted(spent=spent):
                 duel.tell(
-                    Spending(at=now, side=side, tokens=spent.tokens, usd=spent.usd, estimated=spent.estimated)
+                    events.Spending(at=now, side=side, tokens=spent.tokens, usd=spent.usd, estimated=spent.estimated)
                 )
             case Retried():
                 self.warn(f"asked again in {event.wait_s:.0f} s: {event.reason}")
@@ -378,7 +357,7 @@ class MatchAccess(KernelAccess):
                 self.warn(event.reason)
 
     def warn(self, text: str) -> None:
-        self._match.tell(Said(at=self._match.now, side=self._name, text=text))
+        self._match.tell(events.Said(at=self._match.now, side=self._name, text=text))
 
 
 def _now_and_then(tell: Callable[[Timed], None]) -> Callable[[AnyEvent], None]:

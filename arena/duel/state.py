@@ -5,29 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from arena.duel.events import (
-    ORDINARY,
-    SIDES,
-    Abandoned,
-    AnyDuelEvent,
-    DuelEnded,
-    DuelHeader,
-    FinalBegan,
-    Finalist,
-    FinalMeasured,
-    KernelJudged,
-    KernelJudging,
-    Left,
-    Measured,
-    Paused,
-    Resumed,
-    Said,
-    SideName,
-    SideWrote,
-    Spending,
-    Submitted,
-    Winner,
-)
+from arena.duel import events
 from arena.runs.headline import by_clock
 from arena.runs.ranking import Measurement, Ranked, code_hash, ranked
 from sandbox.protocol.events import Interval, Result
@@ -47,8 +25,8 @@ class AttemptState:
     source: str
     phase: str = ""
     """Phase of its run; empty before and after it."""
-    samples: list[Measured] = field(default_factory=list)
-    judged: KernelJudged | None = None
+    samples: list[events.Measured] = field(default_factory=list)
+    judged: events.KernelJudged | None = None
 
     @property
     def passed(self) -> bool:
@@ -89,7 +67,7 @@ class SideState:
     @property
     def stopped(self) -> str:
         """Why it stopped, if that is none of the ORDINARY reasons; else empty."""
-        return "" if self.left in ORDINARY else self.left
+        return "" if self.left in events.ORDINARY else self.left
 
     @property
     def best(self) -> AttemptState | None:
@@ -110,18 +88,18 @@ class SideState:
 class DuelState:
     """The duel so far. `apply` is the only way to change it."""
 
-    header: DuelHeader
+    header: events.DuelHeader
     left: SideState = field(default_factory=SideState)
     right: SideState = field(default_factory=SideState)
     at: float = 0.0
     """Of the last event."""
     pauses: list[tuple[float, float | None]] = field(default_factory=list)
-    final: FinalBegan | None = None
-    final_samples: list[FinalMeasured] = field(default_factory=list)
-    ended: DuelEnded | None = None
+    final: events.FinalBegan | None = None
+    final_samples: list[events.FinalMeasured] = field(default_factory=list)
+    ended: events.DuelEnded | None = None
     abandoned: str = ""
 
-    def side(self, name: SideName) -> SideState:
+    def side(self, name: events.SideName) -> SideState:
         """One player's part."""
         return self.left if name == "left" else self.right
 
@@ -143,9 +121,7 @@ class DuelState:
 
     def clock(self, at: float) -> float:
         """Seconds played until then, without pauses."""
-        stopped = sum(
-            min(end if end is not None else at, at) - start for start, end in self.pauses if start <= at
-        )
+        stopped = sum(min(end if end is not None else at, at) - start for start, end in self.pauses if start <= at)
         return at - stopped
 
     def remaining(self, at: float) -> float | None:
@@ -156,27 +132,27 @@ class DuelState:
     @property
     def playing_over(self) -> bool:
         """Both sides have stopped: the final is next."""
-        return all(self.side(name).left for name in SIDES)
+        return all(self.side(name).left for name in events.SIDES)
 
-    def apply(self, event: AnyDuelEvent) -> None:
+    def apply(self, event: events.AnyDuelEvent) -> None:
         """Applies one event."""
         self.at = max(self.at, event.at)
         match event:
-            case Paused():
+            case events.Paused():
                 if self.stage == "playing":
                     self.pauses.append((event.at, None))
-            case Resumed():
+            case events.Resumed():
                 if self.stage == "paused":
                     self.pauses[-1] = (self.pauses[-1][0], event.at)
-            case FinalBegan():
+            case events.FinalBegan():
                 self._end_pause(event.at)
                 self.final = event
-            case FinalMeasured():
+            case events.FinalMeasured():
                 self.final_samples.append(event)
-            case DuelEnded():
+            case events.DuelEnded():
                 self._end_pause(event.at)
                 self.ended = event
-            case Abandoned():
+            case events.Abandoned():
                 self._end_pause(event.at)
                 self.abandoned = event.reason
             case _:
@@ -205,37 +181,48 @@ def _with_pooled(kernel: Ranked[AttemptState]) -> AttemptState:
     return replace(kernel.item, judged=judged)
 
 
-SideEvent = SideWrote | Spending | Said | Submitted | KernelJudging | Measured | KernelJudged | Left
+SideEvent = (
+    events.SideWrote
+    | events.Spending
+    | events.Said
+    | events.Submitted
+    | events.KernelJudging
+    | events.Measured
+    | events.KernelJudged
+    | events.Left
+)
 
 
 def _apply_to_side(side: SideState, event: SideEvent) -> None:
     match event:
-        case SideWrote():
+        case events.SideWrote():
             if event.attempt != side.writing:
                 side.writing, side.text = event.attempt, ""
             side.text += event.text
-        case Spending():
+        case events.Spending():
             side.tokens, side.usd, side.estimated = event.tokens, event.usd, event.estimated
-        case Said():
+        case events.Said():
             side.said = event.text
-        case Submitted():
+        case events.Submitted():
             side.attempts.append(AttemptState(event.attempt, event.at, event.sha256, event.source))
             side.writing = 0
-        case Left():
+        case events.Left():
             side.left = side.left or event.reason
-        case KernelJudging() | Measured() | KernelJudged():
+        case events.KernelJudging() | events.Measured() | events.KernelJudged():
             attempt = next((a for a in reversed(side.attempts) if a.number == event.attempt), None)
             if attempt is not None:
                 _apply_to_attempt(attempt, event)
 
 
-def _apply_to_attempt(attempt: AttemptState, event: KernelJudging | Measured | KernelJudged) -> None:
+def _apply_to_attempt(
+    attempt: AttemptState, event: events.KernelJudging | events.Measured | events.KernelJudged
+) -> None:
     match event:
-        case KernelJudging():
+        case events.KernelJudging():
             attempt.phase = event.phase
-        case Measured():
+        case events.Measured():
             attempt.samples.append(event)
-        case KernelJudged():
+        case events.KernelJudged():
             attempt.judged = event
             attempt.phase = ""
 
@@ -243,17 +230,17 @@ def _apply_to_attempt(attempt: AttemptState, event: KernelJudging | Measured | K
 # --- the winner ----------------------------------------------------------------------------------------------
 
 
-def without_final(state: DuelState, at: float) -> DuelEnded:
+def without_final(state: DuelState, at: float) -> events.DuelEnded:
     """The outcome without a final: at most one side has a right kernel."""
     left, right = state.left.best, state.right.best
     assert left is None or right is None
-    winner: Winner = "draw"
+    winner: events.Winner = "draw"
     reason = "neither side has a right kernel"
     if left is not None or right is not None:
         winner = "left" if left is not None else "right"
         loser = state.side("right" if winner == "left" else "left")
         reason = "the other side gave up" if loser.left == "gave up" else "the other side has no right kernel"
-    return DuelEnded(
+    return events.DuelEnded(
         at=at,
         winner=winner,
         reason=reason,
@@ -264,7 +251,7 @@ def without_final(state: DuelState, at: float) -> DuelEnded:
     )
 
 
-def after_final(state: DuelState, result: Result, at: float) -> DuelEnded:
+def after_final(state: DuelState, result: Result, at: float) -> events.DuelEnded:
     """The outcome of a final between two right kernels. A side wins if the interval excludes 1, else it is a draw.
 
     result: of the run of the left kernel against the right one.
@@ -272,7 +259,7 @@ def after_final(state: DuelState, result: Result, at: float) -> DuelEnded:
     assert result.rival is not None
     speed = by_clock(result.speedup, result.clock)
     ours, theirs = result.verdict is Verdict.PASS, result.rival.verdict is Verdict.PASS
-    winner: Winner = "draw"
+    winner: events.Winner = "draw"
     if ours and theirs and speed is not None:
         winner, reason = decide(speed)
     elif ours == theirs:
@@ -282,7 +269,7 @@ def after_final(state: DuelState, result: Result, at: float) -> DuelEnded:
         reason = "the other kernel did not pass the final"
     mine = result.contender_us.call if result.contender_us is not None else None
     others = result.baseline_us.call if result.baseline_us is not None else None
-    return DuelEnded(
+    return events.DuelEnded(
         at=at,
         winner=winner,
         reason=reason,
@@ -294,7 +281,7 @@ def after_final(state: DuelState, result: Result, at: float) -> DuelEnded:
     )
 
 
-def decide(speed: Interval) -> tuple[Winner, str]:
+def decide(speed: Interval) -> tuple[events.Winner, str]:
     """The winner by the interval of left over right, and the reason."""
     match outcome(speed):
         case "faster":
@@ -309,14 +296,12 @@ def decide(speed: Interval) -> tuple[Winner, str]:
 
 def _finalist(
     side: SideState, verdict: Verdict | None = None, detail: str = "", us: float | None = None
-) -> Finalist:
+) -> events.Finalist:
     best, last = side.best, side.last
     if best is not None:
-        found = Finalist(
-            best.number, best.sha256, verdict or Verdict.PASS, detail, us, best.speedup, best.clock
-        )
+        found = events.Finalist(best.number, best.sha256, verdict or Verdict.PASS, detail, us, best.speedup, best.clock)
     else:
         judged = last.judged if last is not None else None
         why = judged.detail if judged is not None else side.left
-        found = Finalist(None, None, judged.verdict if judged is not None else None, why, None, None)
+        found = events.Finalist(None, None, judged.verdict if judged is not None else None, why, None, None)
     return msgspec.structs.replace(found, stopped=side.stopped, usd=side.usd, estimated=side.estimated)

@@ -125,9 +125,7 @@ def _newest(path: Path) -> dict[str, float]:
     try:
         return {line.key: line.at for line in read_lines(path) if isinstance(line, CellResult)}
     except OSError as error:
-        raise JournalDamaged(
-            f"{path}: {why(error)}", "make it readable, or choose others by --sweep"
-        ) from None
+        raise JournalDamaged(f"{path}: {why(error)}", "make it readable, or choose others by --sweep") from None
 
 
 def _copy(
@@ -283,9 +281,7 @@ def _to_parquet(source: Path, target: Path) -> None:
     from pyarrow import parquet
 
     types = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string(), bool: pyarrow.bool_()}
-    schema = pyarrow.schema(
-        [(field.name, types[_plain(field.type)]) for field in msgspec.structs.fields(ResultRow)]
-    )
+    schema = pyarrow.schema([(field.name, types[_plain(field.type)]) for field in msgspec.structs.fields(ResultRow)])
     with parquet.ParquetWriter(target, schema, compression="zstd") as writer:
         for batch in _batches(source.open("rb")):
             writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
@@ -294,9 +290,7 @@ def _to_parquet(source: Path, target: Path) -> None:
 
 def _plain(annotation: object) -> type:
     """float of `float | None`."""
-    return next(
-        kind for kind in (bool, int, float, str) if kind is annotation or kind in get_args(annotation)
-    )
+    return next(kind for kind in (bool, int, float, str) if kind is annotation or kind in get_args(annotation))
 
 
 def _batches(lines: Iterable[bytes]) -> Iterator[list[dict[str, object]]]:
@@ -310,9 +304,7 @@ def _batches(lines: Iterable[bytes]) -> Iterator[list[dict[str, object]]]:
 
 
 def _card(chosen: Sequence[Path], count: int, form: str, version: str) -> str:
-    columns = "\n".join(
-        f"| `{field.name}` | {_words(field.type)} |" for field in msgspec.structs.fields(ResultRow)
-    )
+    columns = "\n".join(f"| `{field.name}` | {_words(field.type)} |" for field in msgspec.structs.fields(ResultRow))
     names = ", ".join(path.stem for path in chosen)
     text = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
     return text.format(count=count, names=names, version=version, form=form, columns=columns)

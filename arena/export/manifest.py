@@ -39,9 +39,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_manifest(folder: Path, created: float, arena: str, results: int) -> Manifest:
     """Writes the manifest of everything in a folder. Raises OSError."""
-    files = {
-        str(path.relative_to(folder)): sha256_of(path) for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    files = {str(path.relative_to(folder)): sha256_of(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     manifest = Manifest(created=created, arena=arena, results=results, files=files)
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
     return manifest
@@ -58,11 +56,7 @@ def check_manifest(folder: Path) -> Manifest:
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (OSError, ValueError) as error:
-        fault = (
-            "it has no manifest.json"
-            if isinstance(error, FileNotFoundError)
-            else "its manifest.json is damaged"
-        )
+        fault = "it has no manifest.json" if isinstance(error, FileNotFoundError) else "its manifest.json is damaged"
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             fault = why(error)
         raise UsageError(f"{folder} is no bundle: {fault}", "`pkb-arena export DIR` makes one") from None
@@ -82,8 +76,7 @@ def check_manifest(folder: Path) -> Manifest:
             raise UsageError(f"{folder}: {printable(name)} is missing", "ask its maker for the whole bundle")
         if found != digest:
             raise UsageError(
-                f"{folder}: {printable(name)} is not what the manifest says",
-                "ask its maker for the bundle again",
+                f"{folder}: {printable(name)} is not what the manifest says", "ask its maker for the bundle again"
             )
     return manifest
 
@@ -116,13 +109,11 @@ def sign(folder: Path, key: Path) -> None:
         done = _run(command)
     except subprocess.TimeoutExpired:
         raise UsageError(
-            f"{key} did not sign within {SIGN_S:.0f} s",
-            "type its passphrase sooner, or load it into ssh-agent",
+            f"{key} did not sign within {SIGN_S:.0f} s", "type its passphrase sooner, or load it into ssh-agent"
         ) from None
     if done.returncode:
         raise UsageError(
-            f"{key} cannot sign: {_last_line(done.stderr)}",
-            "name a private SSH key, such as ~/.ssh/id_ed25519",
+            f"{key} cannot sign: {_last_line(done.stderr)}", "name a private SSH key, such as ~/.ssh/id_ed25519"
         )
 
 
@@ -137,9 +128,7 @@ def signer_of(folder: Path, allowed: Path) -> str:
         raise UsageError(f"there is no file {allowed}", "a line of it is: NAME ssh-ed25519 AAAA...")
     signature = folder / SIGNATURE
     if not signature.is_file():
-        raise UsageError(
-            f"{folder} is not signed", "import it without --signers, if you trust where it comes from"
-        )
+        raise UsageError(f"{folder} is not signed", "import it without --signers, if you trust where it comes from")
     keygen = _ssh_keygen()
     found = _run([keygen, "-Y", "find-principals", "-f", str(allowed), "-s", str(signature)])
     name = found.stdout.splitlines()[0] if found.returncode == 0 and found.stdout else ""
@@ -147,9 +136,7 @@ def signer_of(folder: Path, allowed: Path) -> str:
         signer = ["-f", str(allowed), "-I", name, "-n", NAMESPACE, "-s", str(signature)]
         checked = _run([keygen, "-Y", "verify", *signer], manifest)
     if not name or checked.returncode:
-        raise UsageError(
-            f"{folder} is signed by nobody in {allowed}", "add the signer's public key, if you trust it"
-        )
+        raise UsageError(f"{folder} is signed by nobody in {allowed}", "add the signer's public key, if you trust it")
     return name
 
 

@@ -43,9 +43,7 @@ def keep(folder: Path, event: Calibrated) -> Calibration:
 def peaks_for(folder: Path, setting: Setting) -> dict[str, float]:
     """The stored peaks for this device and world size; empty where this machine was never calibrated, or the file is damaged."""
     try:
-        return msgspec.json.decode(
-            _file(folder, setting.device, setting.world).read_bytes(), type=Calibration
-        ).peaks
+        return msgspec.json.decode(_file(folder, setting.device, setting.world).read_bytes(), type=Calibration).peaks
     except (OSError, ValueError):
         return {}
 

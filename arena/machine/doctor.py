@@ -27,15 +27,7 @@ FREE_DISK_MIB = 200
 
 def examine() -> list[MachineFinding]:
     """Looks at everything. Takes milliseconds without GPUs, up to seconds with them."""
-    return [
-        *_software(),
-        _jail(),
-        *_world_memory(),
-        *gpu_findings(),
-        *_hardware(),
-        *_terminal(),
-        *_files(find_paths()),
-    ]
+    return [*_software(), _jail(), *_world_memory(), *gpu_findings(), *_hardware(), *_terminal(), *_files(find_paths())]
 
 
 def can_run(findings: list[MachineFinding]) -> bool:
@@ -60,10 +52,7 @@ def _software() -> Iterator[MachineFinding]:
         yield ok("gcc", gcc)
     else:
         yield limited(
-            "gcc",
-            "not found",
-            "install gcc and g++ to write C++ kernels for CPU ranks",
-            *system_install("gcc", "g++"),
+            "gcc", "not found", "install gcc and g++ to write C++ kernels for CPU ranks", *system_install("gcc", "g++")
         )
 
 
@@ -92,9 +81,7 @@ def _hardware() -> Iterator[MachineFinding]:
         yield ok("cores", str(cores))
     else:
         yield limited(
-            "cores",
-            str(cores),
-            "two ranks share one core and take turns: do not rely on speedups measured here",
+            "cores", str(cores), "two ranks share one core and take turns: do not rely on speedups measured here"
         )
     memory = _available_memory_gib()
     if memory is None or memory >= FREE_MEMORY_GIB:
@@ -180,10 +167,7 @@ def _files(paths: Paths) -> Iterator[MachineFinding]:
         yield _folder(name, folder)
     for kept in _damaged(paths):
         yield MachineFinding(
-            "results",
-            "limited",
-            f"a damaged index was kept: {kept}",
-            "delete it: the journals have all results",
+            "results", "limited", f"a damaged index was kept: {kept}", "delete it: the journals have all results"
         )
     try:
         settings = load_settings(paths)

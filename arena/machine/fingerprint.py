@@ -34,9 +34,7 @@ class Machine(msgspec.Struct, frozen=True):
         return hashlib.sha256("\n".join(msgspec.structs.astuple(self)).encode()).hexdigest()[:12]
 
     def __str__(self) -> str:
-        return " · ".join(
-            filter(None, (self.devices, self.driver and f"driver {self.driver}", self.software))
-        )
+        return " · ".join(filter(None, (self.devices, self.driver and f"driver {self.driver}", self.software)))
 
     @property
     def software(self) -> str:

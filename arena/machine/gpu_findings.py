@@ -43,10 +43,7 @@ def _gpus(visible: int, gpus: Sequence[Gpu]) -> MachineFinding:
     names = ", ".join(sorted({f"{gpu.name} ({gpu.memory_mib // 1024} GiB)" for gpu in gpus})) or "unknown"
     if torch_is_cpu_only():
         return limited(
-            "GPUs",
-            f"{visible} x {names}",
-            "install torch with CUDA to use them",
-            python_install(TORCH, force=True),
+            "GPUs", f"{visible} x {names}", "install torch with CUDA to use them", python_install(TORCH, force=True)
         )
     return ok("GPUs", f"{visible} x {names}")
 
@@ -144,9 +141,7 @@ def _multicast(gpus: Sequence[Gpu]) -> MachineFinding:
     else:
         words = "the GPUs are part of no NVLink fabric that is up"
     return limited(
-        "multicast",
-        words,
-        "multimem instructions may not work: it takes NVSwitches and a running nvidia-fabricmanager",
+        "multicast", words, "multimem instructions may not work: it takes NVSwitches and a running nvidia-fabricmanager"
     )
 
 
@@ -171,9 +166,7 @@ def _others(gpus: Sequence[Gpu]) -> MachineFinding:
         if pids:
             words.append(f"GPU {gpu.index}: {_some([_process(pid) for pid in sorted(pids)])}")
         elif not there and used > UNSEEN_MIB:
-            words.append(
-                f"GPU {gpu.index}: {used} MiB are taken by hidden processes (other containers or users)"
-            )
+            words.append(f"GPU {gpu.index}: {used} MiB are taken by hidden processes (other containers or users)")
     if not words:
         return ok("GPU processes", "none but our own: the GPUs are free")
     return limited("GPU processes", "; ".join(words), "timings are disturbed while these compute")
@@ -187,11 +180,7 @@ def _process(pid: int) -> str:
 
 
 def _persistence(gpus: Sequence[Gpu]) -> MachineFinding:
-    off = [
-        str(gpu.index)
-        for gpu in gpus
-        if nvml.ask("nvmlDeviceGetPersistenceMode", nvml.handle(gpu.index)) == 0
-    ]
+    off = [str(gpu.index) for gpu in gpus if nvml.ask("nvmlDeviceGetPersistenceMode", nvml.handle(gpu.index)) == 0]
     if not off:
         return ok("persistence", "the driver stays loaded")
     return limited(
@@ -214,9 +203,7 @@ def _software() -> Iterator[MachineFinding]:
     if triton:
         yield ok("Triton", triton)
     else:
-        yield limited(
-            "Triton", "not installed", "pip install triton to write Triton kernels", python_install("triton")
-        )
+        yield limited("Triton", "not installed", "pip install triton to write Triton kernels", python_install("triton"))
 
 
 def _nccl(major: int | None) -> MachineFinding:

@@ -55,9 +55,7 @@ class WorldReader:
         Raises:
             NvmlMissing: the driver did not answer.
         """
-        self._gpus = (
-            self._gpus or gpu_details()[: self._world]
-        )  # here, because the first call may wake a driver
+        self._gpus = self._gpus or gpu_details()[: self._world]  # here, because the first call may wake a driver
         return [self._read(gpu) for gpu in self._gpus]
 
     def _read(self, gpu: Gpu) -> GpuReading:

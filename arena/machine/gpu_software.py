@@ -50,12 +50,7 @@ def nvcc() -> tuple[str, tuple[int, int] | None] | None:
 def _version(nvcc: str) -> tuple[int, int] | None:
     try:
         done = subprocess.run(
-            [nvcc, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_NVCC_S,
-            check=True,
+            [nvcc, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_NVCC_S, check=True
         )
     except (subprocess.SubprocessError, OSError, UnicodeDecodeError):
         return None

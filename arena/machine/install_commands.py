@@ -83,10 +83,7 @@ def isolation_fix(profile: str, switches: Path = Path("/proc/sys")) -> tuple[str
         missing.append("libseccomp2")
     if missing:
         return system_install(*missing)
-    if profile in (
-        "root",
-        "nested",
-    ):  # bubblewrap works; what is missing is another user, or a flag of the container
+    if profile in ("root", "nested"):  # bubblewrap works; what is missing is another user, or a flag of the container
         return ()
     return tuple(
         as_root(f"sysctl -w {name.replace('/', '.')}={wanted}")

@@ -78,9 +78,7 @@ class Terms:
 class ArenaTools:
     """A `ToolSet` over the whole catalogue. Kernels are judged in the order of the calls."""
 
-    def __init__(
-        self, judge: Judge, catalogue: Catalogue, settings: Settings, paths: Paths, terms: Terms
-    ) -> None:
+    def __init__(self, judge: Judge, catalogue: Catalogue, settings: Settings, paths: Paths, terms: Terms) -> None:
         """
         Raises:
             UsageError: the player cannot be called so.
@@ -92,12 +90,8 @@ class ArenaTools:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        problem = {
-            "problem": {"type": ["string", "integer"], "description": "Id, name, or both: 13_gemm_allreduce."}
-        }
-        kernel = problem | {
-            "source": tools.TEXT | {"description": "The whole Python file, with solution(...)."}
-        }
+        problem = {"problem": {"type": ["string", "integer"], "description": "Id, name, or both: 13_gemm_allreduce."}}
+        kernel = problem | {"source": tools.TEXT | {"description": "The whole Python file, with solution(...)."}}
         setting = {
             "preset": tools.TEXT | {"enum": list(PRESETS)},
             "world": tools.NUMBER | {"description": "Ranks."},
@@ -111,14 +105,9 @@ class ArenaTools:
         }
         house = tools.tool("house", "The source of a problem's house kernel, if there is one.", problem, {})
         return (
+            tools.tool("list", "The problems by category, with your best results.", {}, {"category": tools.TEXT}),
             tools.tool(
-                "list", "The problems by category, with your best results.", {}, {"category": tools.TEXT}
-            ),
-            tools.tool(
-                "show",
-                "A problem: card, sizes, signature of solution() and the baseline's source.",
-                problem,
-                {},
+                "show", "A problem: card, sizes, signature of solution() and the baseline's source.", problem, {}
             ),
             tools.tool(
                 "new",
@@ -167,12 +156,8 @@ class ArenaTools:
                     name, tools.page_text(TEMPLATES, tools.arguments_of(arguments, tools.PageArguments).page)
                 )
             case "house" if self._terms.house:
-                return tools.result(
-                    name, fenced(house_source(self._problem(arguments), self._catalogue), "python")
-                )
-        raise tools.Misused(
-            f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
-        )
+                return tools.result(name, fenced(house_source(self._problem(arguments), self._catalogue), "python"))
+        raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
 
     def _problem(self, arguments: Mapping[str, Any]) -> Problem:
         return find_problem(self._catalogue, str(tools.arguments_of(arguments, _Problem).problem))
@@ -183,9 +168,7 @@ class ArenaTools:
             raise UsageError(f"there is no category {category!r}", f"choose from {', '.join(categories)}")
         best = {
             problem_id: standing.best
-            for problem_id, standing in (
-                await self._read(lambda store: store.standings(self._terms.player))
-            ).items()
+            for problem_id, standing in (await self._read(lambda store: store.standings(self._terms.player))).items()
         }
         lines = []
         for heading, found in categories.items():
@@ -197,9 +180,7 @@ class ArenaTools:
     def _new(self, wanted: _New) -> str:
         found = find_problem(self._catalogue, str(wanted.problem))
         if wanted.template not in template_names():
-            raise UsageError(
-                f"there is no template {wanted.template!r}", f"choose from {', '.join(template_names())}"
-            )
+            raise UsageError(f"there is no template {wanted.template!r}", f"choose from {', '.join(template_names())}")
         return fenced(starter(found, wanted.template), "python")
 
     async def _judged(self, wanted: _Kernel, source: str, timed: bool) -> str:
@@ -263,8 +244,6 @@ def _best(entry: Entry | None) -> str:
 
 def _row(entry: Entry) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.created))
-    speed = (
-        f" {entry.speedup:.2f}x [{entry.low:.2f}, {entry.high:.2f}] {entry.outcome}" if entry.speedup else ""
-    )
+    speed = f" {entry.speedup:.2f}x [{entry.low:.2f}, {entry.high:.2f}] {entry.outcome}" if entry.speedup else ""
     where = f"{entry.preset}, {entry.world} {entry.device} ranks, {entry.dtype}"
     return f"{when}  {entry.verdict}{speed}  {where}  {entry.sha256[:12]}"

@@ -179,11 +179,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 def _is_stub(source: str) -> bool:
     """Its `solution` has nothing but a docstring, `...` or `pass`."""
-    found = [
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == "solution"
-    ]
+    found = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == "solution"]
     return bool(found) and all(
         isinstance(line, ast.Pass) or (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
         for line in found[-1].body
@@ -205,9 +201,7 @@ def join_continuation(text: str, more: str) -> str:
         said = head != more
         first, newline, rest = head.lstrip("\n").partition("\n")
         # A bare fence opens where another one closes it; alone it closes the block that was cut off.
-        opening = opens_block(first) and (
-            first.strip() != _FENCE or said or len(_FENCES.findall(head)) % 2 == 0
-        )
+        opening = opens_block(first) and (first.strip() != _FENCE or said or len(_FENCES.findall(head)) % 2 == 0)
         if newline and opening:
             if has_whole_kernel(head):  # it began again from the start
                 return f"{text}\n{_FENCE}\n{_AGAIN}{head}"

@@ -28,9 +28,7 @@ class Spent(msgspec.Struct, frozen=True):
         )
 
     def __sub__(self, other: "Spent") -> "Spent":
-        return Spent(
-            self.read - other.read, self.written - other.written, self.usd - other.usd, self.estimated
-        )
+        return Spent(self.read - other.read, self.written - other.written, self.usd - other.usd, self.estimated)
 
     @property
     def tokens(self) -> int:

@@ -86,9 +86,7 @@ class ModelClient:
                 or has_whole_kernel(text)
             ):
                 if finish.reason == "length" and (not text.strip() or read_answer(text).thinking):
-                    used_up = (
-                        f"its reasoning used up max_tokens ({self.model.max_tokens}): raise it for this model"
-                    )
+                    used_up = f"its reasoning used up max_tokens ({self.model.max_tokens}): raise it for this model"
                     finish = Finish("length", finish.detail or used_up)
                 yield finish
                 return

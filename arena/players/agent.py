@@ -59,9 +59,7 @@ class Agent:
             raise
         finally:
             best = self.best
-            self.recorder.ended(
-                self.reason, best.step if best is not None else None, self.client.budget.spent
-            )
+            self.recorder.ended(self.reason, best.step if best is not None else None, self.client.budget.spent)
         return self.best
 
     @property

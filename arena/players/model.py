@@ -41,9 +41,7 @@ class ModelPlayer(player.Player):
             )
             async with open_model(self.name.name, setup.settings, budget) as client:
                 client.name = str(self.name)
-                header = trace_header(
-                    task.problem, task.setting, client, prompt, access.steps, setup.pool.usd
-                )
+                header = trace_header(task.problem, task.setting, client, prompt, access.steps, setup.pool.usd)
                 recorder = access.record(header, setup.paths)
                 agent = Agent(client, access, prompt, recorder, setup.patience, self._feedback)
                 await agent.run()

@@ -66,12 +66,8 @@ def parse_player(word: str) -> PlayerName:
     if colon and name and kind in _WITH_COLON:
         return PlayerName(PlayerKind(kind), name)
     if colon and kind == PlayerKind.AGENT:
-        raise UsageError(
-            "no program is named", "give a path, or a command that begins with one: ./my_agent.py --fast"
-        )
-    raise UsageError(
-        f"{word!r} names no player", f"use {', '.join(NAMED)}, model:NAME, agent:NAME or file:DIR"
-    )
+        raise UsageError("no program is named", "give a path, or a command that begins with one: ./my_agent.py --fast")
+    raise UsageError(f"{word!r} names no player", f"use {', '.join(NAMED)}, model:NAME, agent:NAME or file:DIR")
 
 
 def user_name(name: str) -> PlayerName:
@@ -164,9 +160,7 @@ class KernelAccess:
     def record(self, header: TraceHeader, paths: Paths) -> TraceRecorder:
         """Opens the player's trace."""
         self.began(header)
-        return TraceRecorder(
-            header, paths, lambda error: self.warn(f"the trace is incomplete: {error}"), [self.hear]
-        )
+        return TraceRecorder(header, paths, lambda error: self.warn(f"the trace is incomplete: {error}"), [self.hear])
 
 
 class Player:

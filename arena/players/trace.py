@@ -181,9 +181,7 @@ class Ended(TraceEvent, tag="ended", frozen=True, kw_only=True):
     spent: Spent
 
 
-AnyTraceEvent = (
-    Asked | Wrote | Mused | Counted | Retried | Drafted | Called | Returned | Answered | Judged | Ended
-)
+AnyTraceEvent = Asked | Wrote | Mused | Counted | Retried | Drafted | Called | Returned | Answered | Judged | Ended
 Listener = Callable[[AnyTraceEvent], None]
 
 _decode_header = msgspec.json.Decoder(TraceHeader).decode
@@ -199,11 +197,7 @@ class TraceRecorder:
     """Turns a player's output into trace events for the file and the listeners."""
 
     def __init__(
-        self,
-        header: TraceHeader,
-        paths: Paths,
-        on_trouble: Callable[[OSError], None],
-        listeners: list[Listener],
+        self, header: TraceHeader, paths: Paths, on_trouble: Callable[[OSError], None], listeners: list[Listener]
     ) -> None:
         """
         Raises:

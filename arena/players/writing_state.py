@@ -4,22 +4,9 @@ from dataclasses import dataclass, field
 
 from arena.models.budget import CHARACTERS_PER_TOKEN, Spent
 from arena.models.conversation import Message
+from arena.players import trace
 from arena.players.attempts import best_of, ranked_kernels, score
 from arena.players.tools import RUN
-from arena.players.trace import (
-    Answered,
-    AnyTraceEvent,
-    Asked,
-    Called,
-    Counted,
-    Drafted,
-    Ended,
-    Judged,
-    Mused,
-    Retried,
-    Returned,
-    Wrote,
-)
 from arena.runs.ranking import Ranked
 from arena.runs.results import RunReport
 
@@ -64,7 +51,7 @@ class WritingState:
     trouble: str = ""
     """The request that failed last, until the model goes on."""
     spent: Spent = field(default_factory=Spent)
-    ended: Ended | None = None
+    ended: trace.Ended | None = None
     at: float = 0.0
     """Of the last event."""
 
@@ -88,33 +75,33 @@ class WritingState:
         """The kernel of this number."""
         return next((kernel for kernel in self.kernels if kernel.number == number), None)
 
-    def apply(self, event: AnyTraceEvent) -> None:
+    def apply(self, event: trace.AnyTraceEvent) -> None:
         """Applies one event."""
         self.at = event.at
         match event:
-            case Asked():
+            case trace.Asked():
                 self.system, self.asked = event.system, tuple(event.messages)
                 self.writing, self.text, self.thought = event.step, "", ""
                 self._do(WAITING)
-            case Mused():
+            case trace.Mused():
                 self.thought += event.text
                 self._do(THINKING)
-            case Wrote() | Drafted():
+            case trace.Wrote() | trace.Drafted():
                 self.text += event.text
                 self._do(WRITING)
-            case Counted():
+            case trace.Counted():
                 self.spent = event.spent
-            case Retried():
+            case trace.Retried():
                 self.trouble = f"{event.reason}; again in {event.wait_s:.0f} s"
-            case Called():
+            case trace.Called():
                 self._do(JUDGING if event.tool == RUN else f"calls {event.tool}")
-            case Returned():
+            case trace.Returned():
                 self._do(WAITING)
-            case Answered():
+            case trace.Answered():
                 self._answered(event)
-            case Judged():
+            case trace.Judged():
                 self._judged(event)
-            case Ended():
+            case trace.Ended():
                 self.ended, self.spent = event, event.spent
 
     def _do(self, doing: str) -> None:
@@ -123,14 +110,14 @@ class WritingState:
         if doing != WAITING:
             self.trouble = ""
 
-    def _answered(self, event: Answered) -> None:
+    def _answered(self, event: trace.Answered) -> None:
         if self.kernel(event.step) is None:  # else it only told what it had run already
             kernel = KernelState(event.step, self.text, event.source, event.reason, event.spent)
             self.kernels.append(kernel)
         self.writing, self.text, self.thought = event.step + 1, "", ""
         self._do(JUDGING if event.source else WAITING)
 
-    def _judged(self, event: Judged) -> None:
+    def _judged(self, event: trace.Judged) -> None:
         kernel = self.kernel(event.step)
         if kernel is not None:
             kernel.report, kernel.printed = event.report, event.printed

@@ -33,9 +33,7 @@ def chrome_trace(reports: Sequence[RankProfile]) -> str:
         events.append({**about, "name": "process_name", "args": {"name": f"rank {report.rank}"}})
         for number, name in names.items():
             events.append({**about, "tid": number, "name": "thread_name", "args": {"name": name}})
-            events.append(
-                {**about, "tid": number, "name": "thread_sort_index", "args": {"sort_index": number}}
-            )
+            events.append({**about, "tid": number, "name": "thread_sort_index", "args": {"sort_index": number}})
         for span, row in zip(report.spans, rows, strict=True):
             if row is None:
                 continue

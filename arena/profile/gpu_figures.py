@@ -95,9 +95,7 @@ def gpu_figures(profile: WorldProfile, least: Least) -> list[GpuFigures]:
     late = waits_for(profile.reports)
     found = []
     for at, report in enumerate(profile.reports):
-        seen = GpuFigures(
-            report.rank, least, unseen=report.unseen or "no call was seen", clock_us=report.clock_us
-        )
+        seen = GpuFigures(report.rank, least, unseen=report.unseen or "no call was seen", clock_us=report.clock_us)
         calls = calls_of(report)
         if calls and not report.unseen:
             seen = _seen(seen, calls, *late[at])
@@ -113,16 +111,13 @@ def _counted(found: GpuFigures, profile: WorldProfile, at: int) -> GpuFigures:
     if at < len(outside.gpus):
         counted = outside.gpus[at]
         sent, received = (
-            None if total is None else round(total / outside.calls)
-            for total in (counted.sent, counted.received)
+            None if total is None else round(total / outside.calls) for total in (counted.sent, counted.received)
         )
         counted = msgspec.structs.replace(counted, sent=sent, received=received)
     return msgspec.structs.replace(found, row_us=outside.seconds / outside.calls * 1e6, counted=counted)
 
 
-def _seen(
-    found: GpuFigures, calls: list[tuple[Span, list[Span]]], late_us: float, late_rank: int | None
-) -> GpuFigures:
+def _seen(found: GpuFigures, calls: list[tuple[Span, list[Span]]], late_us: float, late_rank: int | None) -> GpuFigures:
     by_call = [_call_figures(call, inner) for call, inner in calls]
     by_name = [_us_by_name(inner) for _, inner in calls]
     names = sorted({name for each in by_name for name in each})
@@ -200,10 +195,5 @@ def busy_parts(work: Sequence[Span]) -> list[tuple[float, float]]:
 
 def short_name(kernel: str) -> str:
     """A kernel's own name, without its type, namespaces, template arguments and parameters."""
-    bare = (
-        kernel.replace("(anonymous namespace)::", "")
-        .removeprefix("void ")
-        .partition("(")[0]
-        .partition("<")[0]
-    )
+    bare = kernel.replace("(anonymous namespace)::", "").removeprefix("void ").partition("(")[0].partition("<")[0]
     return bare.rpartition("::")[2] or kernel

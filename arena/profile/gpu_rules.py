@@ -95,15 +95,10 @@ def _memory(found: GpuFigures) -> tuple[str, str] | None:
         return (
             f"at HBM: {100 * dram:.0f} % of its bandwidth"
             + (f"; moves {ratio:.1f}x the bytes that it must" if too_much else ""),
-            advice
-            if too_much
-            else "only fewer bytes help: a smaller type, or results that never leave the chip",
+            advice if too_much else "only fewer bytes help: a smaller type, or results that never leave the chip",
         )
     if too_much:
-        return (
-            f"moves {ratio:.1f}x the bytes through HBM that it must ({100 * dram:.0f} % of its bandwidth)",
-            advice,
-        )
+        return (f"moves {ratio:.1f}x the bytes through HBM that it must ({100 * dram:.0f} % of its bandwidth)", advice)
     return None
 
 
@@ -181,10 +176,7 @@ def _too_much_sent(found: GpuFigures) -> float | None:
     """How many times the bytes over NVLink that a call must move; None where that is not too much."""
     ratios = [
         moved / must
-        for moved, must in (
-            (found.counted.sent, found.least.sent),
-            (found.counted.received, found.least.received),
-        )
+        for moved, must in ((found.counted.sent, found.least.sent), (found.counted.received, found.least.received))
         if moved is not None and must > 0 and moved > LEAST_BYTES
     ]
     return max((ratio for ratio in ratios if ratio > TOO_MUCH), default=None)

@@ -32,8 +32,7 @@ def row_words(outside: Outside | None) -> str:
 def under_profiler(ranks: Sequence[GpuFigures]) -> str:
     """How a single profiled call compares with a call of the row, which no profiler slows down."""
     return profiled_words(
-        max((rank.call_us for rank in ranks), default=0.0),
-        max((rank.row_us or 0.0 for rank in ranks), default=0.0),
+        max((rank.call_us for rank in ranks), default=0.0), max((rank.row_us or 0.0 for rank in ranks), default=0.0)
     )
 
 

@@ -40,9 +40,7 @@ class RankFigures(msgspec.Struct, frozen=True):
 
 def under_profiler(ranks: Sequence[RankFigures]) -> str:
     """How much the profiler slows a call down, which all shares are of. The slowest rank counts, as it does for the judge."""
-    call_us, plain_us = (
-        max((getattr(r, name) for r in ranks), default=0.0) for name in ("call_us", "plain_us")
-    )
+    call_us, plain_us = (max((getattr(r, name) for r in ranks), default=0.0) for name in ("call_us", "plain_us"))
     return profiled_words(call_us, plain_us)
 
 
@@ -159,9 +157,7 @@ def diagnosis(found: RankFigures) -> str:
     if found.late_us >= LATE * call and found.late_rank is not None:
         return f"waits for rank {found.late_rank}: {share(found.late_us, call)} until it arrives"
     if found.wait_us >= EXCHANGE * call:
-        late = (
-            f", {found.late_us:.0f} µs of it until all ranks are there" if found.late_us >= 0.1 * call else ""
-        )
+        late = f", {found.late_us:.0f} µs of it until all ranks are there" if found.late_us >= 0.1 * call else ""
         noun = "collective" if found.waits == 1 else "collectives"
         return f"exchanges: {share(found.wait_us, call)} in {found.waits:g} {noun}{late}; fewer bytes or fewer steps would help"
     if found.ops >= MANY and found.op_us / found.ops <= SMALL_US and found.op_us >= 0.2 * call:
@@ -172,9 +168,7 @@ def diagnosis(found: RankFigures) -> str:
     if found.largest_us >= BUSY * call:
         return f"computes: {found.largest_op} takes {share(found.largest_us, call)}"
     if elsewhere >= BUSY * call:
-        return (
-            f"outside torch: {share(elsewhere, call)} in Python, or in compiled code that torch does not see"
-        )
+        return f"outside torch: {share(elsewhere, call)} in Python, or in compiled code that torch does not see"
     return (
         f"nothing stands out: collectives {share(found.wait_us, call)}, {found.ops:.0f} operations "
         f"{percent(found.op_us, call)}, the rest {percent(elsewhere, call)}"

@@ -111,10 +111,7 @@ def _pieces(spans: Sequence[Span], arrived: Sequence[float], begin: float) -> li
         last = arrived[collectives] if arrived else span.start_us
         collectives += 1
         waited = min(max(last - span.start_us, 0.0), span.us)
-        found += [
-            LanePiece("waiting", start, waited),
-            LanePiece("exchange", start + waited, span.us - waited),
-        ]
+        found += [LanePiece("waiting", start, waited), LanePiece("exchange", start + waited, span.us - waited)]
     return found
 
 
@@ -123,11 +120,7 @@ _OF_HOST: dict[str, Sort] = {"host": "code", "launch": "launch", "sync": "sync"}
 
 def _host_pieces(spans: Sequence[Span], begin: float) -> list[LanePiece]:
     """What the host of a rank on a GPU does in a call; nothing for a CPU rank."""
-    return [
-        LanePiece(_OF_HOST[each.kind], each.start_us - begin, each.us)
-        for each in spans
-        if each.kind in _OF_HOST
-    ]
+    return [LanePiece(_OF_HOST[each.kind], each.start_us - begin, each.us) for each in spans if each.kind in _OF_HOST]
 
 
 def cells(lane: Sequence[LanePiece], us: float, width: int) -> list[Sort | None]:

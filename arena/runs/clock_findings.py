@@ -61,15 +61,8 @@ def clock_finding(paths: Paths) -> MachineFinding:
     except ArenaError as error:
         return MachineFinding("clocks", "limited", error.message, error.advice)
     if not found:
-        return MachineFinding(
-            "clocks",
-            "limited",
-            "not known before the first run",
-            "run any kernel",
-        )
-    words = "; ".join(
-        _words([sight for sight in found if sight.device == device]) for device in _devices(found)
-    )
+        return MachineFinding("clocks", "limited", "not known before the first run", "run any kernel")
+    words = "; ".join(_words([sight for sight in found if sight.device == device]) for device in _devices(found))
     noisy = [
         device
         for device in _devices(found)
@@ -77,10 +70,7 @@ def clock_finding(paths: Paths) -> MachineFinding:
     ]
     if noisy:
         return MachineFinding(
-            "clocks",
-            "limited",
-            words,
-            "a quieter machine, fewer ranks than cores, or `run --budget 5` tells more",
+            "clocks", "limited", words, "a quieter machine, fewer ranks than cores, or `run --budget 5` tells more"
         )
     return MachineFinding("clocks", "ok", words)
 

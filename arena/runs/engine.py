@@ -23,24 +23,7 @@ from arena.workspace import baseline_variant_times
 from arena.workspace.baseline_variants import WORDS
 from arena.workspace.kernels import Workspace
 from arena.workspace.named_kernels import BASELINE
-from sandbox.protocol.events import (
-    AnyEvent,
-    Calibrate,
-    Calibrated,
-    Cancel,
-    Cancelled,
-    Fatal,
-    Finished,
-    PhaseEnded,
-    PhaseStarted,
-    Ready,
-    Refused,
-    Result,
-    Run,
-    Setting,
-    Warm,
-    WorldChanged,
-)
+from sandbox.protocol import events
 
 CANCEL_S = 5.0
 """A cancelled run that has not ended by then takes the referee with it."""
@@ -79,7 +62,7 @@ class Engine:
         cache = os.environ.get("PKB_KERNEL_CACHE", str(paths.kernel_cache))
         self._environment = {"PKB_KERNEL_CACHE": cache, **(environment or {})}
         self._referee: RefereeProcess | None = None
-        self._listeners: list[Callable[[AnyEvent], None]] = []
+        self._listeners: list[Callable[[events.AnyEvent], None]] = []
         self._notice_listeners: list[Callable[[Notice], None]] = []
         self._current: EngineRun | None = None
         self._judge: RefereeProcess | None = None
@@ -92,7 +75,7 @@ class Engine:
         self._recording: dict[str, asyncio.Task[None]] = {}
         """By run, while its result is on its way to the store."""
         self._closing = False
-        self.worlds: dict[str, WorldChanged] = {}
+        self.worlds: dict[str, events.WorldChanged] = {}
         """What was said last of every world, for a listener that comes later."""
         self.jail = ""
         """Name of the jail that kernels run in; empty before `start`."""
@@ -131,7 +114,7 @@ class Engine:
 
     # --- what it says --------------------------------------------------------------------------------------
 
-    def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[events.AnyEvent], None]) -> Callable[[], None]:
         """Calls `listener` in the event loop with every event. Returns what ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
@@ -143,39 +126,37 @@ class Engine:
 
     # --- what it does --------------------------------------------------------------------------------------
 
-    async def warm(self, setting: Setting) -> None:
+    async def warm(self, setting: events.Setting) -> None:
         """Has worlds made ready for a setting, so that the first run in it starts at once.
 
         Raises:
             RefereeFailed: the referee did not come up.
         """
         referee = await self._living_referee()
-        await referee.send(Warm(setting=setting))
+        await referee.send(events.Warm(setting=setting))
 
-    async def calibrate(self, setting: Setting) -> Calibrated:
+    async def calibrate(self, setting: events.Setting) -> events.Calibrated:
         """Measures this machine's peaks with this device and world size; nothing else may be running.
 
         Raises:
             RefereeFailed: it could not be measured.
         """
-        ended: asyncio.Future[Calibrated | Fatal] = asyncio.get_running_loop().create_future()
+        ended: asyncio.Future[events.Calibrated | events.Fatal] = asyncio.get_running_loop().create_future()
 
-        def listen(event: AnyEvent) -> None:
-            if isinstance(event, Calibrated | Fatal) and not ended.done():
+        def listen(event: events.AnyEvent) -> None:
+            if isinstance(event, events.Calibrated | events.Fatal) and not ended.done():
                 ended.set_result(event)
 
         unsubscribe = self.subscribe(listen)
         try:
             referee = await self._living_referee()
-            await referee.send(Calibrate(setting=setting))
+            await referee.send(events.Calibrate(setting=setting))
             event = await asyncio.wait_for(ended, CALIBRATION_S)
         except TimeoutError:
-            raise RefereeFailed(
-                f"no calibration within {CALIBRATION_S:.0f} s", "run `pkb-arena doctor`"
-            ) from None
+            raise RefereeFailed(f"no calibration within {CALIBRATION_S:.0f} s", "run `pkb-arena doctor`") from None
         finally:
             unsubscribe()
-        if isinstance(event, Fatal):
+        if isinstance(event, events.Fatal):
             raise RefereeFailed(event.message, "run `pkb-arena doctor`")
         return event
 
@@ -237,7 +218,7 @@ class Engine:
         self._current, self._judge = run, referee
         self._watch(run, BETWEEN_PHASES_S)
         await referee.send(
-            Run(
+            events.Run(
                 run_id=run.run_id,
                 setting=request.setting,
                 kernel_name=request.kernel_name,
@@ -271,7 +252,7 @@ class Engine:
         if run is None:
             return
         if self._referee is not None:
-            await self._referee.send(Cancel(run_id=run.run_id))
+            await self._referee.send(events.Cancel(run_id=run.run_id))
         with suppress(TimeoutError):
             async with asyncio.timeout(CANCEL_S):
                 await run.end()
@@ -284,8 +265,8 @@ class Engine:
         if referee is not None:
             await referee.kill()
 
-    def _on_event(self, event: AnyEvent) -> None:
-        if isinstance(event, Ready):
+    def _on_event(self, event: events.AnyEvent) -> None:
+        if isinstance(event, events.Ready):
             self.jail = event.jail
         run = self._current
         run_id = getattr(event, "run_id", None)
@@ -294,15 +275,15 @@ class Engine:
                 self._tell(event)
             return  # the late end of a run that was given up
         match event:
-            case Finished() | Cancelled() | Refused():
+            case events.Finished() | events.Cancelled() | events.Refused():
                 self._end(run, event)
                 return
-            case PhaseStarted():
+            case events.PhaseStarted():
                 run.phase = event.phase
                 self._watch(run, event.limit_s + OVERDUE_S)
-            case PhaseEnded():
+            case events.PhaseEnded():
                 self._watch(run, BETWEEN_PHASES_S)
-            case Fatal():
+            case events.Fatal():
                 self._watch(run, FATAL_S, event.message, event.text)
         run.record(event)
         self._tell(event)
@@ -316,10 +297,7 @@ class Engine:
         self.worlds.clear()
         if not self._closing:
             self._notify(
-                Notice(
-                    f"the referee {why}; the next run starts a new one",
-                    "see `pkb-arena doctor` if it repeats",
-                )
+                Notice(f"the referee {why}; the next run starts a new one", "see `pkb-arena doctor` if it repeats")
             )
 
     def _watch(
@@ -339,14 +317,14 @@ class Engine:
             return
         if self._current is run:
             self._current = None
-        if isinstance(event, Finished) and not run.header.versus:
+        if isinstance(event, events.Finished) and not run.header.versus:
             recording = self._spawn(self._record(run.header, event.result))
             self._recording[run.run_id] = recording
             recording.add_done_callback(lambda _: self._recording.pop(run.run_id, None))
         run.finish(event)
         self._tell(event)
 
-    async def _record(self, header: RunHeader, result: Result) -> None:
+    async def _record(self, header: RunHeader, result: events.Result) -> None:
         def write() -> None:
             if self._store is None:
                 self._store = Store(self._paths.database, self._paths.runs)
@@ -367,23 +345,19 @@ class Engine:
 
     def _journal_trouble(self, error: OSError) -> None:
         fault = unwritable(self._paths.runs, error)
-        self._notify(
-            Notice(f"this run's journal is incomplete: {fault.message}", "free some space; the run goes on")
-        )
+        self._notify(Notice(f"this run's journal is incomplete: {fault.message}", "free some space; the run goes on"))
 
     def _notify(self, notice: Notice) -> None:
         for listener in list(self._notice_listeners):
             listener(notice)
 
-    def _tell(self, event: AnyEvent) -> None:
-        if isinstance(event, WorldChanged):
+    def _tell(self, event: events.AnyEvent) -> None:
+        if isinstance(event, events.WorldChanged):
             self.worlds[event.role] = event
         for listener in list(self._listeners):
             try:
                 listener(event)
-            except (
-                Exception
-            ) as error:  # a listener's fault must not end the run: the loop's handler reports it
+            except Exception as error:  # a listener's fault must not end the run: the loop's handler reports it
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "event listener failed", "exception": error}
                 )
@@ -395,5 +369,5 @@ class Engine:
         return task
 
 
-def _cancelled(run: EngineRun) -> Cancelled:
-    return Cancelled(run_id=run.run_id, phase=run.phase)
+def _cancelled(run: EngineRun) -> events.Cancelled:
+    return events.Cancelled(run_id=run.run_id, phase=run.phase)

@@ -17,9 +17,7 @@ Terminal = Finished | Cancelled | Refused
 class EngineRun:
     """Implements `arena.runs.judge.RunInProgress`. The engine calls `record` and `end`."""
 
-    def __init__(
-        self, header: RunHeader, journal: Journal, cancel: Callable[["EngineRun"], Awaitable[None]]
-    ) -> None:
+    def __init__(self, header: RunHeader, journal: Journal, cancel: Callable[["EngineRun"], Awaitable[None]]) -> None:
         """cancel: ends the run, and returns when it has ended."""
         self.header = header
         self.phase = "prepare"

@@ -85,9 +85,7 @@ class Journal:
         try:
             while self._pending and self._file >= 0:
                 written = os.write(self._file, self._pending)
-                del self._pending[
-                    :written
-                ]  # a full disk may take half a line: the rest follows when there is room
+                del self._pending[:written]  # a full disk may take half a line: the rest follows when there is room
         except OSError as error:
             self._report(error)
 

@@ -76,9 +76,7 @@ class Judge(Protocol):
 def _ignore(_: AnyEvent) -> None: ...
 
 
-async def judge_to_end(
-    judge: Judge, request: RunRequest, listener: Callable[[AnyEvent], None] = _ignore
-) -> Judgement:
+async def judge_to_end(judge: Judge, request: RunRequest, listener: Callable[[AnyEvent], None] = _ignore) -> Judgement:
     """Judges a request and waits for its end. When the waiting task is cancelled, the run is cancelled.
 
     listener: called with each event of the run.

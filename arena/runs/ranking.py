@@ -82,9 +82,7 @@ def ranked(items: Iterable[Item], measured: Callable[[Item], Measurement | None]
 def _pooled(group: list[tuple[Item, Measurement]]) -> Ranked[Item]:
     item, longest = max(group, key=lambda pair: pair[1].rounds)
     kept = [
-        found.speedup
-        for _, found in group
-        if found.clock == longest.clock and found.rounds >= SHORT * longest.rounds
+        found.speedup for _, found in group if found.clock == longest.clock and found.rounds >= SHORT * longest.rounds
     ]
     middle, low, high = (median(getattr(each, end) for each in kept) for end in Interval.__struct_fields__)
     return Ranked(item, tuple(each for each, _ in group), Interval(middle, low, high), longest.clock)

@@ -71,9 +71,7 @@ class RefereeProcess:
                 ready = await asyncio.shield(self._ready)
         except TimeoutError:
             await self.kill()
-            raise RefereeFailed(
-                f"the referee was not ready after {START_S:.0f} s", "run `pkb-arena doctor`"
-            ) from None
+            raise RefereeFailed(f"the referee was not ready after {START_S:.0f} s", "run `pkb-arena doctor`") from None
         except asyncio.CancelledError:
             await self.kill()
             raise
@@ -142,8 +140,7 @@ class RefereeProcess:
                 text = self.last_words.strip().splitlines()
                 self._ready.set_exception(
                     RefereeFailed(
-                        f"the referee {why}: {text[-1] if text else 'it said nothing'}",
-                        "run `pkb-arena doctor`",
+                        f"the referee {why}: {text[-1] if text else 'it said nothing'}", "run `pkb-arena doctor`"
                     )
                 )
                 self._ready.exception()  # retrieved here: a start that was cancelled waits for it no more

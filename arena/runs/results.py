@@ -6,17 +6,7 @@ import msgspec
 
 from arena.foreign_text import printable
 from arena.runs.journal import RunHeader
-from sandbox.protocol.events import (
-    Errors,
-    Failure,
-    Finished,
-    Microseconds,
-    Result,
-    RivalResult,
-    Roofline,
-    Seconds,
-    Speedup,
-)
+from sandbox.protocol import events
 from sandbox.protocol.harness_error import harness_error_result
 from sandbox.protocol.verdict import Verdict
 
@@ -50,19 +40,19 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str
     """ "faster", "slower", "even" or "too noisy", by the clock of the headline; empty when nothing was timed."""
     detail: str
-    failure: Failure | None
+    failure: events.Failure | None
     paper_rule: str | None
-    error: Errors | None
-    speedup: Speedup | None
-    baseline_us: Microseconds | None
-    contender_us: Microseconds | None
+    error: events.Errors | None
+    speedup: events.Speedup | None
+    baseline_us: events.Microseconds | None
+    contender_us: events.Microseconds | None
     rounds: int
-    roofline: Roofline | None
-    seconds: Seconds
+    roofline: events.Roofline | None
+    seconds: events.Seconds
     jail: str
     sealed: bool
     labels: list[str] = []
-    beside: dict[str, Microseconds] = {}
+    beside: dict[str, events.Microseconds] = {}
     clock: str = ""
     """The clock of the headline: "call", or "device" where calls are too noisy to tell; empty when nothing was timed."""
     told: str = ""
@@ -72,7 +62,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     other_sizes: list[OtherSize] | msgspec.UnsetType = msgspec.UNSET
     """Of a kernel that passed, where other settings were asked for (`arena/runs/other_sizes.py`); else not in the JSON."""
 
-    rival: RivalResult | msgspec.UnsetType = msgspec.UNSET
+    rival: events.RivalResult | msgspec.UnsetType = msgspec.UNSET
     """Of the kernel that took the baseline's place, where there was one; else not in the JSON. `baseline_us` is its time."""
 
     @property
@@ -87,7 +77,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         return any(other.verdict is not Verdict.PASS for other in others)
 
 
-def report(header: RunHeader, result: Result) -> RunReport:
+def report(header: RunHeader, result: events.Result) -> RunReport:
     """The report of a finished run."""
     setting = header.setting
     return RunReport(
@@ -130,7 +120,7 @@ def names_line(text: str, line: int) -> bool:
     return re.search(rf"\bline {line}\b|[A-Za-z_]:{line}:", text) is not None
 
 
-def detail(result: Result) -> str:
+def detail(result: events.Result) -> str:
     """The failure, its place and the advice, in one sentence or two."""
     failure = result.failure
     if failure is None:
@@ -147,7 +137,7 @@ def detail(result: Result) -> str:
     return "; ".join(parts) + (f". {failure.advice}" if failure.advice else "")
 
 
-def output_of(failure: Failure) -> str:
+def output_of(failure: events.Failure) -> str:
     """The traceback or the compiler's output, without a first and a last line that the message has already."""
     message = printable(failure.message).strip()
     lines = printable(failure.text).strip("\n").rstrip().split("\n")
@@ -165,7 +155,7 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> Finished:
+def harness_error(header: RunHeader, phase: str, message: str, text: str = "") -> events.Finished:
     """The end of a run whose referee failed."""
     result = harness_error_result(phase, message, text)
-    return Finished(run_id=header.run_id, sha256=header.sha256, result=result)
+    return events.Finished(run_id=header.run_id, sha256=header.sha256, result=result)

@@ -9,29 +9,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from arena.runs.headline import Headline, headline_of, headline_so_far
-from sandbox.protocol.events import (
-    PHASES,
-    AnyEvent,
-    Calibrated,
-    Cancelled,
-    Checked,
-    Failure,
-    Fatal,
-    Finished,
-    Interval,
-    Log,
-    PhaseEnded,
-    PhaseStarted,
-    RankChecked,
-    Ready,
-    Refused,
-    Result,
-    RunStarted,
-    Setting,
-    Timed,
-    Waiting,
-    WorldChanged,
-)
+from sandbox.protocol import events
 from sandbox.protocol.verdict import Verdict
 
 LOG_LINES = 2_000
@@ -55,82 +33,84 @@ class RunState:
 
     run_id: str = ""
     """Empty before the first run."""
-    setting: Setting | None = None
+    setting: events.Setting | None = None
     kernel_name: str = ""
     sha256: str = ""
     phase: str = ""
     """The phase in progress; empty between runs."""
     phases: dict[str, PhaseState] = field(default_factory=dict)
-    ranks: dict[int, RankChecked] = field(default_factory=dict)
-    checked: Checked | None = None
-    samples: list[Timed] = field(default_factory=list)
-    result: Result | None = None
-    log: deque[Log] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    ranks: dict[int, events.RankChecked] = field(default_factory=dict)
+    checked: events.Checked | None = None
+    samples: list[events.Timed] = field(default_factory=list)
+    result: events.Result | None = None
+    log: deque[events.Log] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     log_total: int = 0
     """Log events of this run, kept or not."""
-    waiting: Waiting | None = None
+    waiting: events.Waiting | None = None
     """The run waits for its devices, since the event's `at`."""
     cancelled_in: str | None = None
-    refused: Refused | None = None
-    fatal: Fatal | None = None
+    refused: events.Refused | None = None
+    fatal: events.Fatal | None = None
     """The harness itself failed; cleared by the next run."""
     jail: str = ""
-    worlds: dict[str, WorldChanged] = field(default_factory=dict)
+    worlds: dict[str, events.WorldChanged] = field(default_factory=dict)
     """Last word about each world, by role. Survives from run to run."""
 
-    def apply(self, event: AnyEvent) -> None:
+    def apply(self, event: events.AnyEvent) -> None:
         """Applies one event. Events of a run that is no longer shown are ignored."""
         match event:
-            case Ready():
+            case events.Ready():
                 self.jail = event.jail
-            case WorldChanged():
+            case events.WorldChanged():
                 self.worlds[event.role] = event
-            case Calibrated():
+            case events.Calibrated():
                 return
-            case Fatal():
+            case events.Fatal():
                 self.fatal = event
                 self.phase = ""
-            case RunStarted():
+            case events.RunStarted():
                 self._begin(event)
-            case Refused() | Finished() | Cancelled() if not self.running and event.run_id != self.run_id:
+            case events.Refused() | events.Finished() | events.Cancelled() if (
+                not self.running and event.run_id != self.run_id
+            ):
                 self._end_unstarted(event)
             case _ if event.run_id != self.run_id:
                 return
-            case Waiting():
+            case events.Waiting():
                 self.waiting = replace(event, at=self.waiting.at) if self.waiting else event
-            case PhaseStarted():
+            case events.PhaseStarted():
                 self.waiting = None
                 self.phase = event.phase
                 self.phases[event.phase] = PhaseState(started_at=event.at, limit_s=event.limit_s)
-            case PhaseEnded():
+            case events.PhaseEnded():
                 self._end_phase(event)
-            case RankChecked():
+            case events.RankChecked():
                 self.ranks[event.rank] = event
-            case Checked():
+            case events.Checked():
                 self.checked = event
-            case Timed():
+            case events.Timed():
                 self.samples.append(event)
-            case Log():
+            case events.Log():
                 self.log.append(event)
                 self.log_total += 1
-            case Finished():
+            case events.Finished():
                 self.result = event.result
                 self.sha256 = event.sha256
                 self.phase = ""
-            case Refused():
+            case events.Refused():
                 self.refused = event
                 self.phase = ""
-            case Cancelled():
+            case events.Cancelled():
                 self.cancelled_in = event.phase
                 self.phase = ""
 
-    def _begin(self, event: RunStarted) -> None:
+    def _begin(self, event: events.RunStarted) -> None:
         self._forget(event.run_id)
         self.setting = event.setting
         self.kernel_name = event.kernel_name
         self.sha256 = event.sha256
 
-    def _end_unstarted(self, event: Refused | Finished | Cancelled) -> None:
+    def _end_unstarted(self, event: events.Refused | events.Finished | events.Cancelled) -> None:
         """A run that ended before it began: refused, cancelled while it waited, or without a referee."""
         self._forget(event.run_id)
         self.apply(event)
@@ -140,7 +120,7 @@ class RunState:
         for name in RunState.__slots__:
             setattr(self, name, getattr(fresh, name))
 
-    def _end_phase(self, event: PhaseEnded) -> None:
+    def _end_phase(self, event: events.PhaseEnded) -> None:
         phase = self.phases.get(event.phase)
         if phase is None:
             phase = self.phases[event.phase] = PhaseState(started_at=event.at - event.seconds, limit_s=0.0)
@@ -162,14 +142,14 @@ class RunState:
         return self.checked.verdict if self.checked is not None else None
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> events.Failure | None:
         """The failure of the kernel, if it failed."""
         if self.result is not None and self.result.failure is not None:
             return self.result.failure
         return self.checked.failure if self.checked is not None else None
 
     @property
-    def speedup(self) -> Interval | None:
+    def speedup(self) -> events.Interval | None:
         """The headline's speedup with its interval."""
         headline = self.headline
         return headline.speedup if headline is not None else None
@@ -184,4 +164,4 @@ class RunState:
     @property
     def seconds(self) -> float:
         """Seconds in phases that ended, over the phases in order."""
-        return sum(self.phases[name].seconds or 0.0 for name in PHASES if name in self.phases)
+        return sum(self.phases[name].seconds or 0.0 for name in events.PHASES if name in self.phases)

@@ -62,7 +62,9 @@ _ADDED = {
 }
 """Columns that indices of older versions lack."""
 _BUSY_S = 5.0
-_OPEN_ADVICE = "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
+_OPEN_ADVICE = (
+    "see to its permissions, those of the files beside it and the space left; deleted, they are rebuilt from the runs"
+)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -187,9 +189,7 @@ class Store:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
                 kept = path.rename(path.with_name(f"{path.name}.damaged-{int(time.time())}"))
-                self.damaged = (
-                    f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
-                )
+                self.damaged = f"{path} was damaged: kept as {kept.name}; results are read anew from the journals"
                 logging.getLogger(__name__).warning("pkb-arena: %s", self.damaged)
                 for suffix in ("-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -262,9 +262,7 @@ class Store:
 
     def players(self) -> list[str]:
         """Names of all players with a kernel of their own in the store."""
-        entries = self._query(
-            f"{_SELECT} where kernel_name != ? group by player order by player", (BASELINE,)
-        )
+        entries = self._query(f"{_SELECT} where kernel_name != ? group by player order by player", (BASELINE,))
         return [entry.player for entry in entries]
 
     def entries(self, player: str) -> list[Entry]:

@@ -267,9 +267,7 @@ def plan_to_go_on(paths: Paths, name: str) -> tuple[str, SweepPlan]:
         if (session := last_plan(candidate)) is not None:
             return candidate.stem, session.plan
     if found and name:
-        raise UsageError(
-            f"{found[0]} is no sweep's journal, or no session of it began", "choose another --name"
-        )
+        raise UsageError(f"{found[0]} is no sweep's journal, or no session of it began", "choose another --name")
     raise UsageError(
         f"there is no sweep {name!r}" if name else "there is no sweep to resume",
         "`pkb-arena sweep --players baseline,house --problems all` begins one",
@@ -294,9 +292,7 @@ def open_journal(paths: Paths, name: str, resume: bool) -> SweepJournal:
     """
     path = sweep_path(paths.sweeps, name)
     if path.exists() and not resume:
-        raise UsageError(
-            f"there is a sweep {name} already", "continue it with --resume, or choose another --name"
-        )
+        raise UsageError(f"there is a sweep {name} already", "continue it with --resume, or choose another --name")
     return SweepJournal(path, name)
 
 

@@ -89,8 +89,6 @@ def _part(catalogue: Catalogue, part: str) -> list[Problem]:
         first, last = map(int, found.groups())
         within = [problem for problem in catalogue.problems if first <= problem.id <= last]
         if not within:
-            raise UsageError(
-                f"no problem has an id from {first} to {last}", "`pkb-arena list` shows all problems"
-            )
+            raise UsageError(f"no problem has an id from {first} to {last}", "`pkb-arena list` shows all problems")
         return within
     return [find_problem(catalogue, part)]

@@ -101,9 +101,7 @@ class Jobs:
 class WorkerAccess(KernelAccess):
     """A player's kernel access in a sweep: its tries go to the front of the queue."""
 
-    def __init__(
-        self, jobs: Jobs, task: Task, player: Player, steps: int, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, jobs: Jobs, task: Task, player: Player, steps: int, warn: Callable[[str], None]) -> None:
         """steps: kernels that an agent may have judged."""
         self.judges = player.name.kind is not PlayerKind.MODEL
         self.steps = steps if self.judges else 1

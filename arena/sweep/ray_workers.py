@@ -85,9 +85,7 @@ class RayHost:
             problem = self._catalogue.find(job.slug)
         except UnknownProblem as error:
             yield events.encode(
-                events.Refused(
-                    run_id="", message=str(error), advice="install the same pkb-arena on all hosts"
-                )
+                events.Refused(run_id="", message=str(error), advice="install the same pkb-arena on all hosts")
             )
             return
         if version_of(problem) != job.version:
@@ -197,9 +195,7 @@ class RemoteJudge:
 
 
 @asynccontextmanager
-async def ray_workers(
-    paths: Paths, device: str, address: str = "", per_host: int = 1
-) -> AsyncIterator[list[Worker]]:
+async def ray_workers(paths: Paths, device: str, address: str = "", per_host: int = 1) -> AsyncIterator[list[Worker]]:
     """A worker on every host of the cluster at `address`; without an address a cluster of this machine alone is started.
 
     per_host: more than one only where nothing is timed: runs side by side disturb each other's times.
@@ -211,18 +207,14 @@ async def ray_workers(
         ray = importlib.import_module("ray")
         strategies = importlib.import_module("ray.util.scheduling_strategies")
     except ImportError:
-        raise MachineError(
-            "--ray needs Ray, which is not installed", "pip install 'pkb-arena[ray]'"
-        ) from None
+        raise MachineError("--ray needs Ray, which is not installed", "pip install 'pkb-arena[ray]'") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     with _without_keys():  # a cluster that is started here inherits this environment
         try:
             await asyncio.to_thread(_connect, ray, address)  # off the main thread: no signal handler of Ray's
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             first = str(error).strip().splitlines() or [type(error).__name__]
-            raise MachineError(
-                f"no Ray cluster: {first[0]}", "name the address of a running one, or none"
-            ) from None
+            raise MachineError(f"no Ray cluster: {first[0]}", "name the address of a running one, or none") from None
     judges: list[RemoteJudge] = []
     actors: list[Any] = []
     try:
@@ -242,9 +234,7 @@ async def ray_workers(
                 )
                 actor = host.remote()
                 actors.append(actor)
-                name = (
-                    f"{node['NodeManagerHostname']}-{number}" if per_host > 1 else node["NodeManagerHostname"]
-                )
+                name = f"{node['NodeManagerHostname']}-{number}" if per_host > 1 else node["NodeManagerHostname"]
                 try:
                     told = await asyncio.wait_for(_result(actor.open.remote(device)), OPEN_S)
                 except (TimeoutError, ray.exceptions.RayError) as error:

@@ -21,20 +21,11 @@ from arena.runs.ranking import code_hash
 from arena.runs.run_request import RunRequest
 from arena.setting_choice import choose_setting
 from arena.settings import Settings
+from arena.sweep import records
 from arena.sweep.journal import SweepJournal
 from arena.sweep.plan import SweepPlan
 from arena.sweep.progress import Listener, SweepProgress
 from arena.sweep.queue import Jobs, KernelJob, Try, WorkerAccess
-from arena.sweep.records import (
-    NO_KERNEL,
-    REFUSED,
-    Cell,
-    CellResult,
-    Unanswered,
-    Written,
-    cut_short,
-    version_of,
-)
 from arena.sweep.workers import Worker, WorkerLost, judge_at
 from arena.workspace.kernels import content_hash
 from arena.workspace.named_kernels import BASELINE
@@ -127,10 +118,10 @@ class Sweep:
                 for player in players:
                     self._leave_out(problem, player, error.message)
                 continue
-            version = version_of(problem)
+            version = records.version_of(problem)
             for player in players:
                 for attempt in range(1, 2 if fixed else self.plan.attempts + 1):
-                    cell = Cell(
+                    cell = records.Cell(
                         slug=problem.slug,
                         setting=msgspec.structs.replace(setting, problem_dir=""),
                         player=str(player.name),
@@ -147,10 +138,10 @@ class Sweep:
             self.progress.total -= 1 if player.fixed else self.plan.attempts
             self._listener.left_out(problem, name, why)
 
-    def _is_done(self, cell: Cell, sha256: str) -> bool:
+    def _is_done(self, cell: records.Cell, sha256: str) -> bool:
         return any(self.journal.is_done(cell.key(sha256, machine)) for machine in self._machines)
 
-    def _skip(self, cell: Cell) -> None:
+    def _skip(self, cell: records.Cell) -> None:
         self.progress.done += 1
         self._listener.skipped(cell)
 
@@ -213,7 +204,7 @@ class Sweep:
             await self._unanswered(entry.cell, submission.reason, submission.spent)
             return None
         await self._append(
-            Written(
+            records.Written(
                 at=time.time(),
                 cell=entry.cell,
                 source=submission.source,
@@ -228,11 +219,11 @@ class Sweep:
     def _access(self, entry: KernelJob) -> WorkerAccess:
         return WorkerAccess(self._jobs, entry.task, entry.player, self.plan.steps, self._listener.said)
 
-    async def _unanswered(self, cell: Cell, why: str, spent: Spent) -> None:
+    async def _unanswered(self, cell: records.Cell, why: str, spent: Spent) -> None:
         """Leaves the cell open, and journals what was spent on it."""
         self.progress.unanswered += 1
         if spent.tokens:
-            await self._append(Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
+            await self._append(records.Unanswered(at=time.time(), cell=cell, why=why, spent=spent))
 
     # --- judging ---------------------------------------------------------------------------------------------
 
@@ -289,22 +280,22 @@ class Sweep:
                 self._skip(entry.cell)
                 return
         started = time.monotonic()
-        verdict, detail, report, tries = NO_KERNEL, submission.reason, None, 1
+        verdict, detail, report, tries = records.NO_KERNEL, submission.reason, None, 1
         if submission.source is not None:
             player = str(entry.player.name)
             request = self._request(entry.task, player, submission.source, submission.file_name)
             try:
                 judgement, tries = await judge_at(worker, request)
             except RunRefused as refused:
-                verdict, detail = REFUSED, refused.message
+                verdict, detail = records.REFUSED, refused.message
             else:
-                report = cut_short(judgement.report)
+                report = records.cut_short(judgement.report)
                 verdict, detail = report.verdict.value, report.detail
                 if report.verdict is Verdict.PASS and self.plan.other_sizes and player != BASELINE:
                     others = await judge_other_sizes(worker.judge, request)
                     report = msgspec.structs.replace(report, other_sizes=others)
         sha256 = _hash(submission, problem)
-        result = CellResult(
+        result = records.CellResult(
             at=time.time(),
             key=entry.cell.key(sha256, worker.machine.digest),
             cell=entry.cell,
@@ -329,7 +320,7 @@ class Sweep:
         finally:
             await recording  # also when this is cancelled: what the journal has is counted, too
 
-    async def _record(self, result: CellResult) -> None:
+    async def _record(self, result: records.CellResult) -> None:
         await self._append(result)
         progress = self.progress
         progress.judged += 1
@@ -354,7 +345,7 @@ class Sweep:
             budget_s=self.settings.budget_s if seconds is None else seconds,
         )
 
-    async def _append(self, line: Written | Unanswered | CellResult) -> None:
+    async def _append(self, line: records.Written | records.Unanswered | records.CellResult) -> None:
         async with self._journal_turn:
             await asyncio.to_thread(self.journal.append, line)
 

@@ -18,7 +18,6 @@ def house_source(problem: Problem, catalogue: Catalogue) -> str:
     if source is None:
         known = ", ".join(str(other.id) for other in catalogue.problems if other.house_source is not None)
         raise UsageError(
-            f"there is no house kernel for {problem.id} {problem.slug}",
-            f"there are house kernels for {known}",
+            f"there is no house kernel for {problem.id} {problem.slug}", f"there are house kernels for {known}"
         )
     return source

@@ -86,9 +86,7 @@ class Workspace:
 
     def variants(self, path: Path) -> list[Path]:
         """The kernel files beside one, by name; `kernel.py` first."""
-        return sorted(
-            {path, *path.parent.glob("*.py")}, key=lambda each: (each.name != "kernel.py", each.name)
-        )
+        return sorted({path, *path.parent.glob("*.py")}, key=lambda each: (each.name != "kernel.py", each.name))
 
     def variant(self, path: Path, name: str) -> Path:
         """The path of a new kernel beside one. name: without `.py`.

@@ -53,9 +53,7 @@ class KernelLocks:
             ) from None
         with suppress(OSError):  # the note is a courtesy; a full disk does not stop the app
             os.ftruncate(file, 0)
-            os.pwrite(
-                file, json.dumps({"pid": os.getpid(), "user": _user(), "since": time.time()}).encode(), 0
-            )
+            os.pwrite(file, json.dumps({"pid": os.getpid(), "user": _user(), "since": time.time()}).encode(), 0)
         return file
 
 

@@ -85,9 +85,7 @@ def keystroke(repetitions: int) -> dict[str, float]:
     took = []
     with home_of_its_own() as (paths, variables):
         source = load_catalogue().find(PROBLEM).baseline_source
-        body = "".join(
-            f"\n\ndef helper_{n}(x):\n    return x * {n} + 1  # line\n" for n in range(KERNEL_LINES // 5)
-        )
+        body = "".join(f"\n\ndef helper_{n}(x):\n    return x * {n} + 1  # line\n" for n in range(KERNEL_LINES // 5))
         workspace = Workspace(paths.workspace)
         workspace.save(workspace.kernel_path(load_catalogue().find(PROBLEM)), source + body)
         terminal = Terminal([sys.executable, "-P", "-m", "screens", PROBLEM], variables)

@@ -62,13 +62,7 @@ async def measure(name: str, repetitions: int | None) -> list[Figure]:
     value = {"median": found.median_ms, "p95": found.p95_ms, "p99": found.p99_ms}[promise.promised]
     others = f"median {found.median_ms:.1f}, p95 {found.p95_ms:.1f}, p99 {found.p99_ms:.1f}, slowest {found.max_ms:.1f}"
     figures = [
-        Figure(
-            f"{promise.words} ({promise.promised})",
-            value,
-            "ms",
-            promise.limit_ms,
-            f"of {found.count}: {others}",
-        )
+        Figure(f"{promise.words} ({promise.promised})", value, "ms", promise.limit_ms, f"of {found.count}: {others}")
     ]
     if found.bare_median_ms is not None:
         bare = f"the same of a Textual app of one word, in turns: {found.bare_median_ms:.0f} ms"
@@ -92,9 +86,7 @@ async def _measured(name: str, repetitions: int | None) -> Milliseconds:
         async with asyncio.timeout(GIVE_UP_S):
             stdout, stderr = await process.communicate()
     except TimeoutError:
-        raise MachineError(
-            f"{name} took more than {GIVE_UP_S:.0f} s", "try again on a quiet machine"
-        ) from None
+        raise MachineError(f"{name} took more than {GIVE_UP_S:.0f} s", "try again on a quiet machine") from None
     finally:
         if process.returncode is None:
             await _end(process)

@@ -94,9 +94,7 @@ class Bait:
             if _digest(path) != digest:
                 found.append(f"{path} was changed")
         for folder in ("/tmp", "/dev/shm", "/var/tmp", str(Path.home())):
-            found += [
-                f"{folder}/{name} was left" for name in os.listdir(folder) if name.startswith(LEFT_BEHIND)
-            ]
+            found += [f"{folder}/{name} was left" for name in os.listdir(folder) if name.startswith(LEFT_BEHIND)]
         cached = list(Path(self._cache.name).rglob("*"))
         found += [f"{entry} was left" for entry in cached if entry.name.startswith(LEFT_BEHIND)]
         for file in filter(Path.is_file, cached):

@@ -30,18 +30,7 @@ from sandbox.protocol.verdict import Verdict
 TWIN = "twin"
 WALLS = "walls"
 _FIELD = re.compile(r"^# ([a-z_]+): (.+)$", re.MULTILINE)
-_FIELDS = {
-    "attack",
-    "expect",
-    "problem",
-    "twin",
-    "device",
-    "runs",
-    "at_least_us",
-    "not_faster",
-    "label",
-    "open",
-}
+_FIELDS = {"attack", "expect", "problem", "twin", "device", "runs", "at_least_us", "not_faster", "label", "open"}
 
 
 class Attack(msgspec.Struct, frozen=True):
@@ -187,9 +176,7 @@ def table(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> list[st
 def _sign(outcome: AttackOutcome) -> str:
     if outcome.as_expected:
         return "–" if outcome.verdict == "not applicable" else "✓"
-    return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("|", "/").replace(
-        "\n", " "
-    )
+    return "✗ " + "; ".join(filter(None, (outcome.surprise, *outcome.harm))).replace("|", "/").replace("\n", " ")
 
 
 def summary(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> str:
@@ -197,9 +184,7 @@ def summary(catalogue: list[Attack], outcomes: Iterable[AttackOutcome]) -> str:
     outcomes = list(outcomes)
     by_id = {attack.id: [each for each in outcomes if each.attack == attack.id] for attack in catalogue}
     held = sum(bool(found) and all(each.as_expected for each in found) for found in by_id.values())
-    absent = sum(
-        bool(found) and all(each.verdict == "not applicable" for each in found) for found in by_id.values()
-    )
+    absent = sum(bool(found) and all(each.verdict == "not applicable" for each in found) for found in by_id.values())
     twins = [each for each in outcomes if each.attack == TWIN]
     rejected = sum(not each.as_expected for each in twins)
     return (

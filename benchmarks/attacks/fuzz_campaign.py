@@ -81,9 +81,7 @@ async def fuzz(suite: Path, seconds: float, seed: int, world: int) -> FuzzTally:
             await engine.start()
             tally.jail = engine.jail
             if not is_jail(engine.jail):
-                raise MachineError(
-                    "there is no jail here, and these kernels mean harm", "pkb-arena doctor says why"
-                )
+                raise MachineError("there is no jail here, and these kernels mean harm", "pkb-arena doctor says why")
             while True:
                 made = mutant(tricks, chance)
                 said.clear()
@@ -103,9 +101,7 @@ async def fuzz(suite: Path, seconds: float, seed: int, world: int) -> FuzzTally:
     return tally
 
 
-async def _judge(
-    judge: Judge, made: Mutant, world: int, bait: Bait, said: list[AnyEvent], tally: FuzzTally
-) -> str:
+async def _judge(judge: Judge, made: Mutant, world: int, bait: Bait, said: list[AnyEvent], tally: FuzzTally) -> str:
     """Judges one mutant; what is undeserved about its verdict."""
     problem = load_catalogue().find(PROBLEM)
     choice = Choice(preset="tiny", device="cpu", world=world)

@@ -111,9 +111,7 @@ def command(
         text = "\n".join([before + BEGIN, "", *lines, "", END + after])
         write_atomically(page, text.encode())
     if as_json:
-        print_json(
-            {"jail": jail, "summary": summary(catalogue, outcomes), "outcomes": msgspec.to_builtins(outcomes)}
-        )
+        print_json({"jail": jail, "summary": summary(catalogue, outcomes), "outcomes": msgspec.to_builtins(outcomes)})
     else:
         for line in lines:
             print_line(line)
@@ -161,12 +159,7 @@ async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tu
 
 
 async def _judge(
-    judge: Judge,
-    kernel: AttackKernel,
-    needs_walls: bool,
-    bait: Bait,
-    ready: list[Ready],
-    said: list[AnyEvent],
+    judge: Judge, kernel: AttackKernel, needs_walls: bool, bait: Bait, ready: list[Ready], said: list[AnyEvent]
 ) -> AttackOutcome:
     outcome = AttackOutcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
     lacks_gpus = kind_of(kernel.device).on_gpus and not visible_gpus()

@@ -46,8 +46,7 @@ def _bootstrap(measured: MeasuredPairs, level: float, share: float, margin: floa
         part = slice(start, start + 50)
         pick = random.integers(0, pairs, (RESAMPLES, pairs))
         sides = [
-            np.partition(side[part][:, pick], at, axis=2)[:, :, at]
-            for side in (measured.baseline, measured.contender)
+            np.partition(side[part][:, pick], at, axis=2)[:, :, at] for side in (measured.baseline, measured.contender)
         ]
         lows[part], highs[part] = np.quantile(sides[0] - sides[1], [(1 - level) / 2, (1 + level) / 2], axis=1)
     return middle, lows + math.log1p(-margin), highs + math.log1p(margin)
@@ -76,9 +75,7 @@ def _t(middle: Floats, error: Floats, freedom: float) -> Ends:
 def mean(measured: MeasuredPairs) -> Ends:
     """Mean of log ratios, t."""
     ratios = measured.ratios
-    return _t(
-        ratios.mean(axis=1), ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1]), ratios.shape[1] - 1
-    )
+    return _t(ratios.mean(axis=1), ratios.std(axis=1, ddof=1) / math.sqrt(ratios.shape[1]), ratios.shape[1] - 1)
 
 
 def trimmed(measured: MeasuredPairs) -> Ends:

@@ -56,15 +56,11 @@ MADE = (
     Noise("call, quiet", "call", 25, jitter=0.02, bursts=0.01, drift=0.005, second=0.01),
     Noise("call, spinner", "call", 20, jitter=0.03, bursts=0.03, slow_cores=0.15, drift=0.01, second=0.01),
     VIRTUAL_CORES,
-    Noise(
-        "call, few pairs", "call", 10, jitter=0.06, bursts=0.1, slow_cores=0.4, second=0.02, correlated=0.03
-    ),
+    Noise("call, few pairs", "call", 10, jitter=0.06, bursts=0.1, slow_cores=0.4, second=0.02, correlated=0.03),
     Noise("call, correlated", "call", 20, jitter=0.03, bursts=0.05, drift=0.01, correlated=0.05),
     Noise("call, loaded", "call", 15, jitter=0.15, bursts=0.2, burst=0.6, drift=0.05, correlated=0.05),
     QUIET_DEVICE,
-    Noise(
-        "device, rough", "device", 15, jitter=0.008, bursts=0.02, burst=0.1, correlated=0.002, second=0.003
-    ),
+    Noise("device, rough", "device", 15, jitter=0.008, bursts=0.02, burst=0.1, correlated=0.002, second=0.003),
 )
 RESAMPLED = (
     Noise("real: short batches", "call", 20, real="E1"),
@@ -145,11 +141,7 @@ def _core_speeds(noise: Noise, random: np.random.Generator, runs: int, pairs: in
 
 def _real(experiment: str, random: np.random.Generator, runs: int, pairs: int) -> tuple[Floats, Floats]:
     """Log times of neighbouring real batches (earlier, later), [runs, pairs] each; a run takes one problem's."""
-    series = [
-        np.log(batches)
-        for name, batches in json.loads(REAL.read_text()).items()
-        if name.startswith(experiment)
-    ]
+    series = [np.log(batches) for name, batches in json.loads(REAL.read_text()).items() if name.startswith(experiment)]
     early, late = np.empty((runs, pairs)), np.empty((runs, pairs))
     for run in range(runs):
         found = series[random.integers(len(series))]

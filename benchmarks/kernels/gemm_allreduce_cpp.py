@@ -42,11 +42,7 @@ extern "C" void all_reduce_f32(const Px& px, float* product, float* result, long
 }
 """)
 
-ALL_REDUCE = {
-    torch.bfloat16: lib.all_reduce_bf16,
-    torch.float16: lib.all_reduce_f16,
-    torch.float32: lib.all_reduce_f32,
-}
+ALL_REDUCE = {torch.bfloat16: lib.all_reduce_bf16, torch.float16: lib.all_reduce_f16, torch.float32: lib.all_reduce_f32}
 
 
 def solution(A_local: torch.Tensor, B_local: torch.Tensor) -> torch.Tensor:

@@ -74,8 +74,7 @@ def exchanged_rows(team: Team, number: int, chance: random.Random) -> torch.Tens
     """Rows to the ranks that want them, none at all now and then."""
     width, dtype, at = chance.choice(WIDTHS), chance.choice(DTYPES), here()
     counts = [
-        [chance.choice((0, 0, 1, chance.randrange(MOST_ROWS))) for _ in range(team.world)]
-        for _ in range(team.world)
+        [chance.choice((0, 0, 1, chance.randrange(MOST_ROWS))) for _ in range(team.world)] for _ in range(team.world)
     ]
     sent, received = counts[team.rank], [row[team.rank] for row in counts]
     rows = pattern(team.rank, number, (sum(sent), width), dtype, at)
@@ -138,9 +137,7 @@ def multiplied(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     """A product whose left factor is gathered. Sums of small whole numbers are exact in float32."""
     rows, width, at = chance.choice((1, 7, 300)), chance.choice((1, 8, 33)), here()
     right = pattern(team.rank + 1, number, (team.world * width, 5), torch.float32, at) % 16
-    whole = torch.cat(
-        [pattern(rank, number, (rows, width), torch.float32, at) for rank in range(team.world)], 1
-    )
+    whole = torch.cat([pattern(rank, number, (rows, width), torch.float32, at) for rank in range(team.world)], 1)
     mine = whole[:, team.rank * width : (team.rank + 1) * width]
     return unequal(gathered_product(mine, right, team, chance.choice((0, 1 << 30))), whole @ right)
 
@@ -165,9 +162,7 @@ def stepped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     old = [pattern(place, number, (count,), torch.float32, at) for place in (11, 12, 13)]
     moments = torch.empty_like(old[1][mine]), torch.empty_like(old[2][mine])
     adam = Adam(0.5, 0.9, 0.99, 1e-8, 1 + number % 5, chance.choice((0.0, 0.1)))
-    step_slice(
-        team, adam, gradient[mine], [o[mine] for o in old], (result[mine], *moments), (0,), 0, -(-share // 4)
-    )
+    step_slice(team, adam, gradient[mine], [o[mine] for o in old], (result[mine], *moments), (0,), 0, -(-share // 4))
     total = torch.zeros(count, dtype=torch.float64, device=at)
     for rank in range(team.world):
         total += pattern(rank, number, (count,), torch.float64, at)
@@ -177,9 +172,7 @@ def stepped(team: Team, number: int, chance: random.Random) -> torch.Tensor:
     step = 0.5 * mean / (1 - 0.9**adam.step) / ((square / (1 - 0.99**adam.step)).sqrt() + 1e-8)
     expected = weight - step - 0.5 * adam.weight_decay * weight
     found = torch.cat((result, *moments)).double()
-    return (
-        ~torch.isclose(found, torch.cat((expected, mean[mine], square[mine])), rtol=1e-4, atol=1e-4)
-    ).sum()
+    return (~torch.isclose(found, torch.cat((expected, mean[mine], square[mine])), rtol=1e-4, atol=1e-4)).sum()
 
 
 def differentiated(team: Team, number: int, chance: random.Random) -> torch.Tensor:

@@ -59,9 +59,7 @@ def here() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
 
 
-def pattern(
-    rank: int, number: int, shape: tuple[int, ...], dtype: torch.dtype, at: torch.device
-) -> torch.Tensor:
+def pattern(rank: int, number: int, shape: tuple[int, ...], dtype: torch.dtype, at: torch.device) -> torch.Tensor:
     """What a rank contributes to a call: whole numbers up to 250, which every dtype of the kit holds exactly."""
     count = torch.Size(shape).numel()
     return ((torch.arange(count, device=at) * 7 + rank * 31 + number * 101) % 251).to(dtype).view(shape)

@@ -22,15 +22,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import Settings
 from arena.workspace.named_kernels import BASELINE
 from benchmarks.costly_kernels import COSTS, DEVICE, HOST, found_added_us, with_device_cost, with_host_cost
-from benchmarks.rows import (
-    LOST,
-    REFUSED,
-    PlannedRun,
-    RunRow,
-    finished_row,
-    harness_lost,
-    judge_source,
-)
+from benchmarks.rows import LOST, REFUSED, PlannedRun, RunRow, finished_row, harness_lost, judge_source
 from benchmarks.tables.scope import Conclusion, Scope, Tell
 from problems.catalogue import load_catalogue
 from problems.specification import Problem
@@ -109,24 +101,19 @@ async def measure(scope: Scope, tell: Tell, rows: list[AddedCostRow]) -> None:
                     tell(TABLE.line(row))
                     if harness_lost(rows):
                         raise MachineError(
-                            f"{LOST} harness errors in a row; the last: {row.detail}",
-                            "run `pkb-arena doctor`",
+                            f"{LOST} harness errors in a row; the last: {row.detail}", "run `pkb-arena doctor`"
                         )
             except UsageError as error:
                 tell(f"{problem.id:02d} {problem.slug}: {REFUSED}: {error.message}")
 
 
-async def _rows(
-    judge: Judge, problem: Problem, setting: Setting, runs: int, tell: Tell
-) -> AsyncIterator[AddedCostRow]:
+async def _rows(judge: Judge, problem: Problem, setting: Setting, runs: int, tell: Tell) -> AsyncIterator[AddedCostRow]:
     """Runs the baseline itself, to learn its times; then every cost, again and again."""
     planned = PlannedRun(problem, BASELINE, Choice())
     judgement = await judge_source(judge, problem, setting, BASELINE, "", None)
     baseline_us = judgement.result.baseline_us
     if judgement.result.verdict is not Verdict.PASS or baseline_us is None:
-        tell(
-            f"{problem.id:02d} {problem.slug}: the baseline got {judgement.result.verdict}: {judgement.result.detail}"
-        )
+        tell(f"{problem.id:02d} {problem.slug}: the baseline got {judgement.result.verdict}: {judgement.result.detail}")
         return
     found = costs(baseline_us)
     if kind_of(setting.device).has_gate and not any(cost.kind == DEVICE for cost in found):
@@ -136,9 +123,7 @@ async def _rows(
             name = f"{cost.kind}_{cost.share * 100:.0f}"
             costly = PlannedRun(planned.problem, name, planned.choice)
             started = time.monotonic()
-            judgement = await judge_source(
-                judge, problem, setting, f"{name}.py", source_of(problem, cost), None
-            )
+            judgement = await judge_source(judge, problem, setting, f"{name}.py", source_of(problem, cost), None)
             yield row_of(finished_row(costly, judgement, started), cost, found_added_us(judgement.printed))
 
 

@@ -278,9 +278,7 @@ def conclude(rows: Sequence[ClockRow]) -> Conclusion:
         far = ", ".join(str(row.id) for row in told if not row.within[clock])
         if told:
             tail = f"; not {far}" if far else ""
-            lines.append(
-                f"{clock} within {100 * limit:.0f} % of the plain loop: {len(near)} of {len(told)}{tail}"
-            )
+            lines.append(f"{clock} within {100 * limit:.0f} % of the plain loop: {len(near)} of {len(told)}{tail}")
     lost = ", ".join(f"{row.id} ({row.detail})" for row in rows if row.verdict not in (Verdict.PASS, REFUSED))
     if lost:
         lines.append(f"not measured: {lost}")
@@ -313,9 +311,7 @@ TABLE = TextTable[ClockRow](
         Column("arena device", lambda row: _spread(row.arena_us.device), 24),
         Column("arena / plain", lambda row: _ratio(row, "device"), 23),
         Column("s", lambda row: f"{row.seconds:.0f}", 4, right=True),
-        Column(
-            "", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else "not calm" * (not row.calm)
-        ),
+        Column("", lambda row: row.detail[:110] if row.verdict != Verdict.PASS else "not calm" * (not row.calm)),
     )
 )
 """Microseconds a call with quartiles; ratios with the smallest and the largest of the arena's runs."""

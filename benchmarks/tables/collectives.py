@@ -37,18 +37,8 @@ KERNELS: dict[int, dict[str, Sequence[str]]] = {
         "allgather_push_cuda": THREE,
         "allgather_symm": ("256 MB",),
     },
-    7: {
-        GRAPH: ("2 KB",),
-        WINDOWS: ("2 KB", "256 MB"),
-        "reducescatter_cuda": THREE,
-        "reducescatter_symm": ("256 MB",),
-    },
-    8: {
-        GRAPH: ("2 KB",),
-        WINDOWS: ("256 MB",),
-        COPY_ENGINE: ("256 MB",),
-        "alltoall_push_cuda": THREE,
-    },
+    7: {GRAPH: ("2 KB",), WINDOWS: ("2 KB", "256 MB"), "reducescatter_cuda": THREE, "reducescatter_symm": ("256 MB",)},
+    8: {GRAPH: ("2 KB",), WINDOWS: ("256 MB",), COPY_ENGINE: ("256 MB",), "alltoall_push_cuda": THREE},
 }
 """At which sizes each kernel is run: a run takes about five seconds, so only where it says something."""
 GEMM = 13

@@ -56,9 +56,7 @@ async def rows_of(
             tell(table.header)
         tell(table.line(rows[-1]))
         if harness_lost(rows):
-            raise MachineError(
-                f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`"
-            )
+            raise MachineError(f"{LOST} harness errors in a row; the last: {rows[-1].detail}", "run `pkb-arena doctor`")
 
 
 def conclude(rows: Sequence[RunRow]) -> Conclusion:

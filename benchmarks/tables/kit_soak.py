@@ -128,7 +128,5 @@ def conclude(rows: Sequence[SoakRow]) -> Conclusion:
     """Sound where every call of every block ended and was right."""
     unsound = [row.block for row in rows if not row.sound]
     calls = sum(row.calls for row in rows)
-    words = (
-        f"not right: {', '.join(unsound)}" if unsound else f"all right in {calls} calls of {len(rows)} blocks"
-    )
+    words = f"not right: {', '.join(unsound)}" if unsound else f"all right in {calls} calls of {len(rows)} blocks"
     return Conclusion([words] if rows else [], not unsound)

@@ -54,9 +54,7 @@ def conclude(rows: Sequence[RunRow]) -> Conclusion:
         lines += [f"all, {line}" for line in wrong_by_clock(rows)]
         noisy = [some[0].id for some in by_problem if is_too_noisy(some)]
         named = f": {', '.join(map(str, noisy))}" if noisy else ""
-        lines.append(
-            f"too noisy in more than half of the runs: {len(noisy)} of {len(problems)} problems{named}"
-        )
+        lines.append(f"too noisy in more than half of the runs: {len(noisy)} of {len(problems)} problems{named}")
     wrong = sum(row.outcome in WRONG for row in rows)
     passed = all(row.verdict in (Verdict.PASS, REFUSED) for row in rows)
     return Conclusion(lines, passed and wrong <= max(1, WRONG_SHARE * len(rows)))

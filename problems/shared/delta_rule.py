@@ -27,8 +27,7 @@ def gated_delta_rule(
     tokens = q.shape[1]
     padding = -tokens % chunk
     q, k, v, log_decay = (
-        functional.pad(x, (0, 0, 0, padding)).unflatten(1, (-1, chunk)).transpose(0, 1)
-        for x in (q, k, v, log_decay)
+        functional.pad(x, (0, 0, 0, padding)).unflatten(1, (-1, chunk)).transpose(0, 1) for x in (q, k, v, log_decay)
     )
     beta = functional.pad(beta, (0, padding)).unflatten(1, (-1, chunk)).transpose(0, 1).unsqueeze(-1)
 

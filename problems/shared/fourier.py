@@ -4,9 +4,7 @@ import torch
 import torch.distributed as dist
 
 
-def exchange_blocks(
-    field: torch.Tensor, split: int, join: int, group: dist.ProcessGroup | None = None
-) -> torch.Tensor:
+def exchange_blocks(field: torch.Tensor, split: int, join: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """Cuts a complex field into W blocks along `split`, sends block d to rank d, joins along `join`.
 
     Returns the blocks in rank order; dimension `split` is W times shorter, dimension `join` W times longer.

@@ -31,9 +31,7 @@ def split(flat: torch.Tensor, like: Sequence[Sequence[int]]) -> list[torch.Tenso
     return [part.view(*shape) for part, shape in zip(torch.split(flat, counts), like, strict=True)]
 
 
-def flat_gradient(
-    features: torch.Tensor, targets: torch.Tensor, parameters: Sequence[torch.Tensor]
-) -> torch.Tensor:
+def flat_gradient(features: torch.Tensor, targets: torch.Tensor, parameters: Sequence[torch.Tensor]) -> torch.Tensor:
     """Gradient [P] of the mean squared error with respect to (W1, b1, W2, b2).
 
     features [n, d_in] and targets [n, d_out]; the mean goes over all n * d_out elements.
@@ -85,11 +83,7 @@ def gradient_scale(setting: RankSetting, parameters: Sequence[torch.Tensor]) -> 
 
 
 def draw_moments(
-    setting: RankSetting,
-    scale: torch.Tensor,
-    shared: bool,
-    mean_factor: float = 0.3,
-    square_factor: float = 0.01,
+    setting: RankSetting, scale: torch.Tensor, shared: bool, mean_factor: float = 0.3, square_factor: float = 0.01
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Adam's flat (mean, square) [P] of the run dtype: mean_factor s N(0, 1), square_factor s² U(0.5, 1.5)."""
     count = scale.numel()

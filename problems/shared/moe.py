@@ -79,9 +79,7 @@ def moe_forward(
     return weighted[place].view(*experts.shape, -1).sum(dim=1)
 
 
-def _splits(
-    experts: torch.Tensor, num_experts: int, group: dist.ProcessGroup | None
-) -> tuple[list[int], list[int]]:
+def _splits(experts: torch.Tensor, num_experts: int, group: dist.ProcessGroup | None) -> tuple[list[int], list[int]]:
     """Rows to send to and to receive from each rank of the group, from the choices [T, K] of all its ranks."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     if world == 1:

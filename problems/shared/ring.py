@@ -60,12 +60,7 @@ def attend(
 
 
 def ring_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: float,
-    causal: bool,
-    group: dist.ProcessGroup | None,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, causal: bool, group: dist.ProcessGroup | None
 ) -> torch.Tensor:
     """Attention of the local queries over the keys of all ranks; [B, S, H, d] each, rounded to q's dtype once at the end."""
     me, size = dist.get_rank(group), dist.get_world_size(group)
@@ -134,9 +129,7 @@ def ring_attention_backward(
             )
             grad_query += own
         gathered = homeward.arrived() if homeward else []
-        gathered = (
-            [a + b for a, b in zip(gathered, found, strict=True)] if gathered and found else gathered or found
-        )
+        gathered = [a + b for a, b in zip(gathered, found, strict=True)] if gathered and found else gathered or found
         if size > 1:
             homeward = Shift(gathered, group)
         if onward:
@@ -185,9 +178,7 @@ def read_mode(mode: torch.Tensor, dim: int) -> tuple[float | None, bool]:
     return (1.5 * dim**-0.5 if scaled else None), bool(causal)
 
 
-def draw_projections(
-    setting: RankSetting, kinds: int, index: int, heads: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+def draw_projections(setting: RankSetting, kinds: int, index: int, heads: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(w_qkv [3·heads·d, D], w_o [D, heads·d]) of kind `index` out of `kinds`, drawn alike on every rank.
 
     Upstream: 0.02 N(0, 1). Meaningful: N(0, 1)/sqrt(fan_in) with the rows of queries and keys doubled, so that attention is

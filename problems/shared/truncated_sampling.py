@@ -59,11 +59,7 @@ def own_share(flat: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tens
 
 
 def log_probabilities(
-    local: torch.Tensor,
-    target: torch.Tensor,
-    group: dist.ProcessGroup | None,
-    top_k: int | None,
-    top_p: float | None,
+    local: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None, top_k: int | None, top_p: float | None
 ) -> torch.Tensor:
     """local [m, V/W], target [m] int64 -> [m]: log p(target) under the filter, -inf outside it; at least float32."""
     kept = filter_logits(rows_of_own_tokens(local, group), top_k, top_p)
@@ -96,10 +92,7 @@ def draw(setting: RankSetting, stride: int, offset: int) -> dict[str, torch.Tens
     s = setting.sizes
     if s.V % setting.world:
         raise SizesRefused(f"a vocabulary of {s.V} cannot be cut into {setting.world} equal shards")
-    tokens, mine = (
-        s.B * s.S,
-        slice(setting.rank * s.V // setting.world, (setting.rank + 1) * s.V // setting.world),
-    )
+    tokens, mine = (s.B * s.S, slice(setting.rank * s.V // setting.world, (setting.rank + 1) * s.V // setting.world))
     logits = setting.randn(tokens, s.V, shared=True)
     if setting.distribution == "upstream":
         flat = torch.arange(tokens, device=setting.device)
@@ -141,9 +134,7 @@ def _with_clear_cut(logits: torch.Tensor, k: int, setting: RankSetting) -> torch
     highest = logits.topk(min(k + 1, logits.shape[1]), dim=-1).values.to(torch.float64)
     weights = highest[:, :k].softmax(dim=-1)
     # A tie at the k-th place lets more than k entries in; such rows count as close calls too.
-    tied_edge = (
-        highest[:, -1] == highest[:, k - 1] if highest.shape[1] > k else torch.zeros_like(highest[:, 0])
-    )
+    tied_edge = highest[:, -1] == highest[:, k - 1] if highest.shape[1] > k else torch.zeros_like(highest[:, 0])
     above = weights.cumsum(dim=-1) - weights
     reach = (above + weights - TOP_P).abs().amin(dim=-1)
     crossing = ((above < TOP_P) & (above + weights >= TOP_P)).to(torch.uint8).argmax(dim=-1, keepdim=True)
@@ -163,11 +154,7 @@ def _targets(logits: torch.Tensor, k: int, top_p: float, setting: RankSetting) -
     """[n] int64: nine of ten drawn from the filtered softmax of logits [n, V], the others uniformly."""
     tokens, vocabulary = logits.shape
     wide = logits.to(torch.float32)
-    theta = (
-        wide.topk(min(k, vocabulary), dim=-1).values[:, -1:]
-        if k < vocabulary
-        else wide.amin(-1, keepdim=True)
-    )
+    theta = wide.topk(min(k, vocabulary), dim=-1).values[:, -1:] if k < vocabulary else wide.amin(-1, keepdim=True)
     weights = wide.masked_fill(wide < theta, float("-inf")).softmax(dim=-1)
     uniform = setting.rand(tokens, vocabulary, shared=True, dtype=torch.float32).clamp_(min=1e-9)
     sampled = (weights / -uniform.log_()).argmax(dim=-1)

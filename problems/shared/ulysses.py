@@ -4,9 +4,7 @@ import torch
 import torch.distributed as dist
 
 
-def reshard(
-    x: torch.Tensor, scatter_dim: int, gather_dim: int, group: dist.ProcessGroup | None = None
-) -> torch.Tensor:
+def reshard(x: torch.Tensor, scatter_dim: int, gather_dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """Cuts x into W parts along scatter_dim, sends part d to rank d, joins what arrives along gather_dim by source rank.
 
     x has the same shape on all ranks of the group, and W divides its scatter_dim. The result is contiguous and fresh.
@@ -19,9 +17,7 @@ def reshard(
     return received.movedim(0, gather_dim).flatten(gather_dim, gather_dim + 1).contiguous()
 
 
-def trim(
-    x: torch.Tensor, dim: int, length: int | None, group: dist.ProcessGroup | None = None
-) -> torch.Tensor:
+def trim(x: torch.Tensor, dim: int, length: int | None, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """The first `length` positions along dim, where length is set and the group's size does not divide it; else x."""
     if not length or length % dist.get_world_size(group) == 0:
         return x

@@ -117,9 +117,7 @@ def main() -> None:
 def _named(names: list[str]) -> list[Problem]:
     if names == ["all"]:
         return load_catalogue().problems
-    return [
-        load_problem(Path(name)) if Path(name).is_dir() else load_catalogue().find(name) for name in names
-    ]
+    return [load_problem(Path(name)) if Path(name).is_dir() else load_catalogue().find(name) for name in names]
 
 
 if __name__ == "__main__":

@@ -126,9 +126,7 @@ class Examination:
             narrow = anyone(_narrow(reference))
             if narrow is not None:
                 self.row.narrow = narrow
-        self.comparison.calibrate(
-            self.comparison.reference(self.code.draw(self.setting, s)) for s in CALIBRATION
-        )
+        self.comparison.calibrate(self.comparison.reference(self.code.draw(self.setting, s)) for s in CALIBRATION)
         self.comparison.note({0: reference})
         self.row.own_rms = max((own.rms for own in self.comparison.own[0]), default=0.0)
         self.row.own_max = max((own.max for own in self.comparison.own[0]), default=0.0)

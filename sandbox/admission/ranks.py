@@ -45,9 +45,7 @@ def in_gloo_ranks(world: int, work: Callable[[int, int], Found], timeout: float)
         try:
             for rank in range(world):
                 receiving, sending = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_rank, args=(rank, world, folder, work, sending), daemon=True
-                )
+                process = context.Process(target=_rank, args=(rank, world, folder, work, sending), daemon=True)
                 process.start()
                 sending.close()  # the pipe ends with the rank, which has the only copy
                 ranks.append(process)
@@ -83,9 +81,7 @@ def _received(pipe: Connection, rank: int, process: BaseProcess) -> Any:
     return torch.load(io.BytesIO(result), weights_only=False)
 
 
-def _rank(
-    rank: int, world: int, folder: str, work: Callable[[int, int], object], sending: Connection
-) -> None:
+def _rank(rank: int, world: int, folder: str, work: Callable[[int, int], object], sending: Connection) -> None:
     gc.freeze()  # collecting the copied objects would take a third of a short test, and copy their pages
     try:
         torch.set_num_threads(1)

@@ -23,9 +23,7 @@ def communicator() -> dist.ProcessGroup:
     try:
         options.config.cta_policy = nccl.NCCL_CTA_POLICY_ZERO
     except AttributeError:
-        raise RuntimeError(
-            "this torch cannot ask NCCL for copy engines: it takes NCCL 2.28 or newer"
-        ) from None
+        raise RuntimeError("this torch cannot ask NCCL for copy engines: it takes NCCL 2.28 or newer") from None
     made: dist.ProcessGroup = dist.new_group(pg_options=options)
     return made
 
@@ -36,9 +34,7 @@ def registered(shapes: list[tuple[int, ...]], dtype: torch.dtype) -> list[torch.
     try:
         if not windows:  # the allocator cannot be changed after its use
             symmetric_memory.set_backend("NCCL")
-        tensors = [
-            symmetric_memory.empty(shape, dtype=dtype, device=torch.device("cuda")) for shape in shapes
-        ]
+        tensors = [symmetric_memory.empty(shape, dtype=dtype, device=torch.device("cuda")) for shape in shapes]
         windows.extend(symmetric_memory.rendezvous(tensor, group.group_name) for tensor in tensors)
     except (AttributeError, TypeError, RuntimeError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]

@@ -268,9 +268,7 @@ def _sweep(parent: Path) -> None:
         owner = path.name.removeprefix(PREFIX).partition("-")[0]
         if not owner.isdigit() or Path(f"/proc/{owner}").exists():
             continue
-        if (
-            "0" not in _read(path / "cgroup.procs").split()
-        ):  # those of another PID namespace have an owner there
+        if "0" not in _read(path / "cgroup.procs").split():  # those of another PID namespace have an owner there
             Group(path).remove()
 
 

@@ -84,9 +84,7 @@ def why_not(profile: Profile, program: bytes) -> str | None:
         os.environ["PKB_CANARY"] = "canary"  # a jail that passes the environment on fails
         try:
             argv = [sys.executable, "-I", str(Path(selftest.__file__).resolve()), json.dumps(facts)]
-            with contextlib.closing(
-                profile.wrap(argv, Path(folder), {}, filter_fd=filter_file(program))
-            ) as test:
+            with contextlib.closing(profile.wrap(argv, Path(folder), {}, filter_fd=filter_file(program))) as test:
                 status, said, complaints = _run(test)
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
@@ -99,13 +97,7 @@ def why_not(profile: Profile, program: bytes) -> str | None:
         return lines[-1] if lines else f"the self-test ended with status {status}"
     leaks = [name for name in selftest.FORBIDDEN if found.get(name, True) and name not in _accepted(profile)]
     lacks = [name for name in selftest.NEEDED if not found.get(name, False)]
-    return (
-        f"from inside, a kernel {', '.join(leaks)}"
-        if leaks
-        else f"without {', '.join(lacks)}"
-        if lacks
-        else None
-    )
+    return f"from inside, a kernel {', '.join(leaks)}" if leaks else f"without {', '.join(lacks)}" if lacks else None
 
 
 def _run(test: Wrapped) -> tuple[int, bytes, bytes]:

@@ -105,9 +105,7 @@ def why_not(profile: Profile, program: bytes) -> str:
     read, write = os.pipe()
     try:
         with (
-            contextlib.closing(
-                profile.wrap(list(HOLD), INSIDE, {}, filter_fd=filter_file(program))
-            ) as wrapped,
+            contextlib.closing(profile.wrap(list(HOLD), INSIDE, {}, filter_fd=filter_file(program))) as wrapped,
             subprocess.Popen(
                 wrapped.argv,
                 env=wrapped.env,

@@ -17,8 +17,7 @@ SHARE = 0.6
 """Share of the free memory at the start of a world."""
 LEAST = 256 << 20
 _SHARED = re.compile(
-    r"^([0-9a-f]+)-([0-9a-f]+) \S{3}s ([0-9a-f]+) (\S+) (\d+) +(?:/dev/zero|/memfd:|/SYSV|/anon_hugepage)",
-    re.MULTILINE,
+    r"^([0-9a-f]+)-([0-9a-f]+) \S{3}s ([0-9a-f]+) (\S+) (\d+) +(?:/dev/zero|/memfd:|/SYSV|/anon_hugepage)", re.MULTILINE
 )
 """A line of /proc/PID/maps with shared memory that is in no private mount: from, to, offset, device, inode."""
 MOST_FILES = 20_000
@@ -32,9 +31,7 @@ def limit_bytes(devices: int = 0) -> int:
     """
     with contextlib.suppress(ValueError):
         return max(int(os.environ.get("PKB_WORLD_MEMORY", "")), LEAST) + devices
-    fields = dict(
-        line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line
-    )
+    fields = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line)
     return int(int(fields["MemAvailable"].split()[0]) * 1024 * SHARE)
 
 
@@ -42,11 +39,7 @@ class Bound:
     """The memory limit of one world, from before its start until it has ended."""
 
     def __init__(
-        self,
-        profile: Profile,
-        folder: Path,
-        limit: int | None,
-        names: tuple[str, str] = ("the ranks", "a world"),
+        self, profile: Profile, folder: Path, limit: int | None, names: tuple[str, str] = ("the ranks", "a world")
     ) -> None:
         """limit: bytes; None for a world that is trusted not to need one. folder: the world's own, as seen from outside.
 
@@ -189,9 +182,7 @@ def _shared_memory(pid: int, seen: set[tuple[int, int]]) -> int:
     """
     total = 0
     extents: dict[tuple[int, int], int] = {}
-    for start, end, offset, device, inode in _SHARED.findall(
-        Path(f"/proc/{pid}/maps").read_text(errors="replace")
-    ):
+    for start, end, offset, device, inode in _SHARED.findall(Path(f"/proc/{pid}/maps").read_text(errors="replace")):
         major, minor = (int(part, 16) for part in device.split(":"))
         file = (os.makedev(major, minor), int(inode))
         if file in seen:

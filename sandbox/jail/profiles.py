@@ -179,10 +179,7 @@ def user_files(uid: int, gid: int) -> dict[str, int]:
 def import_paths() -> list[Path]:
     """The folders that this process imports from beyond Python's own; a world needs them, too."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return [
-        SOURCE_ROOT,
-        *(Path(entry).resolve() for entry in named if entry and Path(entry).resolve() != SOURCE_ROOT),
-    ]
+    return [SOURCE_ROOT, *(Path(entry).resolve() for entry in named if entry and Path(entry).resolve() != SOURCE_ROOT)]
 
 
 def python_path() -> str:
@@ -192,12 +189,7 @@ def python_path() -> str:
 
 def program_paths() -> list[Path]:
     """What Python and the harness must read inside, beyond the system's folders."""
-    paths = {
-        Path(sys.prefix),
-        Path(sys.base_prefix),
-        *(SOURCE_ROOT / name for name in PROGRAM),
-        *import_paths()[1:],
-    }
+    paths = {Path(sys.prefix), Path(sys.base_prefix), *(SOURCE_ROOT / name for name in PROGRAM), *import_paths()[1:]}
     # A virtual environment may be a link; both its names are needed.
     named = paths | {path.resolve() for path in paths}
     return sorted(path for path in named if not str(path).startswith("/usr"))

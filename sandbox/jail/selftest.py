@@ -28,14 +28,7 @@ FORBIDDEN = (
     *("reaches_network", "reaches_abstract_socket", "reaches_path_socket"),
     *("sends_datagrams", "sends_datagrams_to_a_path", "listens_for_strangers"),
     *("writes_system", "changes_modes", "watches_files", "writes_sysctl", "makes_user_namespace"),
-    *(
-        "signals_referee",
-        "limits_referee",
-        "moves_referee",
-        "is_root",
-        "has_stray_descriptors",
-        "opens_vsock",
-    ),
+    *("signals_referee", "limits_referee", "moves_referee", "is_root", "has_stray_descriptors", "opens_vsock"),
     *("continues_by_a_timer", "continues_by_a_message", "continues_by_data"),
     *("continues_by_an_end", "continues_by_a_group", "continues_by_a_terminal"),
     *("has_secret_memory", "sets_timers", "sends_later"),
@@ -96,10 +89,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
             return bool(os.readlink("/proc/self/ns/net") == facts["namespaces"]["net"])
 
     def loopback() -> bool:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as server,
-            socket.create_connection(server.getsockname(), 1),
-        ):
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 1):
             return True
 
     def abstract() -> bool:
@@ -154,9 +144,7 @@ def attempts(facts: dict[str, Any]) -> dict[str, Callable[[], bool]]:
         return any(_is_open(fd) for fd in range(3, 4096))
 
     def sysctl() -> bool:
-        return os.access("/proc/sys/kernel/core_pattern", os.W_OK) or os.access(
-            "/proc/sys/kernel/hostname", os.W_OK
-        )
+        return os.access("/proc/sys/kernel/core_pattern", os.W_OK) or os.access("/proc/sys/kernel/hostname", os.W_OK)
 
     def vsock() -> bool:
         wide = libc.syscall(SOCKET_CALL[platform.machine()], ctypes.c_long(AF_VSOCK | 1 << 32), 1, 0) >= 0

@@ -51,9 +51,7 @@ def compile(source: str, flags: Sequence[str] = ()) -> build.CompiledModule:
     """
     functions = exported(source)
     if not functions:
-        raise CompileError(
-            'nothing to call: define at least one function as `extern "C" void name(...) { ... }`'
-        )
+        raise CompileError('nothing to call: define at least one function as `extern "C" void name(...) { ... }`')
     located, path = source_lines.with_line_directives(source, sys._getframe(1))
     whole = _HEADER + located + _GUARD + "".join(map(_wrapper, functions.values()))
     header = (gcc.INCLUDE / "px_cpu.h").read_text()
@@ -88,15 +86,11 @@ def _wrapper(function: Function) -> str:
     listed, passed = [], []
     for index, parameter in enumerate(function.parameters):
         listed.append(f"{_carrier(parameter)[0]} a{index}")
-        passed.append(
-            f"*a{index}" if parameter.is_px and not parameter.pointers else f"({parameter.type})a{index}"
-        )
+        passed.append(f"*a{index}" if parameter.is_px and not parameter.pointers else f"({parameter.type})a{index}")
     call = f"{function.name}({', '.join(passed)})"
     if function.returns != "void":
         if function.returns not in SCALARS:
-            raise CompileError(
-                f"{function.name} returns {function.returns}; return void or an arithmetic type"
-            )
+            raise CompileError(f"{function.name} returns {function.returns}; return void or an arithmetic type")
         listed.append(f"{function.returns}* result")
         call = f"*result = {call}"
     listed.append("PxFailure* failure")

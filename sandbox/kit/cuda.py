@@ -44,9 +44,7 @@ _FREE_SHARED = 48 << 10  # more dynamic shared memory than this must be asked fo
 class Kernel:
     """One kernel; `kernel[grid, block, shared_bytes]` can be called."""
 
-    def __init__(
-        self, function: Function, handle: int, driver: Any, device: int, cooperative: bool = False
-    ) -> None:
+    def __init__(self, function: Function, handle: int, driver: Any, device: int, cooperative: bool = False) -> None:
         self.function = function
         self.handle, self.driver, self.device = handle, driver, device
         self.is_cooperative = cooperative
@@ -61,9 +59,7 @@ class Kernel:
         found = self._launchers.get(shape)
         if found is None:
             if not isinstance(shape, tuple) or not 2 <= len(shape) <= 3:
-                raise ArgumentError(
-                    f"launch as {self.function.name}[grid, block] or [grid, block, shared_bytes]"
-                )
+                raise ArgumentError(f"launch as {self.function.name}[grid, block] or [grid, block, shared_bytes]")
             grid, block = _extent(shape[0], "grid"), _extent(shape[1], "block")
             shared = int(shape[2]) if len(shape) == 3 else 0
             self._check(grid, block, shared)
@@ -137,9 +133,7 @@ def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -
     `line` in the calling Python file; without a GPU or without CuPy it says so.
     """
     if not torch.cuda.is_available():
-        raise CompileError(
-            "cuda.compile needs a CUDA GPU, and torch sees none here; on CPU ranks use sandbox.kit.cpp"
-        )
+        raise CompileError("cuda.compile needs a CUDA GPU, and torch sees none here; on CPU ranks use sandbox.kit.cpp")
     flags = (*options, *stamps.options(source))
     artefact, functions = compile_cubin(source, flags, arch or device_arch(), sys._getframe(1))
     from cupy.cuda import driver
@@ -153,16 +147,12 @@ def compile(source: str, options: Sequence[str] = (), arch: str | None = None) -
     return build.CompiledModule(kernels, artefact, 'extern "C" __global__ kernel')
 
 
-def compile_cubin(
-    source: str, options: tuple[str, ...], arch: str, frame: Any
-) -> tuple[Path, list[Function]]:
+def compile_cubin(source: str, options: tuple[str, ...], arch: str, frame: Any) -> tuple[Path, list[Function]]:
     """The cubin of a source, from the cache or built once per world, and its kernels' signatures. Needs no
     GPU."""
     functions = [function for function in exported(source).values() if function.kernel]
     if not functions:
-        raise CompileError(
-            'nothing to launch: define at least one `extern "C" __global__ void name(...) { ... }`'
-        )
+        raise CompileError('nothing to launch: define at least one `extern "C" __global__ void name(...) { ... }`')
     located, path = source_lines.with_line_directives(source, frame)
     version = repr(nvrtc.binding().getVersion())
     name = build.content_key(source, nvrtc.header(), arch, version, *nvrtc.OPTIONS, *options) + ".cubin"

@@ -104,9 +104,7 @@ def reserve(nbytes: int) -> None:
     Raises SymmetricMemoryError when the heap is mapped already, and smaller.
     """
     if _world_team is not None and "nccl" in dist.get_backend_config() and heap_bytes() < nbytes:
-        raise SymmetricMemoryError(
-            "symm.reserve comes too late: call it before the first use of symmetric memory"
-        )
+        raise SymmetricMemoryError("symm.reserve comes too late: call it before the first use of symmetric memory")
     _reserve(nbytes)
 
 

@@ -68,9 +68,7 @@ def lay_out(tensors: dict[str, torch.Tensor]) -> tuple[list[TensorPlace], int]:
 
 def read_inputs(memory: torch.Tensor, base: int, table: list[TensorPlace]) -> dict[str, torch.Tensor]:
     """The tensors of an input slot as views of its memory."""
-    return {
-        place.name: view(memory, base + place.offset, place.shape, DTYPES[place.dtype]) for place in table
-    }
+    return {place.name: view(memory, base + place.offset, place.shape, DTYPES[place.dtype]) for place in table}
 
 
 def header_bytes(leaves: int) -> int:

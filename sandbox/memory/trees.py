@@ -39,18 +39,12 @@ def flatten(value: Any) -> Output:
                 leaves.append((path or "out", torch.tensor(node, dtype=dtype)))
                 return number.__name__
         # A torch.Size is equal to a tuple of ints, and a named tuple counts as a tuple.
-        is_tuple = (
-            kind is tuple or kind is torch.Size or (isinstance(node, tuple) and hasattr(node, "_fields"))
-        )
+        is_tuple = kind is tuple or kind is torch.Size or (isinstance(node, tuple) and hasattr(node, "_fields"))
         if is_tuple or kind is list:
-            inner = ",".join(
-                walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node)
-            )
+            inner = ",".join(walk(item, f"{path}.{index}" if path else str(index)) for index, item in enumerate(node))
             return f"({inner})" if is_tuple else f"[{inner}]"
         if kind is dict and all(type(key) is str for key in node):
-            inner = ",".join(
-                f"{key}:{walk(node[key], f'{path}.{key}' if path else key)}" for key in sorted(node)
-            )
+            inner = ",".join(f"{key}:{walk(node[key], f'{path}.{key}' if path else key)}" for key in sorted(node))
             return f"{{{inner}}}"
         place = f" as element {path}" if path else ""
         raise NotATree(
@@ -61,9 +55,7 @@ def flatten(value: Any) -> Output:
     return structure, leaves
 
 
-def unflatten(
-    structure: str, tensors: Sequence[Any], number: Callable[[Any], Any] = lambda tensor: tensor
-) -> Any:
+def unflatten(structure: str, tensors: Sequence[Any], number: Callable[[Any], Any] = lambda tensor: tensor) -> Any:
     """The containers that a structure text describes, filled with these tensors.
 
     number: converts the 0-dim tensor of a number.

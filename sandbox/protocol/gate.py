@@ -38,9 +38,7 @@ class GatePage:
 
     def finished(self) -> bool:
         """Whether the last calls of all ranks are done."""
-        return all(
-            _U32.unpack_from(self.page, WORD * (rank + 1))[0] >= self.epoch for rank in range(self.ranks)
-        )
+        return all(_U32.unpack_from(self.page, WORD * (rank + 1))[0] >= self.epoch for rank in range(self.ranks))
 
     def wait(self, seconds: float) -> int | None:
         """Spins until all ranks are finished; returns the time in perf_counter_ns, or None after so many seconds."""

@@ -7,9 +7,7 @@ TEXT = 65536
 """Characters of a traceback that are kept, from its end."""
 
 
-def harness_error_result(
-    phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False
-) -> Result:
+def harness_error_result(phase: str, message: str, text: str = "", jail: str = "", sealed: bool = False) -> Result:
     """A HARNESS_ERROR in a phase. message: one sentence without a full stop. text: a traceback or prints."""
     advice = ADVICE[Verdict.HARNESS_ERROR]
     return Result(

@@ -22,9 +22,7 @@ def measure(device: Device) -> dict[str, float]:
     n = device.matmul_size
     for dtype in (torch.bfloat16, torch.float32):
         a, b = (torch.randn(n, n, device=device.torch_device).to(dtype) for _ in range(2))
-        peaks[f"flops.{str(dtype).removeprefix('torch.')}"] = (
-            2 * n**3 / fastest(partial(torch.matmul, a, b), device)
-        )
+        peaks[f"flops.{str(dtype).removeprefix('torch.')}"] = 2 * n**3 / fastest(partial(torch.matmul, a, b), device)
     source = torch.ones(device.copy_bytes, dtype=torch.uint8, device=device.torch_device)
     peaks["local"] = 2 * source.numel() / fastest(partial(torch.empty_like(source).copy_, source), device)
     peaks |= device.link_peaks()

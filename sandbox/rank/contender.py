@@ -19,18 +19,8 @@ from sandbox.kit.errors import BarrierTimeout, CompileError
 from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.trees import NotATree, flatten
+from sandbox.protocol import messages
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import (
-    Arm,
-    ChooseBatch,
-    FinishBatch,
-    Go,
-    LoadKernel,
-    MapArenas,
-    MapGate,
-    OpenProblem,
-    Recopy,
-)
 from sandbox.rank.devices.device import RankGate
 from sandbox.rank.iterations import Iterations
 from sandbox.rank.kernel.checked_calls import run_checked
@@ -69,14 +59,14 @@ class ContenderRank(Rank):
         compiling.on_compile_start = lambda: self.say(Kind.COMPILING)
         compiling.on_compile_end = lambda: self.say(Kind.COMPILED)
         self.handlers |= {
-            MapArenas: self.map_arenas,
-            LoadKernel: self.load,
-            Arm: self.arm,
-            Go: self.go,
-            Recopy: self.recopy,
-            MapGate: self.map_gate,
-            ChooseBatch: self.choose,
-            FinishBatch: self.finish,
+            messages.MapArenas: self.map_arenas,
+            messages.LoadKernel: self.load,
+            messages.Arm: self.arm,
+            messages.Go: self.go,
+            messages.Recopy: self.recopy,
+            messages.MapGate: self.map_gate,
+            messages.ChooseBatch: self.choose,
+            messages.FinishBatch: self.finish,
         }
 
     def blame(self, error: BaseException) -> None:
@@ -101,7 +91,7 @@ class ContenderRank(Rank):
 
     # --- before the kernel ---------------------------------------------------------------------------------
 
-    def open(self, order: OpenProblem, fds: list[int]) -> None:
+    def open(self, order: messages.OpenProblem, fds: list[int]) -> None:
         """Opens a problem with a setting (collective)."""
         self.forget()
         super().open(order, fds)
@@ -111,7 +101,7 @@ class ContenderRank(Rank):
         self.iterations = self.last_result = None
         self.results = []
 
-    def map_arenas(self, order: MapArenas, fds: list[int]) -> None:
+    def map_arenas(self, order: messages.MapArenas, fds: list[int]) -> None:
         """Maps the sealed inputs and the outputs."""
         assert self.code is not None
         assert self.setting is not None
@@ -128,14 +118,14 @@ class ContenderRank(Rank):
         os.close(outputs)
         self.say(Kind.MAPPED)
 
-    def map_gate(self, order: MapGate, fds: list[int]) -> None:
+    def map_gate(self, order: messages.MapGate, fds: list[int]) -> None:
         """Maps the starting gate's page, through which the referee releases a batch and sees its end."""
         page = mmap.mmap(fds[0], 0)
         os.close(fds[0])
         self.gate = self.device.gate(page, self.rank)
         self.say(Kind.GATED)
 
-    def load(self, order: LoadKernel, fds: list[int]) -> None:
+    def load(self, order: messages.LoadKernel, fds: list[int]) -> None:
         """Imports a kernel's text as a module and finds its solution."""
         assert self.code is not None
         self.kernel_path = str(self.folder / Path(order.name).name)
@@ -150,7 +140,7 @@ class ContenderRank(Rank):
 
     # --- off the clock -------------------------------------------------------------------------------------
 
-    def arm(self, order: Arm, fds: list[int]) -> None:
+    def arm(self, order: messages.Arm, fds: list[int]) -> None:
         """Assembles the arguments of iterations."""
         assert self.iterations is not None
         iterations = self.iterations
@@ -169,7 +159,7 @@ class ContenderRank(Rank):
         self.device.synchronize()
         self.say(Kind.ARMED)
 
-    def choose(self, order: ChooseBatch, fds: list[int]) -> None:
+    def choose(self, order: messages.ChooseBatch, fds: list[int]) -> None:
         """Chooses the iterations of the next batch, and makes untimed calls."""
         assert self.iterations is not None
         assert self.solution is not None
@@ -190,7 +180,7 @@ class ContenderRank(Rank):
 
     # --- batches -------------------------------------------------------------------------------------------
 
-    def go(self, order: Go, fds: list[int]) -> None:
+    def go(self, order: messages.Go, fds: list[int]) -> None:
         """Runs the batch, which the referee times."""
         if self.epoch:
             self.queue_batch()
@@ -210,7 +200,7 @@ class ContenderRank(Rank):
         self.gate.mark(self.epoch)
         self.say(Kind.QUEUED)
 
-    def finish(self, order: FinishBatch, fds: list[int]) -> None:
+    def finish(self, order: messages.FinishBatch, fds: list[int]) -> None:
         """Waits for a queued batch, on all streams."""
         self.device.synchronize()
         self.done()
@@ -268,16 +258,13 @@ class ContenderRank(Rank):
         assert self.iterations is not None
         try:
             self.results = run_checked(
-                self.solution,
-                self.iterations,
-                self.device.synchronize,
-                partial(operator.setitem, self.begun, 0),
+                self.solution, self.iterations, self.device.synchronize, partial(operator.setitem, self.begun, 0)
             )
         except KernelRefused as refused:
             self.fail(refused.kind, str(refused))
             raise Reported from None
 
-    def recopy(self, order: Recopy, fds: list[int]) -> None:
+    def recopy(self, order: messages.Recopy, fds: list[int]) -> None:
         """Copies the results of the last checked batch again, to detect results that were still being written."""
         assert self.iterations is not None
         for result, iteration in zip(self.results, self.iterations.armed, strict=True):

@@ -34,12 +34,7 @@ class Iterations:
     """The armed iterations, and cached ones."""
 
     def __init__(
-        self,
-        code: ProblemCode,
-        setting: RankSetting,
-        layout: SlotLayout,
-        inputs: torch.Tensor,
-        outputs: torch.Tensor,
+        self, code: ProblemCode, setting: RankSetting, layout: SlotLayout, inputs: torch.Tensor, outputs: torch.Tensor
     ) -> None:
         """inputs, outputs: the arenas, flat uint8 [slots * bytes of a slot]."""
         self.code = code

@@ -18,12 +18,7 @@ from sandbox.machine.processes import adopt_orphans, die_with_parent
 from sandbox.protocol import launch_plan
 from sandbox.protocol.launch_plan import LaunchPlan
 
-RANKS = (
-    "sandbox.protocol.frames",
-    "sandbox.rank.contender",
-    "sandbox.rank.trusted",
-    "sandbox.rank.kernel.compilers",
-)
+RANKS = ("sandbox.protocol.frames", "sandbox.rank.contender", "sandbox.rank.trusted", "sandbox.rank.kernel.compilers")
 
 
 def main() -> None:

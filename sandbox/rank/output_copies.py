@@ -83,9 +83,7 @@ class OutputCopies:
             return
         if not self._held:
             self._held, self._targets = [[] for _ in tensors], [[] for _ in tensors]
-        for held, targets, tensor, target in zip(
-            self._held, self._targets, tensors, slot.targets, strict=True
-        ):
+        for held, targets, tensor, target in zip(self._held, self._targets, tensors, slot.targets, strict=True):
             held.append(tensor)
             targets.append(target)
             self._bytes += target.nbytes
@@ -116,9 +114,7 @@ class OutputCopies:
 
 def share_memory(results: Sequence[Sequence[torch.Tensor]]) -> bool:
     """Whether tensors of two results overlap. A tensor spans all memory from its first to its last element."""
-    spans = sorted(
-        (*_span(tensor), n) for n, result in enumerate(results) for tensor in result if tensor.numel()
-    )
+    spans = sorted((*_span(tensor), n) for n, result in enumerate(results) for tensor in result if tensor.numel())
     reach, owner = 0, -1
     for start, end, number in spans:
         if start < reach and number != owner:

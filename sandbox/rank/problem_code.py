@@ -83,9 +83,7 @@ class ProblemCode:
             self._baseline = module.solution
         return self._baseline
 
-    def setting(
-        self, sizes: Mapping[str, int], preset: str, dtype: torch.dtype, device: torch.device
-    ) -> RankSetting:
+    def setting(self, sizes: Mapping[str, int], preset: str, dtype: torch.dtype, device: torch.device) -> RankSetting:
         """This rank's setting; makes the problem's process groups (collective: all ranks, same order)."""
         rank, world = dist.get_rank(), dist.get_world_size()
         name = str(dtype).removeprefix("torch.")

@@ -35,9 +35,7 @@ class Reported(Exception):
 class Rank:
     """Serves one rank's control socket. Subclasses add handlers of orders, and report exceptions in `blame`."""
 
-    def __init__(
-        self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device
-    ) -> None:
+    def __init__(self, rank: int, world: int, sock: socket.socket, report: int, folder: Path, device: Device) -> None:
         """report: descriptor of the page for failure texts; folder: a private directory of this rank."""
         self.sock = sock
         self.report = memory.map_output(report)
@@ -49,10 +47,7 @@ class Rank:
         self.setting: RankSetting | None = None
         self.solution: Callable[..., Any] | None = None
         self.spark = torch.zeros(1, device=device.torch_device)
-        self.handlers: dict[type[Order], Callable[[Any, list[int]], None]] = {
-            OpenProblem: self.open,
-            Wake: self.wake,
-        }
+        self.handlers: dict[type[Order], Callable[[Any, list[int]], None]] = {OpenProblem: self.open, Wake: self.wake}
         """By type of order. A handler takes the order and the descriptors that came with it."""
 
     def serve(self) -> None:

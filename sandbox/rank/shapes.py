@@ -42,11 +42,7 @@ class _Recording(TorchFunctionMode):
         self.shapes = shapes
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if getattr(func, "__name__", "") in LOOKED_UP:
             self.shapes += [tuple(given.shape) for given in args if isinstance(given, torch.Tensor)]

@@ -13,35 +13,9 @@ from sandbox.memory import host as memory
 from sandbox.memory import slots
 from sandbox.memory.bits import same_bits
 from sandbox.memory.trees import Output, flatten
-from sandbox.protocol import wire
+from sandbox.protocol import messages, wire
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import (
-    ArenasMade,
-    CheckPoison,
-    Compared,
-    CompareOutputs,
-    Draw,
-    DrawAgain,
-    Drawn,
-    DrawnAgain,
-    LookAhead,
-    LookedAhead,
-    MakeArenas,
-    MeasurePeaks,
-    OutputsTaken,
-    PeaksMeasured,
-    PoisonChecked,
-    Probe,
-    Probed,
-    Reply,
-    Reveal,
-    Revealed,
-    SlotTable,
-    Sync,
-    Synced,
-    TakeOutputs,
-)
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.memory_room import HELD, arenas_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
@@ -73,17 +47,17 @@ class TrustedRank(Rank):
         self.replaced: set[int] = set()
         """These slots."""
         self.handlers |= {
-            Probe: self.probe,
-            MakeArenas: self.make_arenas,
-            Draw: self.draw,
-            Reveal: self.reveal,
-            TakeOutputs: self.take,
-            CompareOutputs: self.judge,
-            CheckPoison: self.check_poison,
-            LookAhead: self.look_ahead,
-            DrawAgain: self.draw_again,
-            MeasurePeaks: self.measure_peaks,
-            Sync: self.sync,
+            messages.Probe: self.probe,
+            messages.MakeArenas: self.make_arenas,
+            messages.Draw: self.draw,
+            messages.Reveal: self.reveal,
+            messages.TakeOutputs: self.take,
+            messages.CompareOutputs: self.judge,
+            messages.CheckPoison: self.check_poison,
+            messages.LookAhead: self.look_ahead,
+            messages.DrawAgain: self.draw_again,
+            messages.MeasurePeaks: self.measure_peaks,
+            messages.Sync: self.sync,
         }
 
     def close_problem(self) -> None:
@@ -92,7 +66,7 @@ class TrustedRank(Rank):
         self.arenas.clear()
         super().close_problem()
 
-    def reply(self, message: Reply, fds: tuple[int, ...] = ()) -> None:
+    def reply(self, message: messages.Reply, fds: tuple[int, ...] = ()) -> None:
         """Sends the answer to an order."""
         wire.send(self.sock, message, fds)
 
@@ -102,7 +76,7 @@ class TrustedRank(Rank):
         text = str(error) if isinstance(error, SizesRefused) else "".join(traceback.format_exception(error))
         self.fail(kind, text)
 
-    def probe(self, order: Probe, fds: list[int]) -> None:
+    def probe(self, order: messages.Probe, fds: list[int]) -> None:
         """Draws and runs the baseline a few times to find sizes of slots, time of a call, and usual errors (collective)."""
         assert self.code is not None
         assert self.setting is not None
@@ -149,7 +123,7 @@ class TrustedRank(Rank):
             taken = arenas_bytes(order.arena_bytes, in_bytes, out_bytes) + HELD * (in_bytes + out_bytes)
             references = most_references(there, taken, max(of_call), max(of_oracle))
         self.reply(
-            Probed(
+            messages.Probed(
                 in_bytes=memory.up(in_bytes),
                 out_bytes=memory.up(out_bytes),
                 room=room,
@@ -160,14 +134,14 @@ class TrustedRank(Rank):
             )
         )
 
-    def make_arenas(self, order: MakeArenas, fds: list[int]) -> None:
+    def make_arenas(self, order: messages.MakeArenas, fds: list[int]) -> None:
         """Makes the arenas of a side and sends their descriptors."""
         made = self.arenas.make(order)
-        self.reply(ArenasMade(), fds=made)
+        self.reply(messages.ArenasMade(), fds=made)
         for fd in made:
             os.close(fd)
 
-    def draw(self, order: Draw, fds: list[int]) -> None:
+    def draw(self, order: messages.Draw, fds: list[int]) -> None:
         """Fills slots with new iterations. Contenders get withheld inputs with their GO."""
         assert self.code is not None
         assert self.setting is not None
@@ -186,11 +160,11 @@ class TrustedRank(Rank):
                 )
             withheld = set(filter(self.code.is_withheld, tensors))
             self.arenas.fill(index, table, tensors, order.sides, withheld)
-            tables.append(SlotTable(index, table))
+            tables.append(messages.SlotTable(index, table))
         self.device.synchronize()
-        self.reply(Drawn(tables, touched))
+        self.reply(messages.Drawn(tables, touched))
 
-    def reveal(self, order: Reveal, fds: list[int]) -> None:
+    def reveal(self, order: messages.Reveal, fds: list[int]) -> None:
         """Completes the inputs of some slots right before a side's GO. Without a side it only watches the device."""
         side = None if order.side is None else self.arenas.sides[order.side]
         ranges = []
@@ -199,9 +173,9 @@ class TrustedRank(Rank):
                 ranges += side.withheld.get(slot, [])
         # Shared inputs are complete, but their copy into the caches is repeated.
         to = None if side is None or side.shared else side.inputs
-        self.reply(Revealed(self.device.complete(to, self.arenas.own, ranges, order.watch)))
+        self.reply(messages.Revealed(self.device.complete(to, self.arenas.own, ranges, order.watch)))
 
-    def draw_again(self, order: DrawAgain, fds: list[int]) -> None:
+    def draw_again(self, order: messages.DrawAgain, fds: list[int]) -> None:
         """Checks whether other iterations fit in the place of one, and can replace it in this rank's own inputs."""
         assert self.code is not None
         assert self.setting is not None
@@ -226,7 +200,7 @@ class TrustedRank(Rank):
                 if other:
                     self.calibrate_meaningful(setting, seed)
         self.device.synchronize()
-        self.reply(DrawnAgain(fits))
+        self.reply(messages.DrawnAgain(fits))
 
     def calibrate_meaningful(self, setting: RankSetting, seed: int) -> None:
         """Finds the baseline's usual errors on inputs of the problem's own distribution (collective)."""
@@ -243,33 +217,33 @@ class TrustedRank(Rank):
         assert found is not None
         return found
 
-    def look_ahead(self, order: LookAhead, fds: list[int]) -> None:
+    def look_ahead(self, order: messages.LookAhead, fds: list[int]) -> None:
         """Checks slots of calls that have not begun for overwritten poison."""
-        self.reply(LookedAhead(self.arenas.any_written(order.side, order.first, order.count)))
+        self.reply(messages.LookedAhead(self.arenas.any_written(order.side, order.first, order.count)))
 
-    def check_poison(self, order: CheckPoison, fds: list[int]) -> None:
+    def check_poison(self, order: messages.CheckPoison, fds: list[int]) -> None:
         """Checks that the output arenas are still poisoned."""
-        self.reply(PoisonChecked(self.arenas.touched(order.sides)))
+        self.reply(messages.PoisonChecked(self.arenas.touched(order.sides)))
 
-    def sync(self, order: Sync, fds: list[int]) -> None:
+    def sync(self, order: messages.Sync, fds: list[int]) -> None:
         """Sends a number back after all earlier answers."""
-        self.reply(Synced(order.number))
+        self.reply(messages.Synced(order.number))
 
-    def measure_peaks(self, order: MeasurePeaks, fds: list[int]) -> None:
+    def measure_peaks(self, order: messages.MeasurePeaks, fds: list[int]) -> None:
         """Measures the peaks of this machine (collective)."""
         from sandbox.rank import calibration
 
-        self.reply(PeaksMeasured(calibration.measure(self.device)))
+        self.reply(messages.PeaksMeasured(calibration.measure(self.device)))
 
-    def take(self, order: TakeOutputs, fds: list[int]) -> None:
+    def take(self, order: messages.TakeOutputs, fds: list[int]) -> None:
         """Copies outputs that are compared later, because the kernel runs again before."""
         self.arenas.take(order.side, order.first, order.count)
         self.device.synchronize()
-        self.reply(OutputsTaken())
+        self.reply(messages.OutputsTaken())
 
     # --- comparing -----------------------------------------------------------------------------------------
 
-    def judge(self, order: CompareOutputs, fds: list[int]) -> None:
+    def judge(self, order: messages.CompareOutputs, fds: list[int]) -> None:
         """Compares the contender's outputs of some iterations, the same on all ranks (collective).
 
         It copies the contender's bytes first, and poisons the arena at once.
@@ -285,18 +259,16 @@ class TrustedRank(Rank):
         references = {index: self.reference(index, order.against) for index in copies}
         for comparison in (self.comparison, self.meaningful):
             if comparison is not None:
-                comparison.note(
-                    {n: each for n, each in references.items() if self.comparison_of(n) is comparison}
-                )
+                comparison.note({n: each for n, each in references.items() if self.comparison_of(n) is comparison})
         findings = [
             self.comparison_of(index).finding(slots.Unpacked(copy, arenas.room), references[index], index)
             for index, copy in copies.items()
         ]
         if order.against is not None:
             arenas.sides[order.against].outputs.fill_(slots.POISON)
-        self.reply(Compared(_first_wrong(findings)))
+        self.reply(messages.Compared(_first_wrong(findings)))
 
-    def far_from_baseline(self, order: CompareOutputs) -> list[int]:
+    def far_from_baseline(self, order: messages.CompareOutputs) -> list[int]:
         """Of the slots that are held beside the baseline's, the farthest on which some rank is not near (collective)."""
         assert self.comparison is not None
         if not order.beside:
@@ -329,9 +301,7 @@ class TrustedRank(Rank):
         packed = slots.Unpacked(arenas.slot_of(arenas.sides[against].outputs, index), arenas.room)
         # The arena also holds outputs that the baseline returned on the host.
         found = [t if device else t.cpu() for t, device in zip(packed.tensors, packed.devices, strict=True)]
-        return self.comparison.reference(
-            arenas.inputs_of(index), (packed.structure, named(packed.structure, found))
-        )
+        return self.comparison.reference(arenas.inputs_of(index), (packed.structure, named(packed.structure, found)))
 
     def plain(self, index: int) -> Output:
         """The baseline's outputs on the iteration of a slot (collective)."""

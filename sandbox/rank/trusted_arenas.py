@@ -108,12 +108,7 @@ class TrustedArenas:
             side.takes = False
 
     def fill(
-        self,
-        slot: int,
-        table: list[TensorPlace],
-        tensors: Leaves,
-        sides: Iterable[int],
-        withheld: Collection[str],
+        self, slot: int, table: list[TensorPlace], tensors: Leaves, sides: Iterable[int], withheld: Collection[str]
     ) -> None:
         """Writes one iteration into the input arenas.
 

@@ -23,9 +23,7 @@ class SettingRefused(Exception):
 class Awaiting:
     """Waits for answers. See sandbox.worlds.exchange.AwaitAll."""
 
-    def __init__(
-        self, poll: Callable[[float], None], stopped: Callable[[], bool], timer: TimeSource = time
-    ) -> None:
+    def __init__(self, poll: Callable[[float], None], stopped: Callable[[], bool], timer: TimeSource = time) -> None:
         """poll(seconds): serves what arrives within that time. stopped(): whether the run was cancelled."""
         self.poll = poll
         self.stopped = stopped

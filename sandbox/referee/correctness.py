@@ -78,9 +78,7 @@ class CorrectnessCheck:
         self.emit(PhaseStarted(run_id=self.run.run_id, phase=name, limit_s=limit))
         try:
             yield
-            self.emit(
-                PhaseEnded(run_id=self.run.run_id, phase=name, seconds=self.timer.monotonic() - started)
-            )
+            self.emit(PhaseEnded(run_id=self.run.run_id, phase=name, seconds=self.timer.monotonic() - started))
         finally:
             self.seconds[name] = self.timer.monotonic() - started
 

@@ -6,16 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import (
-    Errors,
-    Failure,
-    Interval,
-    Microseconds,
-    Result,
-    Roofline,
-    Seconds,
-    Speedup,
-)
+from sandbox.protocol import events
 from sandbox.protocol.samples import Samples
 from sandbox.protocol.verdict import Verdict
 from sandbox.referee.correctness import CorrectnessCheck
@@ -44,7 +35,7 @@ class Evaluation:
         self.turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
         """Entered for timing: it keeps other arenas from timing on these devices."""
 
-    def judge(self) -> Result:
+    def judge(self) -> events.Result:
         """Runs the whole evaluation. No behaviour of a kernel raises an exception."""
         verdict, failure = self.correctness.judge()
         if failure is None and self.rounds is not None:
@@ -65,21 +56,19 @@ class Evaluation:
         with self.turn(), self.correctness.phase("time", limit):
             self.rounds.measure()
 
-    def conclusion(self, call: Interval | None, device: Interval | None) -> Conclusion:
+    def conclusion(self, call: events.Interval | None, device: events.Interval | None) -> Conclusion:
         """The conclusion from both clocks. On CPU ranks its advice considers the number of cores."""
         setting = self.correctness.run.setting
         cores = 0 if kind_of(setting.device).has_gate else len(os.sched_getaffinity(0))
         return conclude(call, device, setting.world, cores, self.rounds.withheld if self.rounds else None)
 
-    def result(self, verdict: Verdict, failure: Failure | None) -> Result:
+    def result(self, verdict: Verdict, failure: events.Failure | None) -> events.Result:
         """The result. Times and speedups are set only if the kernel passed."""
         correctness = self.correctness
         outputs = [output for rank in correctness.exchange.findings.values() for output in rank.values()]
         worst = max(outputs, key=lambda output: (not output.ok, output.rms), default=None)
         passed = verdict is Verdict.PASS
-        call, device = (
-            (self.rounds.call, self.rounds.device) if self.rounds else (Clock("call"), Clock("device"))
-        )
+        call, device = (self.rounds.call, self.rounds.device) if self.rounds else (Clock("call"), Clock("device"))
         speed = call.speed if passed else None
         (base_call, mine_call), (base_device, mine_device) = call.medians(), device.medians()
         conclusion = self.conclusion(speed, device.speed if passed else None)
@@ -87,20 +76,20 @@ class Evaluation:
         withheld = self.rounds is not None and self.rounds.withheld is not None
         if speed and mine_call and self.peaks.known and not withheld:
             bound, limiter = bound_us(correctness.run.setting, self.peaks)
-            roofline = Roofline(
+            roofline = events.Roofline(
                 bound_us=bound, percent=100 * bound / (mine_device or mine_call), limiter=limiter
             )
-        return Result(
+        return events.Result(
             verdict=verdict,
             detail=detail(verdict, failure),
             failure=failure,
             paper_rule=correctness.paper_rule(),
-            error=Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
-            speedup=Speedup(call=speed, device=device.speed) if speed else None,
-            baseline_us=Microseconds(call=base_call, device=base_device) if speed else None,
-            contender_us=Microseconds(call=mine_call, device=mine_device) if speed else None,
+            error=events.Errors(worst.rms, worst.max, worst.baseline_rms, worst.baseline_max) if worst else None,
+            speedup=events.Speedup(call=speed, device=device.speed) if speed else None,
+            baseline_us=events.Microseconds(call=base_call, device=base_device) if speed else None,
+            contender_us=events.Microseconds(call=mine_call, device=mine_device) if speed else None,
             roofline=roofline,
-            seconds=Seconds(
+            seconds=events.Seconds(
                 **{name: correctness.seconds.get(name, 0.0) for name in ("load", "compile", "check", "time")},
                 total=correctness.timer.monotonic() - correctness.started,
             ),

@@ -71,7 +71,5 @@ def _computes(lines: list[str], number: int) -> bool:
     """Whether the handler that starts in this line calls the library."""
     head = lines[number]
     depth = len(head) - len(head.lstrip())
-    body = takewhile(
-        lambda line: not line.strip() or len(line) - len(line.lstrip()) > depth, lines[number + 1 :]
-    )
+    body = takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip()) > depth, lines[number + 1 :])
     return any(_CALL.search(line) and not line.lstrip().startswith(("raise ", "#")) for line in body)

@@ -79,9 +79,7 @@ class Referee:
         self.timer = timer
         self.await_all = Awaiting(self.poll, self.stopped, timer)
         self.servers = ForkServers()
-        start = start_processes or partial(
-            World.start, selector=self.selector, heard=self.hear, servers=self.servers
-        )
+        start = start_processes or partial(World.start, selector=self.selector, heard=self.hear, servers=self.servers)
         self.starter = WorldStarter(self.jail, start, self.await_all, self.emit, timer)
         self.oracle = OracleWorld(self.starter)
         self.references = References(self.starter)
@@ -124,9 +122,7 @@ class Referee:
             self.hung_up = True
         elif isinstance(command, events.Cancel):
             self.cancelled |= self.run is not None and self.run.run_id == command.run_id
-            kept = [
-                c for c in self.commands if not (isinstance(c, events.Run) and c.run_id == command.run_id)
-            ]
+            kept = [c for c in self.commands if not (isinstance(c, events.Run) and c.run_id == command.run_id)]
             if len(kept) < len(self.commands):
                 self.commands = deque(kept)
                 self.emit(Cancelled(run_id=command.run_id, phase="waiting"))
@@ -207,9 +203,7 @@ class Referee:
             own = run.kernel_name == "baseline" and not run.source and run.versus is None
             run = with_sources(run)
             digest = sha256(run.source.encode()).hexdigest()
-            self.emit(
-                RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest)
-            )
+            self.emit(RunStarted(run_id=run.run_id, setting=run.setting, kernel_name=run.kernel_name, sha256=digest))
             check_setting(run.setting)
             if kind_of(run.setting.device).outlives_kernels and (fault := self.oracle.current_gpu_fault()):
                 raise HarnessFailed(f"{fault}. Measuring there is impossible until the fault is gone")
@@ -256,20 +250,13 @@ class Referee:
                     self.contenders.prepare_spare(run.setting)
 
     def judges(
-        self,
-        run: events.Run,
-        stage: Stage,
-        contender: World,
-        references: list[World],
-        rival: World | None,
+        self, run: events.Run, stage: Stage, contender: World, references: list[World], rival: World | None
     ) -> tuple[Evaluation, Callable[[], events.Result]]:
         """The contender's evaluation, and the function that judges the whole run."""
         peaks = Peaks.of(run.peaks, run.setting)
         if rival is None:
             exchange = Exchange(run.run_id, stage, contender, self.await_all, self.emit, timer=self.timer)
-            evaluation = Evaluation(
-                CorrectnessCheck(run, exchange), peaks, self.baselines_side(run, stage, references)
-            )
+            evaluation = Evaluation(CorrectnessCheck(run, exchange), peaks, self.baselines_side(run, stage, references))
             return evaluation, evaluation.judge
         versus = Versus(run, stage, (contender, rival), self.await_all, self.emit, peaks, self.timer)
         return versus.evaluation, versus.judge
@@ -278,9 +265,7 @@ class Referee:
         """The timed side of the reference worlds; None for correctness only."""
         if not references:
             return None
-        exchange = Exchange(
-            run.run_id, stage, references[0], self.await_all, self.emit, REFERENCE, self.timer
-        )
+        exchange = Exchange(run.run_id, stage, references[0], self.await_all, self.emit, REFERENCE, self.timer)
         return TimedSide(exchange, references)
 
     @contextlib.contextmanager
@@ -332,9 +317,7 @@ class Referee:
             self.oracle.start(setting)
             self.contenders.prepare_spare(setting)
             self.references.start(setting, count)
-            self.references.leave_other_problems(
-                setting
-            )  # their memory is free before the oracle world needs it
+            self.references.leave_other_problems(setting)  # their memory is free before the oracle world needs it
         stage = self.oracle.prepare(setting)
         return stage, self.references.take(stage, setting, count) if count else []
 

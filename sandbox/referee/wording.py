@@ -60,9 +60,7 @@ def explain(failed: WorldFailed, phase: str, place: StackPlace | None = None) ->
     phase: the present phase of the run; place: of a rank that died, where it was.
     """
     verdict, message, advice = _explained(failed)
-    line, text = (
-        (place.line, place.stack) if place else (failed.line, "" if failed.kind == "DIED" else failed.text)
-    )
+    line, text = (place.line, place.stack) if place else (failed.line, "" if failed.kind == "DIED" else failed.text)
     phase = "compile" if verdict is Verdict.COMPILE_ERROR else phase
     return verdict, Failure(
         phase=phase,

@@ -27,11 +27,7 @@ class Conclusion(NamedTuple):
 
 
 def conclude(
-    call: Interval | None,
-    device: Interval | None,
-    ranks: int = 1,
-    cores: int = 0,
-    withheld: Interval | None = None,
+    call: Interval | None, device: Interval | None, ranks: int = 1, cores: int = 0, withheld: Interval | None = None
 ) -> Conclusion:
     """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
 
@@ -90,9 +86,7 @@ def _beside(call: Interval, device: Interval) -> str:
 def ends(interval: Interval) -> str:
     """ "[0.98, 1.02]", with three decimals where two would hide on which side of 1 it lies."""
     digits = 2
-    while digits < 4 and any(
-        end != 1.0 and round(end, digits) == 1.0 for end in (interval.low, interval.high)
-    ):
+    while digits < 4 and any(end != 1.0 and round(end, digits) == 1.0 for end in (interval.low, interval.high)):
         digits += 1
     return f"[{interval.low:.{digits}f}, {interval.high:.{digits}f}]"
 

@@ -51,9 +51,7 @@ class Pair(msgspec.Struct, frozen=True):
         return math.log(self.baseline_us) - math.log(self.contender_us)
 
 
-def speedup(
-    pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0, beside: Sequence[Pair] = ()
-) -> Interval:
+def speedup(pairs: Sequence[Pair], clock: str = "call", harness: float = 0.0, beside: Sequence[Pair] = ()) -> Interval:
     """Baseline time over contender time with its 99 % interval; deterministic, always finite.
 
     Args:

@@ -38,7 +38,9 @@ APART_SECONDS = 0.001, 0.004
 """Between the starts of two ranks."""
 COMPARED = 2
 """First calls of a batch whose ranks started apart that are compared, and one more."""
-NOT_ITS_OWN = "; the inputs of this call were replaced while an earlier call ran, and a call may work on its own inputs alone"
+NOT_ITS_OWN = (
+    "; the inputs of this call were replaced while an earlier call ran, and a call may work on its own inputs alone"
+)
 NOT_YET = "; ranks had started one after another, and a rank's inputs are complete only when it has started"
 
 
@@ -75,8 +77,7 @@ class Probes:
         self.chance = turns.random
         able = turns.exchange.sealed
         self.due = [
-            Due(apart if turns.setting.world > 1 else 0, WANTED_REPLACED) if able else Due()
-            for _ in turns.kernels
+            Due(apart if turns.setting.world > 1 else 0, WANTED_REPLACED) if able else Due() for _ in turns.kernels
         ]
         self.hurry = False
         """Whether every batch is drawn while something is due."""
@@ -193,9 +194,7 @@ class Probes:
 
     def _wait(self, world: World, calls: int, begun: int, seconds: float) -> None:
         """Until calls have begun, as many as are drawn; but no longer than a drawn share of the batch."""
-        look = (
-            SPIN_SECONDS if self.turns.kind.has_gate else LOOK_SECONDS
-        )  # CPU ranks need the cores themselves
+        look = SPIN_SECONDS if self.turns.kind.has_gate else LOOK_SECONDS  # CPU ranks need the cores themselves
         wanted = self.chance.randint(begun + 1, max(calls - 1, begun + 1))
         until = self.turns.timer.monotonic() + calls * seconds * self.chance.uniform(*STOP_BY)
         while world.calls_begun() < wanted and self.turns.timer.monotonic() < until:

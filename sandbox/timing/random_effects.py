@@ -78,10 +78,7 @@ def prior_for(clock: str, references: int, known: bool) -> Prior:
 
 
 def fit(
-    ratios: Floats,
-    references: NDArray[np.int64],
-    first: NDArray[np.bool_],
-    turns: NDArray[np.int64] | None = None,
+    ratios: Floats, references: NDArray[np.int64], first: NDArray[np.bool_], turns: NDArray[np.int64] | None = None
 ) -> Fit:
     """Fits log ratios in the order they were measured.
 
@@ -121,9 +118,7 @@ def fit(
     return _with_turns(residuals, turns, locations, is_of.sum(axis=0), parameters - len(worlds))
 
 
-def _with_turns(
-    residuals: Floats, turns: NDArray[np.int64], locations: Floats, pairs: Floats, effects: int
-) -> Fit:
+def _with_turns(residuals: Floats, turns: NDArray[np.int64], locations: Floats, pairs: Floats, effects: int) -> Fit:
     """The fit if pairs of one turn share the noise of one batch of the contender.
 
     turns: [pairs] index of the turn.  pairs: [references] pairs of each.  effects: of the order, that were fitted: 0 or 1.
@@ -169,9 +164,7 @@ def _inflation(residuals: Floats, scale: Floats) -> Floats:
     return inflation
 
 
-def predict(
-    found: Fit, beside: Fit | None, prior: Prior, harness: float, tail: float
-) -> tuple[Floats, Floats, Floats]:
+def predict(found: Fit, beside: Fit | None, prior: Prior, harness: float, tail: float) -> tuple[Floats, Floats, Floats]:
     """(estimate, low, high), [runs] each, of the log speedup: the contender's world is one more world with its own offset.
 
     beside: a fit of other pairs of the same kind of worlds; it only shows the spread of offsets.

@@ -181,9 +181,7 @@ class Rounds:
         """
         started = self.timer.monotonic()
         for side, seconds in zip(self.turns.sides, (base_s, mine_s), strict=True):
-            most, longest = (
-                max(1, int(limit / max(seconds, 1e-7))) for limit in (SHAPES_SECONDS, BATCH_SECONDS)
-            )
+            most, longest = (max(1, int(limit / max(seconds, 1e-7))) for limit in (SHAPES_SECONDS, BATCH_SECONDS))
             left = min(most, self.stage.distinct_calls) if side.observations is not None else 0
             while left > 0:
                 batch = Batch(0, min(left, longest, self.stage.layout.slots))
@@ -263,9 +261,7 @@ class Rounds:
         for side in self.turns.sides:
             if side.observations is None or self.call.rival:
                 index = self._turn % len(side.worlds)
-                seconds = self.turns.timed(
-                    side, side.worlds[index], Batch(0, self.calls, noop=True), self._turn
-                )
+                seconds = self.turns.timed(side, side.worlds[index], Batch(0, self.calls, noop=True), self._turn)
                 name = CONTENDER if side is self.turns.mine else index
                 self.call.note_noop(name, seconds / self.calls * 1e6)
 

@@ -71,9 +71,7 @@ class Turns:
     it, while its world is stopped, too.
     """
 
-    def __init__(
-        self, setting: Setting, base: TimedSide, mine: TimedSide, chance: random.Random | None = None
-    ) -> None:
+    def __init__(self, setting: Setting, base: TimedSide, mine: TimedSide, chance: random.Random | None = None) -> None:
         """base: the baseline's side, or a rival kernel's in its place; mine: the contender's. Both on the same stage.
 
         chance: decides which side runs first, what is watched and what is compared. Default: the system's random numbers.
@@ -198,9 +196,7 @@ class Turns:
 
     # --- one batch, by its call time -------------------------------------------------------------------------
 
-    def get_ready(
-        self, side: TimedSide, world: World, batch: Batch, turn: int, epoch: int = 0, warm: int = 0
-    ) -> None:
+    def get_ready(self, side: TimedSide, world: World, batch: Batch, turn: int, epoch: int = 0, warm: int = 0) -> None:
         """Has a world assemble a batch and make untimed calls.
 
         epoch: of the gate, for a gated batch. warm: untimed calls; default: as before every batch.

@@ -9,41 +9,17 @@ from msgspec.structs import replace
 
 from sandbox.machine.devices.pace import distinct_calls
 from sandbox.machine.time_source import TimeSource
+from sandbox.protocol import messages
 from sandbox.protocol.events import Failure, OutputError, RankChecked
 from sandbox.protocol.finding import OutputFinding
 from sandbox.protocol.frames import Kind
-from sandbox.protocol.messages import (
-    ArenasMade,
-    Arm,
-    CheckPoison,
-    ChooseBatch,
-    Compared,
-    CompareOutputs,
-    Draw,
-    DrawAgain,
-    Drawn,
-    DrawnAgain,
-    LookAhead,
-    LookedAhead,
-    MakeArenas,
-    MapArenas,
-    Order,
-    OutputsTaken,
-    PoisonChecked,
-    Reply,
-    Reveal,
-    Revealed,
-    SlotLayout,
-    SlotTable,
-    TakeOutputs,
-)
 from sandbox.protocol.verdict import ADVICE, Verdict
 from sandbox.worlds.deadlines import TimeLimits
 from sandbox.worlds.failures import HarnessFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.world import World
 
-R = TypeVar("R", bound=Reply)
+R = TypeVar("R", bound=messages.Reply)
 
 
 class AwaitAll(Protocol):
@@ -52,12 +28,10 @@ class AwaitAll(Protocol):
     Raises WorldFailed or Deadline for the contender, and other exceptions for whatever else ends the run.
     """
 
-    def __call__(
-        self, world: World, kind: Kind, limit: float, may_be_late: bool = False
-    ) -> list[Received]: ...
+    def __call__(self, world: World, kind: Kind, limit: float, may_be_late: bool = False) -> list[Received]: ...
 
 
-def ask(await_all: AwaitAll, world: World, order: Order, reply: type[R], limit: float) -> list[R]:
+def ask(await_all: AwaitAll, world: World, order: messages.Order, reply: type[R], limit: float) -> list[R]:
     """The replies of the oracle world's ranks to an order, by rank. limit: seconds. Raises as `AwaitAll`."""
     world.tell(order)
     replies = [answer.reply for answer in await_all(world, reply.kind, limit)]
@@ -83,7 +57,7 @@ class Stage:
         self,
         world: World,
         limits: TimeLimits,
-        layout: SlotLayout,
+        layout: messages.SlotLayout,
         calls: int,
         call_seconds: float,
         varies: bool = False,
@@ -121,14 +95,14 @@ def hand_over_arenas(
     shared: the inputs are the trusted ranks' own, for worlds that run no kernel.
     """
     layout = stage.layout
-    stage.world.tell(MakeArenas(layout, own=not stage.used, side=side, shared=shared))
+    stage.world.tell(messages.MakeArenas(layout, own=not stage.used, side=side, shared=shared))
     stage.used = True
-    made = await_all(stage.world, ArenasMade.kind, stage.limits.own)
+    made = await_all(stage.world, messages.ArenasMade.kind, stage.limits.own)
     try:
         if any(len(answer.fds) != ARENAS for answer in made):
             raise HarnessFailed("descriptors of arenas got lost: the referee has too many open files")
         for world in worlds:
-            world.tell_each([MapArenas(layout)] * len(made), [tuple(answer.fds) for answer in made])
+            world.tell_each([messages.MapArenas(layout)] * len(made), [tuple(answer.fds) for answer in made])
     finally:
         for answer in made:
             for fd in answer.fds:
@@ -174,7 +148,7 @@ class Exchange:
         self.timer = timer
         self.phase = "load"
         self.sealed = stage.layout.sealed
-        self.tables: list[list[SlotTable]] = []
+        self.tables: list[list[messages.SlotTable]] = []
         """By rank: where the tensors of the drawn iterations lie."""
         self.findings: dict[int, dict[str, OutputError]] = {}
         self.reuses = False
@@ -185,13 +159,13 @@ class Exchange:
         """Fresh arenas for the contender, from each trusted rank to its twin."""
         hand_over_arenas(self.await_all, self.stage, [self.contender], self.side)
 
-    def ask(self, order: Order, reply: type[R]) -> list[R]:
+    def ask(self, order: messages.Order, reply: type[R]) -> list[R]:
         """The replies of the oracle world's ranks to an order, by rank."""
         return ask(self.await_all, self.oracle, order, reply, self.stage.limits.own)
 
     def draw(self, count: int, expect_poison: bool) -> None:
         """Fresh secret inputs for the first `count` slots, and where each tensor lies (shapes may differ by rank)."""
-        drawn = self.ask(Draw(fresh_seeds(count), intact=expect_poison, sides=self.sides), Drawn)
+        drawn = self.ask(messages.Draw(fresh_seeds(count), intact=expect_poison, sides=self.sides), messages.Drawn)
         for rank, reply in enumerate(drawn):
             for side in reply.touched:
                 raise self.late(rank, side)
@@ -200,10 +174,10 @@ class Exchange:
     def arm(self, world: World, first: int = 0, count: int | None = None, checking: bool = False) -> None:
         """Every rank of a world assembles the arguments of drawn iterations: of all, or of `count` slots from `first` on."""
         end = None if count is None else first + count
-        world.tell_each([Arm(tables[first:end], checking) for tables in self.tables])
+        world.tell_each([messages.Arm(tables[first:end], checking) for tables in self.tables])
         self.await_all(world, Kind.ARMED, self.stage.limits.load)
 
-    def choose(self, world: World, batch: ChooseBatch) -> None:
+    def choose(self, world: World, batch: messages.ChooseBatch) -> None:
         """Every rank makes the batch ready that the next GO runs: it makes untimed calls, the same in every world."""
         world.tell(batch)
         self.await_all(world, Kind.CHOSEN, self.stage.limits.batch + self.stage.limits.load)
@@ -213,14 +187,14 @@ class Exchange:
 
         watch: also look for other work on the devices; returns the longest moment in microseconds in which it had one.
         """
-        return self._reveal(Reveal(self.side, first, count, watch, rank))
+        return self._reveal(messages.Reveal(self.side, first, count, watch, rank))
 
     def foreign_us(self) -> float:
         """The longest foreign work on a device now, in microseconds."""
-        return self._reveal(Reveal(None, watch=True))
+        return self._reveal(messages.Reveal(None, watch=True))
 
-    def _reveal(self, order: Reveal) -> float:
-        return max(reply.foreign_us for reply in self.ask(order, Revealed))
+    def _reveal(self, order: messages.Reveal) -> float:
+        return max(reply.foreign_us for reply in self.ask(order, messages.Revealed))
 
     def await_done(self, world: World, limit: float, stops: bool = False) -> int:
         """Waits for a batch's end; perf_counter_ns of the moment it came. Unsealed outputs are fetched then.
@@ -243,11 +217,11 @@ class Exchange:
 
     def take(self, first: int, count: int) -> None:
         """Copies this side's outputs in some slots. `compare` reads the copies, whatever is written later."""
-        self.ask(TakeOutputs(first, count, self.side), OutputsTaken)
+        self.ask(messages.TakeOutputs(first, count, self.side), messages.OutputsTaken)
 
     def written_ahead(self, first: int, count: int) -> list[bool]:
         """By rank, whether a stopped batch has written an output in one of these slots, whose calls have not begun."""
-        return [reply.written for reply in self.ask(LookAhead(self.side, first, count), LookedAhead)]
+        return [reply.written for reply in self.ask(messages.LookAhead(self.side, first, count), messages.LookedAhead)]
 
     def replace(self, slot: int, tries: int) -> bool:
         """Draws another iteration in the place of one that has been assembled; False where none fits (of so many).
@@ -257,21 +231,21 @@ class Exchange:
         """
         for meaningful in (True, False):
             seeds = fresh_seeds(tries)
-            fits = [reply.fits for reply in self.ask(DrawAgain(slot, seeds, meaningful), DrawnAgain)]
+            fits = [reply.fits for reply in self.ask(messages.DrawAgain(slot, seeds, meaningful), messages.DrawnAgain)]
             fitting = [seed for seed, *each in zip(seeds, *fits, strict=True) if all(each)]
             if fitting:
-                self.ask(DrawAgain(slot, fitting[:1], meaningful, replace=True), DrawnAgain)
+                self.ask(messages.DrawAgain(slot, fitting[:1], meaningful, replace=True), messages.DrawnAgain)
                 return True
         return False
 
     def discard_outputs(self) -> None:
         """Poisons the output arenas without comparing anything."""
         for side in self.sides:
-            self.ask(CompareOutputs([], side), Compared)
+            self.ask(messages.CompareOutputs([], side), messages.Compared)
 
     def require_untouched(self) -> None:
         """Checks that the output arenas are still poisoned. Raises Failed if a kernel wrote to one."""
-        for rank, reply in enumerate(self.ask(CheckPoison(self.sides), PoisonChecked)):
+        for rank, reply in enumerate(self.ask(messages.CheckPoison(self.sides), messages.PoisonChecked)):
             for side in reply.touched:
                 raise self.late(rank, side)
 
@@ -289,11 +263,7 @@ class Exchange:
     # --- comparing -----------------------------------------------------------------------------------------
 
     def compare(
-        self,
-        slots: list[int],
-        against: int | None = None,
-        note: bool = True,
-        beside: Sequence[int] = (),
+        self, slots: list[int], against: int | None = None, note: bool = True, beside: Sequence[int] = ()
     ) -> tuple[Verdict, Failure | None]:
         """Has the trusted ranks compare these slots; the first failing rank decides.
 
@@ -301,7 +271,7 @@ class Exchange:
         beside: more slots, which are compared only where an output is not near the baseline's.
         note: keep and report the figures.
         """
-        compared = self.ask(CompareOutputs(slots, self.side, against, list(beside)), Compared)
+        compared = self.ask(messages.CompareOutputs(slots, self.side, against, list(beside)), messages.Compared)
         verdict, failure = Verdict.PASS, None
         for rank, reply in enumerate(compared):
             ok = True
@@ -334,11 +304,7 @@ class Exchange:
         kept = self.findings.setdefault(rank, {})
         for output in outputs:
             before = kept.get(output.output)
-            if (
-                before is None
-                or (before.ok and not output.ok)
-                or (before.ok == output.ok and output.rms >= before.rms)
-            ):
+            if before is None or (before.ok and not output.ok) or (before.ok == output.ok and output.rms >= before.rms):
                 kept[output.output] = output
         self.paper = paper if self.paper is None else self.paper and paper
 

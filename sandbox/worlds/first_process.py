@@ -116,12 +116,7 @@ def _is_readable(fd: int, seconds: float) -> bool:
 
 
 def start(
-    spec: WorldSpec,
-    ends: Sequence[RankEnds],
-    status: int,
-    bound: Bound,
-    folder: WorldFolder,
-    servers: ForkServers,
+    spec: WorldSpec, ends: Sequence[RankEnds], status: int, bound: Bound, folder: WorldFolder, servers: ForkServers
 ) -> FirstProcess:
     """Starts a world's launcher within its memory limit.
 
@@ -160,9 +155,7 @@ def start(
     return StartedProgram(process)
 
 
-def _forked(
-    spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers
-) -> Forked:
+def _forked(spec: WorldSpec, plan: LaunchPlan, bound: Bound, folder: WorldFolder, servers: ForkServers) -> Forked:
     """Builds a jail around a process that does nothing, if the profile has one, and orders the world."""
     server = servers.of(spec.kind)
     with contextlib.ExitStack() as afterwards, contextlib.ExitStack() as undo:

@@ -16,9 +16,7 @@ def readable(setting: Setting) -> tuple[Path, ...]:
 
 def opening(setting: Setting) -> OpenProblem:
     """The order that opens a setting."""
-    return OpenProblem(
-        folder=setting.problem_dir, sizes=setting.sizes, preset=setting.preset, dtype=setting.dtype
-    )
+    return OpenProblem(folder=setting.problem_dir, sizes=setting.sizes, preset=setting.preset, dtype=setting.dtype)
 
 
 def stamps_of(setting: Setting) -> Stamps:

@@ -49,9 +49,7 @@ class RankEnds(NamedTuple):
 class RankWire:
     """The connection to one rank. Only `send` can block, on a full socket."""
 
-    def __init__(
-        self, rank: int, trusted: bool, sock: socket.socket, pipe: int, report: mmap.mmap | bytearray
-    ) -> None:
+    def __init__(self, rank: int, trusted: bool, sock: socket.socket, pipe: int, report: mmap.mmap | bytearray) -> None:
         """pipe: the reading end of the rank's prints. Only a trusted rank's replies are decoded."""
         self.rank = rank
         self.trusted = trusted
@@ -176,9 +174,7 @@ class RankWire:
         before = self._printed
         self._printed += len(data)
         if self._printed > OUTPUT_FATAL:
-            raise WorldFailed(
-                "FLOOD", self.rank, text=f"rank {self.rank} printed more than {OUTPUT_FATAL >> 20} MiB"
-            )
+            raise WorldFailed("FLOOD", self.rank, text=f"rank {self.rank} printed more than {OUTPUT_FATAL >> 20} MiB")
         text = data[: max(0, OUTPUT_KEPT - before)].decode("utf-8", "replace")
         self.said = (self.said + text)[-SAID:]
         return text
@@ -200,9 +196,7 @@ class RankWire:
     def unasked(self) -> str:
         """What the rank has sent without an order, except failures; empty if nothing."""
         with contextlib.suppress(OSError):
-            if not self.closed and (
-                early := self.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            ):
+            if not self.closed and (early := self.sock.recv(frames.SIZE, socket.MSG_PEEK | socket.MSG_DONTWAIT)):
                 return f"sent {early.hex()} before it was asked"
         if self.answers and self.answers[0].kind not in FAILURES:
             return f"sent {self.answers[0].kind.name} before GO"

@@ -33,11 +33,7 @@ class References:
 
     def leave_other_problems(self, setting: Setting) -> None:
         """Opens a setting's problem in the worlds that have another one open: they give its memory back."""
-        others = [
-            world
-            for world in self.worlds
-            if world.state is not State.STARTING and not has_open(world, setting)
-        ]
+        others = [world for world in self.worlds if world.state is not State.STARTING and not has_open(world, setting)]
         if others:
             self._loaded = None
         for world in others:

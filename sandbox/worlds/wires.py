@@ -197,8 +197,7 @@ class Wires:
             if wire.closed or self.failure:
                 raise self.failure or WorldFailed("DIED", wire.rank, status=-1)
         found = all(
-            any(getattr(answer.reply, "number", None) == number for answer in wire.answers)
-            for wire in self.ranks
+            any(getattr(answer.reply, "number", None) == number for answer in wire.answers) for wire in self.ranks
         )
         if found:
             for wire in self.ranks:

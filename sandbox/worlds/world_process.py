@@ -22,9 +22,7 @@ MEMORY_CHECK_SECONDS = 0.25
 class WorldProcess:
     """The processes of one world, from their start until `close`."""
 
-    def __init__(
-        self, spec: WorldSpec, first: FirstProcess, bound: bounds.Bound, folder: WorldFolder
-    ) -> None:
+    def __init__(self, spec: WorldSpec, first: FirstProcess, bound: bounds.Bound, folder: WorldFolder) -> None:
         """bound: its memory limit. See `start`."""
         self._spec = spec
         self._first = first
@@ -33,9 +31,7 @@ class WorldProcess:
         self.rank_pids: list[int] = []
         """The ranks' process ids as the referee sees them, after `find_ranks`."""
         self._stopping: Stopping = (
-            ByGroup(bound.group)
-            if bound.group
-            else BySignals(first.tree, lambda: self.rank_pids, spec.kernel)
+            ByGroup(bound.group) if bound.group else BySignals(first.tree, lambda: self.rank_pids, spec.kernel)
         )
         self._paused = False
         self._complete = False
@@ -43,9 +39,7 @@ class WorldProcess:
         self._memory_checked = time.monotonic()
 
     @classmethod
-    def start(
-        cls, spec: WorldSpec, ends: Sequence[RankEnds], status: int, servers: ForkServers
-    ) -> "WorldProcess":
+    def start(cls, spec: WorldSpec, ends: Sequence[RankEnds], status: int, servers: ForkServers) -> "WorldProcess":
         """Starts the launcher. ends, status: descriptors that it inherits; the caller closes its own copies.
 
         servers: fork the world if its jail allows it.

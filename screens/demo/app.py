@@ -24,12 +24,7 @@ class DemoApp(ArenaApp):
     """Plays a script. Without `loop` the app ends with the last scene, unless somebody took over."""
 
     def __init__(
-        self,
-        services: Services,
-        script: DemoScript,
-        *,
-        loop: bool = False,
-        judge: OpenJudge = temporary_engine,
+        self, services: Services, script: DemoScript, *, loop: bool = False, judge: OpenJudge = temporary_engine
     ) -> None:
         """judge: as in `Performance`."""
         services.first_start = False  # nobody is welcomed in the middle of a demo

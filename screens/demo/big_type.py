@@ -55,9 +55,7 @@ def _narrow(text: str) -> list[str]:
     width = (len(text) * (DOTS_WIDE + 1) + 1) // 2
     return [
         "".join(
-            _BLOCKS[
-                sum(_dot(text, 2 * x + dx, 2 * y + dy) << (2 * dy + dx) for dy in (0, 1) for dx in (0, 1))
-            ]
+            _BLOCKS[sum(_dot(text, 2 * x + dx, 2 * y + dy) << (2 * dy + dx) for dy in (0, 1) for dx in (0, 1))]
             for x in range(width)
         )
         for y in range(4)
@@ -69,8 +67,7 @@ def _regular(text: str) -> list[str]:
     halves = " ▀▄█"
     width = len(text) * (DOTS_WIDE + 1)
     return [
-        "".join(halves[_dot(text, x, 2 * y) + 2 * _dot(text, x, 2 * y + 1)] for x in range(width))
-        for y in range(4)
+        "".join(halves[_dot(text, x, 2 * y) + 2 * _dot(text, x, 2 * y + 1)] for x in range(width)) for y in range(4)
     ]
 
 
@@ -80,11 +77,7 @@ def _large(text: str) -> list[str]:
     return ["".join("██" if _dot(text, x, y) else "  " for x in range(width)) for y in range(DOTS_HIGH)]
 
 
-_FACES: tuple[tuple[int, int, Callable[[str], list[str]]], ...] = (
-    (12, 7, _large),
-    (6, 4, _regular),
-    (3, 4, _narrow),
-)
+_FACES: tuple[tuple[int, int, Callable[[str], list[str]]], ...] = ((12, 7, _large), (6, 4, _regular), (3, 4, _narrow))
 """Largest first: columns and rows of cells for a character, the gap behind it among them, and what draws it."""
 
 
@@ -154,7 +147,5 @@ class BigType(DrawnRows):
         longest = max(map(len, rows), default=0)
         left = {"left": 0, "center": (width - longest) // 2, "right": width - longest}[self._align]
         blank = [Strip.blank(width, style)] * ((height - len(rows)) // 2)
-        drawn = [
-            Strip([Segment(" " * max(0, left) + row, style)]).adjust_cell_length(width, style) for row in rows
-        ]
+        drawn = [Strip([Segment(" " * max(0, left) + row, style)]).adjust_cell_length(width, style) for row in rows]
         return [*blank, *drawn]

@@ -66,10 +66,7 @@ def shown_attempt(state: DuelState, name: SideName) -> AttemptState | None:
 def track_end(state: DuelState) -> float:
     """The speedup at the right end of both tracks."""
     known = [
-        attempt.speedup.median
-        for name in SIDES
-        for attempt in state.side(name).attempts
-        if attempt.speedup is not None
+        attempt.speedup.median for name in SIDES for attempt in state.side(name).attempts if attempt.speedup is not None
     ]
     return max([LEAST_TRACK, *(1.1 * value for value in known)])
 
@@ -100,9 +97,7 @@ def status(state: DuelState, name: SideName) -> Content:
     verdict = last.judged.verdict
     colour = f"${figures.verdict_style(verdict)}"
     detail = printable(last.judged.detail) if verdict is not Verdict.PASS else _interval_words(last)
-    return Content.assemble(
-        (number, "$muted"), (figures.verdict_words(verdict), f"{colour} bold"), f"  {detail}"
-    )
+    return Content.assemble((number, "$muted"), (figures.verdict_words(verdict), f"{colour} bold"), f"  {detail}")
 
 
 def _interval_words(attempt: AttemptState) -> str:
@@ -151,9 +146,7 @@ def small_print(state: DuelState) -> Content:
     if ended.speedup is not None:
         _, _, speed = final_result(state.header, ended)
         where = WHERE.get(ended.clock, "")
-        parts.append(
-            f"99 % interval {figures.interval_words(speed)} {where}, {ended.rounds} interleaved rounds"
-        )
+        parts.append(f"99 % interval {figures.interval_words(speed)} {where}, {ended.rounds} interleaved rounds")
     parts.append(f"{setting.preset} · {setting.dtype} · {setting.world} ranks · {setting.device}")
     return Content.styled("   ".join(parts), "$muted")
 

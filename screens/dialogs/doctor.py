@@ -73,7 +73,5 @@ class DoctorScreen(Dialog[None]):
         else:
             words = Content.styled("Kernels cannot run here yet: see ✗ below.", "$error")
         page = self.query_one("#findings", PlainStatic)
-        rows = [
-            line for finding in self._findings for line in finding_lines(finding, page.content_size.width)
-        ]
+        rows = [line for finding in self._findings for line in finding_lines(finding, page.content_size.width)]
         page.update(Content("\n").join([words, Content(""), *rows]))

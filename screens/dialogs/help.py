@@ -18,9 +18,7 @@ from screens.dialogs.dialog import Dialog, Reader
 _LOG = "In the log: digits show one rank, `a` all ranks, `y` copies the line, enter jumps to the line that a message names."
 
 _PAGE = Path(__file__).with_name("help.md").read_text(encoding="utf-8")
-SIGNS, FIRST_KERNEL, JUDGING = (
-    section.strip() for section in re.split(r"^(?=## )", _PAGE, flags=re.MULTILINE)[1:]
-)
+SIGNS, FIRST_KERNEL, JUDGING = (section.strip() for section in re.split(r"^(?=## )", _PAGE, flags=re.MULTILINE)[1:])
 _CLASS_HEAD = "The class of a problem says where speed can be gained:"
 _KNOWN = {
     *("up", "down", "left", "right", "home", "end", "backspace", "delete"),
@@ -63,11 +61,7 @@ def keys_in_focus(screen: Screen[Any]) -> list[FocusKeys]:
 
 def _keys_of(screen: Screen[Any], node: DOMNode) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """What `node` adds to its kind, and what every such node has. Textual's own widgets, and ours without a name, add nothing."""
-    kinds = (
-        type(node).__mro__
-        if isinstance(node, Screen)
-        else type(node).__mro__[: bool(node.BINDING_GROUP_TITLE)]
-    )
+    kinds = type(node).__mro__ if isinstance(node, Screen) else type(node).__mro__[: bool(node.BINDING_GROUP_TITLE)]
     ours = [kind for kind in kinds if kind.__module__.startswith(_OURS) and issubclass(kind, DOMNode)]
     added_here = [binding for kind in ours for binding in vars(kind).get("BINDINGS", ())]
     own = {binding.action for binding in added_here if isinstance(binding, Binding)}
@@ -96,9 +90,7 @@ def class_lines() -> str:
     return "\n".join([_CLASS_HEAD, "", *(f"- **{name}**: {words}" for name, words in CLASSES.items())])
 
 
-def help_pages(
-    keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()
-) -> list[str]:
+def help_pages(keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()) -> list[str]:
     """The sections for the keys that are in force: first those of what has the focus, then those of the screen that asks."""
     scopes: list[Scope] = [scope, *(other for other in SCOPE_WORDS if other != scope)]
     tables = [_key_table(other, keymap) for other in scopes]
@@ -122,9 +114,7 @@ def _titled(words: str, keys: FocusKeys) -> str:
 
 def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
     rows = [
-        (key_words(keymap.get(action.name, action.key)), action.help)
-        for action in ACTIONS
-        if action.scope == scope
+        (key_words(keymap.get(action.name, action.key)), action.help) for action in ACTIONS if action.scope == scope
     ]
     table = _table(f"Keys {SCOPE_WORDS[scope]}", rows)
     return f"{table}\n\n{_LOG}" if scope == "kernel" else table
@@ -132,19 +122,12 @@ def _key_table(scope: Scope, keymap: dict[str, str]) -> str:
 
 def _table(title: str, rows: list[tuple[str, str]]) -> str:
     return "\n".join(
-        [
-            f"## {title}\n",
-            "| key | what it does |",
-            "|---|---|",
-            *(f"| {keys} | {does} |" for keys, does in rows),
-        ]
+        [f"## {title}\n", "| key | what it does |", "|---|---|", *(f"| {keys} | {does} |" for keys, does in rows)]
     )
 
 
 class HelpScreen(Reader):
     """The help page."""
 
-    def __init__(
-        self, keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()
-    ) -> None:
+    def __init__(self, keymap: dict[str, str], scope: Scope = "everywhere", focus: Sequence[FocusKeys] = ()) -> None:
         super().__init__("Help", *help_pages(keymap, scope, focus))

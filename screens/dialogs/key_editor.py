@@ -173,9 +173,7 @@ class KeyEditor(Dialog[dict[str, str] | None]):
             for other in rivals(action, self._keymap):
                 shared = set(keys_of(action, self._keymap)) & set(keys_of(other, self._keymap))
                 key = key_words(min(shared))
-                return (
-                    f"{key} is the key of both “{action.title}” and “{other.title}”: give one of them another"
-                )
+                return f"{key} is the key of both “{action.title}” and “{other.title}”: give one of them another"
         return ""
 
     def action_save(self) -> None:

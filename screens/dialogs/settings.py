@@ -65,18 +65,12 @@ class SettingsScreen(Dialog[Settings | None]):
         if field.name == "keymap":
             return Button(self._keymap_words(), id=name, compact=True)
         if field.kind is bool:
-            return Select(
-                (("no", False), ("yes", True)), value=value, allow_blank=False, id=name, compact=True
-            )
+            return Select((("no", False), ("yes", True)), value=value, allow_blank=False, id=name, compact=True)
         choices = tuple(self._themes) if field.name == "theme" else field.choices
         if choices:
             options = [(choice or AUTOMATIC, choice) for choice in choices]
             return Select(
-                options,
-                value=value if value in choices else choices[0],
-                allow_blank=False,
-                id=name,
-                compact=True,
+                options, value=value if value in choices else choices[0], allow_blank=False, id=name, compact=True
             )
         return Input(_text(value), id=name, compact=True)
 
@@ -152,8 +146,4 @@ def _sentence(field: SettingField) -> str:
     """Its description; what is empty in the file is a word of its own in the list of choices, and keys are not typed here."""
     if field.name == "keymap":
         return "Keys of your own: enter lists all actions; press the key that one of them should have."
-    return (
-        field.description.replace("; empty takes", f"; {AUTOMATIC} takes")
-        if field.choices
-        else field.description
-    )
+    return field.description.replace("; empty takes", f"; {AUTOMATIC} takes") if field.choices else field.description

@@ -49,8 +49,7 @@ class DuelScreen(BaseScreen):
         self.state = state
         self.edits = edits
         self.panes: dict[SideName, Source] = {
-            name: Editor(id=f"{name}-source") if name == edits else Source(id=f"{name}-source")
-            for name in SIDES
+            name: Editor(id=f"{name}-source") if name == edits else Source(id=f"{name}-source") for name in SIDES
         }
         self.finals: dict[SideName, Source] = {name: Source(id=f"{name}-final") for name in SIDES}
         """What a pane shows once it is over."""
@@ -141,11 +140,7 @@ class DuelScreen(BaseScreen):
             player = state.header.player(name).short
             entitle(self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name))
             over = state.ended is not None
-            words = (
-                duel_words.final_status(state, name)
-                if over
-                else duel_words.status(side, state.header.budget_usd)
-            )
+            words = duel_words.final_status(state, name) if over else duel_words.status(side, state.header.budget_usd)
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
             self._draw_attempts(name, duel_words.attempts(side, name, player, over))
             if over:
@@ -171,10 +166,7 @@ class DuelScreen(BaseScreen):
 
     def _draw_final(self, name: SideName) -> None:
         """The kernel that counts, in place of whatever was written last."""
-        switcher, kernel = (
-            self.query_one(f"#{name}-text", ContentSwitcher),
-            duel_words.final_kernel(self.state, name),
-        )
+        switcher, kernel = (self.query_one(f"#{name}-text", ContentSwitcher), duel_words.final_kernel(self.state, name))
         if kernel is None or switcher.current == f"{name}-final":
             return  # it stands there already
         had_focus = self.focused is self.panes[name]
@@ -188,9 +180,7 @@ class DuelScreen(BaseScreen):
         side = self.state.side(name)
         switcher = self.query_one(f"#{name}-text", ContentSwitcher)
         if name == self.hidden:
-            self.panes[
-                name
-            ].text = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree."
+            self.panes[name].text = f"# Hidden until the final. {self.key_words('reveal')} shows it if both agree."
             return
         shown = f"{name}-writing" if side.writing else f"{name}-source"
         if switcher.current != shown:

@@ -78,9 +78,7 @@ class DuelBoard(Dialog[DuelRecord | None]):
         width = self._width
         at = duels.highlighted or 0
         duels.clear_options()
-        duels.add_options(
-            Option(_line(record, width), id=f"duel-{n}") for n, record in enumerate(self.records)
-        )
+        duels.add_options(Option(_line(record, width), id=f"duel-{n}") for n, record in enumerate(self.records))
         if self.records:
             duels.highlighted = at
         self._show_ratings()

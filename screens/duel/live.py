@@ -40,12 +40,7 @@ class LiveDuelScreen(DuelScreen):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("duel")]
 
     def __init__(
-        self,
-        parent_app: AppProtocol,
-        problem: Problem,
-        plan: DuelPlan,
-        setting: Setting,
-        players: Players,
+        self, parent_app: AppProtocol, problem: Problem, plan: DuelPlan, setting: Setting, players: Players
     ) -> None:
         """setting, players: see `make_players`.
 
@@ -66,12 +61,7 @@ class LiveDuelScreen(DuelScreen):
                 if name == edits and isinstance(player, FilePlayer):
                     player.submits_first = False  # the file may have been there for weeks
         self.match = Match(
-            services.engine,
-            services.paths,
-            problem,
-            header,
-            players,
-            budget_s=services.settings.budget_s,
+            services.engine, services.paths, problem, header, players, budget_s=services.settings.budget_s
         )
         self.state = self.match.state
         self.match.listeners.append(self.hear)
@@ -137,9 +127,7 @@ class LiveDuelScreen(DuelScreen):
         elif self._editor.dirty:
             self.start(self._save(), "save")
         elif all(each.source != self._editor.file_text for each in self.state.side(self.edits).attempts):
-            self.start(
-                self._submit(self.edits), "save"
-            )  # what the file had before the duel: no save tells of it
+            self.start(self._submit(self.edits), "save")  # what the file had before the duel: no save tells of it
         else:
             self.say("Already submitted: no change since your last submission")
 
@@ -181,9 +169,7 @@ class LiveDuelScreen(DuelScreen):
         if self.edits is None:
             self.say("No local player: watching only")
             return
-        if self.state.over or self.is_sure(
-            "give_up", "gives up: the other player wins with a correct kernel"
-        ):
+        if self.state.over or self.is_sure("give_up", "gives up: the other player wins with a correct kernel"):
             self.match.give_up(self.edits)
 
     def action_rematch(self) -> None:

@@ -7,14 +7,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
-from arena.duel.events import (
-    AnyDuelEvent,
-    DuelEnded,
-    DuelHeader,
-    FinalBegan,
-    KernelJudged,
-    Submitted,
-)
+from arena.duel import events
 from arena.duel.journal import read_duel
 from arena.duel.state import DuelState
 from arena.errors import why
@@ -25,7 +18,7 @@ from screens.duel.base import REFRESH_S, DuelScreen
 from screens.duel.seek_bar import SeekBar, SeekMark
 
 PACES = (1, 2, 5, 10, 20)
-_STOPS = (Submitted, KernelJudged, FinalBegan, DuelEnded)
+_STOPS = (events.Submitted, events.KernelJudged, events.FinalBegan, events.DuelEnded)
 """Events that a step goes to."""
 
 
@@ -35,11 +28,11 @@ class ReplayDuelScreen(DuelScreen):
     SCOPE: ClassVar[Scope] = "replay"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("replay")]
 
-    def __init__(self, parent_app: AppProtocol, path: Path, header: DuelHeader, pace: int = 5) -> None:
+    def __init__(self, parent_app: AppProtocol, path: Path, header: events.DuelHeader, pace: int = 5) -> None:
         super().__init__(parent_app, DuelState(header))
         self.pace = pace
         self._path = path
-        self._events: list[AnyDuelEvent] = []
+        self._events: list[events.AnyDuelEvent] = []
         self._next = 0
         self._played = 0.0
         self._standing = False
@@ -68,9 +61,7 @@ class ReplayDuelScreen(DuelScreen):
     def _go_on(self) -> None:
         if not self._standing:
             self.play_to(self._played + REFRESH_S * self.pace)
-        words = (
-            "at the end" if self._played >= self._length else "pause" if self._standing else f"{self.pace}×"
-        )
+        words = "at the end" if self._played >= self._length else "pause" if self._standing else f"{self.pace}×"
         self.query_one(SeekBar).show(self.now, words)
 
     def play_to(self, at: float) -> None:
@@ -130,15 +121,15 @@ class ReplayDuelScreen(DuelScreen):
         self.dismiss()
 
 
-def _mark(event: AnyDuelEvent) -> SeekMark | None:
+def _mark(event: events.AnyDuelEvent) -> SeekMark | None:
     """What stands on the seek bar."""
     match event:
-        case KernelJudged():
+        case events.KernelJudged():
             good = event.verdict is Verdict.PASS
             return SeekMark(event.at, "✓" if good else "✗", "success" if good else "error")
-        case FinalBegan():
+        case events.FinalBegan():
             return SeekMark(event.at, "◆", "accent")
-        case DuelEnded() if event.winner != "draw":
+        case events.DuelEnded() if event.winner != "draw":
             return SeekMark(event.at, "★", "accent")
         case _:
             return None

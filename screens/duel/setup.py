@@ -42,10 +42,7 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
         super().__init__()
         self.problem = problem
         players = [*opponents(problem, list(setup.settings.models), programs, device), PROGRAM]
-        self._rows = (
-            PlayerRow("left", [YOU, *players], YOU, setup),
-            PlayerRow("right", players, players[0], setup),
-        )
+        self._rows = (PlayerRow("left", [YOU, *players], YOU, setup), PlayerRow("right", players, players[0], setup))
         self._could_limit: bool | None = None
         """Whether dollars could be limited when the row of the limit was drawn last; None: nobody spent any."""
 
@@ -132,18 +129,14 @@ class DuelSetup(DecidingDialog[DuelPlan | None]):
             if row.trouble:
                 trouble.update(f"✗ {row.word} cannot play: see above")
                 return
-        minutes, dollars = (
-            self.query_one(f"#{name}", Input).value.strip() for name in ("minutes", "dollars")
-        )
+        minutes, dollars = (self.query_one(f"#{name}", Input).value.strip() for name in ("minutes", "dollars"))
         clock, limit = _number(minutes, 0.05, 24 * 60), _number(dollars, 1e-6, 1e6)
         if clock is None and (minutes or YOU in (left, right)):
             trouble.update("✗ minutes: a number from 0.05 to 1440" + (", or nothing" if left != YOU else ""))
         elif limit is None and dollars:
             trouble.update("✗ dollars: a number above 0, or nothing")
         elif limit is not None and (unpriced := self._unpriced()):
-            trouble.update(
-                f"✗ {unpriced[0].word} has no prices: leave dollars empty, or add them to the settings"
-            )
+            trouble.update(f"✗ {unpriced[0].word} has no prices: leave dollars empty, or add them to the settings")
         else:
             self.dismiss(DuelPlan(left, right, clock, limit))
 

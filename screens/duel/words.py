@@ -48,8 +48,7 @@ def score(state: DuelState, brief: bool = False) -> Content:
         player = state.header.player(name).name
         parts.append(
             Content.assemble(
-                (f"{crown}{printable(short_name(player, MOST_IN_SCORE))} ", f"{COLOURS[name]} bold"),
-                words or "–",
+                (f"{crown}{printable(short_name(player, MOST_IN_SCORE))} ", f"{COLOURS[name]} bold"), words or "–"
             )
         )
     return Content.assemble(parts[0], ("   vs   ", "$muted"), parts[1])
@@ -61,12 +60,9 @@ def stage_line(state: DuelState, now: float) -> Content:
         case "ended":
             played = f"{clock_words(state.clock(now))} played"
             counts = [
-                f"{printable(state.header.player(name).short)} {len(state.side(name).attempts)}"
-                for name in SIDES
+                f"{printable(state.header.player(name).short)} {len(state.side(name).attempts)}" for name in SIDES
             ]
-            return Content.assemble(
-                (played, "$foreground bold"), (f"   kernels: {' · '.join(counts)}", "$muted")
-            )
+            return Content.assemble((played, "$foreground bold"), (f"   kernels: {' · '.join(counts)}", "$muted"))
         case "abandoned":
             return Content.styled(f"abandoned: {printable(state.abandoned)}", "$warning")
         case "final":
@@ -77,9 +73,7 @@ def stage_line(state: DuelState, now: float) -> Content:
             return Content.assemble(("▸ FINAL  ", "$accent bold"), (f"{count}{figure}", "$foreground"))
         case stage:
             left = state.remaining(now)
-            words = (
-                f"{clock_words(left)} left" if left is not None else f"{clock_words(state.clock(now))} played"
-            )
+            words = f"{clock_words(left)} left" if left is not None else f"{clock_words(state.clock(now))} played"
             paused = ("   paused", "$warning bold") if stage == "paused" else ("", "$muted")
             return Content.assemble((words, "$foreground bold"), paused)
 
@@ -203,9 +197,7 @@ def attempts(side: SideState, name: SideName, player: str, over: bool = False) -
             words.append(f"{attempt.number} {'✓' if attempt.passed else '✗'}")
     if side.writing and not side.left:
         words.append(f"{side.writing} writing")
-    return Content.assemble(
-        (f"{printable(player)}  ", COLOURS[name]), (" · ".join(words) or "–", "$foreground")
-    )
+    return Content.assemble((f"{printable(player)}  ", COLOURS[name]), (" · ".join(words) or "–", "$foreground"))
 
 
 def final_kernel(state: DuelState, name: SideName) -> AttemptState | None:

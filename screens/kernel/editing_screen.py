@@ -64,9 +64,7 @@ class EditingScreen(PanedScreen):
     def draft_words(self) -> str:
         name = self.problem.stem
         return (
-            f"The unsaved text of {name} is kept as a draft: `pkb-arena {name}` offers it."
-            if self.editor.dirty
-            else ""
+            f"The unsaved text of {name} is kept as a draft: `pkb-arena {name}` offers it." if self.editor.dirty else ""
         )
 
     # --- texts that take the place of the editor's ---------------------------------------------------------
@@ -112,9 +110,7 @@ class EditingScreen(PanedScreen):
 
         if self.may_edit():
             workspace = self.session.services.workspace
-            self.app.push_screen(
-                VariantsDialog(workspace, self.session.path, self.editor.file_text), answered
-            )
+            self.app.push_screen(VariantsDialog(workspace, self.session.path, self.editor.file_text), answered)
 
     def take_over(self, text: str) -> None:
         """Puts another player's kernel into the editor."""

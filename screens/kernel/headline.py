@@ -64,24 +64,17 @@ def answer_of(state: RunState, keymap: dict[str, str], dirty: bool = False) -> A
             advice=f"{key_of('doctor', keymap)} doctor · {run} runs again",
         )
     if state.refused is not None:
-        return Answer(
-            "! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice)
-        )
+        return Answer("! NOT RUN", "warning", support=_line(state.refused.message), advice=_line(state.refused.advice))
     if state.cancelled_in is not None:
         return Answer(
-            "– CANCELLED",
-            "muted",
-            support=f"in {state.cancelled_in or 'the queue'}",
-            advice=f"{run} runs again",
+            "– CANCELLED", "muted", support=f"in {state.cancelled_in or 'the queue'}", advice=f"{run} runs again"
         )
     if not state.run_id:
         what = f"{save} saves and runs" if dirty else f"{run} runs this kernel"
         return Answer("NOT RUN YET", "muted", support=what)
     verdict = state.verdict
     if verdict is None:
-        return Answer(
-            f"▸ {(state.phase or 'starting').upper()}", "accent", support="correctness is checked first"
-        )
+        return Answer(f"▸ {(state.phase or 'starting').upper()}", "accent", support="correctness is checked first")
     if verdict is not Verdict.PASS:
         failure = state.failure
         where = _line(failure.message) if failure else ""
@@ -158,8 +151,7 @@ class KernelHeadline(Widget):
     """Three rows: problem and setting on the left, the answer on the right."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"headline--{name}"
-        for name in ("title", "muted", "success", "error", "warning", "accent", "foreground")
+        f"headline--{name}" for name in ("title", "muted", "success", "error", "warning", "accent", "foreground")
     }
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -190,12 +182,7 @@ class KernelHeadline(Widget):
         left = shortened(left, room - cell_len(words))
         pad = " " * (room + GAP - cell_len(left) - cell_len(words))
         style = self.get_component_rich_style("headline--title" if y == 0 else "headline--muted")
-        cells = [
-            Segment(left, style),
-            Segment(pad, self.rich_style),
-            Segment(words, self._style(colour)),
-            *big,
-        ]
+        cells = [Segment(left, style), Segment(pad, self.rich_style), Segment(words, self._style(colour)), *big]
         return Strip(cells).adjust_cell_length(width, self.rich_style)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -215,11 +202,7 @@ class KernelHeadline(Widget):
             return [Segment(" ", self.rich_style)]
         style = self._style(answer.colour)
         sign = f"   {answer.sign or ' '} " if y == 1 else "     "
-        return [
-            Segment(sign, style),
-            Segment(big_rows(answer.big, style)[y], style),
-            Segment(" ", self.rich_style),
-        ]
+        return [Segment(sign, style), Segment(big_rows(answer.big, style)[y], style), Segment(" ", self.rich_style)]
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"headline--{name}")

@@ -19,17 +19,7 @@ from arena.workspace.named_kernels import BASELINE
 from arena.workspace.watcher import KernelWatcher
 from problems.specification import Problem
 from sandbox.machine.devices import kind_of
-from sandbox.protocol.events import (
-    AnyEvent,
-    Cancelled,
-    Fatal,
-    Finished,
-    Refused,
-    Result,
-    Rival,
-    RunStarted,
-    Setting,
-)
+from sandbox.protocol import events
 from sandbox.protocol.verdict import Verdict
 from screens.actions import key_of
 from screens.kernel.log_lines import LogLine, lines_of
@@ -158,7 +148,7 @@ class KernelSession:
         self._cancelled = True
         await self.services.engine.cancel()
 
-    def setting(self) -> Setting:
+    def setting(self) -> events.Setting:
         """What the next run is measured in.
 
         Raises:
@@ -166,7 +156,7 @@ class KernelSession:
         """
         return choose_setting(self.problem, self.choice, self.services.settings)
 
-    async def run(self, text: str, versus: Rival | None = None) -> None:
+    async def run(self, text: str, versus: events.Rival | None = None) -> None:
         """Starts a run of the kernel; one in progress is cancelled by it. versus: a kernel in the baseline's place.
 
         Raises:
@@ -220,7 +210,7 @@ class KernelSession:
         """Seconds that timing may take in the newest run; None where that is not known."""
         return self._request.most_s if self._request is not None else None
 
-    async def _run(self, name: str, source: str, path: str, versus: Rival | None = None) -> None:
+    async def _run(self, name: str, source: str, path: str, versus: events.Rival | None = None) -> None:
         request = RunRequest(
             problem=self.problem,
             setting=self.setting(),
@@ -261,23 +251,26 @@ class KernelSession:
         )
         return request, kernel.sha256
 
-    def result_of(self, sha256: str, setting: Setting) -> Result | None:
+    def result_of(self, sha256: str, setting: events.Setting) -> events.Result | None:
         """What the judge found of a text in a setting, if it is what was judged last."""
         same = self.state.sha256 == sha256 and self.state.setting == setting
         return self.state.result if same else None
 
-    def apply(self, event: AnyEvent) -> None:
+    def apply(self, event: events.AnyEvent) -> None:
         """Folds an event in."""
         if event.at:
             self.set_clock(event.at)
-        if isinstance(event, RunStarted):
+        if isinstance(event, events.RunStarted):
             self._new_run = True
             self._judged = self._request
             self._new_lines.clear()
-        overtaken = isinstance(event, Cancelled) and event.run_id == self.state.run_id
-        if isinstance(event, RunStarted | Finished | Refused | Fatal | Cancelled) and not overtaken:
+        overtaken = isinstance(event, events.Cancelled) and event.run_id == self.state.run_id
+        if (
+            isinstance(event, events.RunStarted | events.Finished | events.Refused | events.Fatal | events.Cancelled)
+            and not overtaken
+        ):
             self.waiting_since = None
-        failed = self.state.failure is not None and not isinstance(event, RunStarted)
+        failed = self.state.failure is not None and not isinstance(event, events.RunStarted)
         told = self.state.verdict if failed else None
         self.state.apply(event)
         self._new_lines += lines_of(event, told)

@@ -3,18 +3,7 @@
 from dataclasses import dataclass
 
 from arena.runs.results import names_line, output_of
-from sandbox.protocol.events import (
-    AnyEvent,
-    Cancelled,
-    Checked,
-    Failure,
-    Fatal,
-    Finished,
-    Log,
-    PhaseEnded,
-    Refused,
-    RunStarted,
-)
+from sandbox.protocol import events
 from sandbox.protocol.verdict import Verdict
 from screens import figures
 
@@ -30,42 +19,39 @@ class LogLine:
     """ "text", "error" or "note"."""
 
 
-def lines_of(event: AnyEvent, told: Verdict | None = None) -> list[LogLine]:
+def lines_of(event: events.AnyEvent, told: Verdict | None = None) -> list[LogLine]:
     """What the log says about an event; nothing for most of them.
 
     told: the verdict of the run's failure, if the log has it already: its end then adds nothing, and neither does how long
     the phase took that it failed in.
     """
     match event:
-        case RunStarted():
+        case events.RunStarted():
             return [LogLine(f"run {event.run_id} · {event.kernel_name} · {event.sha256[:10]}", kind="note")]
-        case PhaseEnded() if told is None:
+        case events.PhaseEnded() if told is None:
             return [LogLine(f"{event.phase} took {figures.seconds(event.seconds)} s", kind="note")]
-        case Log(rank=-1):
+        case events.Log(rank=-1):
             return [LogLine(event.text.rstrip(), kind="note")]
-        case Log():
+        case events.Log():
             return [LogLine(event.text, event.rank, "error" if event.stream == "stderr" else "text")]
-        case Checked():
-            return [
-                *_failure(event.failure),
-                LogLine(f"{event.verdict} after {event.seconds:.2f} s", kind="note"),
-            ]
-        case Finished():
+        case events.Checked():
+            return [*_failure(event.failure), LogLine(f"{event.verdict} after {event.seconds:.2f} s", kind="note")]
+        case events.Finished():
             words = f"finished: {event.result.verdict} in {event.result.seconds.total:.2f} s"
             labels = [LogLine(", ".join(event.result.labels), kind="note")] if event.result.labels else []
             if event.result.verdict == told:
                 return labels
             return [*_failure(None if told else event.result.failure), *labels, LogLine(words, kind="note")]
-        case Cancelled():
+        case events.Cancelled():
             return [LogLine(f"cancelled in {event.phase}", kind="note")]
-        case Refused():
+        case events.Refused():
             return [LogLine(f"not run: {event.message} → {event.advice}", kind="error")]
-        case Fatal():
+        case events.Fatal():
             return [LogLine(f"harness: {event.message}\n{event.text}".rstrip(), kind="error")]
     return []
 
 
-def _failure(failure: Failure | None) -> list[LogLine]:
+def _failure(failure: events.Failure | None) -> list[LogLine]:
     if failure is None:
         return []
     text = output_of(failure)

@@ -39,9 +39,7 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
         elif phase is None and name == "time" and waiting is not None:
             parts.append((f"▸ {WAITING} ({printable(waiting.words)}) {now - waiting.at:.0f} s", "accent"))
         elif phase is None:
-            if (
-                name != "prepare" and state.verdict is not Verdict.PASS
-            ):  # a kernel may have nothing to compile
+            if name != "prepare" and state.verdict is not Verdict.PASS:  # a kernel may have nothing to compile
                 parts.append((f"· {name}", "muted"))
         elif phase.seconds is not None:
             parts.append((f"✓ {name} {figures.seconds(phase.seconds)}", "foreground"))

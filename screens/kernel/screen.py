@@ -315,9 +315,7 @@ class KernelScreen(EditingScreen):
         request, sha256 = await self.session.profile_request()
         result = partial(self.session.result_of, sha256, request.setting)
         unsaved = self.editor.dirty
-        self.app.push_screen(
-            ProfileScreen(self.parent_app, self.problem, request, sha256[:8], result, unsaved=unsaved)
-        )
+        self.app.push_screen(ProfileScreen(self.parent_app, self.problem, request, sha256[:8], result, unsaved=unsaved))
 
     def action_ask_model(self) -> None:
         self.parent_app.ask_model(self.problem, self.session.choice)

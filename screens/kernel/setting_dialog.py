@@ -22,9 +22,7 @@ from screens.widgets.foreign import PlainStatic
 class SettingDialog(DecidingDialog[Choice | None]):
     """Shows the cost of what is chosen while it is chosen; enter runs in it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f5,ctrl+s", "take", "run in this setting", priority=True)
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f5,ctrl+s", "take", "run in this setting", priority=True)]
 
     def __init__(self, session: KernelSession) -> None:
         super().__init__()
@@ -47,9 +45,7 @@ class SettingDialog(DecidingDialog[Choice | None]):
                 ("dtype", "dtype", problem.dtypes, now.dtype),
             ):
                 choices = [(str(option), option) for option in options]
-                yield from self._row(
-                    name, Select(choices, value=value, allow_blank=False, id=id, compact=True)
-                )
+                yield from self._row(name, Select(choices, value=value, allow_blank=False, id=id, compact=True))
             for name, value in now.sizes.items():
                 yield from self._row(name, Input(str(value), type="integer", id=f"size-{name}", compact=True))
             yield PlainStatic("", id="cost")

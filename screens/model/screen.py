@@ -160,9 +160,7 @@ class ModelScreen(BaseScreen):
         verdict.update_if_new(page)
         entitle(self.query_one("#verdict-pane"), f"kernel {told.number}" if told else "verdict")
         number = kernel.number if kernel is not None else state.writing
-        entitle(
-            pane, f"{self.view} {number}" if self.view != "asked" else "asked", "F3 kernel · answer · asked"
-        )
+        entitle(pane, f"{self.view} {number}" if self.view != "asked" else "asked", "F3 kernel · answer · asked")
         if self.view != "asked" and kernel is None and not session.over:
             switcher.current = "model-writing"
             thinks = not state.text and bool(state.thought)
@@ -186,9 +184,7 @@ class ModelScreen(BaseScreen):
             return "", "answer.md"
         if self.view == "kernel" and kernel.source:
             return printable(kernel.source), "kernel.py"
-        return printable(kernel.text), "answer.md" if has_fence(
-            kernel.text
-        ) or not kernel.source else "kernel.py"
+        return printable(kernel.text), "answer.md" if has_fence(kernel.text) or not kernel.source else "kernel.py"
 
     @on(OptionList.OptionHighlighted, "#kernels")
     def _moved(self, event: OptionList.OptionHighlighted) -> None:
@@ -248,7 +244,5 @@ class ModelScreen(BaseScreen):
             if bar.has_pseudo_class("focus-within"):
                 bar.close()
                 return
-        if self.session.over or self.is_sure(
-            "leave_model", "stops the model and leaves; its kernels are kept"
-        ):
+        if self.session.over or self.is_sure("leave_model", "stops the model and leaves; its kernels are kept"):
             self.dismiss()

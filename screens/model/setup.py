@@ -56,11 +56,7 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
             with Horizontal(classes="row"):
                 yield PlainStatic("model", classes="label")
                 yield Select(
-                    ((name, name) for name in names),
-                    value=names[0],
-                    allow_blank=False,
-                    id="model",
-                    compact=True,
+                    ((name, name) for name in names), value=names[0], allow_blank=False, id="model", compact=True
                 )
             yield PlainStatic(_facts(self.settings.models[names[0]]), id="model-facts", classes="sentence")
             with Horizontal(classes="row"):
@@ -118,17 +114,13 @@ class ModelSetup(DecidingDialog[ModelPlan | None]):
         how, name, model = str(self.query_one("#how", Select).value), self._model_name, self._model
         self.run_worker(self._plan(name, model, how, answers, limit), exclusive=True, exit_on_error=False)
 
-    async def _plan(
-        self, name: str, model: ModelSettings, how: str, answers: int, limit: float | None
-    ) -> None:
+    async def _plan(self, name: str, model: ModelSettings, how: str, answers: int, limit: float | None) -> None:
         """Looks for the key, which may mean to ask a keyring, and dismisses when it is there."""
         priced = has_prices(model)
         improves = how == IMPROVE
         tokens = None if priced or limit is None else round(limit)
         setup = replace(
-            self.setup,
-            pool=BudgetPool(limit if priced else None, tokens),
-            patience=PATIENCE if improves else None,
+            self.setup, pool=BudgetPool(limit if priced else None, tokens), patience=PATIENCE if improves else None
         )
         kind = PlayerKind.AGENT if improves else PlayerKind.MODEL
         try:

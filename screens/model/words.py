@@ -21,12 +21,7 @@ _REASONS = {
     "cancelled": "stopped",
 }
 _UNJUDGED = "stopped before its verdict"
-_DOING = {
-    PREPARING: "starting",
-    WAITING: "waiting for the model",
-    THINKING: "thinks",
-    WRITING: "writes",
-}
+_DOING = {PREPARING: "starting", WAITING: "waiting for the model", THINKING: "thinks", WRITING: "writes"}
 
 
 def title(session: ModelSession) -> Content:
@@ -53,9 +48,7 @@ def best(session: ModelSession) -> Content:
     else:
         words = figures.measured_words(speed.speedup, speed.outcome, speed.clock)
         style = figures.outcome_style(speed.outcome)
-    return Content.assemble(
-        ("★ ", "$muted"), (words, f"${style} bold"), (f" · kernel {found.number}", "$muted")
-    )
+    return Content.assemble(("★ ", "$muted"), (words, f"${style} bold"), (f" · kernel {found.number}", "$muted"))
 
 
 def spent(used: Spent) -> str:
@@ -80,9 +73,7 @@ def kernel_line(session: ModelSession, kernel: KernelState) -> Content:
     colour = f"${figures.verdict_style(report.verdict)}"
     speed = f"  {_speedup(report)}" if report.verdict is Verdict.PASS else ""
     return Content.assemble(
-        number,
-        (figures.verdict_words(report.verdict), colour),
-        (speed, f"${figures.outcome_style(report.outcome)}"),
+        number, (figures.verdict_words(report.verdict), colour), (speed, f"${figures.outcome_style(report.outcome)}")
     )
 
 
@@ -128,8 +119,7 @@ def _ending(session: ModelSession) -> Content:
     count = len(session.state.kernels)
     answers = f"{count} answer{'s' if count != 1 else ''}"
     return Content.assemble(
-        ("ended  ", "$foreground bold"),
-        (f"{_REASONS.get(reason, printable(reason))} · {answers}", "$foreground"),
+        ("ended  ", "$foreground bold"), (f"{_REASONS.get(reason, printable(reason))} · {answers}", "$foreground")
     )
 
 

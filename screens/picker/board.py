@@ -65,9 +65,7 @@ class BoardDialog(Dialog[Problem | None]):
             dialog.border_title = "Board"
             dialog.border_subtitle = "F3 view · / filter · enter opens · esc back"
             yield PlainStatic("reading…", id="board-note")
-            box = FilterInput(
-                placeholder="id, words or category of problems", id="board-filter", compact=True
-            )
+            box = FilterInput(placeholder="id, words or category of problems", id="board-filter", compact=True)
             box.display = False
             yield box
             table: DataTable[Text] = DataTable(id="board", cursor_type="row", zebra_stripes=False)
@@ -109,9 +107,7 @@ class BoardDialog(Dialog[Problem | None]):
         if self.view != PROBLEMS:
             note += f" ({self._published.source})"
         self.query_one("#board-note", PlainStatic).update(note)
-        {PROBLEMS: self._show_problems, CATEGORIES: self._show_categories, CURVE: self._show_curve}[
-            self.view
-        ]()
+        {PROBLEMS: self._show_problems, CATEGORIES: self._show_categories, CURVE: self._show_curve}[self.view]()
         table.move_cursor(row=min(at, max(table.row_count - 1, 0)))
 
     def _marked(self, view: str) -> str:
@@ -139,8 +135,7 @@ class BoardDialog(Dialog[Problem | None]):
             for problem in self._listed
         ]
         widths = [
-            max(len(printable(player)), *(len(row[n][0]) for row in rows), 0)
-            for n, player in enumerate(self.players)
+            max(len(printable(player)), *(len(row[n][0]) for row in rows), 0) for n, player in enumerate(self.players)
         ]
         least, most = TITLE_WIDTH
         # A cell of air on both sides of a column, an id of three places, two cells for the scrollbar.
@@ -159,9 +154,7 @@ class BoardDialog(Dialog[Problem | None]):
             ours = [_tally_words(board.tally(self.standings[player], problems)) for player in self.players]
             category = "" if name == "all" else name
             theirs = [
-                self._styled(
-                    f"│ {_tally_words(self._published.tally(model, category), with_all=True)}", "muted"
-                )
+                self._styled(f"│ {_tally_words(self._published.tally(model, category), with_all=True)}", "muted")
                 for model in self._published.model
                 if not category or category in self._published.problems
             ]
@@ -177,8 +170,7 @@ class BoardDialog(Dialog[Problem | None]):
                 for player in self.players
             ]
             theirs = [
-                self._styled(f"│ {_share_words(model.curve[number])}", "muted")
-                for model in self._published.model
+                self._styled(f"│ {_share_words(model.curve[number])}", "muted") for model in self._published.model
             ]
             words = "correct" if factor == 0.0 else f"≥ {factor:g}×"
             table.add_row(Text(words), Text(""), *map(Text, ours), *theirs)
@@ -228,9 +220,7 @@ class BoardDialog(Dialog[Problem | None]):
 def _matches(problem: Problem, word: str) -> bool:
     if word.isdecimal():
         return word == str(problem.id)
-    return (
-        word in f"{problem.slug} {problem.title} {problem.category} {' '.join(problem.collectives)}".lower()
-    )
+    return word in f"{problem.slug} {problem.title} {problem.category} {' '.join(problem.collectives)}".lower()
 
 
 def _tally_words(counted: board.Tally, with_all: bool = False) -> str:

@@ -84,10 +84,7 @@ def _cost_pairs(problem: Problem, settings: Settings) -> list[tuple[str, str]]:
     return [
         ("runs as", f"{setting.preset} · {setting.dtype} · {setting.world} ranks on {setting.device}"),
         ("sizes", sizes),
-        (
-            "each rank",
-            f"{figures.amount(cost.flops, 'FLOP')}, touches {figures.amount(cost.local_bytes, 'B')}",
-        ),
+        ("each rank", f"{figures.amount(cost.flops, 'FLOP')}, touches {figures.amount(cost.local_bytes, 'B')}"),
         ("sends", f"{figures.amount(cost.sent_bytes, 'B')} a call"),
         ("ranks", ranks_words(problem.worlds)),
         ("dtypes", ", ".join(problem.dtypes)),

@@ -197,8 +197,7 @@ class ProblemTable(DataTable[Text]):
                 return Text(words, style=cell_colour(self.app, "muted"), no_wrap=True)
             case "ranks":
                 return Text(
-                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]),
-                    style=cell_colour(self.app, "muted"),
+                    figures.cut(ranks_words(problem.worlds), WIDTHS["ranks"]), style=cell_colour(self.app, "muted")
                 )
             case "house":
                 return self._figure(*figures.standing_words(row.house))

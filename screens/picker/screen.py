@@ -52,10 +52,7 @@ class PickerScreen(BaseScreen):
         self.standings: dict[int, Standing] = {}
         self.category = ""
         self.machine = ""
-        self._own_actions = {
-            "clear_filter",
-            *(action.name for action in ACTIONS if action.scope == "problems"),
-        }
+        self._own_actions = {"clear_filter", *(action.name for action in ACTIONS if action.scope == "problems")}
         self.HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (76, "-narrow"), (100, "-wide"), (140, "-broad")]
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (26, "-high")]
 
@@ -125,9 +122,7 @@ class PickerScreen(BaseScreen):
         faster_ones = [standing.best for standing in held if standing.best and standing.faster]
         best = max(faster_ones, key=lambda entry: entry.low or 0.0, default=None)
         words = f"solved {solved} of {len(self.problems)} · faster {faster}"
-        self.query_one("#score", PlainStatic).update(
-            words + (f" · best {figures.best_words(best)[0]}" if best else "")
-        )
+        self.query_one("#score", PlainStatic).update(words + (f" · best {figures.best_words(best)[0]}" if best else ""))
 
     def _show_categories(self) -> None:
         counts: dict[str, list[Problem]] = {}
@@ -136,9 +131,7 @@ class PickerScreen(BaseScreen):
         options = [Option(self._category_line("all", self.problems), id="all")]
         order = self.parent_app.services.catalogue
         names = list(order.categories) if order else sorted(counts)
-        options += [
-            Option(self._category_line(name, counts[name]), id=name) for name in names if name in counts
-        ]
+        options += [Option(self._category_line(name, counts[name]), id=name) for name in names if name in counts]
         categories = self.query_one("#categories", OptionList)
         at = categories.highlighted
         categories.clear_options()
@@ -157,10 +150,7 @@ class PickerScreen(BaseScreen):
         services = self.parent_app.services
         rows = (
             ProblemRow(
-                problem,
-                self.standings.get(problem.id),
-                services.house.get(problem.id),
-                services.best.get(problem.id),
+                problem, self.standings.get(problem.id), services.house.get(problem.id), services.best.get(problem.id)
             )
             for problem in self.problems
             if self.category in ("", problem.category)
@@ -175,9 +165,7 @@ class PickerScreen(BaseScreen):
         table.display = bool(rows)
         nothing = self.query_one("#nothing", PlainStatic)
         nothing.display = not rows
-        nothing.update(
-            "No problem matches this filter. esc clears it." if self.problems else "No problems found."
-        )
+        nothing.update("No problem matches this filter. esc clears it." if self.problems else "No problems found.")
         count = f"{len(rows)} of {len(self.problems)}"
         legend = LEGEND if pane.size.width > len(LEGEND) + len(count) + 10 and self.standings else ""
         pane.border_subtitle = f"{legend}{count}"

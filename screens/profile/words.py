@@ -91,9 +91,7 @@ def _gpu_rows(
         *[
             row
             for sign, words in advice
-            for row in hanging(
-                Content.styled(sign, "$accent"), Content(printable(words)), width, len("rank 00 ")
-            )
+            for row in hanging(Content.styled(sign, "$accent"), Content(printable(words)), width, len("rank 00 "))
         ],
         *(_legend(timeline.words, width) if timeline else []),
         Content(""),
@@ -145,17 +143,13 @@ def at_work(waits: bool, seconds: float) -> Content:
         text = "Another run is timing on these devices. The profile starts after it."
     else:
         head = "▸ PROFILING"
-        text = (
-            "A new world imports torch, warms the kernel up and calls it a few times under torch's profiler."
-        )
+        text = "A new world imports torch, warms the kernel up and calls it a few times under torch's profiler."
     return Content.assemble((f"{head}  {seconds:.0f} s", "bold $accent"), f"\n\n{text}")
 
 
 def rank_failed(report: RankProfile) -> Content:
     """A call failed; these are the words of the rank."""
-    return Content.assemble(
-        (f"✗ rank {report.rank} failed", "bold $error"), f"\n\n{printable(report.failed).rstrip()}"
-    )
+    return Content.assemble((f"✗ rank {report.rank} failed", "bold $error"), f"\n\n{printable(report.failed).rstrip()}")
 
 
 def no_profile(message: str, advice: str) -> Content:
@@ -167,9 +161,7 @@ def no_profile(message: str, advice: str) -> Content:
 def trace_words(path: Path | None, key: str) -> Content:
     """Below the figures: how to get a trace, or where it is."""
     if path is None:
-        return Content.assemble(
-            (key, "$accent"), (" writes every call as a trace that Perfetto opens", "$muted")
-        )
+        return Content.assemble((key, "$accent"), (" writes every call as a trace that Perfetto opens", "$muted"))
     return Content.assemble(("trace  ", "$muted"), str(path), ("\nopen it with ui.perfetto.dev", "$muted"))
 
 

@@ -72,11 +72,7 @@ class _Classes:
         return self._backs.setdefault(f"fill: {colour};", f"b{len(self._backs)}")
 
     def colours(self, style: Style) -> tuple[str, str]:
-        front = (
-            _hex(style.color.get_truecolor())
-            if style.color and not style.color.is_default
-            else self.foreground
-        )
+        front = _hex(style.color.get_truecolor()) if style.color and not style.color.is_default else self.foreground
         back = (
             _hex(style.bgcolor.get_truecolor(foreground=False))
             if style.bgcolor and not style.bgcolor.is_default

@@ -210,12 +210,7 @@ class SweepScreen(BaseScreen):
             tried = [square for square in squares if square is not None and square.marks]
             solved = any(square.passed for square in tried)
             wrong = any(square.passed < len(square.marks) for square in tried)
-            return {
-                "solved": solved,
-                "unsolved": not solved,
-                "wrong": wrong,
-                "open": len(tried) < len(squares),
-            }[word]
+            return {"solved": solved, "unsolved": not solved, "wrong": wrong, "open": len(tried) < len(squares)}[word]
         return word == str(problem.id) or word in f"{problem.stem} {problem.title} {problem.category}".lower()
 
     @property
@@ -253,9 +248,7 @@ class SweepScreen(BaseScreen):
         problem, player = current
         square = self._square(problem, player)
         marks = sorted(square.marks.items()) if square is not None else []
-        said = "   ".join(
-            f"{n}: {mark.verdict}" + (f" {mark.detail}" if not mark.passed else "") for n, mark in marks
-        )
+        said = "   ".join(f"{n}: {mark.verdict}" + (f" {mark.detail}" if not mark.passed else "") for n, mark in marks)
         text = f"{problem.stem} · {player}   {said or 'no result yet'}"
         self.query_one("#sweep-cell", PlainStatic).update(printable(text).replace("\n", " "))
 
@@ -276,9 +269,7 @@ class SweepScreen(BaseScreen):
         if square is None or not square.marks:
             self.say(f"{player_heading(player)} has no result here yet")
             return
-        self.app.push_screen(
-            CellReplay(self.services, problem, player, [m for _, m in sorted(square.marks.items())])
-        )
+        self.app.push_screen(CellReplay(self.services, problem, player, [m for _, m in sorted(square.marks.items())]))
 
     def action_next_campaign(self) -> None:
         if len(self.paths) < 2:

@@ -65,11 +65,7 @@ class Access:
             return "foreign Origin"
         role = PLACES.get(request.path)
         if role is not None and role not in self.roles:
-            return (
-                "this server has no owner's app: it is for spectators"
-                if role == "owner"
-                else "no spectators here"
-            )
+            return "this server has no owner's app: it is for spectators" if role == "owner" else "no spectators here"
         if "token" in request.query and role is not None and not request.path.endswith("/ws"):
             return "" if self._is_token(role, request.query["token"]) else "wrong token"
         if not any(self._has_cookie(request, each) for each in ((role, "owner") if role else self.roles)):

@@ -44,12 +44,8 @@ class ArenaServer(Server):
         roles: list[Role] = ["owner"] if plan.owner else []
         self.access = Access(plan.host, tuple(roles + (["spectator"] if plan.spectators else [])))
         problem = (plan.problem,) if plan.problem else ()
-        self.owner = OwnerSession(
-            lambda browser: self._process("screens.web.owner", browser, *problem), plan.keep_s
-        )
-        self.spectators = Spectators(
-            lambda browser: self._process("screens.web.spectator", browser), plan.spectators
-        )
+        self.owner = OwnerSession(lambda browser: self._process("screens.web.owner", browser, *problem), plan.keep_s)
+        self.spectators = Spectators(lambda browser: self._process("screens.web.spectator", browser), plan.spectators)
         self._sockets: set[web.WebSocketResponse] = set()
 
     def _process(self, module: str, browser: Browser, *arguments: str) -> AppProcess:
@@ -142,9 +138,7 @@ class ArenaServer(Server):
     async def on_shutdown(self, app: web.Application) -> None:
         """Ends every app, in order."""
         await asyncio.gather(self.owner.end(), self.spectators.end())
-        await asyncio.gather(
-            *(close_socket(socket, b"the server has ended") for socket in list(self._sockets))
-        )
+        await asyncio.gather(*(close_socket(socket, b"the server has ended") for socket in list(self._sockets)))
 
     async def live(self) -> int:
         """Serves until a signal comes. Returns the exit code.
@@ -158,10 +152,7 @@ class ArenaServer(Server):
             if not over.done():
                 over.set_result(code)
 
-        for number, code in (
-            (signal.SIGINT, int(ExitCode.INTERRUPTED)),
-            (signal.SIGTERM, 128 + signal.SIGTERM),
-        ):
+        for number, code in ((signal.SIGINT, int(ExitCode.INTERRUPTED)), (signal.SIGTERM, 128 + signal.SIGTERM)):
             asyncio.get_running_loop().add_signal_handler(number, signalled, code)
         runner = web.AppRunner(await self._make_app(), access_log=None, shutdown_timeout=LEAVE_S)
         await runner.setup()

@@ -53,7 +53,9 @@ NOTHING_YET = "No runs yet. Runs and duels of the owner appear here."
 class WaitingScreen(BaseScreen):
     """Before anything was run."""
 
-    DEFAULT_CSS = "WaitingScreen { align: center middle; } WaitingScreen #nothing { width: auto; max-width: 80%; color: $muted; }"
+    DEFAULT_CSS = (
+        "WaitingScreen { align: center middle; } WaitingScreen #nothing { width: auto; max-width: 80%; color: $muted; }"
+    )
 
     def compose(self) -> ComposeResult:
         yield PlainStatic(NOTHING_YET, id="nothing")

@@ -47,9 +47,7 @@ class CountedDocument(WrappedDocument):
 class Source(TextArea):
     """A source file, coloured. Read-only unless it is an `Editor`."""
 
-    COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {
-        f"source--{kind}" for kind in (*_KINDS, "match", "mark")
-    }
+    COMPONENT_CLASSES = TextArea.COMPONENT_CLASSES | {f"source--{kind}" for kind in (*_KINDS, "match", "mark")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+home", "cursor_document_end(-1)", "start of the text", show=False),
         Binding("ctrl+end", "cursor_document_end(1)", "end of the text", show=False),
@@ -256,9 +254,7 @@ class Editor(Source):
         self.mark_saved(text)
         if self.dirty:
             cursor, scroll = self.cursor_location, self.scroll_offset
-            self.replace(
-                self._saved_plain, self.document.start, self.document.end
-            )  # undo brings the old text back
+            self.replace(self._saved_plain, self.document.start, self.document.end)  # undo brings the old text back
             self.move_cursor(self.clamp_visitable(cursor))
             self.scroll_to(*scroll, animate=False)
 

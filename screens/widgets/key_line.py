@@ -115,9 +115,7 @@ class KeyLine(Widget):
     # --- the mouse -------------------------------------------------------------------------------------------
 
     def _at(self, column: int) -> ShownKey | None:
-        return next(
-            (key for start, key in self._placed() if start <= column < start + key.columns - GAP), None
-        )
+        return next((key for start, key in self._placed() if start <= column < start + key.columns - GAP), None)
 
     def _point_at(self, key: ShownKey | None) -> None:
         if key is not self._under:

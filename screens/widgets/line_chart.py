@@ -240,9 +240,7 @@ class LineChart(DrawnRows):
             for point in line.points:
                 if point.low is not None and point.high is not None:
                     places.append(self._column(point.x, columns) // 2)
-                    heights.append(
-                        range(self._dot(point.high, rows) // 4, self._dot(point.low, rows) // 4 + 1)
-                    )
+                    heights.append(range(self._dot(point.high, rows) // 4, self._dot(point.low, rows) // 4 + 1))
             for column in range(places[0] if places else columns, columns):
                 number = bisect_left(places, column)
                 if number < len(heights):
@@ -259,12 +257,7 @@ class LineChart(DrawnRows):
         }
 
     def _row(
-        self,
-        y: int,
-        one: bool,
-        grids: Sequence[BrailleGrid],
-        bands: Sequence[range],
-        crosses: set[tuple[int, int]],
+        self, y: int, one: bool, grids: Sequence[BrailleGrid], bands: Sequence[range], crosses: set[tuple[int, int]]
     ) -> Iterator[Segment]:
         """A row of the chart, one segment for all neighbours that look the same. one: whether 1.0 is on it."""
         cells = [self._cell(x, y, one, grids, y in band, (x, y) in crosses) for x, band in enumerate(bands)]
@@ -302,10 +295,7 @@ class LineChart(DrawnRows):
             while found.get(row, ("", "axis"))[1] != "axis" and row + 1 < rows:
                 row += 1  # two lines that end beside each other
             found[row] = (f"{figures.factor(last.y)}×", line.style)
-        return {
-            row: [Segment(f" {words}".ljust(RIGHT), self._style(style))]
-            for row, (words, style) in found.items()
-        }
+        return {row: [Segment(f" {words}".ljust(RIGHT), self._style(style))] for row, (words, style) in found.items()}
 
     def _x_axis(self, columns: int) -> Strip:
         left, right = self._axis(0.0), self._axis(self._until)

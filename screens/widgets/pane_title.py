@@ -18,9 +18,7 @@ class TitledPane(Vertical):
     _border_rows: tuple[int, ...] = ()
     """Rows of the pane that a new title is on, while it is set."""
 
-    def refresh(
-        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
-    ) -> Self:
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:
         """As a widget's own; while a title is set, of the border's row."""
         if self._border_rows and not layout:
             x, y = self.content_offset

@@ -42,9 +42,7 @@ def places_of(lines: Sequence[str], pattern: re.Pattern[str] | None) -> list[tup
     if pattern is None:
         return []
     return [
-        ((row, match.start()), (row, match.end()))
-        for row, line in enumerate(lines)
-        for match in pattern.finditer(line)
+        ((row, match.start()), (row, match.end())) for row, line in enumerate(lines) for match in pattern.finditer(line)
     ]
 
 

@@ -62,9 +62,7 @@ class LineMarks:
         """Marks other lines. A number beyond the end of the text marks its last line."""
         last = max(len(lines) - 1, 0)
         self.words = {min(max(row, 0), last): said for row, said in words.items()}
-        self._marks = [
-            _Mark(row, row, lines[row], said) for row, said in self.words.items() if row < len(lines)
-        ]
+        self._marks = [_Mark(row, row, lines[row], said) for row, said in self.words.items() if row < len(lines)]
 
     def follow(self, lines: Sequence[str]) -> None:
         """The text was edited: a mark goes where its line went, and is off while the line is not as it was."""

@@ -77,9 +77,7 @@ class RefereeAtWork:
         self.process.stdin.write(events.encode(command) + b"\n")
         self.process.stdin.flush()
 
-    def start(
-        self, setting: events.Setting, source: str, name: str = "kernel.py", rounds: int | None = 3
-    ) -> str:
+    def start(self, setting: events.Setting, source: str, name: str = "kernel.py", rounds: int | None = 3) -> str:
         """Sends a run and returns its id."""
         self.count += 1
         run_id = f"run-{self.count}"

@@ -34,9 +34,7 @@ def test_what_is_off_as_a_whole_names_no_element(judged):
 def test_the_same_wrong_element_is_shown_by_the_verdict_and_by_the_ranks(referee):
     kernel = next(kernel for kernel in read_kernels(FOLDER) if kernel.name == "a12_fp8_wire")
     failure = referee.judge(referee.setting(kernel.problem), kernel.source, rounds=1).failure
-    (shown,) = [
-        event for event in referee.events if isinstance(event, RankChecked) and event.rank == failure.rank
-    ]
+    (shown,) = [event for event in referee.events if isinstance(event, RankChecked) and event.rank == failure.rank]
     output = next(output for output in shown.outputs if not output.ok)
     assert (output.first_wrong, output.expected, output.got) == (failure.index, failure.expected, failure.got)
 

@@ -44,9 +44,7 @@ def on_disk(home: Path, tmp_path: Path) -> OnDisk:
         )
 
     tried = ["unshare", "--mount", "sh", "-c", MOUNT]
-    trial = subprocess.run(
-        tried, env=os.environ | {"OPTIONS": "size=1m"}, capture_output=True, text=True, check=False
-    )
+    trial = subprocess.run(tried, env=os.environ | {"OPTIONS": "size=1m"}, capture_output=True, text=True, check=False)
     if trial.returncode:
         pytest.skip(f"no disk can be mounted here: {trial.stderr.strip()}")
     return call

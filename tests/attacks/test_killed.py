@@ -41,10 +41,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def moments(first: int, number: int, long: int) -> list[Any]:
     """Numbers of random moments, which are other ones in every session; the last `long` of them are for `make test-all`."""
     numbers = range(first, first + number)
-    return [
-        *numbers[: number - long],
-        *(pytest.param(n, marks=pytest.mark.long) for n in numbers[number - long :]),
-    ]
+    return [*numbers[: number - long], *(pytest.param(n, marks=pytest.mark.long) for n in numbers[number - long :])]
 
 
 class App:
@@ -168,9 +165,7 @@ def journals_open(paths: Paths) -> list[tuple[str, Verdict]]:
 
 
 @pytest.mark.parametrize("number", moments(0, 6, long=5))
-def test_a_killed_app_leaves_no_process_and_whole_journals(
-    app: App, kernel: Path, paths: Paths, number: int
-) -> None:
+def test_a_killed_app_leaves_no_process_and_whole_journals(app: App, kernel: Path, paths: Paths, number: int) -> None:
     app.until(lambda: bool(app.processes()), "the app did not start")
     work_until_a_random_moment(app, kernel, number)
     started = app.processes()
@@ -190,7 +185,5 @@ def test_the_app_outlives_its_referee(app: App, kernel: Path, paths: Paths, numb
     os.kill(referee, signal.SIGKILL)
     app.until(lambda: not alive([referee, *worlds]), "its worlds are left")
     source = save(kernel, 1000)
-    app.until(
-        lambda: (source, Verdict.PASS) in journals_open(paths), "no verdict after the referee was killed"
-    )
+    app.until(lambda: (source, Verdict.PASS) in journals_open(paths), "no verdict after the referee was killed")
     assert app.referees() not in ([], [referee])

@@ -26,9 +26,7 @@ def test_a_killed_referee_takes_everything_along(walls, another_referee, bait, s
     for kernel in ("honest", "h25_outlives_the_referee", "h16_daemons"):
         source = (KERNELS / f"{kernel}.py").read_text()
         referee.start(setting, bait.fill(source, referee.process.pid))
-    time.sleep(
-        random.Random(seed).uniform(0.0, 6.0)
-    )  # starting, judging, or in the middle of the hanging one
+    time.sleep(random.Random(seed).uniform(0.0, 6.0))  # starting, judging, or in the middle of the hanging one
     assert processes_with(MARK)
     referee.process.send_signal(signal.SIGKILL)
     referee.process.wait()

@@ -15,8 +15,7 @@ def solution(tensor):
     return total
 """
 QUICK, SLOW = (
-    "import time\n" + RIGHT.replace("    return", f"    time.sleep({seconds})\n    return")
-    for seconds in (0.003, 0.01)
+    "import time\n" + RIGHT.replace("    return", f"    time.sleep({seconds})\n    return") for seconds in (0.003, 0.01)
 )
 """Both take so long that what starting a batch takes, and its noise, is little beside it."""
 WRONG = "def solution(tensor):\n    return tensor * 2\n"

@@ -122,15 +122,11 @@ class OneGpu:
         self._all: list[Any] = []
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def run(
-        self, function: Callable[..., Any], world: int, *arguments: Any, timeout_s: float
-    ) -> Future[list[Any]]:
+    def run(self, function: Callable[..., Any], world: int, *arguments: Any, timeout_s: float) -> Future[list[Any]]:
         """What function(rank, world, *arguments) returns on each rank, when a place is free. A world that fails raises."""
         return self._threads.submit(self._run, function, world, arguments, timeout_s)
 
-    def _run(
-        self, function: Callable[..., Any], world: int, arguments: tuple[Any, ...], timeout_s: float
-    ) -> Any:
+    def _run(self, function: Callable[..., Any], world: int, arguments: tuple[Any, ...], timeout_s: float) -> Any:
         try:
             worlds = self._idle.get_nowait()
         except queue.Empty:

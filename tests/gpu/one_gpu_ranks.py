@@ -117,9 +117,7 @@ def compared(
     refused: collections.Counter[str] = collections.Counter()
     dtypes = [dtype for dtype in DTYPES if dtype in problem.dtypes]
     for sizes, dtype in itertools.product(({}, house_agreement.sizes_of(problem)[0]), dtypes):
-        setting = code.setting(
-            problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu")
-        )
+        setting = code.setting(problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu"))
         drawn = [code.draw(setting, seed) for seed in range(CALLS)]
         given = [{name: t.to(at, copy=True) for name, t in tensors.items()} for tensors in drawn]
         facts = [code.facts(tensors, setting) for tensors in drawn]
@@ -149,9 +147,7 @@ def compared(
             for (name, g), (_, w) in zip(got, wanted[seed], strict=True):
                 errors.append(house_agreement.off(problem, dtype, g, w))
                 if not errors[-1] <= 1.0:
-                    faults.append(
-                        f"{where}: {name} is off by {errors[-1]:.3g} of what is allowed{_first(g, w)}"
-                    )
+                    faults.append(f"{where}: {name} is off by {errors[-1]:.3g} of what is allowed{_first(g, w)}")
             for name, tensor in given[seed].items():
                 if not house_agreement.same(tensor.cpu(), drawn[seed][name]):
                     faults.append(f"{where}: it wrote to its argument {name}")
@@ -163,9 +159,7 @@ Call = str | tuple[str, list[torch.Tensor], list[torch.Tensor]]
 """The collective that ended a call, or its structure, its outputs, and the same outputs as they were before the next call."""
 
 
-def _in_a_row(
-    code: ProblemCode, solution: Any, given: list[Any], setting: Any, rank: int, world: int
-) -> list[Call]:
+def _in_a_row(code: ProblemCode, solution: Any, given: list[Any], setting: Any, rank: int, world: int) -> list[Call]:
     """Calls that nothing waits for. In turn a rank comes late, so that its peers are ahead by as much as the kernel lets them."""
     found: list[Any] = []
     alive: list[torch.Tensor] = []
@@ -187,9 +181,7 @@ def _in_a_row(
         torch.cuda.synchronize()
     meet()
     return [
-        call
-        if isinstance(call, str)
-        else (call[0], [leaf.cpu() for leaf in call[1]], [leaf.cpu() for leaf in call[2]])
+        call if isinstance(call, str) else (call[0], [leaf.cpu() for leaf in call[1]], [leaf.cpu() for leaf in call[2]])
         for call in found
     ]
 

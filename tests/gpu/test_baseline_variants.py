@@ -11,10 +11,7 @@ from sandbox.protocol.verdict import Verdict
 pytestmark = pytest.mark.gpu
 
 REGISTERED = [
-    (problem.id, word)
-    for problem in load_catalogue().problems
-    for word in (WINDOWS, COPY_ENGINE)
-    if has(problem, word)
+    (problem.id, word) for problem in load_catalogue().problems for word in (WINDOWS, COPY_ENGINE) if has(problem, word)
 ]
 WRITES = "30"
 """A baseline that writes to its arguments."""

@@ -64,9 +64,7 @@ def judged(one_gpu: Any) -> Judged:
 
     def run(world: int, problem: Problem, source: str, device: str) -> Future[list[Any]]:
         arguments = str(problem.folder), source, device
-        found: Future[list[Any]] = one_gpu.run(
-            one_gpu.ranks.agreement, world, *arguments, timeout_s=TIMEOUT_S
-        )
+        found: Future[list[Any]] = one_gpu.run(one_gpu.ranks.agreement, world, *arguments, timeout_s=TIMEOUT_S)
         return found
 
     return run
@@ -143,9 +141,7 @@ def test_a_collective_of_torch_is_named(one_gpu, judged):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("world", "problem"), [pytest.param(*case, id=f"{case[0]}-{case[1].slug}") for case in CASES]
-)
+@pytest.mark.parametrize(("world", "problem"), [pytest.param(*case, id=f"{case[0]}-{case[1].slug}") for case in CASES])
 def test_a_house_agrees_on_one_gpu(one_gpu, ahead, world, problem):
     settle(figures(one_gpu, ahead[world, problem.slug]))
 

@@ -50,9 +50,7 @@ def test_an_example_passes_and_is_timed_at_a_size_of_production(passes, name):
         assert result.contender_us.device is not None
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in EXAMPLES if name.endswith("_cuda") and "one_shot" not in name]
-)
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name.endswith("_cuda") and "one_shot" not in name])
 def test_a_cuda_example_serves_float32_and_sizes_that_nothing_divides(passes, name):
     problem, source = _example(name)
     passes(problem, source, dtype="float32", M=5, N=7)

@@ -272,8 +272,7 @@ extern "C" __global__ void count(Px px, u32* counter, int64_t* wide, u32 epoch) 
 
 @needs_nvrtc
 @pytest.mark.skipif(
-    MAY_SKIP and not nvrtc.include_dirs(),
-    reason="needs the headers of a CUDA toolkit, or of torch's wheels for CUDA",
+    MAY_SKIP and not nvrtc.include_dirs(), reason="needs the headers of a CUDA toolkit, or of torch's wheels for CUDA"
 )
 def test_cooperative_groups_and_libcus_atomics_compile_as_promised():
     assert nvrtc.to_cubin(STANDARD_HEADERS, ARCH)[:4] == b"\x7fELF"

@@ -112,9 +112,7 @@ def profiled() -> Callable[..., Profiled]:
     """profiled(source, sizes): a profile in which no rank has failed. peaks: the machine's, as a calibration has found them."""
 
     def make(source: str, peaks: dict[str, float] | None = None, **sizes: int) -> Profiled:
-        request = ProfileRequest(
-            setting=setting_of(sizes), kernel_name="kernel.py", source=source, peaks=peaks or {}
-        )
+        request = ProfileRequest(setting=setting_of(sizes), kernel_name="kernel.py", source=source, peaks=peaks or {})
         found = profile_ranks(request, lambda _: None)
         failed = first_failure(found.reports)
         assert failed is None, failed.failed
@@ -205,9 +203,7 @@ def test_stamps_say_how_long_a_kernel_is_at_a_place(profiled):
         assert rank.stamps["1 to 2"] == pytest.approx(60.0, rel=0.2), told(found)
         assert 0.0 < report.stamp_us < 50.0, f"{report.stamp_us} {told(found)}"
         kernel = next(span for span in report.spans if span.kind == "kernel" and "spin" in span.name)
-        stamp = next(
-            span for span in report.spans if span.kind == "stamp" and span.start_us > kernel.start_us - 200.0
-        )
+        stamp = next(span for span in report.spans if span.kind == "stamp" and span.start_us > kernel.start_us - 200.0)
         apart = stamp.start_us - kernel.start_us
         assert abs(apart) < report.stamp_us + 20.0, f"{apart} us from the kernel's begin; {told(found)}"
 

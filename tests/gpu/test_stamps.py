@@ -91,10 +91,7 @@ def test_nobody_leaves_a_meeting_before_all_have_come(one_gpu, world):
     early = []
     for meeting, ranks in enumerate(zip(*found, strict=True)):
         assert all([number for _, _, number in stamped] == [4, 5] for stamped in ranks), ranks
-        last_came, first_left = (
-            max(stamped[0][0] for stamped in ranks),
-            min(stamped[1][0] for stamped in ranks),
-        )
+        last_came, first_left = (max(stamped[0][0] for stamped in ranks), min(stamped[1][0] for stamped in ranks))
         if first_left < last_came - RESOLUTION_NS:
             early.append((meeting, last_came - first_left))
     assert len(found[0]) == one_gpu.ranks.MEETINGS
@@ -109,9 +106,4 @@ def test_the_kernels_of_these_tests_compile(one_gpu):
     ranks = one_gpu.ranks
     cubin = nvrtc.to_cubin(ranks.STAMPED, "sm_90a", (stamps.OPTION, f"-DPX_TIMEOUT_MS={ranks.WAIT_MS}"))
     assert b"px_stamp_ring" in cubin
-    assert {f.name for f in exported(ranks.STAMPED).values()} == {
-        "waits_ns",
-        "waits_cycles",
-        "every_block",
-        "meets",
-    }
+    assert {f.name for f in exported(ranks.STAMPED).values()} == {"waits_ns", "waits_cycles", "every_block", "meets"}

@@ -89,9 +89,7 @@ def test_a_signal_restores_the_terminal_and_leaves_no_process(kernel: Path, numb
         assert len(children) >= 3  # the referee and two worlds
         app.process.kill(number)
         assert app.ends() == 128 + number
-        assert app.raw.rindex(b"\x1b[?1049l") > app.raw.rindex(
-            b"\x1b[?1049h"
-        )  # back from the alternate screen
+        assert app.raw.rindex(b"\x1b[?1049l") > app.raw.rindex(b"\x1b[?1049h")  # back from the alternate screen
         assert app.raw.rindex(b"\x1b[?25h") > app.raw.rindex(b"\x1b[?25l")  # the cursor is shown
         assert gone(children)
     finally:

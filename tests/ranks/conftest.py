@@ -56,9 +56,7 @@ def gathered(in_ranks: Callable[..., list[Any]]) -> Callable[..., list[Gathered]
 
         def work(rank: int, world: int) -> Gathered:
             code = ProblemCode(problem)
-            setting = code.setting(
-                problem.sizes(preset, sizes), preset, getattr(torch, dtype), torch.device("cpu")
-            )
+            setting = code.setting(problem.sizes(preset, sizes), preset, getattr(torch, dtype), torch.device("cpu"))
             tensors = code.draw(setting, seed)
             kept = {key: value.clone() for key, value in tensors.items()}
             result = code.call(code.baseline, tensors, setting)

@@ -64,9 +64,7 @@ def examined(made_problem: Callable[..., Path]) -> Examined:
         ("import torch\n\nimport no_such_module\n", "/inputs.py:3: ModuleNotFoundError: No module named 'no_such_module'"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_is_named(
-    made_problem: Callable[..., Path], inputs: str, words: str
-) -> None:
+def test_a_file_that_cannot_be_used_is_named(made_problem: Callable[..., Path], inputs: str, words: str) -> None:
     folder = made_problem(inputs=inputs)
     with pytest.raises(ProblemError) as refused:
         require_code(load_problem(folder))
@@ -111,9 +109,7 @@ def test_a_cheat_that_passes_speaks_against_admission(examined: Examined, cheat:
 
 
 def test_what_the_card_excuses_does_not_speak_against_admission(made_problem: Callable[..., Path]) -> None:
-    row = AdmissionRow(
-        1, "01_total", 2, "float32", baseline=("PASS", ""), zeros=("PASS", ""), silent=("PASS", "")
-    )
+    row = AdmissionRow(1, "01_total", 2, "float32", baseline=("PASS", ""), zeros=("PASS", ""), silent=("PASS", ""))
     for excuse, against in (
         ('other = "a reason"', ["zeros passes", "silent passes"]),
         ('zeros = "a reason"', ["silent passes"]),
@@ -146,15 +142,11 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
         "draw() gives different tensors for the same seed",
     ),
     "writes to an argument on the last rank": (
-        {
-            "baseline": "import torch.distributed as d\ndef solution(x):\n    x += d.get_rank()\n    return x * 2\n"
-        },
+        {"baseline": "import torch.distributed as d\ndef solution(x):\n    x += d.get_rank()\n    return x * 2\n"},
         "baseline writes to ['x']: list them in `mutates` or clone",
     ),
     "returns an argument on the last rank": (
-        {
-            "baseline": "import torch.distributed as d\ndef solution(x):\n    return x if d.get_rank() else x * 1\n"
-        },
+        {"baseline": "import torch.distributed as d\ndef solution(x):\n    return x if d.get_rank() else x * 1\n"},
         "output out aliases an argument: clone it or set check.may_alias",
     ),
     "narrows": (
@@ -176,8 +168,7 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
     "an oracle of another shape": (
         {
             "check": 'oracle = "custom"\nexact = ["*"]',
-            "inputs": HONEST + "\ndef oracle(tensors, setting, solution):\n"
-            "    return solution(tensors['x'])[:, :32]\n",
+            "inputs": HONEST + "\ndef oracle(tensors, setting, solution):\n    return solution(tensors['x'])[:, :32]\n",
         },
         "output out: baseline (8, 64), oracle (8, 32)",
     ),
@@ -186,10 +177,7 @@ FAULTS: dict[str, tuple[dict[str, str], str]] = {
         "baseline: ('WRONG_STRUCTURE', 'rank 0: output out: ",
     ),
     "exact, though correct kernels differ": (
-        {
-            "baseline": "def solution(x):\n    return sum(x * 0.1 for _ in range(7))\n",
-            "check": 'exact = ["*"]',
-        },
+        {"baseline": "def solution(x):\n    return sum(x * 0.1 for _ in range(7))\n", "check": 'exact = ["*"]'},
         "rounded_once: ('WRONG_RESULT', 'rank 0: out: ",
     ),
     "refused sizes": (
@@ -242,10 +230,7 @@ def test_messages_are_coarse_and_arrive(in_ranks: Callable[..., list[Any]]) -> N
             dist.all_reduce(total := own.clone())
             dist.all_gather(parts := [torch.empty(64), torch.empty(64)], own)
             dist.all_to_all_single(swapped := torch.empty(64), own)
-            messages = [
-                dist.P2POp(dist.isend, own, 1 - rank, group),
-                dist.P2POp(dist.irecv, received, 1 - rank, group),
-            ]
+            messages = [dist.P2POp(dist.isend, own, 1 - rank, group), dist.P2POp(dist.irecv, received, 1 - rank, group)]
             for each in dist.batch_isend_irecv(messages):
                 each.wait()
             dist.all_gather(uneven := [torch.empty(10), torch.empty(20)], own[: 10 + 10 * rank].clone())

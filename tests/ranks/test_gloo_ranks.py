@@ -54,10 +54,7 @@ def test_the_first_rank_that_raises_is_named_and_the_others_do_not_wait(before: 
 
 @pytest.mark.parametrize(
     ("end", "words"),
-    [
-        (lambda: os.kill(os.getpid(), signal.SIGKILL), "died of signal 9"),
-        (lambda: os._exit(0), "ended early"),
-    ],
+    [(lambda: os.kill(os.getpid(), signal.SIGKILL), "died of signal 9"), (lambda: os._exit(0), "ended early")],
 )
 def test_a_rank_that_ends_without_an_answer_is_named(end, words, before: set[int]) -> None:
     def work(rank: int, world: int) -> None:

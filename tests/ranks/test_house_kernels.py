@@ -58,9 +58,7 @@ def test_it_agrees_with_the_oracle(in_ranks, problem, world):
                 got = real_leaves(code.canonical(result, setting, facts))
                 wanted = real_leaves(code.canonical(code.oracle(tensors, setting), setting, facts))
                 untouched = all(same(before[name], tensor) for name, tensor in tensors.items())
-                found += [
-                    (off(problem, dtype, g, w), untouched) for (_, g), (_, w) in zip(got, wanted, strict=True)
-                ]
+                found += [(off(problem, dtype, g, w), untouched) for (_, g), (_, w) in zip(got, wanted, strict=True)]
         return found
 
     for figures in in_ranks(world, work, timeout=100):
@@ -80,9 +78,7 @@ def judge(
     async def judged(problem: Problem, rounds: int) -> Judgement:
         setting = choose_setting(problem, Choice(world=2, device="cpu"), Settings())
         source = problem.house_source
-        request = RunRequest(
-            problem=problem, setting=setting, kernel_name="house.py", source=source, rounds=rounds
-        )
+        request = RunRequest(problem=problem, setting=setting, kernel_name="house.py", source=source, rounds=rounds)
         return await judge_to_end(engine, request)
 
     with asyncio.Runner() as runner:

@@ -16,9 +16,7 @@ def test_ending_a_problems_groups_gives_their_descriptors_back(in_ranks):
         problem = load_catalogue().find("ring_attention_pp")
         found = []
         for _ in range(4):
-            setting = ProblemCode(problem).setting(
-                problem.sizes("tiny"), "tiny", torch.float32, torch.device("cpu")
-            )
+            setting = ProblemCode(problem).setting(problem.sizes("tiny"), "tiny", torch.float32, torch.device("cpu"))
             assert set(setting.groups) > {"world"}
             for group in setting.groups.values():
                 dist.all_reduce(torch.zeros(1), group=group)  # connects its ranks

@@ -69,13 +69,9 @@ def open_app(services: Services) -> Opener:
         try:
             async with app.run_test(size=size) as pilot:
                 await app.opened.wait()
-                await _until(
-                    pilot, lambda: bool(app.picker.query("#problems") and app.picker.table.row_count)
-                )
+                await _until(pilot, lambda: bool(app.picker.query("#problems") and app.picker.table.row_count))
                 if problem:
-                    await _until(
-                        pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != ""
-                    )
+                    await _until(pilot, lambda: isinstance(app.screen, KernelScreen) and app.screen.editor.text != "")
                 yield app, pilot
                 assert app.faults == []
         finally:

@@ -54,9 +54,7 @@ async def test_players_stand_side_by_side_in_three_views(open_app, until, screen
         assert "33%" in row  # the house, one of three problems
 
         await pilot.press("f3")
-        await until(
-            pilot, lambda: "▸by category" not in screen_text(app) and "▸fast_p" not in screen_text(app)
-        )
+        await until(pilot, lambda: "▸by category" not in screen_text(app) and "▸fast_p" not in screen_text(app))
         await pilot.press("slash", *"row-par 13")
         await until(pilot, lambda: "Row-parallel" in screen_text(app) and "▲ 2.50×" not in screen_text(app))
         await pilot.press("escape")

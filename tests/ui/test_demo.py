@@ -69,10 +69,7 @@ def kernel(folder: Path, name: str, text: str) -> str:
 async def test_scenes_play_to_the_end_and_the_app_leaves(play, until, tmp_path, services) -> None:
     live = Scene(problem=13, left=kernel(tmp_path, "a.py", "pass"), right=kernel(tmp_path, "b.py", "pass"))
     seen: set[tuple[str, bool]] = set()
-    async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], intro=0.0) as (
-        app,
-        pilot,
-    ):
+    async with play([live, Scene(recorded=RECORDED, pace=20.0), Scene(board=True)], intro=0.0) as (app, pilot):
         stage_of = app._demo.performance
 
         def over() -> bool:
@@ -134,9 +131,7 @@ async def test_the_key_that_quits_quits(play, until) -> None:
         await until(pilot, lambda: app._exit)
 
 
-async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(
-    play, until, tmp_path, monkeypatch
-) -> None:
+async def test_a_loop_comes_back_from_the_list_when_nobody_is_there(play, until, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(demo_app, "IDLE_CHECK_S", 0.1)
     async with play([Scene(board=True)], loop=True, pause=0.2) as (app, pilot):
         await until(pilot, lambda: app._demo.performance.played > 2)  # it loops

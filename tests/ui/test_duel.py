@@ -162,15 +162,11 @@ async def test_f8_on_the_kernel_screen_asks_who_plays(open_app, until) -> None:
         await until(pilot, lambda: isinstance(app.screen, DuelSetup))
 
 
-async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_place(
-    open_app, until, screen_text
-) -> None:
+async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_place(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         for number in range(300):
-            screen.match.tell(
-                SideWrote(at=screen.now, side="right", attempt=2, text=f"x{number} = {number}\n")
-            )
+            screen.match.tell(SideWrote(at=screen.now, side="right", attempt=2, text=f"x{number} = {number}\n"))
             await asyncio.sleep(0.001)
         await pilot.pause(0.3)
         assert "x299 = 299" not in screen_text(app)
@@ -188,13 +184,7 @@ async def test_what_is_written_appears_as_it_comes_and_the_kernel_takes_its_plac
 
 def test_opponents_are_those_that_there_are(services) -> None:
     catalogue = services.read_catalogue()
-    assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == [
-        "house",
-        "baseline",
-        "model:m",
-        "agent:a",
-        "guest",
-    ]
+    assert opponents(catalogue.find("13"), ["m"], ["a"], "cpu") == ["house", "baseline", "model:m", "agent:a", "guest"]
     on_gpus = opponents(catalogue.find("13"), [], [], "cuda")
     assert on_gpus == ["house", "baseline", "baseline-graph", "guest"]
 
@@ -218,14 +208,10 @@ async def test_a_recorded_duel_of_a_model_is_told_again(open_app, until, screen_
         await until(pilot, lambda: app.screen is app.picker)
 
 
-async def test_enter_starts_wherever_the_focus_is_and_in_an_open_list_it_chooses(
-    open_app, until, screen_text
-) -> None:
+async def test_enter_starts_wherever_the_focus_is_and_in_an_open_list_it_chooses(open_app, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         app.plan_duel(app.services.catalogue.find("13"))
-        await until(
-            pilot, lambda: isinstance(app.screen, DuelSetup) and app.screen.query("#player-right #label")
-        )
+        await until(pilot, lambda: isinstance(app.screen, DuelSetup) and app.screen.query("#player-right #label"))
         right = app.screen.query_one("#player-right", Select)
         await until(pilot, lambda: app.focused is app.screen.query_one("#start"))
         right.focus()
@@ -248,6 +234,4 @@ async def test_code_has_the_width_and_the_race_is_below(open_app, until) -> None
         assert left.bottom <= race.y
         assert race.width == 100
         await pilot.resize_terminal(220, 40)
-        await until(
-            pilot, lambda: screen.query_one("#race-pane").region.y == screen.query_one("#left-pane").region.y
-        )
+        await until(pilot, lambda: screen.query_one("#race-pane").region.y == screen.query_one("#left-pane").region.y)

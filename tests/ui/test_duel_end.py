@@ -25,9 +25,7 @@ async def opened(app, pilot, until) -> ReplayDuelScreen:
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_the_end_shows_the_winner_the_interval_and_both_kernels(
-    open_app, until, screen_text, columns
-) -> None:
+async def test_the_end_shows_the_winner_the_interval_and_both_kernels(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         screen = await opened(app, pilot, until)
         # Something that was written after the last kernel, and never finished.

@@ -39,9 +39,7 @@ def settings(services, paths, program: Path, monkeypatch: pytest.MonkeyPatch) ->
     given = Settings(
         device="cpu",
         models={
-            "opus": ModelSettings(
-                provider="openai_chat", model="dear", base_url=LOCAL, price_in=5.0, price_out=25.0
-            ),
+            "opus": ModelSettings(provider="openai_chat", model="dear", base_url=LOCAL, price_in=5.0, price_out=25.0),
             "local": ModelSettings(provider="openai_chat", model="free", base_url=LOCAL),
             "locked": ModelSettings(provider="anthropic", model="x", key_env="NO_SUCH_KEY"),
         },
@@ -58,9 +56,7 @@ def settings(services, paths, program: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 async def asked(app, pilot, until) -> DuelSetup:
     app.plan_duel(app.services.catalogue.find("13"))
-    await until(
-        pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label"))
-    )
+    await until(pilot, lambda: isinstance(app.screen, DuelSetup) and bool(app.screen.query("#player-right #label")))
     screen = app.screen
     assert isinstance(screen, DuelSetup)
     return screen
@@ -111,9 +107,7 @@ async def test_without_a_jail_or_the_sdk_no_program_can_be_chosen(
     from arena.players.program import readiness
 
     def missing() -> None:
-        raise MachineError(
-            "the tool server needs the MCP SDK, which is not installed", "pip install 'pkb-arena[mcp]'"
-        )
+        raise MachineError("the tool server needs the MCP SDK, which is not installed", "pip install 'pkb-arena[mcp]'")
 
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
@@ -141,18 +135,14 @@ async def test_a_limit_is_proposed_where_dollars_can_be_counted(open_app, until)
         assert limit(screen)[:2] == ("", False)
         screen.query_one("#dollars", Input).value = "2"
         screen.query_one("#start").press()
-        await until(
-            pilot, lambda: "model:local has no prices" in str(screen.query_one("#duel-trouble").content)
-        )
+        await until(pilot, lambda: "model:local has no prices" in str(screen.query_one("#duel-trouble").content))
         await choose_player(screen, pilot, until, "left", "you")
         await choose_player(screen, pilot, until, "right", "house")
         assert limit(screen) == ("", True, "")
 
 
 @pytest.mark.usefixtures("settings")
-async def test_a_program_by_its_path_plays_within_its_limit(
-    open_app, until, screen_text, program: Path
-) -> None:
+async def test_a_program_by_its_path_plays_within_its_limit(open_app, until, screen_text, program: Path) -> None:
     async with open_app() as (app, pilot):
         screen = await asked(app, pilot, until)
         screen.query_one("#player-left", Select).value = "model:opus"

@@ -98,18 +98,14 @@ async def test_the_field_with_the_keyboard_stays_in_sight_where_the_terminal_shr
         await until(pilot, lambda: isinstance(app.screen, SettingsScreen) and app.screen.focused is not None)
         last = app.screen.query("Input, Select, Button").last()
         last.focus()
-        await until(
-            pilot, lambda: app.screen.focused is last and last.region in last.parent.parent.parent.region
-        )
+        await until(pilot, lambda: app.screen.focused is last and last.region in last.parent.parent.parent.region)
         await pilot.resize_terminal(60, 16)
         await until(pilot, lambda: app.size == (60, 16) and last.region.bottom <= 15)
         await until(pilot, lambda: app.screen.get_widget_at(*last.region.offset)[0] is last)
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(100, marks=pytest.mark.long), 160])
-async def test_help_starts_with_the_keys_of_the_screen_as_a_table(
-    open_app, until, screen_text, columns
-) -> None:
+async def test_help_starts_with_the_keys_of_the_screen_as_a_table(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 40)) as (app, pilot):
         await pilot.press("f1")
         await until(pilot, lambda: "Start a kernel from a template" in screen_text(app))
@@ -188,9 +184,7 @@ def test_themes_that_come_along_are_sound() -> None:
 
 def luminance(colour: str) -> float:
     """Relative, as WCAG 2 defines it."""
-    linear = [
-        c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in Color.parse(colour).normalized
-    ]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in Color.parse(colour).normalized]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -226,9 +220,7 @@ def test_a_bad_theme_is_refused_with_its_file_and_key(tmp_path, text, said) -> N
 def test_a_bad_theme_of_the_users_does_not_stop_the_app(services, paths) -> None:
     (paths.config / "themes").mkdir()
     (paths.config / "themes" / "mine.toml").write_text('primary = "blurple"')
-    (paths.config / "themes" / "good.toml").write_text(
-        (FOLDER / "dark.toml").read_text().replace('"dark"', '"good"')
-    )
+    (paths.config / "themes" / "good.toml").write_text((FOLDER / "dark.toml").read_text().replace('"dark"', '"good"'))
     app = ArenaApp(services)
     assert "good" in app.available_themes
     assert "mine" not in app.available_themes
@@ -330,9 +322,7 @@ async def test_a_path_that_the_system_refuses_is_no_internal_error(open_app, unt
 async def test_formulas_of_a_card_are_text_and_no_errors_of_a_language(open_app, services, until) -> None:
     async with open_app() as (app, pilot):
         app.push_screen(
-            Reader(
-                "Formulas", "# Formulas\n\n    y[j] = Σ_r x_r[j] · X̂[j]\n\n```python\ndef f(): pass\n```\n"
-            )
+            Reader("Formulas", "# Formulas\n\n    y[j] = Σ_r x_r[j] · X̂[j]\n\n```python\ndef f(): pass\n```\n")
         )
         await until(pilot, lambda: len(app.screen.query(MarkdownFence)) == 2)
         formula, code = (str(fence._highlighted_code.spans) for fence in app.screen.query(MarkdownFence))

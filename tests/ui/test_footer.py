@@ -30,16 +30,13 @@ async def test_a_duel_shows_the_keys_of_its_stage(open_app, until, screen_text) 
         for player in (YOU, GUEST):
             app.services.workspace.save(app.services.workspace.kernel_path(problem, player), "pass")
         app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
-        await until(
-            pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "submit" in keys(screen_text(app))
-        )
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen) and "submit" in keys(screen_text(app)))
         screen = app.screen
         assert "give up" in keys(screen_text(app))
         assert "rematch" not in keys(screen_text(app))
         screen.action_hand_in()
         await until(
-            pilot,
-            lambda: all(side.last and side.last.judged for side in (screen.state.left, screen.state.right)),
+            pilot, lambda: all(side.last and side.last.judged for side in (screen.state.left, screen.state.right))
         )
         await pilot.press("shift+f7", "shift+f7")
         screen.match.agree("right")
@@ -65,9 +62,7 @@ async def test_without_a_sweep_no_key_promises_one(open_app, until, screen_text,
 async def test_the_score_of_a_duel_is_whole_after_it_grew(open_app, until, screen_text, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         app.push_screen(ReplayDuelScreen(app, RECORDING, read_duel_header(RECORDING), pace=1))
-        await until(
-            pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and bool(app.screen.query("#seek"))
-        )
+        await until(pilot, lambda: isinstance(app.screen, ReplayDuelScreen) and bool(app.screen.query("#seek")))
         await until(pilot, lambda: head(screen_text(app)).endswith("–"))
         await pilot.press("end")
         await until(pilot, lambda: app.screen.state.ended is not None)

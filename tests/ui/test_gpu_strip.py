@@ -85,9 +85,7 @@ def gpus(services, monkeypatch: pytest.MonkeyPatch) -> Callable[[object], list[G
             made.append(GpuSampler(world, read))
             return made[-1]
 
-        monkeypatch.setattr(
-            arena.setting_choice, "choose_device", lambda asked: "cpu" if asked == "cpu" else "cuda"
-        )
+        monkeypatch.setattr(arena.setting_choice, "choose_device", lambda asked: "cpu" if asked == "cpu" else "cuda")
         monkeypatch.setattr(arena.setting_choice, "visible_gpus", lambda: 4)
         monkeypatch.setattr(arena.machine.gpu_sampler, "PERIOD_S", 0.01)
         monkeypatch.setattr(screens.kernel.gpu_strip, "REDRAW_S", 0.05)

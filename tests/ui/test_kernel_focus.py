@@ -27,9 +27,7 @@ def test_every_pane_has_a_letter_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "size",
-    [(160, 45), pytest.param((80, 24), marks=pytest.mark.long), (50, 20)],
-    ids=lambda size: f"{size[0]}",
+    "size", [(160, 45), pytest.param((80, 24), marks=pytest.mark.long), (50, 20)], ids=lambda size: f"{size[0]}"
 )
 async def test_every_pane_is_two_keys_away(open_app, events, until, size) -> None:
     async with open_app(problem="13", size=size) as (app, pilot):
@@ -77,9 +75,7 @@ async def test_one_pane_gets_the_whole_screen_and_gives_it_back(open_app, until)
 
 
 @pytest.mark.parametrize("zoomed", [False, True])
-async def test_what_has_the_keyboard_keeps_it_in_another_size_of_the_terminal(
-    open_app, until, zoomed
-) -> None:
+async def test_what_has_the_keyboard_keeps_it_in_another_size_of_the_terminal(open_app, until, zoomed) -> None:
     async with open_app(size=(120, 40), problem="13") as (app, pilot):
         screen = app.screen
         log = screen.query_one(LogPane)

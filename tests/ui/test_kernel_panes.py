@@ -46,9 +46,7 @@ async def test_a_pane_named_in_the_table_is_shown_with_its_frame(
         await until(pilot, lambda: "╭─ Rounds ─" not in screen_text(app) and "╭─ Log ─" in screen_text(app))
 
 
-async def test_a_pane_that_was_hidden_is_drawn_at_its_real_width(
-    open_app, events, until, screen_text
-) -> None:
+async def test_a_pane_that_was_hidden_is_drawn_at_its_real_width(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("pass"):
             app.screen.apply(event)
@@ -90,9 +88,7 @@ async def test_panes_stay_where_they_are_when_a_run_goes_on_and_ends(open_app, e
             assert now == before[: len(now)]
 
 
-async def test_nothing_is_left_blank_by_another_size_of_the_terminal(
-    open_app, events, until, screen_text
-) -> None:
+async def test_nothing_is_left_blank_by_another_size_of_the_terminal(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(160, 45)) as (app, pilot):
         for event in events("told"):
             app.screen.apply(event)
@@ -122,22 +118,16 @@ async def test_what_is_wrong_has_room_at_100_columns(open_app, events, until, sc
         await until(pilot, lambda: answer.outer_size.height < 12)
 
 
-async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(
-    open_app, events, until, screen_text
-) -> None:
+async def test_a_low_chart_has_the_end_of_its_axis_on_the_border(open_app, events, until, screen_text) -> None:
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         for event in events("pass"):
             app.screen.apply(event)
         await until(pilot, lambda: " 40 rounds ─╯" in screen_text(app))
         await pilot.resize_terminal(100, 45)
-        await until(
-            pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app)
-        )
+        await until(pilot, lambda: " 40 rounds ─╯" not in screen_text(app) and "40 rounds" in screen_text(app))
 
 
-async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(
-    open_app, events, until, screen_text
-) -> None:
+async def test_the_log_stays_in_sight_when_the_terminal_widens_around_it(open_app, events, until, screen_text) -> None:
     """The times were hidden, and had been drawn for no width: their sentences took a row for each word."""
     async with open_app(problem="13", size=(60, 24)) as (app, pilot):
         for event in events("told"):

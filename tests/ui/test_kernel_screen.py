@@ -77,8 +77,7 @@ async def test_the_headline_names_its_clock_and_the_times_say_what_both_tell(
     )
     async with open_app(problem="13", size=(100, 30)) as (app, pilot):
         before = [
-            replace(event, device=Interval(1.0, 0.98, 1.02)) if isinstance(event, Timed) else event
-            for event in before
+            replace(event, device=Interval(1.0, 0.98, 1.02)) if isinstance(event, Timed) else event for event in before
         ]
         await play(app.screen, until, [*before, replace(end, result=result)])
         await until(pilot, lambda: "[0.98, 1.02] device time" in screen_text(app))
@@ -114,9 +113,7 @@ async def test_a_wrong_kernel_shows_where_and_what(open_app, events, until, scre
 
 
 @pytest.mark.parametrize("size", [(60, 30), (80, 30), (100, 30), (160, 45)])
-async def test_message_and_place_of_a_failure_are_each_shown_once(
-    open_app, events, until, screen_text, size
-) -> None:
+async def test_message_and_place_of_a_failure_are_each_shown_once(open_app, events, until, screen_text, size) -> None:
     message, place = "output 0 differs", "in check · rank 2"
     async with open_app(problem="13", size=size) as (app, pilot):
         await play(app.screen, until, events("wrong"))
@@ -221,10 +218,7 @@ async def test_keys_that_do_not_fit_give_way_to_help_and_quit(open_app, until, s
         await pilot.resize_terminal(60, 30)
         await until(pilot, lambda: keys() == "^s save & run  F5 run  ^o panes  ^q quit  F1 help  ^p menu")
         await pilot.resize_terminal(160, 45)
-        await until(
-            pilot,
-            lambda: "F8 duel" in keys() and "^q quit  F1 help  ^p menu" in keys(),
-        )
+        await until(pilot, lambda: "F8 duel" in keys() and "^q quit  F1 help  ^p menu" in keys())
 
 
 async def test_widening_leaves_a_view_that_is_no_longer_needed(open_app, until) -> None:
@@ -243,9 +237,7 @@ async def test_baseline_diff_and_card(open_app, type_kernel, until, screen_text)
         await pilot.press("f3")
         await until(pilot, lambda: "+# mine" in screen_text(app))
         await pilot.press("f3")
-        await until(
-            pilot, lambda: "Row-parallel GEMM" in screen_text(app) and bool(app.screen.query("MarkdownH1"))
-        )
+        await until(pilot, lambda: "Row-parallel GEMM" in screen_text(app) and bool(app.screen.query("MarkdownH1")))
 
 
 async def test_quitting_with_unsaved_text_says_that_the_draft_is_kept(open_app, until, type_kernel) -> None:
@@ -268,9 +260,7 @@ async def test_a_problem_that_another_app_edits_can_be_read_and_run(
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         before = screen.editor.text
-        await until(
-            pilot, lambda: any(f"process {os.getpid()}" in told.message for told in app._notifications)
-        )
+        await until(pilot, lambda: any(f"process {os.getpid()}" in told.message for told in app._notifications))
         await until(pilot, lambda: "read-only" in screen_text(app))
         await pilot.press("x", "ctrl+s")
         screen.take_over("another text")

@@ -140,9 +140,7 @@ def test_keys_are_written_as_people_know_them() -> None:
     assert action_named("fly") is None
 
 
-async def test_columns_stay_where_they_are_and_sentences_end_behind_a_word(
-    open_app, until, screen_text
-) -> None:
+async def test_columns_stay_where_they_are_and_sentences_end_behind_a_word(open_app, until, screen_text) -> None:
     def lines(app) -> list[str]:
         return [line for line in screen_text(app).splitlines() if "Run the kernel in" in line]
 

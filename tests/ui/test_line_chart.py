@@ -84,10 +84,7 @@ async def test_two_lines_far_apart_are_both_seen_and_a_failure_is_a_cross() -> N
 async def test_values_that_end_on_one_row_are_both_named() -> None:
     app = Page()
     async with app.run_test(size=(50, 12)) as pilot:
-        lines = [
-            ChartLine("one", (Point(1, 2.0),), holds=True),
-            ChartLine("two", (Point(2, 2.01),), holds=True),
-        ]
+        lines = [ChartLine("one", (Point(1, 2.0),), holds=True), ChartLine("two", (Point(2, 2.01),), holds=True)]
         app.query_one(LineChart).plot(lines, until=5, scale=scale_of([2.0, 10.0]), axis=str)
         await pilot.pause()
         assert sum("2.0" in row[-8:] for row in rows_of(app)) == 2

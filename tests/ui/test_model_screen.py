@@ -32,12 +32,7 @@ def with_model(services, paths, model_server, monkeypatch):
     """One model in the settings file, and a jail."""
     monkeypatch.setenv("PKB_SCRIPTED_JAIL", "made")
     model = ModelSettings(
-        provider="openai_chat",
-        model="m-1",
-        base_url=model_server.url,
-        price_in=1.0,
-        price_out=1000.0,
-        retries=0,
+        provider="openai_chat", model="m-1", base_url=model_server.url, price_in=1.0, price_out=1000.0, retries=0
     )
     save_settings(Settings(device="cpu", models={"local": model}), paths)
     return model_server
@@ -120,9 +115,7 @@ async def test_the_state_is_a_fold_of_the_trace_on_disk(open_app, until, with_mo
         assert state.ended.reason == "refused"
 
 
-async def test_stop_ends_the_request_and_keeps_what_was_written(
-    open_app, until, screen_text, with_model
-) -> None:
+async def test_stop_ends_the_request_and_keeps_what_was_written(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("pass")), provider.dripping()]
     async with open_app() as (app, pilot):
         await pilot.press("m")
@@ -140,9 +133,7 @@ async def test_stop_ends_the_request_and_keeps_what_was_written(
         assert app.screen.editor.text == app.screen.problem.baseline_source
 
 
-async def test_a_kernel_that_was_being_judged_at_the_end_says_so(
-    open_app, until, screen_text, with_model
-) -> None:
+async def test_a_kernel_that_was_being_judged_at_the_end_says_so(open_app, until, screen_text, with_model) -> None:
     with_model.replies = [provider.streamed(fenced("wait"))]
     async with open_app() as (app, pilot):
         await pilot.press("m")
@@ -171,17 +162,13 @@ async def test_a_run_that_taking_over_cancels_is_not_shown_as_the_persons(
         assert "CANCELLED" not in screen_text(app)
 
 
-async def test_without_a_model_the_settings_file_is_opened(
-    open_app, until, screen_text, paths, monkeypatch
-) -> None:
+async def test_without_a_model_the_settings_file_is_opened(open_app, until, screen_text, paths, monkeypatch) -> None:
     opened = []
 
     async def edited(app, settings, path, line) -> str:
         opened.extend([path, line])
         with path.open("a", encoding="utf-8") as file:
-            file.write(
-                '\n[models.mine]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\n'
-            )
+            file.write('\n[models.mine]\nprovider = "openai_chat"\nmodel = "m"\nbase_url = "http://127.0.0.1:1"\n')
         return ""
 
     monkeypatch.setattr("screens.kernel.source.outside_editor.edit_outside", edited)
@@ -197,9 +184,7 @@ async def test_without_a_model_the_settings_file_is_opened(
 
 
 @pytest.mark.parametrize("columns", [60, 100, 160])
-async def test_the_price_of_a_model_is_said_in_full(
-    open_app, until, screen_text, with_model, columns
-) -> None:
+async def test_the_price_of_a_model_is_said_in_full(open_app, until, screen_text, with_model, columns) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, ModelSetup))
@@ -207,9 +192,7 @@ async def test_the_price_of_a_model_is_said_in_full(
         await until(pilot, lambda: "tokens" in screen_text(app))
 
 
-async def test_a_missing_key_is_named_before_anything_starts(
-    open_app, until, screen_text, paths, monkeypatch
-) -> None:
+async def test_a_missing_key_is_named_before_anything_starts(open_app, until, screen_text, paths, monkeypatch) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     async with open_app() as (app, pilot):
         model = ModelSettings(provider="anthropic", model="m-1")

@@ -68,9 +68,7 @@ async def test_the_palette_over_a_dialog_that_asks_leaves_it_alone(open_app, unt
         await until(pilot, lambda: commands.option_count > 0)
         shown = {str(commands.get_option_at_index(at).hit.text) for at in range(commands.option_count)}
         titles = {
-            a.title
-            for a in ACTIONS
-            if a.scope == "everywhere" and a.name not in ("jump", "zoom", "command_palette")
+            a.title for a in ACTIONS if a.scope == "everywhere" and a.name not in ("jump", "zoom", "command_palette")
         }
         assert shown == titles | {f"theme: {name}" for name in app.theme_names}
 
@@ -107,20 +105,14 @@ async def test_the_palette_has_what_fits_best_first_and_nothing_far_fetched(open
 
         for typed, first, far in (
             ("he", ["help"], "ask model"),
-            (
-                "theme",
-                ["theme", "theme: ansi", "theme: contrast", "theme: dark", "theme: light"],
-                "copy path",
-            ),
+            ("theme", ["theme", "theme: ansi", "theme: contrast", "theme: dark", "theme: light"], "copy path"),
             ("run", ["run", "save & run", "run baseline"], "help"),
             ("dark", ["theme: dark"], "theme: light"),
             ("gar", ["13 gemm_allreduce"], "ask model"),
             ("13", ["13 gemm_allreduce"], "help"),
         ):
             app.screen.query_one(CommandInput).value = typed
-            await until(
-                pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found()
-            )
+            await until(pilot, lambda first=first, far=far: found()[: len(first)] == first and far not in found())
 
 
 async def test_the_menu_leads_from_a_kernel_to_the_other_places(open_app, until, screen_text) -> None:

@@ -85,9 +85,7 @@ async def test_a_category_counts_the_problems_that_it_lists_as_the_command_line_
     ("columns", "title", "beside"),
     [(60, 34, False), (80, 34, False), (100, 45, False), (160, 40, True), (200, 70, True)],
 )
-async def test_titles_have_the_room_and_the_card_goes_where_there_is_some(
-    open_app, columns, title, beside
-) -> None:
+async def test_titles_have_the_room_and_the_card_goes_where_there_is_some(open_app, columns, title, beside) -> None:
     async with open_app(size=(columns, 30)) as (app, pilot):
         await pilot.pause()
         table, card = app.picker.table, app.screen.query_one("#card-pane")
@@ -99,9 +97,7 @@ async def test_titles_have_the_room_and_the_card_goes_where_there_is_some(
 
 
 @pytest.mark.slow
-async def test_the_house_and_the_best_have_columns_where_there_is_room(
-    open_app, until, services, screen_text
-) -> None:
+async def test_the_house_and_the_best_have_columns_where_there_is_room(open_app, until, services, screen_text) -> None:
     async with open_app(size=(180, 30)) as (app, pilot):
         entry = stored("house", 1.5)
         services.store.record(entry)
@@ -209,10 +205,7 @@ async def test_cells_have_the_colours_of_a_theme_that_is_chosen_later(open_app, 
         await until(pilot, lambda: app.screen.query("#board"))
         await pilot.press("escape")
         table = app.picker.table
-        for theme, muted in (
-            ("light", lambda: app.theme_variables["muted"]),
-            ("ansi", lambda: "bright_black"),
-        ):
+        for theme, muted in (("light", lambda: app.theme_variables["muted"]), ("ansi", lambda: "bright_black")):
             app.theme = theme
             await until(pilot, lambda: table.get_cell("1", "id").style == muted())  # noqa: B023
         table.move_cursor(row=2)
@@ -233,9 +226,7 @@ async def test_letters_and_digits_move_the_cursor(open_app, until, screen_text) 
 
 
 @pytest.mark.slow
-async def test_an_empty_column_takes_no_room_and_signs_have_a_legend(
-    open_app, until, services, screen_text
-) -> None:
+async def test_an_empty_column_takes_no_room_and_signs_have_a_legend(open_app, until, services, screen_text) -> None:
     async with open_app(size=(160, 30)) as (app, pilot):
         names = {key.value for key in app.picker.table.columns}
         assert not names & {"you", "house", "best", "device"}
@@ -248,9 +239,7 @@ async def test_an_empty_column_takes_no_room_and_signs_have_a_legend(
 def test_titles_are_never_shorter_in_a_wider_terminal() -> None:
     results = {"you": 9, "house": 9, "best": 9, "device": 7}
     narrow = columns_for(78, results)[1]  # of 100 columns: the card is below
-    assert all(
-        columns_for(width, results)[1] >= narrow for width in (92, 112, 132)
-    )  # of 160 and more: beside
+    assert all(columns_for(width, results)[1] >= narrow for width in (92, 112, 132))  # of 160 and more: beside
 
 
 async def test_ctrl_c_says_how_to_quit(open_app, until) -> None:

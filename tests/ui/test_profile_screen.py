@@ -68,16 +68,12 @@ async def profiled(open_app, until, text: str, size=(160, 45)) -> AsyncIterator[
 
 
 @pytest.mark.slow
-async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(
-    open_app, until, screen_text, paths
-) -> None:
+async def test_the_key_shows_a_lane_and_a_sentence_for_every_rank(open_app, until, screen_text, paths) -> None:
     async with profiled(open_app, until, LATE) as (app, pilot):
         profile = app.screen
         await until(pilot, lambda: "▸ PROFILING" in screen_text(app))
         await pilot.press("t")
-        await until(
-            pilot, lambda: any("still being made" in str(note.message) for note in app._notifications)
-        )
+        await until(pilot, lambda: any("still being made" in str(note.message) for note in app._notifications))
         await until(pilot, lambda: "rank 1  outside torch" in screen_text(app))
         shown = screen_text(app)
         assert "rank 0  waits for rank 1" in shown
@@ -100,10 +96,7 @@ async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, scree
 
     async def failed(request: ProfileRequest, tell) -> Profiled:
         words = "Traceback (most recent call last):\nValueError: no such [thing]\n"
-        reports = [
-            RankProfile(0, failed="closed by peer", failed_at=2.0),
-            RankProfile(1, failed=words, failed_at=1.0),
-        ]
+        reports = [RankProfile(0, failed="closed by peer", failed_at=2.0), RankProfile(1, failed=words, failed_at=1.0)]
         return Profiled(reports, figures(reports))
 
     monkeypatch.setattr(screens.profile.screen, "profile", failed)
@@ -111,15 +104,11 @@ async def test_a_rank_that_fails_is_told_in_its_own_words(open_app, until, scree
         await until(pilot, lambda: "✗ rank 1 failed" in screen_text(app))
         assert "ValueError: no such [thing]" in app.screen._end.plain
         await pilot.press("t")
-        await until(
-            pilot, lambda: any("there is no profile" in str(note.message) for note in app._notifications)
-        )
+        await until(pilot, lambda: any("there is no profile" in str(note.message) for note in app._notifications))
 
 
 @pytest.mark.slow
-async def test_a_profile_waits_for_the_run_that_is_being_timed(
-    open_app, until, screen_text, monkeypatch
-) -> None:
+async def test_a_profile_waits_for_the_run_that_is_being_timed(open_app, until, screen_text, monkeypatch) -> None:
     """That a real one waits while devices are taken: tests/unit/profile/test_profile.py."""
     its_turn, ends = asyncio.Event(), asyncio.Event()
 
@@ -140,9 +129,7 @@ async def test_a_profile_waits_for_the_run_that_is_being_timed(
 
 
 @pytest.mark.slow
-async def test_what_is_saved_is_profiled_and_leaving_ends_it(
-    open_app, until, screen_text, monkeypatch
-) -> None:
+async def test_what_is_saved_is_profiled_and_leaving_ends_it(open_app, until, screen_text, monkeypatch) -> None:
     asked: list[ProfileRequest] = []
     ended = asyncio.Event()
 
@@ -246,9 +233,7 @@ def test_the_page_of_gpus_fits_and_has_two_lanes_a_rank(width: int, world: int) 
     found = made_on_gpus(world)
     timeline = median_call(found.reports)
     for height in (24, 60, 100):
-        page = words.page(
-            found, timeline, words.judged_words(None, "F5"), words.trace_words(None, "t"), width, height
-        )
+        page = words.page(found, timeline, words.judged_words(None, "F5"), words.trace_words(None, "t"), width, height)
         lines = page.plain.splitlines()
         assert max(map(len, lines)) <= width
         assert sum(line.startswith("GPU  ·") for line in lines) == world

@@ -32,9 +32,7 @@ def made(*pictures: tuple[float, list[str]]) -> Recording:
     return recording
 
 
-RECORDING = made(
-    (0.0, ["one", "same"]), (1.0, ["one", "same"]), (2.0, ["two & <3", "same"]), (3.0, ["one", "same"])
-)
+RECORDING = made((0.0, ["one", "same"]), (1.0, ["one", "same"]), (2.0, ["two & <3", "same"]), (3.0, ["one", "same"]))
 
 
 def test_what_stays_the_same_is_kept_once() -> None:
@@ -53,12 +51,7 @@ def test_an_asciicast_plays_every_picture() -> None:
         assert kind == "o"
         stream.feed(text)
         shown.append((at, screen.display[0].rstrip(), screen.display[1].rstrip()))
-    assert shown == [
-        (0.0, "one", "same"),
-        (2.0, "two & <3", "same"),
-        (3.0, "one", "same"),
-        (4.0, "one", "same"),
-    ]
+    assert shown == [(0.0, "one", "same"), (2.0, "two & <3", "same"), (3.0, "one", "same"), (4.0, "one", "same")]
 
 
 def test_an_animated_picture_shows_each_row_while_it_stands() -> None:
@@ -90,9 +83,7 @@ def test_long_pauses_are_shortened_and_time_goes_forward() -> None:
 
 @pytest.mark.slow
 def test_a_duel_is_recorded_as_its_replay_shows_it(pkb_arena: CommandLine, tmp_path: Path) -> None:
-    done = pkb_arena(
-        "replay", str(RECORDINGS / "duel.jsonl"), "--record", "duel.cast", "--speed", "20", "--json"
-    )
+    done = pkb_arena("replay", str(RECORDINGS / "duel.jsonl"), "--record", "duel.cast", "--speed", "20", "--json")
     assert done.returncode == 0, done.stderr
     told_of = json.loads(done.stdout)
     lines = (tmp_path / "duel.cast").read_text().splitlines()
@@ -145,9 +136,7 @@ def made_journal(pkb_arena: CommandLine, tmp_path: Path) -> Path:
         (["--record", "nowhere/duel.svg", "--speed", "20"], "nowhere: there is no such folder", 3),
     ],
 )
-def test_what_cannot_be_recorded_says_why(
-    pkb_arena: CommandLine, arguments: list[str], words: str, code: int
-) -> None:
+def test_what_cannot_be_recorded_says_why(pkb_arena: CommandLine, arguments: list[str], words: str, code: int) -> None:
     done = pkb_arena("replay", str(RECORDINGS / "duel.jsonl"), *arguments)
     assert done.returncode == code
     assert words in done.stderr

@@ -34,9 +34,7 @@ async def test_measuring_on_judges_the_same_revision_again_with_a_longer_budget(
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         await pilot.press("ctrl+l")
-        await until(
-            pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications)
-        )
+        await until(pilot, lambda: any("No correct run yet" in str(note.message) for note in app._notifications))
         type_kernel(screen, "budget")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: result_of(screen))
@@ -124,9 +122,7 @@ async def test_escape_cancels_and_the_next_run_works(open_app, type_kernel, unti
         assert isinstance(app.screen, KernelScreen)
 
 
-async def test_the_key_that_cancels_is_named_as_it_is_now(
-    open_app, services, type_kernel, until, screen_text
-) -> None:
+async def test_the_key_that_cancels_is_named_as_it_is_now(open_app, services, type_kernel, until, screen_text) -> None:
     services.settings = replace(services.settings, keymap={"cancel": "ctrl+r"})
     async with open_app(problem="13") as (app, pilot):
         type_kernel(app.screen, "wait")
@@ -157,9 +153,7 @@ async def test_a_refused_setting_is_explained(open_app, type_kernel, until, scre
         assert "sizes do not fit" in screen_text(app)
 
 
-async def test_a_dead_referee_is_a_harness_error_and_is_replaced(
-    open_app, type_kernel, until, screen_text
-) -> None:
+async def test_a_dead_referee_is_a_harness_error_and_is_replaced(open_app, type_kernel, until, screen_text) -> None:
     async with open_app(problem="13") as (app, pilot):
         screen = app.screen
         type_kernel(screen, "die")

@@ -29,10 +29,7 @@ async def test_a_kernel_is_copied_opened_and_renamed(open_app, until, type_kerne
         await pilot.press(*"tree", "ctrl+r")
         await until(pilot, lambda: path.with_name("tree.py").exists())
         assert not path.with_name("ring.py").exists()
-        await until(
-            pilot,
-            lambda: getattr(app.screen, "session", None) and app.screen.session.path.name == "tree.py",
-        )
+        await until(pilot, lambda: getattr(app.screen, "session", None) and app.screen.session.path.name == "tree.py")
         await until(pilot, lambda: app.screen.editor.text == "mine")
 
         await pilot.press("shift+f3")

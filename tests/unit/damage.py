@@ -24,6 +24,4 @@ def flips(whole: bytes, start: int = 0) -> st.SearchStrategy[Flip]:
 
 def whole_lines(whole: bytes, length: int) -> int:
     """Lines of which a file that ends after `length` bytes has everything but perhaps their end."""
-    return sum(
-        len(b"\n".join(whole.split(b"\n")[: number + 1])) <= length for number in range(whole.count(b"\n"))
-    )
+    return sum(len(b"\n".join(whole.split(b"\n")[: number + 1])) <= length for number in range(whole.count(b"\n")))

@@ -87,10 +87,7 @@ def _responses(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[b
     if finish == "length":
         response = {"usage": counted, "incomplete_details": {"reason": "max_output_tokens"}}
         return [*told, _data({"type": "response.incomplete", "response": response}, "response.incomplete")]
-    return [
-        *told,
-        _data({"type": "response.completed", "response": {"usage": counted}}, "response.completed"),
-    ]
+    return [*told, _data({"type": "response.completed", "response": {"usage": counted}}, "response.completed")]
 
 
 def _anthropic(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[bytes]:
@@ -98,10 +95,7 @@ def _anthropic(pieces: list[str], finish: str, usage: tuple[int, int]) -> list[b
     start = {"type": "message_start", "message": {"usage": {"input_tokens": usage[0], "output_tokens": 1}}}
     told = [
         _data(start, "message_start"),
-        _data(
-            {"type": "content_block_start", "content_block": {"type": "text", "text": ""}},
-            "content_block_start",
-        ),
+        _data({"type": "content_block_start", "content_block": {"type": "text", "text": ""}}, "content_block_start"),
         _data({"type": "ping"}, "ping"),
     ]
     for piece in pieces:
@@ -144,12 +138,7 @@ def _chat_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
             for piece in _cut(arguments, cut)
         ]
     counted = {"prompt_tokens": 100, "completion_tokens": 50}
-    return [
-        *told,
-        delta({}, "tool_calls"),
-        _data({"choices": [], "usage": counted}),
-        b"data: [DONE]\n\n",
-    ]
+    return [*told, delta({}, "tool_calls"), _data({"choices": [], "usage": counted}), b"data: [DONE]\n\n"]
 
 
 def _responses_calls(text: str, calls: list[Call], cut: int) -> list[bytes]:
@@ -219,12 +208,7 @@ _CALL_EVENTS = {
 }
 
 
-_EVENTS = {
-    "openai_chat": _chat,
-    "openai_responses": _responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-}
+_EVENTS = {"openai_chat": _chat, "openai_responses": _responses, "anthropic": _anthropic, "gemini": _gemini}
 PROTOCOLS = tuple(_EVENTS)
 
 

@@ -3,10 +3,7 @@
 import json
 from typing import Any
 
-from model_server import (
-    ModelServer,
-    Seen,
-)
+from model_server import ModelServer, Seen
 
 from arena.models.budget import BudgetPool
 from arena.models.conversation import Conversation, Message
@@ -15,13 +12,7 @@ from arena.paths import Paths
 from arena.players.agent import Agent
 from arena.players.player import KernelAccess
 from arena.players.prompts.prompt import Prompt
-from arena.players.trace import (
-    AnyTraceEvent,
-    TraceHeader,
-    TraceRecorder,
-    new_trace_id,
-    read_trace,
-)
+from arena.players.trace import AnyTraceEvent, TraceHeader, TraceRecorder, new_trace_id, read_trace
 from arena.runs.journal import RunHeader
 from arena.runs.judge import Judgement
 from arena.settings import ModelSettings, Settings
@@ -118,13 +109,7 @@ def make_agent(
 ) -> Agent:
     """heard: takes what listeners of the trace are told; options: as `Agent` takes them."""
     model = ModelSettings(
-        provider=protocol,
-        model="m",
-        base_url=server.url,
-        key_env="TEST_KEY",
-        price_out=1000.0,
-        retries=1,
-        tools=tools,
+        provider=protocol, model="m", base_url=server.url, key_env="TEST_KEY", price_out=1000.0, retries=1, tools=tools
     )
     client = open_model("m", Settings(models={"m": model}), BudgetPool(usd).open(model))
     header = TraceHeader(

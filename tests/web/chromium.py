@@ -61,11 +61,7 @@ class Tab:
         for domain in ("Page", "Network", "Runtime"):
             await self.call(f"{domain}.enable")
         await self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
         await self.call("Page.bringToFront")
         await self.call("Page.navigate", url=address)
@@ -121,13 +117,7 @@ class Chromium:
 @asynccontextmanager
 async def started(program: str, folder: Path) -> AsyncIterator[Chromium]:
     """A browser until the end of the block; its profile lies in `folder`."""
-    arguments = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-    ]
+    arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
     arguments += ["--disable-background-networking", "--remote-debugging-port=0", f"--user-data-dir={folder}"]
     process = subprocess.Popen(
         [program, *arguments, "about:blank"],

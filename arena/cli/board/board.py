@@ -34,9 +34,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 @click.option("--by", type=click.Choice(["category", "class"]), help="A row for each category or class.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-@click.option(
-    "--svg", type=_file, metavar="FILE", help="Draw pass@1 and fast_1 of the place with most results."
-)
+@click.option("--svg", type=_file, metavar="FILE", help="Draw pass@1 and fast_1 of the place with most results.")
 @click.option("--html", "page_file", type=_file, metavar="FILE", help="Write one page with tables and plots.")
 @json_option
 @click.pass_context

@@ -14,23 +14,14 @@ from arena.export.manifest import require_key, sign
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 @click.option(
-    "--sweep",
-    "--campaign",
-    "sweeps",
-    multiple=True,
-    metavar="NAME",
-    help="Only this sweep; repeatable. [default: all]",
+    "--sweep", "--campaign", "sweeps", multiple=True, metavar="NAME", help="Only this sweep; repeatable. [default: all]"
 )
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), default="jsonl", show_default=True,
     help="Of the table of results; Parquet needs the extra `parquet`.",
 )  # fmt: skip
 @click.option(
-    "--sign",
-    "key",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="KEY",
-    help="Sign with this SSH key.",
+    "--sign", "key", type=click.Path(path_type=Path, dir_okay=False), metavar="KEY", help="Sign with this SSH key."
 )
 @json_option
 def command(folder: Path, sweeps: tuple[str, ...], form: str, key: Path | None, as_json: bool) -> None:
@@ -54,6 +45,4 @@ def command(folder: Path, sweeps: tuple[str, ...], form: str, key: Path | None, 
             }
         )
     else:
-        print_line(
-            f"{folder}: {manifest.results} results in {len(manifest.files)} files{', signed' if key else ''}"
-        )
+        print_line(f"{folder}: {manifest.results} results in {len(manifest.files)} files{', signed' if key else ''}")

@@ -39,12 +39,8 @@ _PLAYER = (
 @problem_argument
 @click.option("--left", required=True, metavar="P", help=_PLAYER)
 @click.option("--right", required=True, metavar="P", help="The same for the other side.")
-@click.option(
-    "--left-name", default="you", show_default=True, metavar="NAME", help="Player of the file --left."
-)
-@click.option(
-    "--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right."
-)
+@click.option("--left-name", default="you", show_default=True, metavar="NAME", help="Player of the file --left.")
+@click.option("--right-name", default="guest", show_default=True, metavar="NAME", help="Player of the file --right.")
 @click.option(
     "--minutes",
     type=Number(0.05, 24 * 60),
@@ -59,9 +55,7 @@ _PLAYER = (
     "--budget", "budget_usd", type=Number(0, min_open=True), metavar="USD",
     help="Money limit of each side, for models and agent programs. Needs the model's prices.",
 )  # fmt: skip
-@click.option(
-    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result card to this file."
-)
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Write the result card to this file.")
 @unsafe_option
 @setting_options
 @json_option
@@ -104,13 +98,10 @@ def command(
     )
     if budget_usd is not None and all(player.model is None for player in players):
         raise UsageError(
-            "--budget limits what models and agent programs spend, and neither player spends anything",
-            "leave it out",
+            "--budget limits what models and agent programs spend, and neither player spends anything", "leave it out"
         )
     if players[0].name == players[1].name and players[0].name.kind is PlayerKind.USER:
-        raise UsageError(
-            f"both sides are called {left_name!r}", "tell them apart with --left-name and --right-name"
-        )
+        raise UsageError(f"both sides are called {left_name!r}", "tell them apart with --left-name and --right-name")
     rounds = rounds or (ROUNDS if minutes is None else ROUNDS_WITH_CLOCK)
     header = new_header(found, setting, players, minutes, rounds, budget_usd)
     state = run_interruptibly(_play(session, found, header, players, unsafe))
@@ -125,9 +116,7 @@ def command(
     ctx.exit(ExitCode.PASS if right_kernel else ExitCode.KERNEL_FAILED)
 
 
-async def _play(
-    session: CliSession, problem: Problem, header: DuelHeader, players: Players, unsafe: bool
-) -> DuelState:
+async def _play(session: CliSession, problem: Problem, header: DuelHeader, players: Players, unsafe: bool) -> DuelState:
     def tell(event: AnyDuelEvent) -> None:
         if line := duel_line(header, event):
             say(line)

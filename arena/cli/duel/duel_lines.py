@@ -38,7 +38,9 @@ def _words(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
         case events.Resumed():
             return "resumed"
         case events.FinalBegan():
-            return f"final: kernel {event.left} of {header.left.name} against kernel {event.right} of {header.right.name}"
+            return (
+                f"final: kernel {event.left} of {header.left.name} against kernel {event.right} of {header.right.name}"
+            )
         case events.FinalMeasured() if event.round == event.rounds:
             rounds = "1 round" if event.round == 1 else f"{event.round} rounds"
             return f"final: {speed_words(event.speedup, event.clock)} after {rounds}"
@@ -50,9 +52,7 @@ def _words(header: events.DuelHeader, event: events.AnyDuelEvent) -> str:
             return ""
 
 
-def _who(
-    header: events.DuelHeader, event: events.Submitted | events.KernelJudged | events.Said | events.Left
-) -> str:
+def _who(header: events.DuelHeader, event: events.Submitted | events.KernelJudged | events.Said | events.Left) -> str:
     return f"{header.player(event.side).name} ({event.side})"
 
 

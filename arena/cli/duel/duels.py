@@ -17,9 +17,7 @@ SHOWN = 20
 
 
 @click.command()
-@click.option(
-    "--category", metavar="C", default=ALL, show_default=True, help="Ratings from duels of one category."
-)
+@click.option("--category", metavar="C", default=ALL, show_default=True, help="Ratings from duels of one category.")
 @json_option
 def command(category: str, as_json: bool) -> None:
     """Show ratings from all duels (Bradley-Terry, 95 % intervals), and the last duels."""
@@ -39,16 +37,12 @@ def command(category: str, as_json: bool) -> None:
         print_line(f"No duel in the category {category} yet.")
     for place, rating in enumerate(shown, 1):
         tally = f"{rating.won} won, {rating.drawn} drawn, {rating.lost} lost"
-        print_line(
-            f"{place:>3}  {rating.player:<28} {rating.rating:6.0f} ± {rating.plus_minus:<4.0f} {tally}"
-        )
+        print_line(f"{place:>3}  {rating.player:<28} {rating.rating:6.0f} ± {rating.plus_minus:<4.0f} {tally}")
     print_line()
     for record in reversed(records[-SHOWN:]):
         header = record.header
         when = time.strftime("%d %b %H:%M", time.localtime(header.created))
         names = f"{header.left.name} vs {header.right.name}"
-        print_line(
-            f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {winner_words(header, record.ended)}"
-        )
+        print_line(f"{when}  {header.problem_id:>3} {header.slug:<24} {names}: {winner_words(header, record.ended)}")
         name = record.path.stem if record.path is not None else header.duel_id
         print_line(f"              `pkb-arena replay {name}`")

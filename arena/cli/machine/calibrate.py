@@ -26,9 +26,7 @@ def command(choice: Choice, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_line(
-        f"{found.device}, {found.world} ranks, per rank with all of them busy ({found.seconds:.1f} s):"
-    )
+    print_line(f"{found.device}, {found.world} ranks, per rank with all of them busy ({found.seconds:.1f} s):")
     for name, value in found.peaks.items():
         print_line(f"  {name:18} {_figure(name, value)}")
 

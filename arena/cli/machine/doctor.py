@@ -18,9 +18,7 @@ _SIGNS = {"ok": green("✓"), "limited": "–", "missing": red("✗")}
 
 @click.command()
 @click.option("--bench", is_flag=True, hidden=True)  # printed by earlier versions
-@click.option(
-    "--fix-plan", is_flag=True, help="Print the commands for what is missing, as a shell script; run none."
-)
+@click.option("--fix-plan", is_flag=True, help="Print the commands for what is missing, as a shell script; run none.")
 @json_option
 @click.pass_context
 def command(ctx: click.Context, bench: bool, fix_plan: bool, as_json: bool) -> None:

@@ -13,9 +13,7 @@ from sandbox.protocol.verdict import ExitCode
 
 @click.command()
 @plan_options
-@click.option(
-    "--steps", type=Whole(1, 1000), default=STEPS, show_default=True, metavar="N", help="Most answers."
-)
+@click.option("--steps", type=Whole(1, 1000), default=STEPS, show_default=True, metavar="N", help="Most answers.")
 @click.option(
     "--patience",
     type=Whole(0, 1000),

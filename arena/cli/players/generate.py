@@ -26,15 +26,11 @@ from sandbox.protocol.verdict import ExitCode
 @click.option("--no-run", is_flag=True, help="Write kernels without judging them.")
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, no_run: bool, as_json: bool
-) -> None:
+def command(ctx: click.Context, plan: Plan, print_prompt: bool, attempts: int, no_run: bool, as_json: bool) -> None:
     """Have a model write a kernel for PROBLEM, and judge it. It plays as model:M, without feedback."""
     if print_prompt:
         session = plan.session
-        _print(
-            build_prompt(plan.problem, plan.setting, session.catalogue, session.paths, plan.shots), as_json
-        )
+        _print(build_prompt(plan.problem, plan.setting, session.catalogue, session.paths, plan.shots), as_json)
         return
     report = write_and_print(replace(plan, steps=attempts, run=not no_run), as_json)
     good = report.passed or (no_run and report.kernel is not None)

@@ -159,9 +159,7 @@ def player_of(plan: Plan) -> Player:
         raise UsageError("--model is missing", "name a model of the settings, or PROVIDER:MODEL")
     session = plan.session
     pool = BudgetPool(plan.budget_usd, plan.budget_tokens)
-    setup = PlayerSetup(
-        session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience or None
-    )
+    setup = PlayerSetup(session.settings, session.catalogue, session.paths, pool, plan.shots, plan.patience or None)
     kind = PlayerKind.AGENT if plan.feedback else PlayerKind.MODEL
     return ModelPlayer(PlayerName(kind, plan.model), setup)
 

@@ -105,9 +105,7 @@ def tell_trace(path: Path, as_json: bool, source: bool) -> None:
 
 
 def _best_source(events: list[trace.AnyTraceEvent]) -> str:
-    sources = {
-        event.step: event.source for event in events if isinstance(event, trace.Answered) and event.source
-    }
+    sources = {event.step: event.source for event in events if isinstance(event, trace.Answered) and event.source}
     best = next((event.best_step for event in events if isinstance(event, trace.Ended)), None)
     return sources.get(best or 0) or next(iter(sources.values()), "")
 

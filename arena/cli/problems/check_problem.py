@@ -35,9 +35,7 @@ TABLE = ROOT / "problems" / "ADMISSION.md"
 @click.option("--write", is_flag=True, help="With --all: write the table to problems/ADMISSION.md.")
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context, folder: Path | None, everything: bool, world: str, write: bool, as_json: bool
-) -> None:
+def command(ctx: click.Context, folder: Path | None, everything: bool, world: str, write: bool, as_json: bool) -> None:
     """Put a problem folder through the admission test, on CPU ranks.
 
     Its baseline must pass its own rules in every world and dtype, and so must what is right in another way; zeros, a constant,
@@ -86,9 +84,7 @@ def _read(folder: Path, quiet: bool) -> Problem:
     except ProblemError as error:
         raise UsageError(str(error)) from None
     except SyntaxError as error:
-        raise UsageError(
-            f"{folder / 'baseline.py'}:{error.lineno}: {error.msg}", "correct that line"
-        ) from None
+        raise UsageError(f"{folder / 'baseline.py'}:{error.lineno}: {error.msg}", "correct that line") from None
     if not quiet:
         print_line(f"{problem.stem}: {problem.title}")
         print_line(text)
@@ -103,12 +99,7 @@ def _examined(names: list[str], worlds: list[int]) -> Iterator[AdmissionRow]:
     with (
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            env=module_environment(),
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True, env=module_environment()
         ) as process,
     ):
         assert process.stdout is not None

@@ -31,9 +31,7 @@ def command(category: str | None, as_json: bool) -> None:
         standings = {}
     shown = {name: found for name, found in categories.items() if category in (None, name)}
     if as_json:
-        print_json(
-            [_row(problem, standings.get(problem.id)) for found in shown.values() for problem in found]
-        )
+        print_json([_row(problem, standings.get(problem.id)) for found in shown.values() for problem in found])
         return
     for heading, found in shown.items():
         solved = sum(1 for problem in found if problem.id in standings and standings[problem.id].solved)

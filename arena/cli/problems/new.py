@@ -19,17 +19,10 @@ from arena.workspace.templates import BASELINE, starter, template_names
 @click.command()
 @problem_argument
 @click.option(
-    "--template",
-    type=click.Choice(template_names()),
-    default=BASELINE,
-    show_default=True,
-    help="What to start from.",
+    "--template", type=click.Choice(template_names()), default=BASELINE, show_default=True, help="What to start from."
 )
 @click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="File to write; - is stdout. [default: the workspace's]",
+    "-o", "--output", type=click.Path(path_type=Path), help="File to write; - is stdout. [default: the workspace's]"
 )
 @click.option("--agents", is_flag=True, help="Write AGENTS.md beside it, for a coding agent.")
 @click.option("--force", is_flag=True, help="Overwrite a file that exists.")

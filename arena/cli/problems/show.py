@@ -24,9 +24,7 @@ def command(problem: str, house: bool, as_json: bool) -> None:
     session = open_session()
     found = session.problem(problem)
     if house and as_json:
-        raise UsageError(
-            "--house prints a kernel's text", "without it, --json has the text in its field `house`"
-        )
+        raise UsageError("--house prints a kernel's text", "without it, --json has the text in its field `house`")
     if house:
         print_line(house_source(found, session.catalogue).rstrip("\n"))
         return

@@ -38,9 +38,7 @@ _LANE = 60
 @setting_options
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context, problem: str, kernel: Path, trace: Path | None, choice: Choice, as_json: bool
-) -> None:
+def command(ctx: click.Context, problem: str, kernel: Path, trace: Path | None, choice: Choice, as_json: bool) -> None:
     """Say why KERNEL is slow: one sentence a rank, from what it does during a few calls.
 
     It runs in a world of its own, in the same jail as a judged run, and is neither judged nor timed for a result. On GPUs

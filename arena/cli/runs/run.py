@@ -6,15 +6,8 @@ from pathlib import Path
 import click
 import msgspec
 
+from arena.cli import options
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.options import (
-    budget_option,
-    json_option,
-    kernel_argument,
-    problem_argument,
-    rounds_option,
-    setting_options,
-)
 from arena.cli.output import print_json, print_report
 from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
@@ -29,11 +22,11 @@ from sandbox.protocol.verdict import Verdict, exit_code
 
 
 @click.command()
-@problem_argument
-@kernel_argument
-@setting_options
-@rounds_option
-@budget_option
+@options.problem_argument
+@options.kernel_argument
+@options.setting_options
+@options.rounds_option
+@options.budget_option
 @click.option(
     "--against",
     type=click.Path(path_type=Path, readable=False),
@@ -43,7 +36,7 @@ from sandbox.protocol.verdict import Verdict, exit_code
 @click.option(
     "--other-sizes", is_flag=True, help="After a PASS judge three random legal settings for correctness, too."
 )
-@json_option
+@options.json_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -228,9 +228,7 @@ async def _workers(
         yield [Worker("local", engine, this_machine(device))]
 
 
-def _show(
-    journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgress, order: SweepOrder
-) -> None:
+def _show(journal: SweepJournal, rows: BaselineRows | None, progress: SweepProgress, order: SweepOrder) -> None:
     """The results on stdout; on stderr what is missing, and how to go on."""
     if progress.stopped:
         say(f"stopped: {progress.stopped}")

@@ -102,9 +102,7 @@ class BaselineRows:
 
     def left_out(self, problem: Problem, why: str) -> None:
         """Takes a problem that cannot be run in this setting."""
-        self._rows[problem.slug] = BaselineRow(
-            id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why
-        )
+        self._rows[problem.slug] = BaselineRow(id=problem.id, problem=problem.slug, verdict=REFUSED, detail=why)
 
     def read_earlier(self, path: Path) -> None:
         """Adds the rows of skipped cells from the journal."""
@@ -213,9 +211,7 @@ PLAYER_TABLE = TextTable[Scorecard](
         Column("pass@1", lambda card: share_words(card.pass_1)),
         Column(
             "best of k",
-            lambda card: (
-                f"{share_words(card.pass_k)} k={card.most_attempts}" if card.most_attempts > 1 else ""
-            ),
+            lambda card: f"{share_words(card.pass_k)} k={card.most_attempts}" if card.most_attempts > 1 else "",
         ),
         Column("fast_1", lambda card: share_words(card.fast.get("1"))),
         Column("solved", lambda card: str(card.solved), right=True),

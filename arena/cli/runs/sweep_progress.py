@@ -26,9 +26,7 @@ class SweepProgressLine:
 
     def __init__(self, name: str, rows: BaselineRows | None) -> None:
         """rows: takes results, too, where baselines are run against themselves."""
-        self.listener = Listener(
-            judged=self._judged, skipped=self._skipped, left_out=self._left_out, said=self._said
-        )
+        self.listener = Listener(judged=self._judged, skipped=self._skipped, left_out=self._left_out, said=self._said)
         self._name = name
         self._rows = rows
         self._shown = LiveLine()

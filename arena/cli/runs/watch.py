@@ -7,16 +7,9 @@ from pathlib import Path
 
 import click
 
+from arena.cli import options
 from arena.cli.diagnostics import complain, say
 from arena.cli.interrupts import run_interruptibly
-from arena.cli.options import (
-    budget_option,
-    json_option,
-    kernel_argument,
-    problem_argument,
-    rounds_option,
-    setting_options,
-)
 from arena.cli.output import compact, print_json, print_line
 from arena.cli.runs.progress import RunProgress
 from arena.cli.runs.request import make_request
@@ -31,12 +24,12 @@ from arena.workspace.watcher import KernelWatcher
 
 
 @click.command()
-@problem_argument
-@kernel_argument
-@setting_options
-@rounds_option
-@budget_option
-@json_option
+@options.problem_argument
+@options.kernel_argument
+@options.setting_options
+@options.rounds_option
+@options.budget_option
+@options.json_option
 def command(
     problem: str, kernel: Path, choice: Choice, rounds: int | None, budget: float | None, as_json: bool
 ) -> None:

@@ -13,9 +13,7 @@ from arena.errors import UsageError
 
 @click.command()
 @click.option(
-    "--loop",
-    is_flag=True,
-    help="Repeat all scenes, and return to the demo when no key is pressed for a while.",
+    "--loop", is_flag=True, help="Repeat all scenes, and return to the demo when no key is pressed for a while."
 )
 @click.option(
     "--script",
@@ -23,9 +21,7 @@ from arena.errors import UsageError
     metavar="FILE",
     help="A speaker's own order (TOML): problems, players, recorded duels, pauses.",
 )
-@click.option(
-    "--print-script", is_flag=True, help="Print the script that is played without --script, to start from."
-)
+@click.option("--print-script", is_flag=True, help="Print the script that is played without --script, to start from.")
 @click.pass_context
 def command(ctx: click.Context, loop: bool, script: Path | None, print_script: bool) -> None:
     """Play by itself: live duels on this machine in turns with recorded ones, in big type. Any key takes over.

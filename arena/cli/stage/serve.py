@@ -20,17 +20,13 @@ _PLAN = ServePlan()
     show_default=True,
     help="Port; 0 takes any free one.",
 )
-@click.option(
-    "--host", default=_PLAN.host, show_default=True, metavar="ADDRESS", help="Address to listen on."
-)
+@click.option("--host", default=_PLAN.host, show_default=True, metavar="ADDRESS", help="Address to listen on.")
 @click.option(
     "--i-know",
     is_flag=True,
     help="Listen beyond this machine: anyone with the owner's link runs programs here, and nothing is encrypted.",
 )
-@click.option(
-    "--read-only", is_flag=True, help="Spectators alone; they follow any arena of yours on this machine."
-)
+@click.option("--read-only", is_flag=True, help="Spectators alone; they follow any arena of yours on this machine.")
 @click.option(
     "--spectators",
     type=Whole(0, 64),

@@ -17,14 +17,10 @@ from arena.setting_choice import Choice
 @setting_options
 @rounds_option
 @budget_option
-@click.option(
-    "--player", default=MCP, show_default=True, metavar="NAME", help="Store results under this name."
-)
+@click.option("--player", default=MCP, show_default=True, metavar="NAME", help="Store results under this name.")
 @click.option("--house", is_flag=True, help="Let the agent read house kernels.")
 @unsafe_option
-def command(
-    choice: Choice, rounds: int | None, budget: float | None, player: str, house: bool, unsafe: bool
-) -> None:
+def command(choice: Choice, rounds: int | None, budget: float | None, player: str, house: bool, unsafe: bool) -> None:
     """Serve the arena over stdin and stdout by the Model Context Protocol, for one agent (extra `mcp`).
 
     Its tools: list, show, new, compile, run, history and kit_docs. Kernels are judged as `run` judges them, in the same jail; the

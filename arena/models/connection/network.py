@@ -104,8 +104,7 @@ def open_client(url: str, stall_s: float, headers: dict[str, str] | None = None)
         )
     except ImportError:
         raise PlayerFailed(
-            f"the proxy {proxy} needs SOCKS, which is not installed",
-            "pip install 'httpx[socks]', or unset it",
+            f"the proxy {proxy} needs SOCKS, which is not installed", "pip install 'httpx[socks]', or unset it"
         ) from None
     except (ValueError, httpx.InvalidURL) as error:
         raise PlayerFailed(f"the proxy {proxy} cannot be used: {error}", "correct or unset it") from None

@@ -38,9 +38,7 @@ _TOOLS_REFUSED = frozenset({400, 404, 422, 500, 501})
 _FIELD_REFUSED = frozenset({400, 422})
 _LIMITS = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 """Two names of one field; a model that refuses one takes the other."""
-_UNKNOWN = re.compile(
-    r"unsupported|not supported|unrecogni|unknown|unexpected|not permitted|instead", re.IGNORECASE
-)
+_UNKNOWN = re.compile(r"unsupported|not supported|unrecogni|unknown|unexpected|not permitted|instead", re.IGNORECASE)
 _LIMIT_NAMES: dict[tuple[str, str], dict[str, str]] = {}
 """By address and model: what was learned about the name of its limit."""
 _NO_CREDIT = "insufficient_quota"
@@ -125,9 +123,7 @@ class Stream:
         if failure.wait_s is None:  # random, so that many clients do not come back together
             return float(min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1.0))
         if failure.wait_s > LONGEST_WAIT_S:
-            raise self._failed(
-                f"{failure.reason}; it asks to wait {failure.wait_s:.0f} s", "try again after that"
-            )
+            raise self._failed(f"{failure.reason}; it asks to wait {failure.wait_s:.0f} s", "try again after that")
         return max(failure.wait_s, 0.0)
 
     async def _once(self, conversation: Conversation, deadline: float) -> AsyncGenerator[AnyPiece, None]:
@@ -171,12 +167,7 @@ class Stream:
             return response
         text = await _body(response, _BODY_BYTES)
         for name in body.keys() & _LIMITS.keys():
-            if (
-                not names
-                and response.status_code in _FIELD_REFUSED
-                and name in text
-                and _UNKNOWN.search(text)
-            ):
+            if not names and response.status_code in _FIELD_REFUSED and name in text and _UNKNOWN.search(text):
                 _LIMIT_NAMES[self._base, self._model.model] = {name: _LIMITS[name]}
                 return await self._ask(stack, request, tools)
         raise self._refused(response, text, tools)
@@ -208,9 +199,7 @@ class Stream:
                 except ValueError:
                     if whole:
                         raise self._no_stream(kind) from None
-                    raise self._failed(
-                        "its stream cannot be read", "check the model's provider and base_url"
-                    ) from None
+                    raise self._failed("its stream cannot be read", "check the model's provider and base_url") from None
                 for piece in found:
                     yield piece
         for piece in reading.held_back():
@@ -226,9 +215,7 @@ class Stream:
 
     def _overdue(self, deadline: float) -> Exception:
         if time.monotonic() >= deadline:
-            return self._failed(
-                f"no whole answer within {self._model.timeout_s:g} s", "raise timeout_s of the model"
-            )
+            return self._failed(f"no whole answer within {self._model.timeout_s:g} s", "raise timeout_s of the model")
         return Passing(f"not a word for {self._model.stall_s:g} s")
 
     def _refused(self, response: httpx.Response, text: str, tools: bool) -> Exception:
@@ -252,9 +239,7 @@ class Stream:
 
     def _through_proxy(self, message: str, its_own: bool = True) -> str:
         """A message that names the proxy, if there is one. its_own: the proxy may be the cause."""
-        return (
-            f"{message}, through the proxy {self._proxy}" if self._proxy is not None and its_own else message
-        )
+        return f"{message}, through the proxy {self._proxy}" if self._proxy is not None and its_own else message
 
     def _reported(self, error: ErrorEvent) -> Exception:
         message = self._clean(str(error))

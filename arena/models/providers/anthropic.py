@@ -3,29 +3,9 @@
 import json
 from typing import Any
 
+from arena.models.connection import provider
 from arena.models.connection.halves import joined
-from arena.models.connection.provider import (
-    ErrorEvent,
-    Reader,
-    Request,
-    count,
-    decode,
-    error_of,
-    object_of,
-    objects_of,
-    text_of,
-)
-from arena.models.conversation import (
-    AnyPiece,
-    CallPart,
-    Conversation,
-    Finish,
-    Kept,
-    Message,
-    Text,
-    Thought,
-    Usage,
-)
+from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Kept, Message, Text, Thought, Usage
 from arena.settings import ModelSettings
 
 _VERSION = "2023-06-01"
@@ -39,7 +19,7 @@ class Anthropic:
     base_url = "https://api.anthropic.com"
     key_env = "ANTHROPIC_API_KEY"
 
-    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
+    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> provider.Request:
         body: dict[str, Any] = {
             "model": model.model,
             "max_tokens": model.max_tokens,
@@ -56,56 +36,56 @@ class Anthropic:
         if model.temperature is not None:
             body["temperature"] = model.temperature
         headers = {"anthropic-version": _VERSION} | ({"x-api-key": key} if key else {})
-        return Request("/v1/messages", body | model.extra, headers)
+        return provider.Request("/v1/messages", body | model.extra, headers)
 
-    def reader(self) -> Reader:
+    def reader(self) -> provider.Reader:
         tokens = {"read": 0, "written": 0}
         blocks: dict[int, _ContentBlock] = {}
 
         def usage(value: Any) -> list[AnyPiece]:
-            said = object_of(value)
+            said = provider.object_of(value)
             if not said:
                 return []
-            tokens["read"] = sum(count(said.get(name)) for name in _READ) or tokens["read"]
-            tokens["written"] = count(said.get("output_tokens")) or tokens["written"]
+            tokens["read"] = sum(provider.count(said.get(name)) for name in _READ) or tokens["read"]
+            tokens["written"] = provider.count(said.get("output_tokens")) or tokens["written"]
             return [Usage(**tokens)]
 
         def read(event: str, data: str) -> list[AnyPiece]:
-            value = decode(data)
-            match text_of(value.get("type")) or event:
+            value = provider.decode(data)
+            match provider.text_of(value.get("type")) or event:
                 case "message":  # whole, without a stream
-                    found = objects_of(value.get("content"))
-                    why = text_of(value.get("stop_reason"))
-                    texts: list[AnyPiece] = [Text(text_of(block.get("text"))) for block in found]
+                    found = provider.objects_of(value.get("content"))
+                    why = provider.text_of(value.get("stop_reason"))
+                    texts: list[AnyPiece] = [Text(provider.text_of(block.get("text"))) for block in found]
                     return [*texts, *usage(value.get("usage")), Finish(_REASONS.get(why, "stop"))]
                 case "message_start":
-                    return usage(object_of(value.get("message")).get("usage"))
+                    return usage(provider.object_of(value.get("message")).get("usage"))
                 case "content_block_start":
-                    opened = blocks[count(value.get("index"))] = _ContentBlock(
-                        object_of(value.get("content_block"))
+                    opened = blocks[provider.count(value.get("index"))] = _ContentBlock(
+                        provider.object_of(value.get("content_block"))
                     )
-                    return opened.begin(count(value.get("index")))
+                    return opened.begin(provider.count(value.get("index")))
                 case "content_block_delta":
-                    delta = object_of(value.get("delta"))
-                    if (known := blocks.get(count(value.get("index")))) is not None:
+                    delta = provider.object_of(value.get("delta"))
+                    if (known := blocks.get(provider.count(value.get("index")))) is not None:
                         known.take(delta)
-                    if arguments := text_of(delta.get("partial_json")):
-                        return [CallPart(count(value.get("index")), arguments)]
-                    if text := text_of(delta.get("text")):
+                    if arguments := provider.text_of(delta.get("partial_json")):
+                        return [CallPart(provider.count(value.get("index")), arguments)]
+                    if text := provider.text_of(delta.get("text")):
                         return [Text(text)]
-                    if thought := text_of(delta.get("thinking")):
+                    if thought := provider.text_of(delta.get("thinking")):
                         return [Thought(thought)]
                 case "content_block_stop":
-                    if (known := blocks.pop(count(value.get("index")), None)) is not None:
-                        return known.end(count(value.get("index")))
+                    if (known := blocks.pop(provider.count(value.get("index")), None)) is not None:
+                        return known.end(provider.count(value.get("index")))
                 case "message_delta":
-                    why = text_of(object_of(value.get("delta")).get("stop_reason"))
+                    why = provider.text_of(provider.object_of(value.get("delta")).get("stop_reason"))
                     end: list[AnyPiece] = [Finish(_REASONS.get(why, "stop"))] if why else []
                     return usage(value.get("usage")) + end
                 case "message_stop":
                     return [Finish("stop")]
                 case "error":
-                    raise error_of(value) or ErrorEvent("an error without a message")
+                    raise provider.error_of(value) or provider.ErrorEvent("an error without a message")
             return []
 
         return read
@@ -114,21 +94,13 @@ class Anthropic:
 def _content(turn: Message) -> str | list[dict[str, Any]]:
     if turn.results:
         return [
-            {
-                "type": "tool_result",
-                "tool_use_id": result.call_id,
-                "content": result.text,
-                "is_error": result.error,
-            }
+            {"type": "tool_result", "tool_use_id": result.call_id, "content": result.text, "is_error": result.error}
             for result in turn.results
         ]
     if not turn.calls:
         return turn.content
     said = [{"type": "text", "text": turn.content}] if turn.content.strip() else []
-    calls = [
-        {"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.values}
-        for call in turn.calls
-    ]
+    calls = [{"type": "tool_use", "id": call.call_id, "name": call.name, "input": call.values} for call in turn.calls]
     return [*turn.kept, *said, *calls]
 
 
@@ -145,22 +117,22 @@ class _ContentBlock:
         """What is known of it from the start."""
         match self._start.get("type"):
             case "tool_use":
-                name, call_id = text_of(self._start.get("name")), text_of(self._start.get("id"))
+                name, call_id = provider.text_of(self._start.get("name")), provider.text_of(self._start.get("id"))
                 return [CallPart(number, name=name, call_id=call_id or f"call_{number}")]
             case "redacted_thinking":
                 return [Kept(self._start)]
-        text = text_of(self._start.get("text"))
+        text = provider.text_of(self._start.get("text"))
         return [Text(text)] if text else []
 
     def take(self, delta: dict[str, Any]) -> None:
         """More of it; signed reasoning has to go back as it was."""
-        self._thought.append(text_of(delta.get("thinking")))
-        self._signature += text_of(delta.get("signature"))
-        self._arguments = self._arguments or bool(text_of(delta.get("partial_json")))
+        self._thought.append(provider.text_of(delta.get("thinking")))
+        self._signature += provider.text_of(delta.get("signature"))
+        self._arguments = self._arguments or bool(provider.text_of(delta.get("partial_json")))
 
     def end(self, number: int) -> list[AnyPiece]:
         """It is whole."""
-        given = object_of(self._start.get("input"))
+        given = provider.object_of(self._start.get("input"))
         if self._start.get("type") == "tool_use" and given and not self._arguments:
             return [CallPart(number, json.dumps(given))]
         if self._signature:

@@ -4,37 +4,11 @@ import itertools
 import json
 from typing import Any
 
-from arena.models.connection.provider import (
-    Reader,
-    Request,
-    count,
-    decode,
-    error_of,
-    object_of,
-    objects_of,
-    text_of,
-)
-from arena.models.conversation import (
-    AnyPiece,
-    CallPart,
-    Conversation,
-    Finish,
-    Message,
-    Text,
-    Thought,
-    Tool,
-    Usage,
-)
+from arena.models.connection import provider
+from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Tool, Usage
 from arena.settings import ModelSettings
 
-_REFUSALS = {
-    "SAFETY",
-    "RECITATION",
-    "BLOCKLIST",
-    "PROHIBITED_CONTENT",
-    "SPII",
-    "LANGUAGE",
-}
+_REFUSALS = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"}
 _ROLES = {"assistant": "model"}
 
 
@@ -44,16 +18,15 @@ class Gemini:
     base_url = "https://generativelanguage.googleapis.com/v1beta"
     key_env = "GEMINI_API_KEY"
 
-    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
+    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> provider.Request:
         config: dict[str, Any] = {"maxOutputTokens": model.max_tokens}
         if model.temperature is not None:
             config["temperature"] = model.temperature
         body: dict[str, Any] = {
             "contents": [
-                {"role": _ROLES.get(turn.role, turn.role), "parts": _parts(turn)}
-                for turn in conversation.messages
+                {"role": _ROLES.get(turn.role, turn.role), "parts": _parts(turn)} for turn in conversation.messages
             ],
-            "generationConfig": config | object_of(model.extra.get("generationConfig")),
+            "generationConfig": config | provider.object_of(model.extra.get("generationConfig")),
         }
         if conversation.system:
             body["systemInstruction"] = {"parts": [{"text": conversation.system}]}
@@ -62,28 +35,32 @@ class Gemini:
         body |= {name: value for name, value in model.extra.items() if name != "generationConfig"}
         # The key goes into a header: in the address it would end up in logs.
         headers = {"x-goog-api-key": key} if key else {}
-        return Request(f"/models/{model.model}:streamGenerateContent?alt=sse", body, headers)
+        return provider.Request(f"/models/{model.model}:streamGenerateContent?alt=sse", body, headers)
 
-    def reader(self) -> Reader:
+    def reader(self) -> provider.Reader:
         calls = itertools.count()
 
         def read(event: str, data: str) -> list[AnyPiece]:
-            value = decode(data)
-            if (error := error_of(value)) is not None:
+            value = provider.decode(data)
+            if (error := provider.error_of(value)) is not None:
                 raise error
             pieces: list[AnyPiece] = []
             end: Finish | None = None
-            for candidate in objects_of(value.get("candidates"))[:1]:
-                for part in objects_of(object_of(candidate.get("content")).get("parts")):
-                    if text := text_of(part.get("text")):
+            for candidate in provider.objects_of(value.get("candidates"))[:1]:
+                for part in provider.objects_of(provider.object_of(candidate.get("content")).get("parts")):
+                    if text := provider.text_of(part.get("text")):
                         pieces.append(Thought(text) if part.get("thought") else Text(text))
                     if isinstance(part.get("functionCall"), dict):
                         pieces.append(_call(next(calls), part))
-                end = _finish(text_of(candidate.get("finishReason")), text_of(candidate.get("finishMessage")))
-            if usage := object_of(value.get("usageMetadata")):
-                written = count(usage.get("candidatesTokenCount")) + count(usage.get("thoughtsTokenCount"))
-                pieces.append(Usage(count(usage.get("promptTokenCount")), written))
-            if blocked := text_of(object_of(value.get("promptFeedback")).get("blockReason")):
+                end = _finish(
+                    provider.text_of(candidate.get("finishReason")), provider.text_of(candidate.get("finishMessage"))
+                )
+            if usage := provider.object_of(value.get("usageMetadata")):
+                written = provider.count(usage.get("candidatesTokenCount")) + provider.count(
+                    usage.get("thoughtsTokenCount")
+                )
+                pieces.append(Usage(provider.count(usage.get("promptTokenCount")), written))
+            if blocked := provider.text_of(provider.object_of(value.get("promptFeedback")).get("blockReason")):
                 end = Finish("refusal", blocked)
             return [*pieces, end] if end is not None else pieces
 
@@ -116,13 +93,13 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 
 def _call(number: int, part: dict[str, Any]) -> CallPart:
-    call = object_of(part.get("functionCall"))
+    call = provider.object_of(part.get("functionCall"))
     return CallPart(
         number,
         json.dumps(call.get("args", {})),
-        text_of(call.get("name")),
-        text_of(call.get("id")),
-        text_of(part.get("thoughtSignature")),
+        provider.text_of(call.get("name")),
+        provider.text_of(call.get("id")),
+        provider.text_of(part.get("thoughtSignature")),
     )
 
 

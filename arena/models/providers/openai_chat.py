@@ -3,27 +3,8 @@
 import json
 from typing import Any
 
-from arena.models.connection.provider import (
-    Reader,
-    Request,
-    count,
-    decode,
-    error_of,
-    object_of,
-    objects_of,
-    text_of,
-)
-from arena.models.conversation import (
-    AnyPiece,
-    CallPart,
-    Conversation,
-    Finish,
-    Message,
-    Text,
-    Thought,
-    Tool,
-    Usage,
-)
+from arena.models.connection import provider
+from arena.models.conversation import AnyPiece, CallPart, Conversation, Finish, Message, Text, Thought, Tool, Usage
 from arena.settings import ModelSettings
 
 _REASONS = {"length": "length", "content_filter": "refusal", "model_length": "length"}
@@ -37,7 +18,7 @@ class OpenAIChat:
     base_url = "https://api.openai.com/v1"
     key_env = "OPENAI_API_KEY"
 
-    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
+    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> provider.Request:
         messages: list[dict[str, Any]] = (
             [{"role": "system", "content": conversation.system}] if conversation.system else []
         )
@@ -56,35 +37,39 @@ class OpenAIChat:
         if model.temperature is not None:
             body["temperature"] = model.temperature
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return Request("/chat/completions", body | model.extra, headers)
+        return provider.Request("/chat/completions", body | model.extra, headers)
 
-    def reader(self) -> Reader:
+    def reader(self) -> provider.Reader:
         refused: list[str] = []
         calls = _CallNumbers()
 
         def read(event: str, data: str) -> list[AnyPiece]:
             if data.strip() == "[DONE]":
                 return [Finish("stop")]
-            value = decode(data)
-            if (error := error_of(value)) is not None:
+            value = provider.decode(data)
+            if (error := provider.error_of(value)) is not None:
                 raise error
             pieces: list[AnyPiece] = []
-            for choice in objects_of(value.get("choices"))[:1]:
-                delta = object_of(choice.get("delta")) or object_of(
+            for choice in provider.objects_of(value.get("choices"))[:1]:
+                delta = provider.object_of(choice.get("delta")) or provider.object_of(
                     choice.get("message")
                 )  # message: no stream
-                if thought := text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning")):
+                if thought := provider.text_of(delta.get("reasoning_content")) or provider.text_of(
+                    delta.get("reasoning")
+                ):
                     pieces.append(Thought(thought))
                 pieces += _content(delta.get("content"))
-                for call in objects_of(delta.get("tool_calls")):
+                for call in provider.objects_of(delta.get("tool_calls")):
                     pieces.append(_part(calls.of(call), call))
-                if declined := text_of(delta.get("refusal")):
+                if declined := provider.text_of(delta.get("refusal")):
                     refused.append(declined)
-                if why := text_of(choice.get("finish_reason")):
+                if why := provider.text_of(choice.get("finish_reason")):
                     why = "refusal" if refused else _REASONS.get(why, "stop")
                     pieces.append(Finish(why, "".join(refused)))
-            if usage := object_of(value.get("usage")):
-                pieces.append(Usage(count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))))
+            if usage := provider.object_of(value.get("usage")):
+                pieces.append(
+                    Usage(provider.count(usage.get("prompt_tokens")), provider.count(usage.get("completion_tokens")))
+                )
             return pieces
 
         return read
@@ -92,24 +77,23 @@ class OpenAIChat:
 
 def _content(value: Any) -> list[AnyPiece]:
     """A text, or a list of parts: texts, and thoughts that may be lists of texts themselves."""
-    if text := text_of(value):
+    if text := provider.text_of(value):
         return [Text(text)]
     pieces: list[AnyPiece] = []
-    for part in objects_of(value):
-        if text := text_of(part.get("text")):
+    for part in provider.objects_of(value):
+        if text := provider.text_of(part.get("text")):
             pieces.append(Text(text))
         thought = part.get("thinking")
-        said = text_of(thought) or "".join(text_of(each.get("text")) for each in objects_of(thought))
+        said = provider.text_of(thought) or "".join(
+            provider.text_of(each.get("text")) for each in provider.objects_of(thought)
+        )
         pieces += [Thought(said)] if said else []
     return pieces
 
 
 def _messages(turn: Message) -> list[dict[str, Any]]:
     if turn.results:
-        return [
-            {"role": "tool", "tool_call_id": result.call_id, "content": result.text}
-            for result in turn.results
-        ]
+        return [{"role": "tool", "tool_call_id": result.call_id, "content": result.text} for result in turn.results]
     if not turn.calls:
         return [{"role": turn.role, "content": turn.content}]
     calls = [
@@ -139,7 +123,7 @@ class _CallNumbers:
 
     def of(self, call: dict[str, Any]) -> int:
         """The number of the call that this is more of."""
-        index, said = call.get("index"), text_of(call.get("id"))
+        index, said = call.get("index"), provider.text_of(call.get("id"))
         index = index if isinstance(index, int) else None
         number = self._numbers.get(index)
         if number is None or (said and self._ids[number] not in ("", said)):
@@ -151,11 +135,13 @@ class _CallNumbers:
 
 
 def _part(number: int, call: dict[str, Any]) -> CallPart:
-    function = object_of(call.get("function"))
+    function = provider.object_of(call.get("function"))
     arguments = function.get("arguments")
     if isinstance(arguments, dict):  # some servers send the object itself
         arguments = json.dumps(arguments)
-    return CallPart(number, text_of(arguments), text_of(function.get("name")), text_of(call.get("id")))
+    return CallPart(
+        number, provider.text_of(arguments), provider.text_of(function.get("name")), provider.text_of(call.get("id"))
+    )
 
 
 PROVIDER = OpenAIChat()

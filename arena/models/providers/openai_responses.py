@@ -3,18 +3,8 @@
 import json
 from typing import Any
 
+from arena.models.connection import provider
 from arena.models.connection.halves import characters
-from arena.models.connection.provider import (
-    ErrorEvent,
-    Reader,
-    Request,
-    count,
-    decode,
-    error_of,
-    object_of,
-    objects_of,
-    text_of,
-)
 from arena.models.conversation import (
     AnyPiece,
     CallPart,
@@ -36,7 +26,7 @@ class OpenAIResponses:
     base_url = "https://api.openai.com/v1"
     key_env = "OPENAI_API_KEY"
 
-    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> Request:
+    def request(self, model: ModelSettings, key: str, conversation: Conversation) -> provider.Request:
         body: dict[str, Any] = {
             "model": model.model,
             "instructions": conversation.system,
@@ -50,26 +40,26 @@ class OpenAIResponses:
         if model.temperature is not None:
             body["temperature"] = model.temperature
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return Request("/responses", body | model.extra, headers)
+        return provider.Request("/responses", body | model.extra, headers)
 
-    def reader(self) -> Reader:
+    def reader(self) -> provider.Reader:
         refused: list[str] = []
         calls = _OpenCalls()
 
         def read(event: str, data: str) -> list[AnyPiece]:
             if data.strip() == "[DONE]":
                 return []
-            value = decode(data)
-            response = object_of(value.get("response"))
-            match text_of(value.get("type")) or event:
+            value = provider.decode(data)
+            response = provider.object_of(value.get("response"))
+            match provider.text_of(value.get("type")) or event:
                 case "response.output_text.delta":
-                    return [Text(text_of(value.get("delta")))]
+                    return [Text(provider.text_of(value.get("delta")))]
                 case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                    return [Thought(text_of(value.get("delta")))]
+                    return [Thought(provider.text_of(value.get("delta")))]
                 case "response.refusal.delta":
-                    refused.append(text_of(value.get("delta")))
+                    refused.append(provider.text_of(value.get("delta")))
                 case "response.output_item.added" | "response.output_item.done" as kind:
-                    item = object_of(value.get("item"))
+                    item = provider.object_of(value.get("item"))
                     if item.get("type") == "function_call":
                         return calls.item(value, item, done=kind.endswith("done"))
                     if item.get("type") == "reasoning" and item.get("encrypted_content"):
@@ -80,32 +70,34 @@ class OpenAIResponses:
                     end = Finish("refusal", "".join(refused)) if refused else Finish("stop")
                     return [_usage(response), end]
                 case "response.incomplete":
-                    why = text_of(object_of(response.get("incomplete_details")).get("reason"))
+                    why = provider.text_of(provider.object_of(response.get("incomplete_details")).get("reason"))
                     reason = "refusal" if refused or why == "content_filter" else "length"
                     return [_usage(response), Finish(reason, "".join(refused) or why)]
                 case "response.failed":
-                    raise error_of(response) or ErrorEvent("the response failed")
+                    raise provider.error_of(response) or provider.ErrorEvent("the response failed")
                 case "error":
-                    raise error_of(value) or ErrorEvent(
-                        text_of(value.get("message")) or "an error without a message",
-                        text_of(value.get("code")),
+                    raise provider.error_of(value) or provider.ErrorEvent(
+                        provider.text_of(value.get("message")) or "an error without a message",
+                        provider.text_of(value.get("code")),
                     )
-                case _ if (error := error_of(value)) is not None:
+                case _ if (error := provider.error_of(value)) is not None:
                     raise error
                 case _ if value.get("object") == "response":  # whole, without a stream
                     parts = [
-                        p for item in objects_of(value.get("output")) for p in objects_of(item.get("content"))
+                        p
+                        for item in provider.objects_of(value.get("output"))
+                        for p in provider.objects_of(item.get("content"))
                     ]
                     finish = Finish("stop" if value.get("status") == "completed" else "length")
-                    return [*(Text(text_of(part.get("text"))) for part in parts), _usage(value), finish]
+                    return [*(Text(provider.text_of(part.get("text"))) for part in parts), _usage(value), finish]
             return []
 
         return read
 
 
 def _usage(response: dict[str, Any]) -> Usage:
-    usage = object_of(response.get("usage"))
-    return Usage(count(usage.get("input_tokens")), count(usage.get("output_tokens")))
+    usage = provider.object_of(response.get("usage"))
+    return Usage(provider.count(usage.get("input_tokens")), provider.count(usage.get("output_tokens")))
 
 
 def _items(turn: Message) -> list[dict[str, Any]]:
@@ -116,12 +108,7 @@ def _items(turn: Message) -> list[dict[str, Any]]:
         ]
     said = [{"role": turn.role, "content": turn.content}] if turn.content or not turn.calls else []
     calls = [
-        {
-            "type": "function_call",
-            "call_id": call.call_id,
-            "name": call.name,
-            "arguments": json.dumps(call.values),
-        }
+        {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": json.dumps(call.values)}
         for call in turn.calls
     ]
     return [*turn.kept, *said, *calls]
@@ -142,16 +129,21 @@ class _OpenCalls:
     def item(self, event: dict[str, Any], item: dict[str, Any], done: bool) -> list[AnyPiece]:
         """A call begins or is over; what its deltas did not bring is in it."""
         place = self._place(event)
-        whole = text_of(item.get("arguments")) if done else ""
+        whole = provider.text_of(item.get("arguments")) if done else ""
         rest = whole[self._seen[place] :]
         self._seen[place] += characters(rest)
         return [
-            CallPart(place, rest, text_of(item.get("name")), text_of(item.get("call_id")) or f"call_{place}")
+            CallPart(
+                place,
+                rest,
+                provider.text_of(item.get("name")),
+                provider.text_of(item.get("call_id")) or f"call_{place}",
+            )
         ]
 
     def delta(self, event: dict[str, Any]) -> list[AnyPiece]:
         """More arguments."""
-        place, text = self._place(event), text_of(event.get("delta"))
+        place, text = self._place(event), provider.text_of(event.get("delta"))
         self._seen[place] += characters(text)
         return [CallPart(place, text)]
 

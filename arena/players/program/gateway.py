@@ -33,13 +33,7 @@ FREE = "/count_tokens"
 """A request that costs nothing."""
 REFUSED = 403
 """A status that no client tries again."""
-_READ = (
-    "input_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-    "prompt_tokens",
-    "promptTokenCount",
-)
+_READ = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "prompt_tokens", "promptTokenCount")
 _WRITTEN = ("output_tokens", "completion_tokens", "candidatesTokenCount")
 _PASSED_ON = ("content-type", "anthropic-version", "anthropic-beta", "openai-beta", "accept")
 _PASSED_BACK = ("content-type", "retry-after", "request-id", "x-request-id")
@@ -143,9 +137,7 @@ class Gateway:
                 )
             )
             back = {name: response.headers[name] for name in _PASSED_BACK if name in response.headers}
-            if response.status_code == 200 and "text/event-stream" in response.headers.get(
-                "content-type", ""
-            ):
+            if response.status_code == 200 and "text/event-stream" in response.headers.get("content-type", ""):
                 return StreamingResponse(self._events(response, stack), 200, back)
             text = self._key.hide_in((await response.aread()).decode("utf-8", "replace"))
             self._count_whole(text)
@@ -160,11 +152,7 @@ class Gateway:
 
     def _headers(self, asked: Any) -> dict[str, str]:
         own = self._provider.request(self._model, self._key.reveal(), Conversation("", ())).headers
-        return {
-            **own,
-            **{name: asked[name] for name in _PASSED_ON if name in asked},
-            "accept-encoding": "identity",
-        }
+        return {**own, **{name: asked[name] for name in _PASSED_ON if name in asked}, "accept-encoding": "identity"}
 
     async def _events(self, response: httpx.Response, stack: contextlib.AsyncExitStack) -> AsyncIterator[str]:
         """The answer's events, as they come, until the budget is spent."""
@@ -195,6 +183,4 @@ class Gateway:
 def _refusal(why: str) -> "Response":
     from starlette.responses import JSONResponse
 
-    return JSONResponse(
-        {"type": "error", "error": {"type": "refused", "message": f"pkb-arena: {why}"}}, REFUSED
-    )
+    return JSONResponse({"type": "error", "error": {"type": "refused", "message": f"pkb-arena: {why}"}}, REFUSED)

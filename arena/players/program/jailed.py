@@ -63,11 +63,7 @@ async def run_program(
         shutil.copy(bridge.__file__, folder / "bridge.py")
         (folder / "bridge.py").chmod(0o644)
         await stack.enter_async_context(_tool_socket(tools, folder / "tools.sock", watch.hear))
-        python, bridge_file, socket = (
-            str(guest_interpreter()),
-            str(folder / "bridge.py"),
-            str(folder / "tools.sock"),
-        )
+        python, bridge_file, socket = (str(guest_interpreter()), str(folder / "bridge.py"), str(folder / "tools.sock"))
         start = [python, "-I", "-S", bridge_file]
         endpoint = ""
         if program.model is not None:

@@ -48,9 +48,7 @@ def make_server(tools: ToolSet) -> "Server[Any]":
 
     async def call_tool(context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         result = await tools.call(params.name, params.arguments or {})
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=result.text)], is_error=result.error
-        )
+        return types.CallToolResult(content=[types.TextContent(type="text", text=result.text)], is_error=result.error)
 
     return Server(
         NAME,
@@ -75,9 +73,7 @@ async def serve_stdio(tools: ToolSet) -> None:
         await server.run(reading, writing, server.create_initialization_options())
 
 
-async def serve_connection(
-    tools: ToolSet, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def serve_connection(tools: ToolSet, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Serves one client over a socket until it closes it; the SDK must be there."""
     from mcp.server.stdio import stdio_server
 

@@ -78,9 +78,7 @@ def find_program(name: str, settings: Settings) -> AgentProgram | None:
                 chosen, command=own.command, environment={**own.environment, **chosen.environment}
             )
         if not chosen.command:
-            raise UsageError(
-                f"[agents.{name}] has no command", 'add one: command = ["my-agent", "--mcp", "{mcp}"]'
-            )
+            raise UsageError(f"[agents.{name}] has no command", 'add one: command = ["my-agent", "--mcp", "{mcp}"]')
         if "{model}" in chosen.command and not chosen.model:
             raise UsageError(
                 f"agent:{name} has no model",

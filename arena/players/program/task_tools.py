@@ -11,22 +11,10 @@ from arena.models.answer import ModelAnswer
 from arena.models.budget import Spent
 from arena.models.conversation import Finish, Tool, ToolCall, ToolResult
 from arena.models.templates import TEMPLATES, read_template
+from arena.players import tools
 from arena.players.attempts import Attempt, best_of, gains
 from arena.players.player import KernelAccess
 from arena.players.prompts.feedback import build_words, fenced, verdict_words
-from arena.players.tools import (
-    PAGES,
-    RUN,
-    TEXT,
-    KernelArguments,
-    Misused,
-    PageArguments,
-    arguments_of,
-    kernel_text,
-    page_text,
-    result,
-    tool,
-)
 from arena.players.trace import TraceRecorder
 from arena.workspace.templates import BASELINE, starter, template_names
 from problems.specification import Problem
@@ -44,12 +32,7 @@ class TaskTools:
     """A `ToolSet` for one attempt at one task. It gives no access to other players, problems or runs."""
 
     def __init__(
-        self,
-        problem: Problem,
-        task: str,
-        access: KernelAccess,
-        recorder: TraceRecorder,
-        spent: Callable[[], Spent],
+        self, problem: Problem, task: str, access: KernelAccess, recorder: TraceRecorder, spent: Callable[[], Spent]
     ) -> None:
         """task: the prompt; spent: by the player so far."""
         self._problem, self._task = problem, task
@@ -73,17 +56,19 @@ class TaskTools:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        kernel = {"source": TEXT | {"description": "The whole Python file."}}
+        kernel = {"source": tools.TEXT | {"description": "The whole Python file."}}
         return (
-            tool("show", "The task: problem, baseline, machine, kit and rules.", {}, {}),
-            tool("new", "The text of a starter kernel.", {}, {"template": TEXT | {"enum": template_names()}}),
-            tool("compile", read_template(TEMPLATES, "tool_compile"), kernel, {}),
-            tool(RUN, read_template(TEMPLATES, "tool_run"), kernel, {}),
-            tool("history", "Your attempts so far.", {}, {}),
-            tool(
+            tools.tool("show", "The task: problem, baseline, machine, kit and rules.", {}, {}),
+            tools.tool(
+                "new", "The text of a starter kernel.", {}, {"template": tools.TEXT | {"enum": template_names()}}
+            ),
+            tools.tool("compile", read_template(TEMPLATES, "tool_compile"), kernel, {}),
+            tools.tool(tools.RUN, read_template(TEMPLATES, "tool_run"), kernel, {}),
+            tools.tool("history", "Your attempts so far.", {}, {}),
+            tools.tool(
                 "kit_docs",
                 read_template(TEMPLATES, "tool_kit_docs"),
-                {"page": TEXT | {"enum": list(PAGES)}},
+                {"page": tools.TEXT | {"enum": list(tools.PAGES)}},
                 {},
             ),
         )
@@ -94,38 +79,38 @@ class TaskTools:
             self._recorder.called(ToolCall(name[:60], msgspec.json.encode(arguments).decode()))
             try:
                 answer = await self._answer(name, arguments)
-            except Misused as error:
-                answer = result(name, f"{name[:60]}: {error}", error=True)
+            except tools.Misused as error:
+                answer = tools.result(name, f"{name[:60]}: {error}", error=True)
             except ArenaError as error:
                 self.broken = error
                 self.on_broken()
-                answer = result(name, f"{name}: {error.message}", error=True)
+                answer = tools.result(name, f"{name}: {error.message}", error=True)
             self._recorder.returned(answer)
             return answer
 
     async def _answer(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         match name:
             case "show":
-                arguments_of(arguments, _Nothing)
-                return result(name, self._task)
+                tools.arguments_of(arguments, _Nothing)
+                return tools.result(name, self._task)
             case "new":
-                template = arguments_of(arguments, _Template).template
+                template = tools.arguments_of(arguments, _Template).template
                 if template not in template_names():
-                    raise Misused(
+                    raise tools.Misused(
                         f"there is no template {template[:60]!r}; choose from {', '.join(template_names())}"
                     )
-                return result(name, fenced(starter(self._problem, template), "python"))
+                return tools.result(name, fenced(starter(self._problem, template), "python"))
             case "compile" | "run":
-                source = kernel_text(arguments_of(arguments, KernelArguments).source)
-                return result(name, await (self._run if name == RUN else self._compile)(source))
+                source = tools.kernel_text(tools.arguments_of(arguments, tools.KernelArguments).source)
+                return tools.result(name, await (self._run if name == tools.RUN else self._compile)(source))
             case "history":
-                arguments_of(arguments, _Nothing)
-                return result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
+                tools.arguments_of(arguments, _Nothing)
+                return tools.result(name, "\n".join(map(_row, self.attempts)) or "No attempts yet.")
             case "kit_docs":
-                return result(name, page_text(TEMPLATES, arguments_of(arguments, PageArguments).page))
-        raise Misused(
-            f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}"
-        )
+                return tools.result(
+                    name, tools.page_text(TEMPLATES, tools.arguments_of(arguments, tools.PageArguments).page)
+                )
+        raise tools.Misused(f"there is no such tool; choose from {', '.join(offered.name for offered in self.tools)}")
 
     async def _run(self, source: str) -> str:
         step = len(self.attempts) + 1

@@ -83,9 +83,7 @@ class Watch:
             ending.cancel()
         if not stopped and (passed := await asyncio.to_thread(usage.left_behind)):
             stopped = LIMIT + passed
-        return ProgramEnd(
-            None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped
-        )
+        return ProgramEnd(None if stopped else code, printable(last.decode("utf-8", "replace")).strip(), stopped)
 
     async def _until_stopped(self, pid: int, usage: GuestUsage) -> str:
         """Waits for a reason to end the program, and returns it."""

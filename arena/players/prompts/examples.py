@@ -77,7 +77,5 @@ def _collectives(problem: Problem) -> set[str]:
     for name in problem.collectives:
         for suffix in _SUFFIXES:
             name = name.removesuffix(suffix)  # noqa: PLW2901
-        found.add(
-            {"batch_isend_irecv": "send", "isend": "send", "recv": "send", "irecv": "send"}.get(name, name)
-        )
+        found.add({"batch_isend_irecv": "send", "isend": "send", "recv": "send", "irecv": "send"}.get(name, name))
     return found

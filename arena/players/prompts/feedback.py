@@ -32,9 +32,7 @@ def foreign(text: str) -> str:
     text = printable(text).strip("\n")
     if len(text) > FOREIGN_CHARACTERS:
         half = FOREIGN_CHARACTERS // 2
-        text = (
-            f"{text[:half]}\n[... {len(text) - FOREIGN_CHARACTERS} characters left out ...]\n{text[-half:]}"
-        )
+        text = f"{text[:half]}\n[... {len(text) - FOREIGN_CHARACTERS} characters left out ...]\n{text[-half:]}"
     return fenced(text)
 
 
@@ -52,9 +50,7 @@ def next_turn(conversation: Conversation, attempts: Sequence[Attempt], version: 
     if len(attempts) > 1:
         parts.append("# Your attempts so far\n\n" + "\n".join(_row(attempt) for attempt in attempts))
     if best is not None and best.step != last.step and score(best.report) > score(last.report):
-        parts.append(
-            f"# Your best kernel so far (attempt {best.step})\n\n" + fenced(best.answer.source, "python")
-        )
+        parts.append(f"# Your best kernel so far (attempt {best.step})\n\n" + fenced(best.answer.source, "python"))
     parts.append(fill_template(version, _task(last)))
     return conversation.then(Message("assistant", answer), Message("user", "\n\n".join(parts)))
 
@@ -113,12 +109,8 @@ def _facts(report: RunReport) -> list[str]:
     lines = []
     failure = report.failure
     if failure is not None:
-        lines.append(
-            f"- Phase {failure.phase}" + (f", rank {failure.rank}" if failure.rank is not None else "")
-        )
-        lines.append(
-            f"- What happened, in words that may be the kernel's:\n{fenced(one_line(failure.message)[:500])}"
-        )
+        lines.append(f"- Phase {failure.phase}" + (f", rank {failure.rank}" if failure.rank is not None else ""))
+        lines.append(f"- What happened, in words that may be the kernel's:\n{fenced(one_line(failure.message)[:500])}")
         if failure.line is not None:
             lines.append(f"- Line {failure.line} of your file")
         if failure.index is not None:
@@ -145,12 +137,8 @@ def _timings(report: RunReport) -> list[str]:
         if speedup is None:
             continue
         baseline, kernel = getattr(report.baseline_us, clock, None), getattr(report.contender_us, clock, None)
-        times = (
-            f": baseline {baseline:.1f} us, your kernel {kernel:.1f} us a call" if baseline and kernel else ""
-        )
-        lines.append(
-            f"- Speedup by {clock} time {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}"
-        )
+        times = f": baseline {baseline:.1f} us, your kernel {kernel:.1f} us a call" if baseline and kernel else ""
+        lines.append(f"- Speedup by {clock} time {speedup.median:.3f} [{speedup.low:.3f}, {speedup.high:.3f}]{times}")
     if report.outcome:
         why = single_calls_words(report.told)
         told = report.told.removesuffix(why).removesuffix(". ") or outcome_words(report.outcome)
@@ -182,6 +170,4 @@ def _around(source: str, line: int) -> str:
     lines = source.splitlines()
     first = max(1, line - _AROUND)
     shown = lines[first - 1 : line + _AROUND]
-    return "\n".join(
-        f"{'>' if number == line else ' '}{number:4} {text}" for number, text in enumerate(shown, first)
-    )
+    return "\n".join(f"{'>' if number == line else ' '}{number:4} {text}" for number, text in enumerate(shown, first))

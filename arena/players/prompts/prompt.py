@@ -43,18 +43,11 @@ class Prompt:
 
 
 def build_prompt(
-    problem: Problem,
-    setting: Setting,
-    catalogue: Catalogue,
-    paths: Paths,
-    shots: int = SHOTS,
-    version: str = TEMPLATES,
+    problem: Problem, setting: Setting, catalogue: Catalogue, paths: Paths, shots: int = SHOTS, version: str = TEMPLATES
 ) -> Prompt:
     """The prompt for one problem in one setting. May take seconds on GPUs, where the machine is asked."""
     examples = choose_examples(problem, setting.device, shots, load_examples(version, catalogue))
-    mutates = (
-        f", except to {', '.join(problem.mutates)}, which the card says to update" if problem.mutates else ""
-    )
+    mutates = f", except to {', '.join(problem.mutates)}, which the card says to update" if problem.mutates else ""
     kit = ["kit_symm", f"kit_{kind_of(setting.device).kit_language}"]
     text = fill_template(
         version,

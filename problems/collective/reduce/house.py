@@ -110,9 +110,7 @@ def solution(tensor: torch.Tensor, dst: int = 0) -> torch.Tensor:
         helpers, each = max(symm.world - 1, 1), 16 // tensor.element_size()
         words = -(-tensor.numel() // each)
         # Two buffers each: nobody writes before everybody has left the call before, so what was two calls ago has been read.
-        given = symm.out(
-            (symm.world, -(-words // helpers) if helpers > 1 else 0, each), tensor.dtype, "given", ring=2
-        )
+        given = symm.out((symm.world, -(-words // helpers) if helpers > 1 else 0, each), tensor.dtype, "given", ring=2)
         partial = symm.out((words, each), tensor.dtype, "partial", ring=2)
         blocks = min(max(-(-words // (helpers * THREADS)), 1), BLOCKS)
         pieces = min(max(words // (helpers * blocks * THREADS * LEAST), 1), 7)

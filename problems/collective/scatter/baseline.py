@@ -16,8 +16,7 @@ def solution(tensor: torch.Tensor, src: int = 0) -> torch.Tensor:
         dist.scatter(received, src=src)
         return received
     chunks = [
-        chunk.squeeze(0) if chunk.shape[0] == 1 else chunk
-        for chunk in tensor.contiguous().chunk(dist.get_world_size())
+        chunk.squeeze(0) if chunk.shape[0] == 1 else chunk for chunk in tensor.contiguous().chunk(dist.get_world_size())
     ]
     received = torch.empty_like(chunks[0])
     dist.scatter(received, chunks, src=src)

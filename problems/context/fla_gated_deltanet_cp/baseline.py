@@ -42,7 +42,5 @@ def solution(
     def by_head(x: torch.Tensor) -> torch.Tensor:
         return x.transpose(1, 2).flatten(0, 1)
 
-    o = gated_delta_rule(
-        by_head(q), by_head(k), by_head(v), by_head(log_decay.unsqueeze(-1)), by_head(beta), CHUNK
-    )
+    o = gated_delta_rule(by_head(q), by_head(k), by_head(v), by_head(log_decay.unsqueeze(-1)), by_head(beta), CHUNK)
     return reshard(o.unflatten(0, (batch, heads)).transpose(1, 2).to(dtype), 1, 2, group)

@@ -53,10 +53,7 @@ def solution(
         own, work = exchanged[i]
         work.wait()
         attended = functional.scaled_dot_product_attention(
-            own.flatten(0, 1).transpose(0, 1)[None],
-            key[None, :, start:end],
-            value[None, :, start:end],
-            enable_gqa=True,
+            own.flatten(0, 1).transpose(0, 1)[None], key[None, :, start:end], value[None, :, start:end], enable_gqa=True
         )
         returning.append(_start(attended[0].transpose(0, 1).unflatten(0, (world, block)), group))
 

@@ -19,9 +19,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """
     s = setting.sizes
     if s.heads % s.kv_heads:
-        raise SizesRefused(
-            f"{s.kv_heads} kv heads do not divide {s.heads} query heads (on {setting.world} ranks)"
-        )
+        raise SizesRefused(f"{s.kv_heads} kv heads do not divide {s.heads} query heads (on {setting.world} ranks)")
     query = setting.randn(s.R * s.block, s.heads, s.Dh)
     if setting.distribution != "upstream":
         query = query * 2.5

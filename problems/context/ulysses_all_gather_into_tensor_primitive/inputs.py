@@ -12,9 +12,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """x [M, N], or [M, D, N] where D > 1. Meaningful: any finite values; upstream's: N(0, 1)."""
     s = setting.sizes
     shape = (s.M, s.N) if s.D == 1 else (s.M, s.D, s.N)
-    return {
-        "x": setting.randn(*shape) if setting.distribution == "upstream" else finite_bits(setting, *shape)
-    }
+    return {"x": setting.randn(*shape) if setting.distribution == "upstream" else finite_bits(setting, *shape)}
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:

@@ -26,8 +26,7 @@ def solution(x: torch.Tensor, gather_dim: int, group: dist.ProcessGroup | None =
     lengths = [shape[gather_dim] for shape in shapes]
     shape = list(shard.shape)
     if any(
-        other[:gather_dim] + other[gather_dim + 1 :] != shape[:gather_dim] + shape[gather_dim + 1 :]
-        for other in shapes
+        other[:gather_dim] + other[gather_dim + 1 :] != shape[:gather_dim] + shape[gather_dim + 1 :] for other in shapes
     ):
         raise ValueError(f"shards differ in more than dimension {gather_dim}: {shapes}")
     if gather_dim == 0:  # the shards lie one after the other in the result: receive them there

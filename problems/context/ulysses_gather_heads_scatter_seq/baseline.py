@@ -7,9 +7,7 @@ from problems.shared.ulysses import pad_to_multiple, reshard
 
 
 @torch.no_grad()
-def solution(
-    x: torch.Tensor, seq_dim: int, head_dim: int, group: dist.ProcessGroup | None = None
-) -> torch.Tensor:
+def solution(x: torch.Tensor, seq_dim: int, head_dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """x with S positions along seq_dim and A heads along head_dim; the dimensions differ and are not negative.
 
     Returns this rank's ceil(S/W) positions of all W·A heads, in rank order; positions beyond S are zeros.

@@ -10,9 +10,7 @@ symm.reserve(4 << 30)  # two results of the largest sizes
 
 
 @torch.no_grad()
-def solution(
-    x: torch.Tensor, seq_dim: int, head_dim: int, group: dist.ProcessGroup | None = None
-) -> torch.Tensor:
+def solution(x: torch.Tensor, seq_dim: int, head_dim: int, group: dist.ProcessGroup | None = None) -> torch.Tensor:
     """x with S positions along seq_dim and A heads along head_dim; the dimensions differ and are not negative.
 
     Returns this rank's ceil(S/W) positions of all W·A heads, in rank order; positions beyond S are zeros.

@@ -8,11 +8,7 @@ from problems.shared.ulysses import reshard, trim
 
 @torch.no_grad()
 def solution(
-    x: torch.Tensor,
-    seq_dim: int,
-    head_dim: int,
-    group: dist.ProcessGroup | None = None,
-    unpadded_dim_size: int = 0,
+    x: torch.Tensor, seq_dim: int, head_dim: int, group: dist.ProcessGroup | None = None, unpadded_dim_size: int = 0
 ) -> torch.Tensor:
     """x with S positions along seq_dim and A heads along head_dim; W divides A; the dimensions differ and are not negative.
 

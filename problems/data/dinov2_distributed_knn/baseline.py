@@ -24,9 +24,7 @@ def solution(
     T (ValueError).
     """
     if max_k > train_features_rank_T.shape[1]:
-        raise ValueError(
-            f"max_k is {max_k}, but this rank has only {train_features_rank_T.shape[1]} training features"
-        )
+        raise ValueError(f"max_k is {max_k}, but this rank has only {train_features_rank_T.shape[1]} training features")
     world, rank = dist.get_world_size(group), dist.get_rank(group)
     queries = test_features_rank.contiguous()
     mine = torch.tensor([queries.shape[0]], dtype=torch.int64, device=queries.device)

@@ -49,11 +49,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
             labels = setting.randint(0, 1000, (s.T,))
         else:
             labels = setting.permutation(setting.world * s.T, shared=True)[first : first + s.T]
-    return {
-        "test": test.to(setting.dtype),
-        "train_T": train.to(setting.dtype).t().contiguous(),
-        "labels": labels[None],
-    }
+    return {"test": test.to(setting.dtype), "train_T": train.to(setting.dtype).t().contiguous(), "labels": labels[None]}
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:
@@ -113,13 +109,7 @@ def _to_owners(chosen: torch.Tensor, labels: torch.Tensor, setting: RankSetting)
     sent[rows, place] = labels[columns]
     received = torch.empty_like(sent)
     dist.all_to_all_single(received, sent, group=group)
-    return (
-        received.view(setting.world, -1, sent.shape[1])
-        .transpose(0, 1)
-        .flatten(1)
-        .sort(dim=1)
-        .values.contiguous()
-    )
+    return received.view(setting.world, -1, sent.shape[1]).transpose(0, 1).flatten(1).sort(dim=1).values.contiguous()
 
 
 def canonical(outputs: Any, setting: RankSetting, edges: Edges) -> Any:

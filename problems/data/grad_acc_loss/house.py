@@ -72,9 +72,7 @@ def solution(
         boxes = symm.empty((2, symm.world, 4), torch.int32, "boxes")
         given = 0 if grad_loss_sum is None else grad_loss_sum
         kernel = kernels()[loss.dtype]
-        kernel(
-            symm.px, loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, given, boxes, out
-        )
+        kernel(symm.px, loss, local_valid_tokens, global_valid_tokens, grad_normalized_loss, given, boxes, out)
         return out[0], out[1], out[2]
     wide = torch.where(local_valid_tokens == 0, 0.0, loss.double() * local_valid_tokens).float()
     dist.all_reduce(wide)

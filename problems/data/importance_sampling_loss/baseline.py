@@ -36,13 +36,10 @@ def solution(
         return values.masked_fill(~valid, 0).sum(dtype=wide)
 
     sums = torch.stack(
-        [local_sum(values) for values in (token_loss, ratio, ratio - delta - 1, entropy)]
-        + [valid.sum().to(wide)]
+        [local_sum(values) for values in (token_loss, ratio, ratio - delta - 1, entropy)] + [valid.sum().to(wide)]
     )
     sums[:4] = sums[:4].to(narrow).to(wide)
-    extremes = torch.stack(
-        [-ratio.masked_fill(~valid, torch.inf).amin(), ratio.masked_fill(~valid, -torch.inf).amax()]
-    )
+    extremes = torch.stack([-ratio.masked_fill(~valid, torch.inf).amin(), ratio.masked_fill(~valid, -torch.inf).amax()])
     surrogate_sum = local_sum(ratio * advantage * entropy).to(narrow).to(wide)
     dist.all_reduce(sums, op=dist.ReduceOp.SUM)
     sums[:4] = sums[:4].to(narrow).to(wide)
@@ -51,7 +48,5 @@ def solution(
     surrogate = surrogate_sum / count
     loss = (sums[0] / count + surrogate) - surrogate
     smallest, largest = -extremes[0], extremes[1]
-    metrics = torch.stack(
-        [sums[1] / count, smallest.to(wide), largest.to(wide), sums[2] / count, sums[3] / count]
-    )
+    metrics = torch.stack([sums[1] / count, smallest.to(wide), largest.to(wide), sums[2] / count, sums[3] / count])
     return loss, None, logprobs.view_as(labels), token_loss.view_as(labels), metrics

@@ -131,10 +131,7 @@ def solution(
         logits = buffer[: tokens * len(part)].view(tokens, len(part))
         torch.mm(hidden, part.t(), out=logits)
         kernels.read_logits[tokens, THREADS](logits, target, state, first, len(part))
-    logprobs, losses = (
-        torch.empty_like(target, dtype=hidden.dtype),
-        torch.empty_like(target, dtype=hidden.dtype),
-    )
+    logprobs, losses = (torch.empty_like(target, dtype=hidden.dtype), torch.empty_like(target, dtype=hidden.dtype))
     out = torch.empty(6, dtype=torch.float32, device=hidden.device)
     boxes = symm.empty((4, 2, symm.world, 4), torch.int32, "boxes")
     given = state, target, old.contiguous(), advantage.contiguous(), ignore_index, boxes.data_ptr()

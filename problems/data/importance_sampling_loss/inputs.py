@@ -33,12 +33,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     labels, logprobs = _sample(hidden, weight, setting)
     labels[setting.rand(s.M, dtype=torch.float32) < 0.2] = IGNORE
     empty = int(setting.randint(0, setting.world, (1,), shared=True))
-    if (
-        setting.world > 1
-        and setting.trial % 4 == 3
-        and setting.dtype == torch.float32
-        and empty == setting.rank
-    ):
+    if setting.world > 1 and setting.trial % 4 == 3 and setting.dtype == torch.float32 and empty == setting.rank:
         labels.fill_(IGNORE)
     offset = setting.rand(1, dtype=torch.float32) + 0.5
     return {
@@ -50,9 +45,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     }
 
 
-def _sample(
-    hidden: torch.Tensor, weight: torch.Tensor, setting: RankSetting
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _sample(hidden: torch.Tensor, weight: torch.Tensor, setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor]:
     """Labels [M] drawn from softmax(hidden · weightᵀ) and their log-probabilities in float32, a block of rows at a time."""
     labels, logprobs = [], []
     for rows in hidden.split(_ROWS):

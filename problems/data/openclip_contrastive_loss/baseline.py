@@ -9,9 +9,7 @@ from torch.nn import functional
 Sent = list[tuple[int, torch.Tensor]]
 
 
-def exchange(
-    sent: Sent, sources: list[int], group: dist.ProcessGroup
-) -> tuple[list[torch.Tensor], list[Any]]:
+def exchange(sent: Sent, sources: list[int], group: dist.ProcessGroup) -> tuple[list[torch.Tensor], list[Any]]:
     """Starts sending (rank of the group, tensor) pairs and receiving one tensor of the same shape from every source."""
     received = [torch.empty_like(sent[0][1]) for _ in sources]
     operations = [dist.P2POp(dist.isend, t, dist.get_global_rank(group, to), group) for to, t in sent]

@@ -117,9 +117,7 @@ def solution(
     return in_torch(image, text, logit_scale, logit_bias, team)
 
 
-def on_gpus(
-    image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team
-) -> torch.Tensor:
+def on_gpus(image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team) -> torch.Tensor:
     """One product with all texts if it is small; else the own texts come first, while the others are on their way.
 
     Two buffers of texts are enough: who sends the texts of call e+2 has met everybody in call e+1, and that meeting lies behind
@@ -168,9 +166,7 @@ def on_gpus(
     return loss
 
 
-def in_torch(
-    image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team
-) -> torch.Tensor:
+def in_torch(image: torch.Tensor, text: torch.Tensor, scale: float, bias: float, team: symm.Team) -> torch.Tensor:
     """The same for CPU ranks: texts are read where they lie in the peers' memory."""
     peers = [text]
     if team.world > 1:

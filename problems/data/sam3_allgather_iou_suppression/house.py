@@ -166,9 +166,7 @@ def share_by_copies(
     team.barrier()
 
 
-def suppress_by_product(
-    masks: torch.Tensor, last: torch.Tensor, threshold: float, reverse: bool
-) -> torch.Tensor:
+def suppress_by_product(masks: torch.Tensor, last: torch.Tensor, threshold: float, reverse: bool) -> torch.Tensor:
     """For CPU ranks: which of the masks [N, H, V] give way, [N] bool; they are blanked. Counts below 2^24 are exact."""
     positive = (masks > 0).flatten(1).float()
     shared = positive @ positive.t()

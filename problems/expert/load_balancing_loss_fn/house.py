@@ -152,9 +152,7 @@ def kernel_for(dtype: torch.dtype, experts: int = 8) -> tuple[Any, int]:
     return cuda.compile(SOURCE + entry).balance_loads, THREADS // lanes
 
 
-def by_library(
-    layers: Sequence[torch.Tensor], experts: int, top_k: int, mask: torch.Tensor | None
-) -> torch.Tensor:
+def by_library(layers: Sequence[torch.Tensor], experts: int, top_k: int, mask: torch.Tensor | None) -> torch.Tensor:
     """The mean of the ranks' losses, layer by layer: nothing is joined, and only the chosen experts are counted."""
     keep = None if mask is None else mask.reshape(-1).bool()
     tokens = layers[0].shape[0] if keep is None else keep.sum()
@@ -196,7 +194,5 @@ def solution(
     out = torch.empty((), dtype=torch.float32, device=layers[0].device)
     boxes = symm.empty((2, symm.world, 4), torch.int32, "boxes")
     done = symm.empty(1, torch.int32, "done")  # zero at first, and after every launch
-    kernel[blocks, THREADS](
-        symm.px, few, many, mask, partial, done, boxes, out, len(layers), rows, experts, top_k
-    )
+    kernel[blocks, THREADS](symm.px, few, many, mask, partial, done, boxes, out, len(layers), rows, experts, top_k)
     return out

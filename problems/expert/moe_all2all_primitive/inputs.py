@@ -25,9 +25,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
             raise SizesRefused(f"upstream's equal splits need {world} ranks to divide M={m}")
         counts = torch.tensor([even_splits(m, world)] * world, device=device)
         return {"local_tensor": setting.randn(m, setting.sizes.N), "counts": counts}
-    share = 1 / (
-        1 + setting.rand(world, world, shared=True, dtype=torch.float32).argsort(dim=1).to(torch.float64)
-    )
+    share = 1 / (1 + setting.rand(world, world, shared=True, dtype=torch.float32).argsort(dim=1).to(torch.float64))
     index = torch.arange(world, device=device)
     hot, source = setting.randint(0, world, (2,), shared=True).unbind()
     share[:, hot] *= HOT

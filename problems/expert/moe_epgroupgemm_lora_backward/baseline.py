@@ -15,8 +15,6 @@ def solution(
     gradients = (grad_fc1_1_lora_A, grad_fc1_2_lora_A, grad_fc2_lora_B)
     flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     dist.all_reduce(flat, op=dist.ReduceOp.SUM, group=group)
-    for gradient, total in zip(
-        gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True
-    ):
+    for gradient, total in zip(gradients, flat.split([gradient.numel() for gradient in gradients]), strict=True):
         gradient.copy_(total.view_as(gradient))
     return gradients

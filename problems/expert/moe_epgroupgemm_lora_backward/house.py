@@ -152,6 +152,5 @@ def solution(
             total += peer
         joined = total.to(mine.dtype).split(sizes)
     return tuple(
-        part[:size].view(gradient.shape)
-        for part, size, gradient in zip(joined, sizes, gradients, strict=True)
+        part[:size].view(gradient.shape) for part, size, gradient in zip(joined, sizes, gradients, strict=True)
     )

@@ -28,9 +28,7 @@ def solution(
     routing_map = expert_mask.sum(dim=1)
     permutation = routing_map.nonzero()[:, 1].contiguous()
     if permutation.numel() != sum(input_splits):
-        raise RuntimeError(
-            f"the mask routes {permutation.numel()} rows, input_splits says {sum(input_splits)}"
-        )
+        raise RuntimeError(f"the mask routes {permutation.numel()} rows, input_splits says {sum(input_splits)}")
     received = exchange_rows(tokens[permutation], input_splits, output_splits, group)
     rows = regroup_chunks(received, num_global_tokens_per_local_expert)
     return rows, routing_map, permutation, tokens.shape

@@ -35,14 +35,5 @@ def solution(
     own_gradient /= world
 
     return adam_step(
-        flat_param_shard,
-        exp_avg_shard,
-        exp_avg_sq_shard,
-        own_gradient,
-        lr,
-        beta1,
-        beta2,
-        eps,
-        step,
-        weight_decay,
+        flat_param_shard, exp_avg_shard, exp_avg_sq_shard, own_gradient, lr, beta1, beta2, eps, step, weight_decay
     )

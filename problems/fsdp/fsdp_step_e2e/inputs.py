@@ -6,15 +6,7 @@ import torch
 
 from problems.setting import RankSetting
 from problems.shared.inputs.zero import require_equal_slices
-from problems.shared.mlp import (
-    draw_batch,
-    draw_moments,
-    draw_parameters,
-    draw_step,
-    flatten,
-    gradient_scale,
-    shapes,
-)
+from problems.shared.mlp import draw_batch, draw_moments, draw_parameters, draw_step, flatten, gradient_scale, shapes
 
 READ_BY_ARGUMENTS = ("step",)
 

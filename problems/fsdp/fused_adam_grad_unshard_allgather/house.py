@@ -93,12 +93,7 @@ def solution(
     result = symm.out(symm.world * p, grad_shard.dtype, "weights", ring=2)
     words = -(-p * grad_shard.element_size() // 16)
     kernel = kernel_for(grad_shard.dtype)[min(-(-words // THREADS), BLOCKS), THREADS]
-    shards = (
-        grad_shard.contiguous(),
-        master_shard.contiguous(),
-        exp_avg.contiguous(),
-        exp_avg_sq.contiguous(),
-    )
+    shards = (grad_shard.contiguous(), master_shard.contiguous(), exp_avg.contiguous(), exp_avg_sq.contiguous())
     betas = (beta1, 1 - beta1, beta2, 1 - beta2)
     kernel(symm.px, *shards, result, p, *betas, step_size, root_scale, eps)
     return result

@@ -6,9 +6,7 @@ import torch.distributed as dist
 
 @torch.no_grad()
 def solution(
-    local_pos_scores: torch.Tensor,
-    local_neg_scores: torch.Tensor,
-    group: dist.ProcessGroup | None = None,
+    local_pos_scores: torch.Tensor, local_neg_scores: torch.Tensor, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:
     """local_pos_scores [P_r], local_neg_scores [P_r, K] -> [sum of P_r] int64, the same on every rank.
 

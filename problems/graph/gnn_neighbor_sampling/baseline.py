@@ -27,9 +27,7 @@ def solution(
     nodes, rows, cols, edges = [seed_nodes], [], [], []
     found, frontier = len(seed_nodes), seed_nodes
     for fanout in fanouts:
-        neighbours, positions, taken = _sample(
-            frontier, fanout, local_adj_row_ptr, local_adj_col, node_to_rank, group
-        )
+        neighbours, positions, taken = _sample(frontier, fanout, local_adj_row_ptr, local_adj_col, node_to_rank, group)
         sources = place[frontier].repeat_interleave(taken, output_size=len(neighbours))
         frontier = _first_appearances(neighbours[place[neighbours] < 0], first_seen)
         place[frontier] = torch.arange(found, found + len(frontier), device=place.device)

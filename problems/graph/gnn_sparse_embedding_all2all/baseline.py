@@ -8,10 +8,7 @@ from problems.shared.variable_exchange import bucket_counts, exchange_counts, ex
 
 @torch.no_grad()
 def solution(
-    idx: torch.Tensor,
-    value: torch.Tensor,
-    num_nodes: int,
-    group: dist.ProcessGroup | None = None,
+    idx: torch.Tensor, value: torch.Tensor, num_nodes: int, group: dist.ProcessGroup | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """idx [n] int64, value [n, ...] -> the pairs this rank owns: recv_idx [R] int64, recv_value [R, ...].
 

@@ -45,9 +45,7 @@ def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[A
     return tensors["table"], tensors["ids"], tensors["proj"], _nodes(setting), setting.groups["world"]
 
 
-def oracle(
-    tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable[..., Any]
-) -> torch.Tensor:
+def oracle(tensors: dict[str, torch.Tensor], setting: RankSetting, solution: Callable[..., Any]) -> torch.Tensor:
     """The rows as they are (a projection by the identity moves them unchanged), multiplied in float64."""
     table, ids, proj, nodes, group = arguments(tensors, setting)
     identity = torch.eye(proj.shape[0], dtype=proj.dtype, device=proj.device)

@@ -58,8 +58,4 @@ def _gathered(weights: list[torch.Tensor], sizes: list[list[int]]) -> list[torch
         dist.all_gather(pieces, flat)
     else:
         pieces = [flat]
-    return [
-        column.view(-1, 1)
-        for piece, blocks in zip(pieces, sizes, strict=True)
-        for column in piece.split(blocks)
-    ]
+    return [column.view(-1, 1) for piece, blocks in zip(pieces, sizes, strict=True) for column in piece.split(blocks)]

@@ -240,9 +240,7 @@ def solution(local_shard: torch.Tensor, group: dist.ProcessGroup | None = None) 
     return block
 
 
-def by_counting(
-    keys: torch.Tensor, team: Any, group: dist.ProcessGroup | None, first: int, end: int
-) -> torch.Tensor:
+def by_counting(keys: torch.Tensor, team: Any, group: dist.ProcessGroup | None, first: int, end: int) -> torch.Tensor:
     """The sorted whole's keys of 16 bits from place `first` to `end`: how often each occurs on all ranks says everything."""
     if not keys.is_cuda:
         bits = keys.view(torch.int16).int()

@@ -13,9 +13,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """
     s = setting.sizes
     if s.heads % setting.world or s.dim % 2:
-        raise SizesRefused(
-            f"heads={s.heads} must divide by {setting.world} ranks, and dim={s.dim} must be even"
-        )
+        raise SizesRefused(f"heads={s.heads} must divide by {setting.world} ranks, and dim={s.dim} must be even")
     shape = (s.B, s.S, s.heads, s.dim)
     tensors = {"q_local": setting.randn(*shape), "k_local": setting.randn(*shape)}
     if setting.distribution == "upstream" or setting.trial % 2:

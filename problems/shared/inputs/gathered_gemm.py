@@ -11,9 +11,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """
     s = setting.sizes
     if s.K % setting.world:
-        raise SizesRefused(
-            f"K={s.K} does not divide by {setting.world} ranks: choose a multiple of {setting.world}"
-        )
+        raise SizesRefused(f"K={s.K} does not divide by {setting.world} ranks: choose a multiple of {setting.world}")
     return {"A_local": setting.randn(s.M, s.K // setting.world), "B": setting.randn(s.K, s.N)}
 
 

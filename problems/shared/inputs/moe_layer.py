@@ -34,10 +34,7 @@ def draw_layer(setting: RankSetting, skewed: bool) -> dict[str, torch.Tensor]:
     for name, rows, columns in (("gate_proj", s.I, s.N), ("up_proj", s.I, s.N), ("down_proj", s.N, s.I)):
         if setting.distribution == "upstream":
             bound = 1 / math.sqrt(columns)
-            weight, bias = (
-                setting.rand(rows, columns, dtype=torch.float32),
-                setting.rand(rows, dtype=torch.float32),
-            )
+            weight, bias = (setting.rand(rows, columns, dtype=torch.float32), setting.rand(rows, dtype=torch.float32))
             tensors[f"{name}_weight"] = ((2 * weight - 1) * bound).to(setting.dtype)
             tensors[f"{name}_bias"] = ((2 * bias - 1) * bound).to(setting.dtype)
         else:

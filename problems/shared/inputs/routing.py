@@ -69,6 +69,4 @@ def even_splits(total: int, parts: int) -> list[int]:
 
 def even_chunks(total: int, parts: int, device: torch.device) -> torch.Tensor:
     """total spread over [parts] cells as evenly as it goes, the first cells taking the remainder; int64."""
-    return torch.full((parts,), total // parts, device=device) + (
-        torch.arange(parts, device=device) < total % parts
-    )
+    return torch.full((parts,), total // parts, device=device) + (torch.arange(parts, device=device) < total % parts)

@@ -5,14 +5,7 @@ from typing import Any
 import torch
 
 from problems.setting import RankSetting, SizesRefused
-from problems.shared.mlp import (
-    draw_batch,
-    draw_moments,
-    draw_parameters,
-    draw_step,
-    gradient_scale,
-    hyperparameters,
-)
+from problems.shared.mlp import draw_batch, draw_moments, draw_parameters, draw_step, gradient_scale, hyperparameters
 
 NAMES = ("W1", "b1", "W2", "b2")
 
@@ -46,11 +39,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
         slice_scale = gradient_scale(setting, rank0)[setting.rank * s.q : (setting.rank + 1) * s.q]
         mean, square = draw_moments(setting, slice_scale, shared=False)
     tensors |= dict(zip(NAMES, weights, strict=True))
-    return tensors | {
-        "exp_avg_part": mean,
-        "exp_avg_sq_part": square,
-        "step": draw_step(setting, meaningful=3),
-    }
+    return tensors | {"exp_avg_part": mean, "exp_avg_sq_part": square, "step": draw_step(setting, meaningful=3)}
 
 
 def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[Any, ...]:

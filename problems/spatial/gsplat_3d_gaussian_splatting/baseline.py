@@ -132,9 +132,7 @@ def _project(
     xt = _within_view(x, z, fx, Ks[:, 0, 2, None], size[0])
     yt = _within_view(y, z, fy, Ks[:, 1, 2, None], size[1])
     zero, z2 = torch.zeros_like(z), z * z
-    jacobian = torch.stack([fx / z, zero, -fx * xt / z2, zero, fy / z, -fy * yt / z2], dim=2).unflatten(
-        2, (2, 3)
-    )
+    jacobian = torch.stack([fx / z, zero, -fx * xt / z2, zero, fy / z, -fy * yt / z2], dim=2).unflatten(2, (2, 3))
     spread = jacobian @ turned @ jacobian.mT
     spread = spread + eps2d * torch.eye(2, dtype=spread.dtype, device=spread.device)
     means2d = centres @ Ks[:, :2].mT / z[..., None]

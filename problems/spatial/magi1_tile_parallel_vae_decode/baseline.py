@@ -38,11 +38,7 @@ def solution(
     """
     tiling = Tiling(
         shape=(z.shape[2], z.shape[3], z.shape[4]),
-        tile=(
-            tile_latent_min_length + int(first_frame_as_image),
-            tile_latent_min_height,
-            tile_latent_min_width,
-        ),
+        tile=(tile_latent_min_length + int(first_frame_as_image), tile_latent_min_height, tile_latent_min_width),
         overlap=(temporal_tile_overlap_factor, spatial_tile_overlap_factor, spatial_tile_overlap_factor),
         upsample=(temporal_upsample, spatial_upsample * sr_ratio, spatial_upsample * sr_ratio),
     )
@@ -51,9 +47,7 @@ def solution(
     owned = tiling.by_owner(world)
     leading = (z.shape[0], CHANNELS)
     like = z.new_empty(0, dtype=torch.float64 if z.dtype == torch.float64 else torch.bfloat16)
-    decoded = [
-        _decode(z[(..., *tiling.latent(place))], tiling.upsample).to(like.dtype) for place in owned[rank]
-    ]
+    decoded = [_decode(z[(..., *tiling.latent(place))], tiling.upsample).to(like.dtype) for place in owned[rank]]
     whole = {place: (*leading, *tiling.decoded(place)) for place in tiling}
     tiles = _gathered(decoded, owned, whole, like, group)
     blended = [_blended(tiles, place, tiling) for place in owned[rank]]
@@ -73,9 +67,7 @@ class Tiling:
 
     def __post_init__(self) -> None:
         if min(self.stride) <= 0:
-            raise ValueError(
-                f"tiles of {self.tile} latents overlap so far ({self.overlap}) that no stride is left"
-            )
+            raise ValueError(f"tiles of {self.tile} latents overlap so far ({self.overlap}) that no stride is left")
 
     @property
     def stride(self) -> Extent:

@@ -214,9 +214,7 @@ def solution(
     if min(strides) <= 0:
         raise ValueError(f"tiles of {tile} latents overlap so far ({overlap}) that no stride is left")
     blends = [int(size * by * part) for size, by, part in zip(tile, scale, overlap, strict=True)]
-    time, height, width = (
-        Axis(*numbers) for numbers in zip(z.shape[2:], tile, strides, scale, blends, strict=True)
-    )
+    time, height, width = (Axis(*numbers) for numbers in zip(z.shape[2:], tile, strides, scale, blends, strict=True))
     axes, batch, channels = (time, height, width), z.shape[0], min(z.shape[1], 3)
     shape = [sum(axis.kept(length) for _, length in axis.tiles()) for axis in axes]
     video = z.new_empty((batch, 3, *shape), dtype=torch.bfloat16)

@@ -27,15 +27,11 @@ def solution(
     return torch.fft.ifft(columns, n=s[0], dim=sharded, norm=norm).real.contiguous()
 
 
-def _mirrored(
-    x: torch.Tensor, sharded: int, half: int, length: int, group: dist.ProcessGroup | None
-) -> torch.Tensor:
+def _mirrored(x: torch.Tensor, sharded: int, half: int, length: int, group: dist.ProcessGroup | None) -> torch.Tensor:
     """This rank's rows of the columns that x leaves out: Y[k, j] = conj(Z[-k mod H, length - j])."""
     world, rank = dist.get_world_size(group), dist.get_rank(group)
     everything = torch.empty(world, *x.shape, dtype=x.dtype, device=x.device)
-    dist.all_gather_into_tensor(
-        torch.view_as_real(everything), torch.view_as_real(x.contiguous()), group=group
-    )
+    dist.all_gather_into_tensor(torch.view_as_real(everything), torch.view_as_real(x.contiguous()), group=group)
     spectrum = torch.cat(everything.unbind(0), dim=sharded)
     count, height = x.shape[sharded], spectrum.shape[sharded]
     mine = torch.arange(rank * count, (rank + 1) * count, device=x.device)

@@ -137,9 +137,7 @@ def solution(
     x = x.movedim(dim, (-2, -1)).contiguous()
     height, stored = x.shape[-2:]
     if (height * team.world, stored) != (n0, n1 // 2 + 1) or n1 % team.world:
-        raise ValueError(
-            f"{height} x {stored} values of {team.world} ranks are no half spectrum of {n0} x {n1}"
-        )
+        raise ValueError(f"{height} x {stored} values of {team.world} ranks are no half spectrum of {n0} x {n1}")
     if x.numel() == 0:
         return x.real.new_empty((*x.shape[:-2], n0, n1 // team.world)).movedim((-2, -1), dim)
     scale = {"ortho": (n0 * n1) ** -0.5, "forward": 1.0, "backward": 1 / (n0 * n1)}[norm]
@@ -164,9 +162,7 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
     )
     paired = torch.fft.ifft(paired, dim=-1, norm="forward").contiguous()
     kernels().send_columns[blocks, THREADS](
-        team.px,
-        *(paired.data_ptr(), columns.data_ptr(), plan.pairs),
-        *(images, n0, n1, width, plan.count, scale),
+        team.px, *(paired.data_ptr(), columns.data_ptr(), plan.pairs), *(images, n0, n1, width, plan.count, scale)
     )
     field = transposed(torch.fft.ifft(columns, dim=-1, norm="forward"))
     return torch.view_as_real(field).flatten(-2)[..., :width].reshape(*x.shape[:-2], n0, width)

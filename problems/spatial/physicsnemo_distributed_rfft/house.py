@@ -132,9 +132,7 @@ def on_gpus(x: torch.Tensor, n0: int, n1: int, scale: float, team: symm.Team) ->
     )
     spectra = torch.fft.fft(rows, n=n1, dim=-1, norm="backward").contiguous()
     kernels().send_spectra[blocks, THREADS](
-        team.px,
-        *(spectra.data_ptr(), result.data_ptr(), plan.pairs),
-        *(images, n0, n1, plan.height, plan.count, scale),
+        team.px, *(spectra.data_ptr(), result.data_ptr(), plan.pairs), *(images, n0, n1, plan.height, plan.count, scale)
     )
     return result.view(*batch, plan.height, n1 // 2 + 1)
 

@@ -45,9 +45,7 @@ def _parts(count: int, ranks: int) -> list[int]:
     return [chunk] * (ranks - 1) + [count - chunk * (ranks - 1)]
 
 
-def _exchange(
-    x: torch.Tensor, split: int, join: int, total: int, group: dist.ProcessGroup | None
-) -> torch.Tensor:
+def _exchange(x: torch.Tensor, split: int, join: int, total: int, group: dist.ProcessGroup | None) -> torch.Tensor:
     """Hands out dimension `split`, collects dimension `join`: `total` items on all ranks together."""
     ranks, rank = dist.get_world_size(group), dist.get_rank(group)
     leaving = [part.contiguous() for part in x.split(_parts(x.shape[split], ranks), dim=split)]
@@ -76,11 +74,7 @@ def _filter(x: torch.Tensor, psi: torch.Tensor, nlon_out: int, nlon_in: int) -> 
     bags = torch.arange(nlon_out, device=x.device).view(-1, 1) * value.numel() + first
     table = x.permute(2, 3, 0, 1).reshape(-1, x.shape[0] * x.shape[1])
     y = F.embedding_bag(
-        points.view(-1),
-        table,
-        bags.view(-1),
-        mode="sum",
-        per_sample_weights=value.to(table.dtype).repeat(nlon_out),
+        points.view(-1), table, bags.view(-1), mode="sum", per_sample_weights=value.to(table.dtype).repeat(nlon_out)
     )
     return y.view(nlon_out, basis, latitudes, x.shape[0], x.shape[1]).permute(3, 4, 1, 2, 0)
 

@@ -81,9 +81,7 @@ def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[A
     """solution(x, psi, weight, groups, nlon_out, nlon_in, azimuth_group, polar_group, bias)"""
     s = setting.sizes
     size = (int(s.K), int(s.T), int(s.hl * s.nlon_in))
-    psi = torch.sparse_coo_tensor(
-        tensors["index"], tensors["value"], size, check_invariants=False, is_coalesced=True
-    )
+    psi = torch.sparse_coo_tensor(tensors["index"], tensors["value"], size, check_invariants=False, is_coalesced=True)
     return (
         tensors["x"],
         psi,

@@ -13,9 +13,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """
     s, world = setting.sizes, setting.world
     if s.M * s.N % s.block or s.block & (s.block - 1):
-        raise SizesRefused(
-            f"M·N={s.M * s.N} with block={s.block}: the block must be a power of two and divide M·N"
-        )
+        raise SizesRefused(f"M·N={s.M * s.N} with block={s.block}: the block must be a power of two and divide M·N")
     blocks = s.M * s.N // s.block
     if setting.distribution == "upstream":
         return {"local_y": setting.randn(world, s.M, s.N), "local_s": setting.randn(world, blocks)}
@@ -26,9 +24,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"local_y": codes, "local_s": scales}
 
 
-def arguments(
-    tensors: dict[str, torch.Tensor], setting: RankSetting
-) -> tuple[torch.Tensor, torch.Tensor, int]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor, int]:
     """solution(local_y, local_s, block_size)"""
     codes = tensors["local_y"]
     if codes.dtype == torch.uint8:

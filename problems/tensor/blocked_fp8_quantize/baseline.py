@@ -30,9 +30,7 @@ def solution(local_tensor: torch.Tensor, block_size: int = 128) -> tuple[torch.T
     world = dist.get_world_size()
     all_codes = codes.new_empty((world * rows, columns))
     all_scales = scales.new_empty((world * rows, scales.shape[1]))
-    codes_there = dist.all_gather_into_tensor(
-        all_codes.view(torch.uint8), codes.view(torch.uint8), async_op=True
-    )
+    codes_there = dist.all_gather_into_tensor(all_codes.view(torch.uint8), codes.view(torch.uint8), async_op=True)
     dist.all_gather_into_tensor(all_scales, scales)
     codes_there.wait()
     return all_codes, all_scales

@@ -11,9 +11,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     """
     s = setting.sizes
     if s.Nl < 1:
-        raise SizesRefused(
-            f"N={s.N} leaves no column for some of {setting.world} ranks: choose N >= {setting.world}"
-        )
+        raise SizesRefused(f"N={s.N} leaves no column for some of {setting.world} ranks: choose N >= {setting.world}")
     return {"A": setting.randn(s.M, s.K), "B": setting.randn(s.K, s.Nl)}
 
 

@@ -5,9 +5,7 @@ import torch.distributed as dist
 
 
 @torch.no_grad()
-def solution(
-    hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor
-) -> torch.Tensor:
+def solution(hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor) -> torch.Tensor:
     """hidden_states [t, H], weight_shard [v, H], bias_shard [v] -> logits [t, W·v], the same on every rank."""
     logits = hidden_states @ weight_shard.t()
     logits += bias_shard

@@ -115,9 +115,7 @@ def kernel_for(dtype: torch.dtype, tiles: int = 1) -> Any:
 
 
 @torch.no_grad()
-def solution(
-    hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor
-) -> torch.Tensor:
+def solution(hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard: torch.Tensor) -> torch.Tensor:
     """hidden_states [t, H], weight_shard [v, H], bias_shard [v] -> logits [t, W·v], the same on every rank.
 
     Sums and bias are float32 in the kernel, rounded once. t <= 8 in the kernel; any t otherwise.

@@ -22,12 +22,7 @@ COEFFICIENTS = {
         (1.8564, -1.2132, 0.3568),
         (1.8750, -1.2500, 0.3750),
     ],
-    "aol": [
-        (4.0098, -7.0585, 2.4635),
-        (3.4585, -5.5479, 2.5959),
-        (2.7573, -3.2939, 1.4254),
-        (2.7215, -3.0494, 1.3169),
-    ],
+    "aol": [(4.0098, -7.0585, 2.4635), (3.4585, -5.5479, 2.5959), (2.7573, -3.2939, 1.4254), (2.7215, -3.0494, 1.3169)],
 }
 
 
@@ -50,9 +45,7 @@ def solution(
     assert partition_dim in (0, 1), f"partition_dim must be 0 or 1, not {partition_dim}"
     assert coefficient_type in COEFFICIENTS, f"coefficient_type must be one of {', '.join(COEFFICIENTS)}"
     coefficients = COEFFICIENTS[coefficient_type]
-    assert steps % len(coefficients) == 0, (
-        f"{steps} steps are not a multiple of {len(coefficients)} coefficients"
-    )
+    assert steps % len(coefficients) == 0, f"{steps} steps are not a multiple of {len(coefficients)} coefficients"
 
     shard = x.to(torch.promote_types(x.dtype, torch.float32))
     if partition_dim == 0:

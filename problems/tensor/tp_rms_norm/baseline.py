@@ -5,9 +5,7 @@ import torch.distributed as dist
 
 
 @torch.no_grad()
-def solution(
-    local_hidden_states: torch.Tensor, local_weight: torch.Tensor, variance_epsilon: float
-) -> torch.Tensor:
+def solution(local_hidden_states: torch.Tensor, local_weight: torch.Tensor, variance_epsilon: float) -> torch.Tensor:
     """local_hidden_states [..., N] (this rank's slice of the hidden dimension), local_weight [N] -> the same
     shape.
 

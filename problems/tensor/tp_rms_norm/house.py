@@ -110,9 +110,7 @@ def kernel_for(dtype: torch.dtype, words: int) -> Any:
 
 
 @torch.no_grad()
-def solution(
-    local_hidden_states: torch.Tensor, local_weight: torch.Tensor, variance_epsilon: float
-) -> torch.Tensor:
+def solution(local_hidden_states: torch.Tensor, local_weight: torch.Tensor, variance_epsilon: float) -> torch.Tensor:
     """local_hidden_states [..., N] (this rank's slice of the hidden dimension), local_weight [N] -> the same shape.
 
     Each token is divided by the root of its mean square over all W·N features, then multiplied by the weight; in float32,
@@ -132,8 +130,6 @@ def solution(
         return result
     boxes = symm.empty((2, symm.world, rows), torch.int64, "boxes")
     lane_words = -(-width * x.element_size() // 512)
-    launch = kernel_for(x.dtype, min(lane_words, LANE_WORDS + 1))[
-        min(-(-rows // (THREADS // 32)), BLOCKS), THREADS
-    ]
+    launch = kernel_for(x.dtype, min(lane_words, LANE_WORDS + 1))[min(-(-rows // (THREADS // 32)), BLOCKS), THREADS]
     launch(symm.px, x, local_weight.contiguous(), result, boxes, rows, width, variance_epsilon)
     return result

@@ -24,8 +24,6 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"local_hidden_states": x, "local_weight": weight}
 
 
-def arguments(
-    tensors: dict[str, torch.Tensor], setting: RankSetting
-) -> tuple[torch.Tensor, torch.Tensor, float]:
+def arguments(tensors: dict[str, torch.Tensor], setting: RankSetting) -> tuple[torch.Tensor, torch.Tensor, float]:
     """solution(local_hidden_states, local_weight, variance_epsilon)"""
     return tensors["local_hidden_states"], tensors["local_weight"], EPSILON

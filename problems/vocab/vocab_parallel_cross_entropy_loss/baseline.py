@@ -6,9 +6,7 @@ import torch.distributed as dist
 
 @torch.no_grad()
 def solution(
-    vocab_parallel_logits: torch.Tensor,
-    target: torch.Tensor,
-    group: dist.ProcessGroup | None = None,
+    vocab_parallel_logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:
     """vocab_parallel_logits [B, S, Vp] (columns r·Vp .. of the vocabulary; overwritten), target [B, S] int64 -> loss [B, S].
 

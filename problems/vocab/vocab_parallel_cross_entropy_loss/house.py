@@ -74,9 +74,7 @@ def kernel_for(dtype: torch.dtype, warps: int = 1) -> Any:
 
 @torch.no_grad()
 def solution(
-    vocab_parallel_logits: torch.Tensor,
-    target: torch.Tensor,
-    group: dist.ProcessGroup | None = None,
+    vocab_parallel_logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:
     """vocab_parallel_logits [B, S, Vp] (columns r·Vp .. of the vocabulary), target [B, S] int64 -> loss [B, S].
 
@@ -92,9 +90,7 @@ def solution(
     warps = WARPS if width >= LONG else 1
     blocks = min(-(-rows * warps // WARPS), BLOCKS)
     # A box's words always belong to the same block, and so to its count of launches.
-    boxes = team.empty(
-        (2, team.world, rows, 2, 4), torch.int32, f"boxes of {blocks} blocks, {warps} warps a row"
-    )
+    boxes = team.empty((2, team.world, rows, 2, 4), torch.int32, f"boxes of {blocks} blocks, {warps} warps a row")
     kernel = kernel_for(vocab_parallel_logits.dtype, warps)[blocks, 32 * WARPS]
     logits = vocab_parallel_logits.contiguous()
     kernel(team.px, logits, target.contiguous(), boxes.data_ptr(), loss, rows, width)

@@ -37,9 +37,7 @@ def draw(setting: RankSetting) -> dict[str, torch.Tensor]:
     return {"vocab_parallel_logits": logits.view(s.B, s.S, s.Vp), "target": target.view(s.B, s.S)}
 
 
-def _add(
-    logits: torch.Tensor, column: torch.Tensor, where: torch.Tensor, value: float, replace: bool
-) -> None:
+def _add(logits: torch.Tensor, column: torch.Tensor, where: torch.Tensor, value: float, replace: bool) -> None:
     """Per row of logits [T, Vp]: adds (or puts) a value in a column, where the row is chosen and the column is here."""
     here = where & (column >= 0) & (column < logits.shape[1])
     rows = here.nonzero()[:, 0]

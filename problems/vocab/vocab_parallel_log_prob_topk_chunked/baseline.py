@@ -23,7 +23,5 @@ def solution(
     tokens, chunk = target.numel(), target.shape[0] * max(1, chunk_size)
     require_shares(tokens, chunk, tp_group)
     local, flat = vocab_parallel_logits.flatten(0, 1), target.flatten()
-    found = [
-        log_probabilities(local[part], flat[part], tp_group, top_k, top_p) for part in chunks(tokens, chunk)
-    ]
+    found = [log_probabilities(local[part], flat[part], tp_group, top_k, top_p) for part in chunks(tokens, chunk)]
     return torch.cat(found).view(target.shape)

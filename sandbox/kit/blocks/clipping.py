@@ -67,9 +67,7 @@ def clip(
     out = torch.empty(3, dtype=torch.float32, device=device)
     sum_all, scale_all = kernel_for(dtype)
     counts = len(flat), len(dense)
-    sum_all[blocks, THREADS](
-        team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm
-    )
+    sum_all[blocks, THREADS](team.px, few, many, partial, done, boxes, out, *counts, norm_type, divisor, max_norm)
     if flat:
         scale_all[blocks, THREADS](few, many, out, *counts)
     for gradient, scaled in zip(gradients, flat, strict=True):
@@ -94,9 +92,7 @@ def _ranks_of_one_exchange(
         return None
     ranks = dist.get_process_group_ranks(over[0]) if over else [dist.get_rank()]
     parts = [dist.get_process_group_ranks(group) for group in expert_over]
-    if math.prod(map(len, parts)) != len(ranks) or not {rank for part in parts for rank in part} <= set(
-        ranks
-    ):
+    if math.prod(map(len, parts)) != len(ranks) or not {rank for part in parts for rank in part} <= set(ranks):
         return None
     if len(parts) == 2 and set(parts[0]) & set(parts[1]) != {dist.get_rank()}:
         return None

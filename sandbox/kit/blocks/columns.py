@@ -79,14 +79,7 @@ def copy_rows(to: torch.Tensor, source: torch.Tensor) -> None:
         pitches = (max(to.stride(0), width) * each, max(source.stride(0), width) * each)
         stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
         runtime.memcpy2DAsync(
-            to.data_ptr(),
-            pitches[0],
-            source.data_ptr(),
-            pitches[1],
-            width * each,
-            rows,
-            _DEVICE_TO_DEVICE,
-            stream,
+            to.data_ptr(), pitches[0], source.data_ptr(), pitches[1], width * each, rows, _DEVICE_TO_DEVICE, stream
         )
 
 

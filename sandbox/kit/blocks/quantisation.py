@@ -67,9 +67,7 @@ def next_scale(values: torch.Tensor, history: torch.Tensor) -> tuple[torch.Tenso
     flat, device = values.contiguous(), values.device
     blocks = min(max(-(-flat.nbytes // (64 * THREADS)), 1), BLOCKS)
     rolled = torch.empty_like(history)
-    numbers = torch.empty(
-        blocks + 1, dtype=torch.float32, device=device
-    )  # the blocks' maxima, then the scale
+    numbers = torch.empty(blocks + 1, dtype=torch.float32, device=device)  # the blocks' maxima, then the scale
     least = float(torch.tensor(SMALLEST_MAXIMUM).to(history.dtype))
     by_product = int(divides_by_product(device))
     kernel = kernel_for(flat.dtype)[blocks, THREADS]

@@ -79,9 +79,7 @@ def _copied(
 ) -> torch.Tensor:
     """The same for CPU ranks, which copy from the peers' memory."""
     result = x.new_zeros(shape)
-    places = result.view(
-        *shape[:gather_dim], team.world, shape[gather_dim] // team.world, *shape[gather_dim + 1 :]
-    )
+    places = result.view(*shape[:gather_dim], team.world, shape[gather_dim] // team.world, *shape[gather_dim + 1 :])
     peers = team.peers(team.stage(x))
     team.barrier()
     first = min(team.rank * part, x.shape[scatter_dim])

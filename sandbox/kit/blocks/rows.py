@@ -54,9 +54,7 @@ def all_to_all_rows(
     places = [sum(everybody[peer][: (rank - peer) % world if rotated else rank]) for peer in members]
     largest = max(map(sum, everybody))
     room = team.room(largest * width, rows.dtype, "rows")
-    result = (
-        room[: sum(received) * width].view(-1, *shape) if width else rows.new_empty((sum(received), *shape))
-    )
+    result = room[: sum(received) * width].view(-1, *shape) if width else rows.new_empty((sum(received), *shape))
     first = [sum(sent[:i]) for i in range(world + 1)]
     rows = rows.contiguous()
     if not rows.is_cuda:
@@ -69,9 +67,7 @@ def all_to_all_rows(
         return result
     unit = 2 if rows.element_size() % 4 else 4
     kernel = kernels().send_rows_halves if unit == 2 else kernels().send_rows_words
-    blocks = min(
-        max(-(-largest * width * rows.element_size() // (16 * THREADS)), 1), BLOCKS
-    )  # the same on all
+    blocks = min(max(-(-largest * width * rows.element_size() // (16 * THREADS)), 1), BLOCKS)  # the same on all
     plan = [*first, *[0] * (10 - len(first)), *members, *[0] * (10 - world), *places]
     listed = 0 if ids is None else ids.contiguous()
     scale = rows.element_size() // unit

@@ -41,11 +41,7 @@ class Cut:
 
 
 def find_cut(
-    logits: torch.Tensor,
-    target: torch.Tensor,
-    group: dist.ProcessGroup | None,
-    top_k: int | None,
-    top_p: float | None,
+    logits: torch.Tensor, target: torch.Tensor, group: dist.ProcessGroup | None, top_k: int | None, top_p: float | None
 ) -> Cut:
     """logits [n, V/W], columns rank·V/W... of the vocabulary, target [n] int64, both of the same rows on all ranks -> their cut.
 
@@ -121,9 +117,7 @@ def _of_candidates(
     return _cut(least[:, 0], log_sum, found, _own_dropped(dropped_ties, ties, group))
 
 
-def _of_everything(
-    logits: torch.Tensor, picked: torch.Tensor, group: dist.ProcessGroup | None, share: float
-) -> Cut:
+def _of_everything(logits: torch.Tensor, picked: torch.Tensor, group: dist.ProcessGroup | None, share: float) -> Cut:
     wide = logits.double()
     peak = wide.amax(dim=1)
     total = (wide - peak[:, None]).exp_().sum(dim=1)

@@ -80,9 +80,7 @@ def _writable_dir() -> Path:
     fallback = Path(tempfile.gettempdir()) / f"pkb-kernels-{os.getuid()}"
     fallback.mkdir(mode=0o700, exist_ok=True)
     if fallback.stat().st_uid != os.getuid():
-        raise CompileError(
-            f"{fallback} belongs to another user; set PKB_KERNEL_CACHE to a directory of your own"
-        )
+        raise CompileError(f"{fallback} belongs to another user; set PKB_KERNEL_CACHE to a directory of your own")
     return fallback
 
 

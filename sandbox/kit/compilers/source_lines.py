@@ -75,11 +75,7 @@ def _align(lines: list[str], file_lines: list[str]) -> list[int]:
 
 def _run(lines: list[str], index: int, file_lines: list[str], start: int) -> int:
     run = 0
-    while (
-        index + run < len(lines)
-        and start + run < len(file_lines)
-        and lines[index + run] == file_lines[start + run]
-    ):
+    while index + run < len(lines) and start + run < len(file_lines) and lines[index + run] == file_lines[start + run]:
         run += 1
     return run
 

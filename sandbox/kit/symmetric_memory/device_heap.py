@@ -35,9 +35,7 @@ def device_heap(rank: int, world: int, heap_bytes: int, store: Any, timeout_s: f
         torch.cuda.synchronize()
         fds = descriptors.exchange(rank, world, store, "pkb-kit/symm/device", fd, timeout_s)
         addresses = [
-            block.data_ptr()
-            if peer == rank
-            else gpu_memory.attach_address(fds[peer], size, gpu_memory.READ_WRITE)
+            block.data_ptr() if peer == rank else gpu_memory.attach_address(fds[peer], size, gpu_memory.READ_WRITE)
             for peer in range(world)
         ]
     except gpu_memory.DriverError as error:

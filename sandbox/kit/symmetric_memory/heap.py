@@ -62,9 +62,7 @@ class Heap:
     rank's signal pads.
     """
 
-    def __init__(
-        self, rank: int, parts: Sequence[torch.Tensor], pads: Sequence[int], keep: object = None
-    ) -> None:
+    def __init__(self, rank: int, parts: Sequence[torch.Tensor], pads: Sequence[int], keep: object = None) -> None:
         self.rank = rank
         self._keep = keep
         self.parts = list(parts)
@@ -101,9 +99,7 @@ class Heap:
             )
         owner = self._allocations[index].mask
         if owner & mask != mask:
-            raise SymmetricMemoryError(
-                "this buffer belongs to a smaller team: its other ranks have no such buffer"
-            )
+            raise SymmetricMemoryError("this buffer belongs to a smaller team: its other ranks have no such buffer")
         return offset
 
     def _end(self, index: int) -> int:

@@ -106,8 +106,7 @@ def _receive(rank: int, store: Any, timeout_s: float) -> int:
 
 def _nobody(missing: list[int], timeout_s: float) -> BarrierTimeout:
     return BarrierTimeout(
-        f"{ranks_text(missing)} did not reach its first symm call within {timeout_s:g} s; "
-        "the first one is collective",
+        f"{ranks_text(missing)} did not reach its first symm call within {timeout_s:g} s; the first one is collective",
         missing,
     )
 

@@ -24,12 +24,7 @@ class Team:
     global rank."""
 
     def __init__(
-        self,
-        segment: Segment,
-        heap: Heap,
-        signals: Signals,
-        ranks: Sequence[int],
-        host: Signals | None = None,
+        self, segment: Segment, heap: Heap, signals: Signals, ranks: Sequence[int], host: Signals | None = None
     ) -> None:
         self.ranks = tuple(sorted(ranks))
         self.world = len(self.ranks)
@@ -79,9 +74,7 @@ class Team:
         staged.copy_(x)
         return staged
 
-    def out(
-        self, shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING
-    ) -> torch.Tensor:
+    def out(self, shape: Shape, dtype: torch.dtype, tag: str | None = None, ring: int = OUT_RING) -> torch.Tensor:
         """A symmetric buffer for a result that peers write into, the next of a ring of `ring` buffers.
 
         The buffer may be returned from solution(): it is used again `ring` calls later.
@@ -95,9 +88,7 @@ class Team:
         """
         return self.out(1 << max(count - 1, 0).bit_length(), dtype, f"room {tag}", ring)
 
-    def _buffer(
-        self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, ring: int
-    ) -> torch.Tensor:
+    def _buffer(self, shape: Shape, dtype: torch.dtype, tag: str | None, role: str, ring: int) -> torch.Tensor:
         size = (shape,) if isinstance(shape, int) else tuple(shape)
         key = (role, size, dtype, tag)
         turns = self._buffers.get(key)
@@ -107,9 +98,7 @@ class Team:
         self._turns[key] = (turn + 1) % len(turns)
         return turns[turn]
 
-    def _allocate(
-        self, size: tuple[int, ...], dtype: torch.dtype, role: str, tag: str | None
-    ) -> torch.Tensor:
+    def _allocate(self, size: tuple[int, ...], dtype: torch.dtype, role: str, tag: str | None) -> torch.Tensor:
         what = f"{role}({list(size)}, {str(dtype).removeprefix('torch.')}, tag={tag!r})"
         nbytes = dtype.itemsize
         for extent in size:
@@ -121,10 +110,7 @@ class Team:
 
     def _agree(self, nbytes: int, what: str) -> int:
         """An offset that is free on all members; raises when they do not ask for the same thing."""
-        mail = [
-            self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES
-            for r in self.ranks
-        ]
+        mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         mine = _MAIL.pack(self._heap.used, nbytes, what.encode()[: layout.MAIL_BYTES - 16])
         ctypes.memmove(mail[self.rank], mine, layout.MAIL_BYTES)
         self._meet(10.0, f"symm.{what} is collective the first time")
@@ -148,9 +134,7 @@ class Team:
         if found is None:
             offset = self._heap.offset_of(t, self.mask)
             found = [
-                self._heap.parts[rank][offset : offset + _span(t)]
-                .view(t.dtype)
-                .as_strided(t.shape, t.stride())
+                self._heap.parts[rank][offset : offset + _span(t)].view(t.dtype).as_strided(t.shape, t.stride())
                 for rank in self.ranks
             ]
             if len(self._peers) > 4096:
@@ -190,9 +174,7 @@ class Team:
         )
         if not arrived:
             rank = self.ranks[peer]
-            raise BarrierTimeout(
-                f"rank {rank} did not signal {value} in slot {slot} within {timeout_s:g} s", [rank]
-            )
+            raise BarrierTimeout(f"rank {rank} did not signal {value} in slot {slot} within {timeout_s:g} s", [rank])
 
     def sub(self, ranks: Sequence[int] | dist.ProcessGroup) -> "Team":
         """The team of some ranks (global ranks, or a process group), this rank among them. Same ranks, same
@@ -227,10 +209,7 @@ class Team:
             raise SymmetricMemoryError(
                 f"gather_numbers takes up to {layout.MAIL_BYTES // 8} numbers, got {len(numbers)}"
             )
-        mail = [
-            self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES
-            for r in self.ranks
-        ]
+        mail = [self._segment.part_address(r) + layout.PADS_BYTES + self.mask * layout.MAIL_BYTES for r in self.ranks]
         ctypes.memmove(mail[self.rank], form.pack(*numbers), form.size)
         self._meet(10.0, "symm.gather_numbers")
         found = [form.unpack(ctypes.string_at(address, form.size)) for address in mail]
@@ -243,9 +222,7 @@ class Team:
 
     def _meet(self, timeout_s: float, what: str) -> None:
         self._agreements = (self._agreements + 1) & layout.EPOCH_MASK
-        missing = self._host.barrier(
-            self._host_px, layout.ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000)
-        )
+        missing = self._host.barrier(self._host_px, layout.ALLOCATION_SLOT, self._agreements, round(timeout_s * 1000))
         if missing:
             self._fail(missing, timeout_s, what)
 
@@ -264,6 +241,4 @@ def _span(t: torch.Tensor) -> int:
     """Bytes from a tensor's first to its last element."""
     if t.numel() == 0:
         return 0
-    return (
-        1 + sum((extent - 1) * step for extent, step in zip(t.shape, t.stride(), strict=True))
-    ) * t.dtype.itemsize
+    return (1 + sum((extent - 1) * step for extent, step in zip(t.shape, t.stride(), strict=True))) * t.dtype.itemsize

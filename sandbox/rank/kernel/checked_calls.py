@@ -15,10 +15,7 @@ from sandbox.rank.problem_code import Leaves, with_mutated
 
 
 def run_checked(
-    solution: Callable[..., Any],
-    iterations: Iterations,
-    synchronize: Callable[[], None],
-    begin: Callable[[int], None],
+    solution: Callable[..., Any], iterations: Iterations, synchronize: Callable[[], None], begin: Callable[[int], None]
 ) -> list[Any]:
     """Calls solution on every armed iteration, packs the results into slots, and returns them.
 
@@ -50,17 +47,14 @@ def run_checked(
     return results
 
 
-def _refuse_alias(
-    result: Any, arguments: Sequence[Any], given: Leaves, parameters: Sequence[tuple[str, Any]]
-) -> None:
+def _refuse_alias(result: Any, arguments: Sequence[Any], given: Leaves, parameters: Sequence[tuple[str, Any]]) -> None:
     """Raises KernelRefused if the result is an argument or a view of one."""
     for path, returned in flatten(result)[1]:
         for name, tensor in given.items():
             if returned.numel() and _overlaps(returned, tensor):
                 named = _argument(tensor, arguments, parameters) or name
                 raise KernelRefused(
-                    Kind.BAD_STRUCTURE,
-                    f"output {path} shares memory with the argument {named}; return a fresh tensor",
+                    Kind.BAD_STRUCTURE, f"output {path} shares memory with the argument {named}; return a fresh tensor"
                 )
 
 

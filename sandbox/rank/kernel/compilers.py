@@ -58,9 +58,7 @@ def _extension(module: Any) -> None:
         if given.get("is_standalone") or not given.get("is_python_module") or name in loaded:
             return plain(*arguments, **named)
         texts = [Path(path).read_text() for path in ([sources] if isinstance(sources, str) else sources)]
-        flags = [
-            value for key, value in given.items() if key not in ("sources", "build_directory", "verbose")
-        ]
+        flags = [value for key, value in given.items() if key not in ("sources", "build_directory", "verbose")]
         built: list[ModuleType] = []
 
         def make(output: Path) -> None:

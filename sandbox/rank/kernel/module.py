@@ -73,9 +73,7 @@ def _line_of_solution(source: str) -> int:
             found = node.lineno if node.name == "solution" else found
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.ImportFrom | ast.Import):
             parts = list(ast.walk(node))
-            names = {
-                part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
-            }
+            names = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
             names |= {part.asname or part.name for part in parts if isinstance(part, ast.alias)}
             found = node.lineno if "solution" in names else found
     return found

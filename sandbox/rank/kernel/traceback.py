@@ -8,9 +8,7 @@ from sandbox.kit.errors import CompileError
 
 def stand_in(error: BaseException) -> BaseException:
     """An exception of the same name and traceback, for one that cannot be told: its own methods fail."""
-    name = type.__dict__["__name__"].__get__(
-        type(error)
-    )  # a class of classes may answer something else, or nothing
+    name = type.__dict__["__name__"].__get__(type(error))  # a class of classes may answer something else, or nothing
     kind: type[Exception] = type(str(name), (Exception,), {"__module__": "builtins"})
     return kind("what it says cannot be read").with_traceback(error.__traceback__)
 

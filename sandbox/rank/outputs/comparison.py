@@ -58,10 +58,7 @@ class Comparison:
     """Compares outputs of one problem in one setting."""
 
     def __init__(
-        self,
-        code: ProblemCode,
-        setting: RankSetting,
-        reduce: Callable[[torch.Tensor], None] = largest_of_all_ranks,
+        self, code: ProblemCode, setting: RankSetting, reduce: Callable[[torch.Tensor], None] = largest_of_all_ranks
     ) -> None:
         """reduce: replaces the numbers of a tensor by the largest of all ranks, in place."""
         self.code = code
@@ -153,9 +150,7 @@ class Comparison:
             return OutputFinding(Verdict.WRONG_RESULT, f"the outputs do not belong together: {error}")
         expected = reference.baseline[0]
         if ordered[0] != expected:
-            return OutputFinding(
-                Verdict.WRONG_STRUCTURE, f"{ordered[0][:200]} after ordering, not {expected[:200]}"
-            )
+            return OutputFinding(Verdict.WRONG_STRUCTURE, f"{ordered[0][:200]} after ordering, not {expected[:200]}")
         return self.in_detail(ordered, reference, slot)
 
     def in_detail(self, ordered: Output, reference: Reference, slot: int = 0) -> OutputFinding:
@@ -204,9 +199,7 @@ class Comparison:
                 each.append(self._farness_in_order(mine, its, self.code.facts(inputs_of(n), self.setting)))
             found = torch.tensor(each, dtype=torch.float64, device=self.setting.device)
         else:
-            found = farness_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(
-                self.setting.device
-            )
+            found = farness_of_slots(theirs, baseline, chosen, size, room, self._beside_slot).to(self.setting.device)
         self.reduce(found)
         return found
 
@@ -214,15 +207,12 @@ class Comparison:
         """The same of one iteration, given its inputs and what the baseline returned; this rank's alone."""
         return self._farness_in_order(got, slots.packed(*plain), self.code.facts(tensors, self.setting))
 
-    def _farness_in_order(
-        self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]
-    ) -> float:
+    def _farness_in_order(self, got: slots.Unpacked, baseline: slots.Unpacked, facts: tuple[Any, ...]) -> float:
         if not got.sound or got.structure != baseline.structure:
             return FAR
         try:
             (y, mine), (b, its) = (
-                self.in_order((each.structure, named(each.structure, each.tensors)), facts)
-                for each in (got, baseline)
+                self.in_order((each.structure, named(each.structure, each.tensors)), facts) for each in (got, baseline)
             )
         except Exception:
             return FAR  # outputs that do not belong together
@@ -277,9 +267,7 @@ class Comparison:
 
 def named(structure: str, tensors: list[torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
     """Tensors with their paths in the structure."""
-    return [
-        (name, t) for (name, _), t in zip(flatten(unflatten(structure, tensors))[1], tensors, strict=True)
-    ]
+    return [(name, t) for (name, _), t in zip(flatten(unflatten(structure, tensors))[1], tensors, strict=True)]
 
 
 def structure_words(structure: str) -> str:

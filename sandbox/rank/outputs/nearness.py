@@ -62,12 +62,7 @@ def _numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def farness_of_slots(
-    theirs: torch.Tensor,
-    baseline: torch.Tensor,
-    chosen: Sequence[int],
-    size: int,
-    room: int,
-    limits_of: LimitsOf,
+    theirs: torch.Tensor, baseline: torch.Tensor, chosen: Sequence[int], size: int, room: int, limits_of: LimitsOf
 ) -> torch.Tensor:
     """As `farness`, of slots of two output arenas: float64 [slots]; infinite where an output is not what the baseline returned.
 

@@ -16,13 +16,7 @@ class ProfiledCalls:
     """Makes calls one after the other, with arguments that are assembled before."""
 
     def __init__(
-        self,
-        code: ProblemCode,
-        setting: RankSetting,
-        solution: Callable[..., Any],
-        seed: int,
-        *,
-        rotate: bool,
+        self, code: ProblemCode, setting: RankSetting, solution: Callable[..., Any], seed: int, *, rotate: bool
     ) -> None:
         """rotate: alternate between several sets of inputs, so that no cache holds them."""
         self._code = code

@@ -107,15 +107,11 @@ def _profile(plan: ProfilePlan, rank: int, device: Any) -> RankProfile:
     _mark_waits()
     setting = plan.setting
     code = ProblemCode(load_problem(Path(setting.problem_dir)))
-    rank_setting = code.setting(
-        setting.sizes, setting.preset, getattr(torch, setting.dtype), device.torch_device
-    )
+    rank_setting = code.setting(setting.sizes, setting.preset, getattr(torch, setting.dtype), device.torch_device)
     if plan.controls and stamps.CALL in plan.source:
         stamps.begin(device.torch_device)
     solution = (
-        load_solution(plan.source, _kernel_path(plan, rank), code.problem.parameters)
-        if plan.source
-        else code.baseline
+        load_solution(plan.source, _kernel_path(plan, rank), code.problem.parameters) if plan.source else code.baseline
     )
     calls = ProfiledCalls(code, rank_setting, solution, plan.seed, rotate=bool(plan.controls))
     calls.make(plan.warm)

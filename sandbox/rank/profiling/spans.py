@@ -69,9 +69,7 @@ def host_spans(events: Sequence[Recorded], epoch_ns: int) -> tuple[list[Span], i
     return _kept(spans)
 
 
-def gpu_spans(
-    events: Sequence[Recorded], epoch_ns: int, noted: Sequence[Span] = ()
-) -> tuple[list[Span], int, float]:
+def gpu_spans(events: Sequence[Recorded], epoch_ns: int, noted: Sequence[Span] = ()) -> tuple[list[Span], int, float]:
     """The spans of a rank on a GPU: calls, the GPU's work, and launches, waits and operations of the host.
 
     noted: spans of stamps to be added. Returns (spans, number of spans left out, lower bound of the error of the GPU's
@@ -115,9 +113,7 @@ def _of_host(on_host: Sequence[Recorded], call: Recorded) -> list[tuple[str, Rec
             continue
         if _RUNTIME.match(event.name):
             kind = "sync" if _SYNC.search(event.name) else "launch" if _LAUNCH.search(event.name) else ""
-            if (
-                kind and event.start >= inside_cuda
-            ):  # calls of the driver within the runtime do not count twice
+            if kind and event.start >= inside_cuda:  # calls of the driver within the runtime do not count twice
                 inside_cuda = event.end
                 found.append((kind, event))
         elif event.thread == call.thread and event.start >= inside_op:
@@ -136,9 +132,7 @@ def _off_us(on_host: Sequence[Recorded], on_gpu: Sequence[Recorded], drains: Seq
     """Lower bound of the error of timestamps in microseconds: work begins after its launch and ends before the wait for it."""
     launches = {event.correlation: event.start for event in on_host if _RUNTIME.match(event.name)}
     early = [launches[work.correlation] - work.start for work in on_gpu if work.correlation in launches]
-    late = [
-        work.end - drain.end for drain in drains for work in on_gpu if work.start < drain.start < work.end
-    ]
+    late = [work.end - drain.end for drain in drains for work in on_gpu if work.start < drain.start < work.end]
     return max([0, *early, *late]) / 1e3
 
 

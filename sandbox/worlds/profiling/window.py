@@ -18,9 +18,7 @@ ROW_LIMIT_S = 20.0
 """Deadline of a row, from its order."""
 
 
-def counted_row(
-    controls: Sequence[socket.socket], gpus: Sequence[RankGpu], deadline: float
-) -> Outside | None:
+def counted_row(controls: Sequence[socket.socket], gpus: Sequence[RankGpu], deadline: float) -> Outside | None:
     """Waits until all ranks are warm, starts a row of calls, and reads the counters over it.
 
     controls: sockets by rank. deadline: for the ranks to be warm, on the monotonic clock. Returns None if a rank ended or was

@@ -39,12 +39,7 @@ class ProfileFailed(Exception):
 
 
 def profile_world(
-    setting: Setting,
-    kernel_name: str,
-    source: str,
-    kind: DeviceKind,
-    jail: Jail,
-    readable: tuple[Path, ...] = (),
+    setting: Setting, kernel_name: str, source: str, kind: DeviceKind, jail: Jail, readable: tuple[Path, ...] = ()
 ) -> WorldProfile:
     """Runs a kernel in a jailed world; returns the ranks' reports and, on GPUs, the driver's counters. Takes seconds.
 
@@ -58,9 +53,7 @@ def profile_world(
         after.callback(folder.remove)
         gpus = kind.gpus(setting.world)
         if kind.on_gpus and len(gpus) < setting.world:
-            raise ProfileFailed(
-                f"{setting.world} ranks need {setting.world} GPUs; this machine has {len(gpus)}"
-            )
+            raise ProfileFailed(f"{setting.world} ranks need {setting.world} GPUs; this machine has {len(gpus)}")
         pipes = [os.pipe() for _ in range(setting.world)]
         for end, _ in pipes:
             after.callback(os.close, end)

@@ -37,10 +37,7 @@ def share(value: float, limit: float) -> float:
 def rank_parts(rank: RankChecked, width: int) -> list[Part]:
     """The row of one rank, `width` cells wide."""
     output = worst(rank)
-    parts: list[Part] = [
-        f"rank {rank.rank} ",
-        ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error"),
-    ]
+    parts: list[Part] = [f"rank {rank.rank} ", ("✓ " if rank.ok else "✗ ", "$success" if rank.ok else "$error")]
     if output is None:
         return [*parts, ("no outputs", "$muted")]
     if not rank.ok and output.where:

@@ -229,9 +229,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
                 self.action_jump_to_line()
 
 
-_NAMED = re.compile(
-    r"""(?:kernel|[\w.-]+)\.(?:py|cu|cpp)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b"""
-)
+_NAMED = re.compile(r"""(?:kernel|[\w.-]+)\.(?:py|cu|cpp)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b""")
 
 
 def named_line(text: str) -> int | None:

@@ -88,14 +88,10 @@ class ResultPane(Vertical):
         if times and not legend:
             times += 1 if log else 2  # the sentences take up to two rows each
         others = sum(
-            pane.outer_size.height
-            for pane in self.panes
-            if pane.NAME not in ("answer", "correctness", "timing", "log")
+            pane.outer_size.height for pane in self.panes if pane.NAME not in ("answer", "correctness", "timing", "log")
         )
         self.pane("correctness").styles.height = None if alone else rows
-        answer = max(
-            LEAST_ANSWER if log else LEAST_ANSWER + 1, self.size.height - rows - times - log - others
-        )
+        answer = max(LEAST_ANSWER if log else LEAST_ANSWER + 1, self.size.height - rows - times - log - others)
         if failed and log and answer < FAILURE:
             answer = min(FAILURE, answer + times)
         self.pane("answer").styles.height = None if alone else answer

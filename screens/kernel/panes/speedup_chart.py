@@ -26,9 +26,7 @@ def bounds_of(intervals: Sequence[Interval]) -> tuple[float, float]:
     if not (last.low > 0.0 and math.isfinite(last.high)):
         return scale_of(interval.median for interval in intervals)
     wide = (last.high / last.low) ** (SPREAD / 2)
-    near = [
-        min(max(each.median, last.low / wide), last.high * wide) for each in intervals[len(intervals) // 2 :]
-    ]
+    near = [min(max(each.median, last.low / wide), last.high * wide) for each in intervals[len(intervals) // 2 :]]
     return scale_of([last.low, last.high, *near])
 
 
@@ -45,9 +43,7 @@ class SpeedupChart(LineChart):
         "No speedup yet.",
     )
 
-    def show(
-        self, samples: Sequence[Timed], clock: str = "", *, running: bool = True, waiting: str = ""
-    ) -> None:
+    def show(self, samples: Sequence[Timed], clock: str = "", *, running: bool = True, waiting: str = "") -> None:
         """The rounds so far by the clock of the headline. A run that has ended fills the width. waiting: for what."""
         known = [
             (number, interval)

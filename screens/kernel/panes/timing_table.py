@@ -137,8 +137,6 @@ class TimingTable(PlainStatic, RunPane, can_focus=True):
         for variant, times in (result.beside if result else {}).items():
             row = f"{VARIANT_NAMES.get(variant, variant)[:16]:<17}{figures.microseconds(times.call)}"
             rows.append(
-                Content.styled(
-                    row + (f"{'':18}{figures.microseconds(times.device)}" if wide else ""), "$muted"
-                )
+                Content.styled(row + (f"{'':18}{figures.microseconds(times.device)}" if wide else ""), "$muted")
             )
         return Content("\n").join(rows)

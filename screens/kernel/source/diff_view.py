@@ -13,9 +13,7 @@ _KINDS = {"+": "added", "-": "removed", "@": "place"}
 
 def diff_lines(old: str, new: str, old_name: str, new_name: str) -> list[str]:
     """Unified diff without line ends; empty when the texts are equal."""
-    return list(
-        difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="", n=4)
-    )
+    return list(difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="", n=4))
 
 
 class DiffView(ScrollView, can_focus=True):
@@ -31,13 +29,7 @@ class DiffView(ScrollView, can_focus=True):
     }
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "diff--added",
-        "diff--removed",
-        "diff--place",
-        "diff--same",
-        "diff--empty",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"diff--added", "diff--removed", "diff--place", "diff--same", "diff--empty"}
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -20,9 +20,7 @@ def editor_command(settings: Settings, path: Path, line: int) -> list[str]:
     The setting comes first, then $VISUAL, then $EDITOR, then the first of nano, vim and vi that exists.
     """
     asked = settings.editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
-    command = shlex.split(asked) or [
-        next((name for name in ("nano", "vim", "vi") if shutil.which(name)), "vi")
-    ]
+    command = shlex.split(asked) or [next((name for name in ("nano", "vim", "vi") if shutil.which(name)), "vi")]
     place = [f"+{line}"] if Path(command[0]).name in _TAKES_LINE else []
     return [*command, *place, str(path)]
 
@@ -40,9 +38,7 @@ async def edit_outside(app: App[Any], settings: Settings, path: Path, line: int)
             process = await asyncio.create_subprocess_exec(*command)  # shares the terminal, on purpose
             status = await process.wait()
     except SuspendNotSupported:
-        return (
-            "this terminal cannot be handed to another program → edit the file elsewhere; saving it runs it"
-        )
+        return "this terminal cannot be handed to another program → edit the file elsewhere; saving it runs it"
     except OSError as error:
         return f"{command[0]} did not start: {error.strerror}"
     app.refresh(layout=True)

@@ -33,9 +33,7 @@ def rows_of(old: str, new: str) -> list[DiffRow]:
     """All lines of both sources, changed ones opposite each other."""
     before, after = old.splitlines(), new.splitlines()
     rows: list[DiffRow] = []
-    for _, first, last, start, end in difflib.SequenceMatcher(
-        None, before, after, autojunk=False
-    ).get_opcodes():
+    for _, first, last, start, end in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         for at in range(max(last - first, end - start)):
             left, right = first + at, start + at
             rows.append(
@@ -58,9 +56,7 @@ class SideBySide(ScrollView, can_focus=True):
         & .sides--muted { color: $muted; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"sides--{name}" for name in ("removed", "added", "same", "muted")
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"sides--{name}" for name in ("removed", "added", "same", "muted")}
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -96,11 +92,7 @@ class SideBySide(ScrollView, can_focus=True):
         kind = "same" if same else style
         text = printable(line.expandtabs(4))[: max(0, width - _NUMBER - 1)].ljust(max(0, width - _NUMBER - 1))
         gutter = Segment(f"{number:>{_NUMBER - 1}}", self._style("muted"))
-        return [
-            gutter,
-            Segment(f" {' ' if same else sign}", self._style(kind)),
-            Segment(text, self._style(kind)),
-        ]
+        return [gutter, Segment(f" {' ' if same else sign}", self._style(kind)), Segment(text, self._style(kind))]
 
     def _text(self, words: str, width: int) -> list[Segment]:
         return [Segment(words[:width].ljust(width), self._style("muted"))]

@@ -44,9 +44,7 @@ def test_short_convolution_is_the_one_over_the_whole_sequence(gathered, world, t
 @pytest.mark.parametrize(("world", "taps"), [(1, 64), (2, 128), (4, 100)])
 def test_long_convolution_is_the_causal_sum(gathered, world, taps):
     ranks = gathered("hyena_forward_cp", world, T=taps, S=32)
-    x1, x2, v = (
-        zigzag_chunks([rank.tensors[n] for rank in ranks], dim=2).double() for n in ("x1", "x2", "v")
-    )
+    x1, x2, v = (zigzag_chunks([rank.tensors[n] for rank in ranks], dim=2).double() for n in ("x1", "x2", "v"))
     h, bias = ranks[0].tensors["h"].double().repeat_interleave(2, dim=0), ranks[0].tensors["bias"].double()
     z = x2 * v
     length = z.shape[-1]
@@ -82,9 +80,7 @@ def test_kimi_delta_attention_is_the_recurrence(gathered, world, preset):
         names = ("q", "k", "v", "g", "beta")
         q, k, v, g, beta = (torch.cat([m.tensors[n] for m in members], dim=1)[0].double() for n in names)
         slope = members[0].tensors["a_log"].double().exp()
-        alpha = torch.exp(
-            -5 * torch.sigmoid(slope[:, None] * (g + members[0].tensors["dt_bias"].double().view(2, 16)))
-        )
+        alpha = torch.exp(-5 * torch.sigmoid(slope[:, None] * (g + members[0].tensors["dt_bias"].double().view(2, 16))))
         q, k = q / q.norm(dim=-1, keepdim=True) / 4, k / k.norm(dim=-1, keepdim=True)
         strength = beta.sigmoid()
         heads = [delta_rule(q[:, h], k[:, h], v[:, h], alpha[:, h], strength[:, h]) for h in range(2)]
@@ -106,9 +102,7 @@ def test_gated_deltanet_is_the_recurrence(gathered, world):
     q, k = q / q.norm(dim=-1, keepdim=True) / 4, k / k.norm(dim=-1, keepdim=True)
     shared = v.shape[1] // q.shape[1]
     heads = [
-        delta_rule(
-            q[:, j // shared], k[:, j // shared], v[:, j], alpha[:, j, None].expand(-1, 16), beta[:, j]
-        )
+        delta_rule(q[:, j // shared], k[:, j // shared], v[:, j], alpha[:, j, None].expand(-1, 16), beta[:, j])
         for j in range(v.shape[1])
     ]
     for rank, part in zip(ranks, torch.stack(heads, dim=1).split(40), strict=True):

@@ -15,8 +15,7 @@ def test_kalman_step_is_the_formula(gathered, world):
         for i in blocks
     )
     weights = [
-        rank.tensors[f"w{i}"]
-        + rank.tensors["error"] / total * (rank.tensors[f"P{i}"] @ rank.tensors[f"H{i}"])
+        rank.tensors[f"w{i}"] + rank.tensors["error"] / total * (rank.tensors[f"P{i}"] @ rank.tensors[f"H{i}"])
         for rank in ranks
         for i in blocks
     ]

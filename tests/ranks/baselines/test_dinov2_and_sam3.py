@@ -91,10 +91,7 @@ def test_of_two_overlapping_objects_the_recently_occluded_goes(gathered, seed):
     gone = [False] * len(masks)
     for i in range(len(masks)):
         for j in range(i + 1, len(masks)):
-            both, either = (
-                int(((masks[i] > 0) & (masks[j] > 0)).sum()),
-                int(((masks[i] > 0) | (masks[j] > 0)).sum()),
-            )
+            both, either = (int(((masks[i] > 0) & (masks[j] > 0)).sum()), int(((masks[i] > 0) | (masks[j] > 0)).sum()))
             if both / max(either, 1) < 0.6999:
                 continue
             a, b = last[i], last[j]

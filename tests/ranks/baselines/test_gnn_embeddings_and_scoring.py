@@ -16,9 +16,7 @@ def test_pairs_arrive_by_sender_and_position(gathered, seed):
     pairs = [
         (int(i), sender, value)
         for sender, rank in enumerate(ranks)
-        for i, value in list(zip(rank.tensors["idx"], rank.tensors["value"], strict=True))[
-            : int(rank.tensors["count"])
-        ]
+        for i, value in list(zip(rank.tensors["idx"], rank.tensors["value"], strict=True))[: int(rank.tensors["count"])]
     ]
     for owner, rank in enumerate(ranks):
         mine = [(i, value) for i, _, value in pairs if i % 3 == owner]

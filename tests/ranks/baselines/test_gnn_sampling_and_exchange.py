@@ -32,9 +32,7 @@ def sampled(seeds, fanouts, ranks, owner):
 @pytest.mark.parametrize(("world", "seed"), [(1, 1), (3, 1), (3, 4)])
 def test_sampling_is_a_walk_over_the_whole_graph(gathered, world, seed):
     """Seed 4 takes all neighbours in the last hop."""
-    ranks = gathered(
-        "gnn_neighbor_sampling", world, dtype="int64", seed=seed, nodes=300, seeds=9, seeds_min=9
-    )
+    ranks = gathered("gnn_neighbor_sampling", world, dtype="int64", seed=seed, nodes=300, seeds=9, seeds_min=9)
     everything = [rank.tensors for rank in ranks]
     assert (everything[0]["fanouts"][-1] == -1) == (seed == 4)
     for rank in ranks:
@@ -45,9 +43,7 @@ def test_sampling_is_a_walk_over_the_whole_graph(gathered, world, seed):
 
 
 def test_ranks_may_run_dry_at_different_hops(gathered):
-    ranks = gathered(
-        "gnn_neighbor_sampling", 4, dtype="int64", seed=2, nodes=12, seeds=1, seeds_min=1, hops=5
-    )
+    ranks = gathered("gnn_neighbor_sampling", 4, dtype="int64", seed=2, nodes=12, seeds=1, seeds_min=1, hops=5)
     everything = [rank.tensors for rank in ranks]
     for rank in ranks:
         t = rank.tensors
@@ -59,9 +55,7 @@ def delivered(ranks, rows):
     """rows[s] cut by the sender's counts; what arrives at each rank, in its rotated order."""
     world = len(ranks)
     chunks = [rows[r].split(ranks[r].tensors["leaving"].tolist()) for r in range(world)]
-    return [
-        torch.cat([chunks[(r + i) % world][(world - i) % world] for i in range(world)]) for r in range(world)
-    ]
+    return [torch.cat([chunks[(r + i) % world][(world - i) % world] for i in range(world)]) for r in range(world)]
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])

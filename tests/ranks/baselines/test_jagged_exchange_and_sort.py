@@ -64,9 +64,7 @@ def test_features_meet_at_their_owner_in_sender_order(in_ranks, variant, world):
 @pytest.mark.parametrize("seed", [2, 6])
 def test_sorted_blocks_are_the_sorted_whole(gathered, seed):
     ranks = gathered("distributed_sample_sort", 3, dtype="bfloat16", seed=seed)
-    everything = (
-        torch.cat([rank.tensors["keys"][: int(rank.tensors["count"])] for rank in ranks]).sort().values
-    )
+    everything = torch.cat([rank.tensors["keys"][: int(rank.tensors["count"])] for rank in ranks]).sort().values
     sizes = [everything.numel() // 3 + (r < everything.numel() % 3) for r in range(3)]
     for rank, expected in zip(ranks, everything.split(sizes), strict=True):
         assert torch.equal(rank.result, expected)

@@ -51,9 +51,7 @@ def test_token_preprocess_counts_rows_per_pair_of_ranks(gathered, world):
 @pytest.mark.parametrize(("world", "dtype"), [(2, "bfloat16"), (3, "float32")])
 def test_all2all_primitive_moves_each_block_to_its_rank(gathered, world, dtype):
     ranks = gathered("moe_all2all_primitive", world, dtype=dtype, M=20, N=3)
-    blocks = [
-        rank.tensors["local_tensor"].split(rank.tensors["counts"][r].tolist()) for r, rank in enumerate(ranks)
-    ]
+    blocks = [rank.tensors["local_tensor"].split(rank.tensors["counts"][r].tolist()) for r, rank in enumerate(ranks)]
     assert bool((ranks[0].tensors["counts"] == 0).any())
     for r, rank in enumerate(ranks):
         expected = torch.cat([blocks[s][r] for s in range(world)])
@@ -108,9 +106,7 @@ def test_lora_gradients_are_summed_over_the_ranks(gathered, world):
     for index, name in enumerate(("grad_fc1_1_lora_A", "grad_fc1_2_lora_A", "grad_fc2_lora_B")):
         expected = sum(rank.tensors[name].double() for rank in ranks)
         for rank in ranks:
-            torch.testing.assert_close(
-                rank.result["returned"][index].double(), expected, rtol=1e-5, atol=1e-5
-            )
+            torch.testing.assert_close(rank.result["returned"][index].double(), expected, rtol=1e-5, atol=1e-5)
             torch.testing.assert_close(rank.oracle["returned"][index], expected)
 
 

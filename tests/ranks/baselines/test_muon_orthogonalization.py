@@ -45,8 +45,7 @@ def test_muon_with_rows_sharded_and_all_coefficients(in_ranks):
         solution = ProblemCode(load_catalogue().find("tp_muon_orthogonalization")).baseline
         by_columns, by_rows = x.chunk(world, dim=1)[rank], x.t().contiguous().chunk(world, dim=0)[rank]
         return [
-            (solution(by_columns, steps, kind, 1), solution(by_rows, steps, kind, 0))
-            for kind, steps in STEPS.items()
+            (solution(by_columns, steps, kind, 1), solution(by_rows, steps, kind, 0)) for kind, steps in STEPS.items()
         ]
 
     table = coefficients()

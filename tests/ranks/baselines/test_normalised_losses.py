@@ -19,9 +19,7 @@ def test_grad_acc_loss_is_the_token_weighted_mean_and_its_gradient(gathered, wor
     g_s = ranks[0].tensors["grad_loss_sum"].double() * ranks[0].tensors["has_grad_loss_sum"]
     gradients = torch.autograd.grad((normalized, total), leaves, (g_n, g_s))
     for rank, gradient in zip(ranks, gradients, strict=True):
-        for got, oracle, expected in zip(
-            rank.result, rank.oracle, (normalized, total, gradient), strict=True
-        ):
+        for got, oracle, expected in zip(rank.result, rank.oracle, (normalized, total, gradient), strict=True):
             assert got.dtype == torch.float32
             torch.testing.assert_close(got.double(), expected.detach(), rtol=1e-6, atol=0)
             torch.testing.assert_close(oracle, expected.detach())

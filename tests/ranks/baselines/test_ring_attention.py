@@ -16,9 +16,7 @@ def test_ring_attention_is_attention_of_the_joined_sequence(gathered, world, see
     ranks = gathered("ring_attention", world, seed=seed)
     causal, scaled = ranks[0].tensors["mode"].tolist()
     scale = (1.5 if scaled else 1.0) / math.sqrt(ranks[0].sizes.d)
-    q, k, v = (
-        torch.cat([rank.tensors[name] for rank in ranks], dim=1).double().transpose(1, 2) for name in "qkv"
-    )
+    q, k, v = (torch.cat([rank.tensors[name] for rank in ranks], dim=1).double().transpose(1, 2) for name in "qkv")
     whole = functional.scaled_dot_product_attention(q, k, v, is_causal=bool(causal), scale=scale)
     for rank, expected in zip(ranks, whole.transpose(1, 2).chunk(world, dim=1), strict=True):
         torch.testing.assert_close(rank.oracle, expected)

@@ -67,9 +67,7 @@ def test_fsdp_step_equals_adamw_on_the_whole_vector(gathered, world):
 @pytest.mark.parametrize("world", [1, 2])
 def test_fused_adam_gathers_updated_slices(gathered, world):
     ranks = gathered("fused_adam_grad_unshard_allgather", world, M=3)
-    weight, mean, square, g = (
-        joined(ranks, name) for name in ("master_shard", "exp_avg", "exp_avg_sq", "grad_shard")
-    )
+    weight, mean, square, g = (joined(ranks, name) for name in ("master_shard", "exp_avg", "exp_avg_sq", "grad_shard"))
     expected, _, _ = adam(weight, mean, square, g, int(ranks[0].tensors["step"]), lr=0.5)
     for rank in ranks:
         close(rank.result, rank.oracle, expected)
@@ -82,9 +80,7 @@ def test_fsdp_and_tp_is_the_gated_mlp_of_the_joined_weights(gathered, world):
     grid = [[ranks[f * tp + t].tensors for t in range(tp)] for f in range(fsdp)]
 
     def whole(name, transposed):
-        blocks = [
-            torch.cat([cell[name].double() for cell in row], dim=0 if transposed else 1) for row in grid
-        ]
+        blocks = [torch.cat([cell[name].double() for cell in row], dim=0 if transposed else 1) for row in grid]
         return torch.cat(blocks, dim=1 if transposed else 0)
 
     w1, w2, w3 = whole("W1_shard", False), whole("W2_shard", False), whole("W3_shard", True)

@@ -72,9 +72,7 @@ def seen_by(viewmat, k, tensors, size):
     sx, sy = 0.3 * size[0] / (2 * fx), 0.3 * size[1] / (2 * fy)
     xt = mz * (mx / mz).clamp(-(cx / fx + sx), (size[0] - cx) / fx + sx)
     yt = mz * (my / mz).clamp(-(cy / fy + sy), (size[1] - cy) / fy + sy)
-    jacobian = torch.stack([fx / mz, zero, -fx * xt / mz**2, zero, fy / mz, -fy * yt / mz**2], 1).view(
-        -1, 2, 3
-    )
+    jacobian = torch.stack([fx / mz, zero, -fx * xt / mz**2, zero, fy / mz, -fy * yt / mz**2], 1).view(-1, 2, 3)
     spread = jacobian @ turned @ jacobian.mT + 0.3 * torch.eye(2, dtype=torch.float64)
     inverse = torch.linalg.inv(spread)
     conic = torch.stack([inverse[:, 0, 0], inverse[:, 0, 1], inverse[:, 1, 1]], dim=1)
@@ -92,17 +90,13 @@ def test_gaussians_reach_the_owner_of_each_camera_that_sees_them(gathered, world
     for owner in ranks:
         records = []
         for source in ranks:
-            for camera, (view, k) in enumerate(
-                zip(owner.tensors["viewmats"], owner.tensors["Ks"], strict=True)
-            ):
+            for camera, (view, k) in enumerate(zip(owner.tensors["viewmats"], owner.tensors["Ks"], strict=True)):
                 size = (owner.sizes.width, owner.sizes.height)
                 visible, *seen = seen_by(view, k, source.tensors, size)
                 ids = visible.nonzero().squeeze(1)
                 offset = sum(counts[: owner.rank])
                 copies = [source.tensors["opacities"][ids], source.tensors["colors"][ids]]
-                records.append(
-                    [torch.full_like(ids, camera), ids + offset, *(part[ids] for part in seen), *copies]
-                )
+                records.append([torch.full_like(ids, camera), ids + offset, *(part[ids] for part in seen), *copies])
         expected = [torch.cat(field) for field in zip(*records, strict=True)]
         for got, oracle, field in zip(owner.result, owner.oracle, expected, strict=True):
             torch.testing.assert_close(got, field.to(got.dtype), rtol=1e-4, atol=1e-4)
@@ -117,10 +111,7 @@ def test_spherical_convolution_turns_dense_filters(gathered, world, seed):
     s = ranks[0].sizes
     own_weight = not torch.equal(ranks[0].tensors["weight"], ranks[-1].tensors["weight"])
     assert own_weight == (seed == 4)
-    rows = [
-        torch.cat([ranks[p * s.az + a].tensors["x"] for a in range(s.az)], dim=3).double()
-        for p in range(s.polar)
-    ]
+    rows = [torch.cat([ranks[p * s.az + a].tensors["x"] for a in range(s.az)], dim=3).double() for p in range(s.polar)]
     channels = s.C // s.az
     mixed = []
     for a in range(s.az):
@@ -189,10 +180,7 @@ def stitched(latents, s, world, temporal, spatial=0.25, sr=1, first=False):
         rows[place] = x[:, :, :t, :h, :w]
     return torch.cat(
         [
-            torch.cat(
-                [torch.cat([rows[i, j, k] for k in range(grid[2])], 4) for j in range(grid[1])],
-                3,
-            )
+            torch.cat([torch.cat([rows[i, j, k] for k in range(grid[2])], 4) for j in range(grid[1])], 3)
             for i in range(grid[0])
         ],
         2,

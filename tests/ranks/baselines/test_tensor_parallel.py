@@ -12,9 +12,7 @@ def wide(rank, name):
 
 
 def close(got, expected, tolerance):
-    torch.testing.assert_close(
-        got.double(), expected, rtol=tolerance, atol=tolerance * float(expected.abs().max())
-    )
+    torch.testing.assert_close(got.double(), expected, rtol=tolerance, atol=tolerance * float(expected.abs().max()))
 
 
 def joined(ranks, name, dim):
@@ -111,9 +109,7 @@ E4M3 = torch.tensor(
 )
 
 
-@pytest.mark.parametrize(
-    ("preset", "dtype"), [("tiny", "bfloat16"), ("tiny", "float32"), ("paper", "bfloat16")]
-)
+@pytest.mark.parametrize(("preset", "dtype"), [("tiny", "bfloat16"), ("tiny", "float32"), ("paper", "bfloat16")])
 def test_blocked_fp8_quantize_finds_the_nearest_code(gathered, preset, dtype):
     ranks = gathered("blocked_fp8_quantize", 2, dtype=dtype, preset=preset, M=12, N=512)
     assert E4M3[-1] == 448

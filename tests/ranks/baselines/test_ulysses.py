@@ -56,9 +56,7 @@ def test_gather_heads_scatter_seq_pads_with_zeros(gathered, layout):
     whole = _whole(ranks, "x", head)
     for r, rank in enumerate(ranks):
         positions = range(2 * r, 2 * r + 2)
-        slices = [
-            whole.select(seq, p) if p < 9 else torch.zeros_like(whole.select(seq, 0)) for p in positions
-        ]
+        slices = [whole.select(seq, p) if p < 9 else torch.zeros_like(whole.select(seq, 0)) for p in positions]
         assert torch.equal(rank.result, torch.stack(slices, dim=seq))
 
 

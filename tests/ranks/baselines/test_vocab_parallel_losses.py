@@ -21,9 +21,7 @@ def whole_rows(ranks, name="vocab_parallel_logits"):
 def test_cross_entropy_of_the_joined_vocabulary(gathered, world):
     ranks = gathered("vocab_parallel_cross_entropy_loss", world)
     target = ranks[0].tensors["target"]
-    expected = functional.cross_entropy(whole_rows(ranks), target.flatten(), reduction="none").view(
-        target.shape
-    )
+    expected = functional.cross_entropy(whole_rows(ranks), target.flatten(), reduction="none").view(target.shape)
     for rank in ranks:
         torch.testing.assert_close(rank.oracle["returned"], expected)
         torch.testing.assert_close(rank.result["returned"].double(), expected, rtol=1e-5, atol=1e-4)

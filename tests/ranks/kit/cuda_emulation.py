@@ -110,9 +110,7 @@ BODIES = {
 def header() -> str:
     """px.cuh with the PTX of `BODIES` replaced; its other PTX is in functions that nothing calls."""
     text = (
-        nvrtc.header()
-        .replace("#pragma once", "")
-        .replace("#define PX_TIMEOUT_MS 2000", "#define PX_TIMEOUT_MS 20000")
+        nvrtc.header().replace("#pragma once", "").replace("#define PX_TIMEOUT_MS 2000", "#define PX_TIMEOUT_MS 20000")
     )
     for head, body in BODIES.items():
         text, count = re.subn(
@@ -128,9 +126,7 @@ def _wrapper(function: signature.Function) -> str:
     given = []
     for parameter in function.parameters:
         by_value = parameter.is_px and not parameter.pointers
-        taken.append(
-            f"const Px* {parameter.name}_at" if by_value else f"{parameter.type} {parameter.name}_in"
-        )
+        taken.append(f"const Px* {parameter.name}_at" if by_value else f"{parameter.type} {parameter.name}_in")
         given.append(f"*{parameter.name}_at" if by_value else f"{parameter.name}_in")
     call = f"{function.name}({', '.join(given)})"
     return (
@@ -152,9 +148,7 @@ class Kernel:
 
     def _launch(self, grid: int, *arguments: Any) -> None:
         passed: list[Any] = [ctypes.c_uint(grid), ctypes.c_uint(THREADS)]
-        for parameter, convert, value in zip(
-            self._function.parameters, self._convert, arguments, strict=True
-        ):
+        for parameter, convert, value in zip(self._function.parameters, self._convert, arguments, strict=True):
             ready = convert(value)
             if parameter.is_px:
                 passed.append(ctypes.byref(ready))

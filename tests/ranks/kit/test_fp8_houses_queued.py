@@ -73,11 +73,7 @@ def test_queued_calls_work_on_the_inputs_that_are_there_when_they_run(in_ranks, 
         for number, (result, tensors) in enumerate(zip(results, at.slots, strict=True)):
             expected = real_leaves(at.code.oracle(tensors, at.setting))
             for (name, g), (_, w) in zip(real_leaves(result), expected, strict=True):
-                right = (
-                    same(g, w)
-                    if name in problem.check.exact
-                    else off(problem, at.dtype, g, w.to(g.dtype)) <= 1
-                )
+                right = same(g, w) if name in problem.check.exact else off(problem, at.dtype, g, w.to(g.dtype)) <= 1
                 if not right:
                     wrong.append((at.sizes, at.dtype, first_seed + number, name))
         return wrong
@@ -88,18 +84,10 @@ def test_queued_calls_work_on_the_inputs_that_are_there_when_they_run(in_ranks, 
         wrong = []
         for sizes in SIZES:
             for dtype in problem.dtypes:
-                setting = code.setting(
-                    problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu")
-                )
+                setting = code.setting(problem.sizes("tiny", sizes), "tiny", getattr(torch, dtype), torch.device("cpu"))
                 slots = [code.draw(setting, seed) for seed in range(CALLS)]
                 at = SimpleNamespace(
-                    emulation=emulation,
-                    code=code,
-                    house=house,
-                    setting=setting,
-                    sizes=sizes,
-                    dtype=dtype,
-                    slots=slots,
+                    emulation=emulation, code=code, house=house, setting=setting, sizes=sizes, dtype=dtype, slots=slots
                 )
                 for number in range(BATCHES):
                     wrong += batch(rank, at, CALLS * (number + 1))

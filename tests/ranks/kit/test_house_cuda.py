@@ -123,9 +123,7 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
         for sizes in SIZES.get(slug, COMMON):
             named = {name: size for name, size in sizes.items() if name in problem.presets["tiny"]}
             for dtype in problem.dtypes:
-                setting = code.setting(
-                    problem.sizes("tiny", named), "tiny", getattr(torch, dtype), torch.device("cpu")
-                )
+                setting = code.setting(problem.sizes("tiny", named), "tiny", getattr(torch, dtype), torch.device("cpu"))
                 kept: list[tuple[torch.Tensor, torch.Tensor]] = []
                 for seed in range(CALLS):
                     tensors = code.draw(setting, seed)
@@ -133,9 +131,7 @@ def test_it_agrees_with_the_oracle_on_emulated_gpus(in_ranks, slug, world):
                     if seed % world == rank:
                         time.sleep(0.005)  # the others are at their next call already
                     where = (sizes, dtype, seed)
-                    if not all(
-                        same(old, now) for old, now in kept
-                    ):  # until this rank's next call it stays as it is
+                    if not all(same(old, now) for old, now in kept):  # until this rank's next call it stays as it is
                         wrong.append((*where, "what the call before returned has changed"))
                     facts = code.facts(tensors, setting)
                     result = code.call(module.solution, tensors, setting)

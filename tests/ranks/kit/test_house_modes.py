@@ -46,12 +46,7 @@ def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
     calls.append((muon, (_real(rank, 11, 9), 5, "quintic", 1, None)))
     calls.append((muon, (torch.zeros(8, 8, dtype=torch.bfloat16), 5)))
     calls.append((siglip, (_real(rank, 6, 8), _real(rank + 5, 6, 8), 3.0)))
-    for group, dtype in (
-        (1000, torch.bfloat16),
-        (7, torch.bfloat16),
-        (1, torch.float32),
-        (600, torch.float32),
-    ):
+    for group, dtype in ((1000, torch.bfloat16), (7, torch.bfloat16), (1, torch.float32), (600, torch.float32)):
         calls.append(("quantized_grad_allreduce", (_real(rank, 33, 77).to(dtype), group)))
     calls.append((siglip, (_real(rank, 6, 8), _real(rank + 5, 6, 8), 30.0, 5.0, None)))
     return calls

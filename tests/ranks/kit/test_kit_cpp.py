@@ -296,9 +296,7 @@ def meet_often(rank: int, world: int) -> None:
         mine.fill_(turn * 10 + rank)
         epoch = symm.next_epoch()
         lib.meet(symm.px, 5, epoch)
-        assert [lib.read(symm.px, mine, peer) for peer in range(world)] == [
-            turn * 10 + p for p in range(world)
-        ]
+        assert [lib.read(symm.px, mine, peer) for peer in range(world)] == [turn * 10 + p for p in range(world)]
         lib.meet(symm.px, 6, epoch)
     right, left = (rank + 1) % world, (rank - 1) % world
     lib.tell(symm.px, right, 1000, 44)

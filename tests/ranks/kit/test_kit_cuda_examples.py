@@ -29,9 +29,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulati
 def _example(name: str):
     """An example, imported with the emulated CUDA in place."""
     if "cuda_emulation" not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            "cuda_emulation", Path(__file__).with_name("cuda_emulation.py")
-        )
+        spec = importlib.util.spec_from_file_location("cuda_emulation", Path(__file__).with_name("cuda_emulation.py"))
         emulation = sys.modules["cuda_emulation"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(emulation)
         emulation.install()
@@ -46,10 +44,7 @@ def _check(kernel, collective, shape, dtype, rank, world, turns=TURNS):
         if turn % world == rank:
             time.sleep(0.002)  # the others are at their next call already
         if kept is not None:
-            assert torch.equal(*kept), (
-                kernel.__name__,
-                turn,
-            )  # until this rank's next call it is what it was
+            assert torch.equal(*kept), (kernel.__name__, turn)  # until this rank's next call it is what it was
         got = kernel.solution(x)
         expected = expected_result(collective, torch.stack(everybody).double(), rank)
         where = (kernel.__name__, dtype, shape, turn)
@@ -109,11 +104,7 @@ def run_gemms(rank: int, world: int) -> None:
                 got = kernel.solution(left[rank], right[rank])
                 exact = sum(a.double() @ b.double() for a, b in zip(left, right, strict=True))
                 assert (got.dtype, got.shape) == (dtype, (m, n))
-                assert (got - exact).norm() / exact.norm() < (0.01 if dtype is torch.bfloat16 else 1e-5), (
-                    name,
-                    m,
-                    n,
-                )
+                assert (got - exact).norm() / exact.norm() < (0.01 if dtype is torch.bfloat16 else 1e-5), (name, m, n)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])

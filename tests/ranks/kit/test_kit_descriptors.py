@@ -18,9 +18,7 @@ def everybody_reads_everybody(rank: int, world: int) -> None:
     assert found[rank] == mine
     assert [os.pread(fd, 100, 0).decode() for fd in found] == [f"rank {peer}" for peer in range(world)]
     again = descriptors.exchange(rank, world, store, "test/second", found[(rank + 1) % world], 10.0)
-    assert [os.pread(fd, 100, 0).decode() for fd in again] == [
-        f"rank {(peer + 1) % world}" for peer in range(world)
-    ]
+    assert [os.pread(fd, 100, 0).decode() for fd in again] == [f"rank {(peer + 1) % world}" for peer in range(world)]
 
 
 @pytest.mark.parametrize("world", [1, 2, 4])

@@ -56,9 +56,7 @@ def run_gemms(rank: int, world: int) -> None:
                 got = kernel.solution(left[rank], right[rank])
                 exact = sum(a.double() @ b.double() for a, b in zip(left, right, strict=True))
                 assert got.dtype == dtype
-                assert (got - exact).norm() / exact.norm() < (0.01 if dtype is torch.bfloat16 else 1e-5), (
-                    example
-                )
+                assert (got - exact).norm() / exact.norm() < (0.01 if dtype is torch.bfloat16 else 1e-5), example
         every = [torch.empty_like(got) for _ in range(world)]
         dist.all_gather(every, got.contiguous())
         assert all(torch.equal(other, got) for other in every), f"{example}: ranks differ"
@@ -70,7 +68,5 @@ def test_gemm_examples(worlds, world):
 
 
 def test_every_example_is_tested():
-    listed = {
-        path.stem for path in EXAMPLES.glob("[!_]*.py") if not path.stem.endswith("_symm")
-    }  # those: tests/gpu/
+    listed = {path.stem for path in EXAMPLES.glob("[!_]*.py") if not path.stem.endswith("_symm")}  # those: tests/gpu/
     assert listed == set(COLLECTIVES) | set(GEMMS)

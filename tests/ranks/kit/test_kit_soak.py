@@ -66,8 +66,7 @@ def without_barrier(team: Team, number: int, chance: random.Random) -> torch.Ten
     mine = team.stage(pattern(team.rank, number, (64, 128), torch.float32, at))
     total = sum(team.peers(mine), torch.zeros(64, 128))
     return unequal(
-        total,
-        sum((pattern(rank, number, (64, 128), torch.float32, at) for rank in range(team.world)), total * 0),
+        total, sum((pattern(rank, number, (64, 128), torch.float32, at) for rank in range(team.world)), total * 0)
     )
 
 

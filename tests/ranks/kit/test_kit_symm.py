@@ -21,14 +21,7 @@ def _pattern(rank: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Ten
 
 
 def read_peers(rank: int, world: int) -> None:
-    for dtype in (
-        torch.bfloat16,
-        torch.float32,
-        torch.int64,
-        torch.bool,
-        torch.complex64,
-        torch.float8_e4m3fn,
-    ):
+    for dtype in (torch.bfloat16, torch.float32, torch.int64, torch.bool, torch.complex64, torch.float8_e4m3fn):
         mine = symm.stage(_pattern(rank, (5, 7), dtype))
         symm.barrier()
         peers = symm.peers(mine)

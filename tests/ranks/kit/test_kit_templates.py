@@ -30,9 +30,7 @@ def test_a_starter_is_complete_python(name):
     tree = ast.parse(text)
     assert "99 · Average" in (ast.get_docstring(tree) or "")
     assert "solution(x)" in (ast.get_docstring(tree) or "")
-    assert not [
-        word for word in ("__PROBLEM__", "__SIGNATURE__", "__BASELINE__", "__future__") if word in text
-    ]
+    assert not [word for word in ("__PROBLEM__", "__SIGNATURE__", "__BASELINE__", "__future__") if word in text]
     assert next(node.name for node in tree.body if isinstance(node, ast.FunctionDef)) == "solution"
 
 

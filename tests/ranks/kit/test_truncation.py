@@ -33,9 +33,7 @@ def kept_of_whole_rows(logits: torch.Tensor, top_k: int | None, top_p: float | N
     return kept
 
 
-def wrong_cuts(
-    find_cut: Callable[..., Any], rank: int, world: int, dtype: torch.dtype, columns: int
-) -> list[str]:
+def wrong_cuts(find_cut: Callable[..., Any], rank: int, world: int, dtype: torch.dtype, columns: int) -> list[str]:
     generator = torch.Generator().manual_seed(3)
     # Few different values: runs of equal logits lie across the cut in nearly every row.
     whole = torch.randint(-3, 4, (ROWS, columns), generator=generator) * 0.7071

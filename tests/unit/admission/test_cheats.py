@@ -3,14 +3,7 @@
 import pytest
 import torch
 
-from sandbox.admission.cheats import (
-    changed,
-    eight_bits,
-    last_changed,
-    other_dtype,
-    returns_input,
-    without_variance,
-)
+from sandbox.admission.cheats import changed, eight_bits, last_changed, other_dtype, returns_input, without_variance
 from sandbox.admission.coarse import in_blocks, significant, without_small
 from sandbox.admission.honest import OtherOrder
 from sandbox.memory.slots import DTYPES
@@ -59,9 +52,7 @@ def test_an_input_is_returned_where_shape_and_dtype_fit() -> None:
 
 
 def test_outputs_without_variance_are_named() -> None:
-    output = flatten(
-        {"a": torch.ones(4), "b": torch.tensor([1.0, 2.0]), "c": torch.ones(1), "d": torch.ones(4).int()}
-    )
+    output = flatten({"a": torch.ones(4), "b": torch.tensor([1.0, 2.0]), "c": torch.ones(1), "d": torch.ones(4).int()})
     assert without_variance(output) == ["a"]
     assert without_variance(changed(output, torch.zeros_like)) == ["a", "b"]
 

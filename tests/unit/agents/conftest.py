@@ -107,9 +107,7 @@ def playing(engine: Engine, paths: Paths, script: Path) -> Playing:
         **variables: str,
     ) -> Played:
         environment = KERNELS | {"ENDPOINT": "{endpoint}"} | variables
-        program = AgentProgram(
-            "test", ("{python}", str(script)), model, "", seconds, (script,), environment, caps
-        )
+        program = AgentProgram("test", ("{python}", str(script)), model, "", seconds, (script,), environment, caps)
         name = PlayerName(PlayerKind.AGENT, "test")
         player = ProgramPlayer(name, program, PlayerSetup(Settings(), CATALOGUE, paths, BudgetPool(usd)))
         task = Task(PROBLEM, SETTING)

@@ -72,9 +72,7 @@ async def test_who_keeps_to_the_caps_plays_on(playing: Playing) -> None:
 
 
 @pytest.mark.slow
-async def test_a_disk_that_was_filled_is_told_after_the_end(
-    playing: Playing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_disk_that_was_filled_is_told_after_the_end(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program ends by itself before anybody looks again."""
     looked = 0
     excess = GuestUsage.excess
@@ -92,9 +90,7 @@ async def test_a_disk_that_was_filled_is_told_after_the_end(
 
 
 @pytest.mark.slow
-async def test_without_a_control_group_the_caps_hold(
-    playing: Playing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_control_group_the_caps_hold(playing: Playing, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> cgroup.Group:
         raise cgroup.NoGroup("none here")
 

@@ -59,9 +59,7 @@ class Wrong(Player):
         return Submission("wrong")
 
 
-def match_of(
-    engine: Engine, paths: Paths, player: Player, budget_usd: float | None, rounds: int = 2
-) -> Match:
+def match_of(engine: Engine, paths: Paths, player: Player, budget_usd: float | None, rounds: int = 2) -> Match:
     players = (player, Wrong())
     header = new_header(PROBLEM, SETTING, players, rounds=rounds, budget_usd=budget_usd)
     return Match(engine, paths, PROBLEM, header, players)
@@ -138,9 +136,7 @@ async def test_a_model_stops_at_the_budget_and_its_kernels_count(
     engine: Engine, paths: Paths, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
-    model_server.replies = [
-        streamed("```python\npass\n\ndef solution(): pass\n```\n", usage=(500_000, 600_000))
-    ]
+    model_server.replies = [streamed("```python\npass\n\ndef solution(): pass\n```\n", usage=(500_000, 600_000))]
     settings = settings_for(model_server, [])
     player = player_for("model:cheap", settings, paths, 2.0)
     assert isinstance(player, ModelPlayer)
@@ -153,9 +149,7 @@ async def test_a_model_stops_at_the_budget_and_its_kernels_count(
     assert ended.left.usd == pytest.approx(2.2)
 
 
-def test_dollars_are_not_limited_where_they_cannot_be_counted(
-    paths: Paths, model_server: ModelServer
-) -> None:
+def test_dollars_are_not_limited_where_they_cannot_be_counted(paths: Paths, model_server: ModelServer) -> None:
     free = ModelSettings(provider="openai_chat", model="free", base_url=model_server.url)
     settings = Settings(models={"free": free})
     with pytest.raises(UsageError, match="free has no prices"):

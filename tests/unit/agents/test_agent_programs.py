@@ -44,18 +44,7 @@ def said(played: Any, paths: Paths) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("guests", "small_budget")
 def test_a_program_plays_a_problem_in_a_sweep_and_passes(pkb_arena, script: Path, paths: Paths):
-    arguments = (
-        "--problems",
-        "1",
-        "--preset",
-        "tiny",
-        "--world",
-        "2",
-        "--device",
-        "cpu",
-        "--dtype",
-        "float32",
-    )
+    arguments = ("--problems", "1", "--preset", "tiny", "--world", "2", "--device", "cpu", "--dtype", "float32")
     done = pkb_arena("sweep", "--players", f"agent:{script}", *arguments, "--one-size", "--rounds", "0")
     assert done.returncode == 0, done.stderr
     assert "PASS" in done.stderr
@@ -125,12 +114,7 @@ async def test_it_reaches_its_model_and_nothing_else_until_the_money_is_spent(
 ):
     monkeypatch.setenv("TEST_KEY", KEY)
     model = ModelSettings(
-        provider="anthropic",
-        model="cheap",
-        base_url=model_server.url,
-        key_env="TEST_KEY",
-        price_in=1.0,
-        price_out=1.0,
+        provider="anthropic", model="cheap", base_url=model_server.url, key_env="TEST_KEY", price_in=1.0, price_out=1.0
     )
     model_server.replies = [streamed("hello")] * 3
     paths_asked = ["/v1/files", "/v1/messages", "/v1/messages"]

@@ -9,16 +9,7 @@ import pytest
 
 from benchmarks.costly_kernels import found_added_us, with_device_cost, with_host_cost
 from benchmarks.rows import RunRow
-from benchmarks.tables.added_cost import (
-    SHARES,
-    TABLE,
-    AddedCost,
-    AddedCostRow,
-    conclude,
-    costs,
-    row_of,
-    source_of,
-)
+from benchmarks.tables.added_cost import SHARES, TABLE, AddedCost, AddedCostRow, conclude, costs, row_of, source_of
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Interval, Microseconds, Speedup
 
@@ -58,9 +49,7 @@ def test_what_a_device_cost_came_to_is_read_from_what_was_printed() -> None:
 
 def test_a_cost_is_expected_where_it_can_be_seen() -> None:
     on_cpu = costs(Microseconds(call=900.0, device=None))
-    assert [(cost.kind, cost.share, cost.expected) for cost in on_cpu] == [
-        ("host", share, "call") for share in SHARES
-    ]
+    assert [(cost.kind, cost.share, cost.expected) for cost in on_cpu] == [("host", share, "call") for share in SHARES]
     host_bound = costs(Microseconds(call=60.0, device=20.0))
     assert {(cost.kind, cost.expected) for cost in host_bound} == {("host", "call"), ("device", "device")}
     assert host_bound[-1].added_us == pytest.approx(10.0)
@@ -78,9 +67,7 @@ def test_the_kernel_of_a_cost_is_of_its_kind() -> None:
 
 def run(call: float, device: float | None = None, outcome: str = "slower", verdict: str = "PASS") -> RunRow:
     """A run of a baseline of 60 microseconds a call, 20 on the device, whose intervals reach 2 % to either side."""
-    made = [
-        None if value is None else Interval(value, value * 0.98, value * 1.02) for value in (call, device)
-    ]
+    made = [None if value is None else Interval(value, value * 0.98, value * 1.02) for value in (call, device)]
     return RunRow(
         id=13,
         problem="gemm_allreduce",
@@ -113,9 +100,7 @@ def test_the_truth_of_a_host_cost_is_its_share() -> None:
 def test_the_truth_of_a_device_cost_is_what_the_kernel_found() -> None:
     row = row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), 5.0)
     assert (row.truth, row.added_us, row.holds) == (pytest.approx(0.8), 5.0, True)
-    assert row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), None).truth == pytest.approx(
-        20 / 24
-    )
+    assert row_of(run(1.0, 0.8), AddedCost("device", 0.2, "device", 4.0), None).truth == pytest.approx(20 / 24)
 
 
 def test_a_cost_that_may_hide_has_no_truth() -> None:

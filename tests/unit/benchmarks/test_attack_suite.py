@@ -6,15 +6,7 @@ import msgspec
 import pytest
 
 from arena.errors import UsageError
-from benchmarks.attacks.attack_suite import (
-    TWIN,
-    Attack,
-    AttackKernel,
-    AttackOutcome,
-    read_catalogue,
-    summary,
-    table,
-)
+from benchmarks.attacks.attack_suite import TWIN, Attack, AttackKernel, AttackOutcome, read_catalogue, summary, table
 from benchmarks.attacks.main import BEGIN, END, SUITE, command
 from sandbox.protocol.events import Microseconds, Result, Seconds
 from sandbox.protocol.verdict import Verdict

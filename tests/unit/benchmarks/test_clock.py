@@ -6,15 +6,7 @@ import pytest
 
 from benchmarks.plain_loop.messages import Times
 from benchmarks.plain_ranks import slowest
-from benchmarks.plain_turns import (
-    CALLS,
-    FEWEST,
-    MOST,
-    MOST_WAIT_US,
-    PlainTimes,
-    repetitions_for,
-    wait_us,
-)
+from benchmarks.plain_turns import CALLS, FEWEST, MOST, MOST_WAIT_US, PlainTimes, repetitions_for, wait_us
 from benchmarks.tables.clock import (
     FAILED,
     PROBLEMS,
@@ -59,9 +51,7 @@ def result(call: float, device: float | None = None) -> Result:
 def row(problem: int, call: float | None = None, device: float | None = None, **changes: object) -> ClockRow:
     ratio = ByClock(*(None if value is None else Spread(value, value, value) for value in (call, device)))
     fields = {"verdict": "PASS", "ratio": ratio, "within": within(ratio)} | changes
-    return ClockRow(
-        id=problem, problem="x", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16", **fields
-    )
+    return ClockRow(id=problem, problem="x", preset="tiny", sizes={}, world=2, device="cpu", dtype="bfloat16", **fields)
 
 
 def test_the_default_problems_are_of_every_category_and_no_fewer_than_twenty():

@@ -9,9 +9,7 @@ from sandbox.protocol.events import Interval, Microseconds, Speedup
 WIDE, NARROW = (1.01, 0.50, 2.04), (1.01, 0.98, 1.03)
 
 
-def itself(
-    outcome: str, call: tuple[float, float, float] = NARROW, verdict: str = "PASS", problem: int = 13
-) -> RunRow:
+def itself(outcome: str, call: tuple[float, float, float] = NARROW, verdict: str = "PASS", problem: int = 13) -> RunRow:
     """A run of a baseline against itself."""
     speedup = Speedup(call=Interval(*call), device=Interval(1.001, 0.99, 1.01))
     return RunRow(
@@ -42,11 +40,7 @@ def test_all_runs_come_to_shares_by_clock_and_to_the_problems_that_are_too_noisy
     rows = [itself("even"), itself("faster", (1.1, 1.05, 1.2))]
     rows += [itself("too noisy", WIDE, problem=8), itself("too noisy", WIDE, problem=8)]
     lines = conclude(rows).lines
-    assert [line.split(":")[0] for line in lines[:3]] == [
-        "13 gemm_allreduce",
-        "08 gemm_allreduce",
-        "all",
-    ]
+    assert [line.split(":")[0] for line in lines[:3]] == ["13 gemm_allreduce", "08 gemm_allreduce", "all"]
     assert (
         lines[3]
         == "all, call: 25.0 % faster, 0.0 % slower, 25.0 % even, 50.0 % too noisy; 1 inside 75.0 % of 4 intervals"
@@ -74,9 +68,7 @@ def test_half_of_the_runs_may_be_too_noisy():
 
 def test_a_row_marks_an_interval_without_1():
     assert "1.010 [0.980, 1.030] ±2.49 % even " in SAME_CODE_TABLE.line(itself("even"))
-    assert "0.950 [0.930, 0.980] ±2.62 % slower !" in SAME_CODE_TABLE.line(
-        itself("slower", (0.95, 0.93, 0.98))
-    )
+    assert "0.950 [0.930, 0.980] ±2.62 % slower !" in SAME_CODE_TABLE.line(itself("slower", (0.95, 0.93, 0.98)))
 
 
 def test_both_tables_are_counted_by_the_same_code():

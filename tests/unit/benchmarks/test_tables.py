@@ -47,9 +47,7 @@ def test_the_plan_takes_minutes_and_names_only_what_there_is():
     for run in runs:
         assert has(run.problem, run.kernel) if run.kernel in WORDS else run.kernel in kernel_paths()
     settings = [(run.problem.id, run.size, run.choice.preset) for run in runs]
-    assert len(set(settings)) == sum(
-        1 for at, each in enumerate(settings) if at == 0 or settings[at - 1] != each
-    )
+    assert len(set(settings)) == sum(1 for at, each in enumerate(settings) if at == 0 or settings[at - 1] != each)
 
 
 PAIR = Batches(calls=8, baseline_us=40.0, contender_us=20.0, baseline_first=True)

@@ -25,9 +25,7 @@ HERE = Machine("8 × NVIDIA H200", "580.1", "2.9", "NCCL 2.27")
 ELSEWHERE = Machine("a small box", "", "2.9", "gloo")
 
 
-def result(
-    player: str, slug: str, number: int, verdict: str, machine: Machine = HERE, attempt: int = 1
-) -> CellResult:
+def result(player: str, slug: str, number: int, verdict: str, machine: Machine = HERE, attempt: int = 1) -> CellResult:
     setting = Setting("", "tiny", {"M": 8}, 2, "cpu", "float32")
     cell = Cell(slug=slug, setting=setting, player=player, attempt=attempt, catalogue="v")
     return CellResult(
@@ -112,9 +110,7 @@ def test_the_page_needs_nothing_else_and_foreign_names_are_text(
 
 
 @pytest.mark.slow
-def test_a_crafted_name_makes_no_file_unreadable(
-    pkb_arena: CommandLine, paths: Paths, tmp_path: Path
-) -> None:
+def test_a_crafted_name_makes_no_file_unreadable(pkb_arena: CommandLine, paths: Paths, tmp_path: Path) -> None:
     evil = "model:\x1b]0;x\x07\x00\x0b<$\\frac$\u202e\x9b2J"
     journal = SweepJournal(paths.sweeps / "evil.jsonl", "evil")
     plan = SweepPlan(players=[evil], problems=["allreduce"])

@@ -96,7 +96,5 @@ def test_a_sweeps_attempts_are_not_counted_again(
     store = Store(paths.database, paths.runs)
     store.record(entry_of(*run(1.2, KERNEL, "model:m", "r1")))
     store.close()
-    (card,) = (
-        card for card in json.loads(pkb_arena("board", "--json").stdout)["scores"] if card["scope"] == "all"
-    )
+    (card,) = (card for card in json.loads(pkb_arena("board", "--json").stdout)["scores"] if card["scope"] == "all")
     assert card["attempts"] == 1

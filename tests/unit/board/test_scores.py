@@ -89,9 +89,7 @@ def test_a_scorecard() -> None:
     assert card.pass_k.value == pytest.approx(2 / 3)
     assert card.paper_1 is not None
     assert card.paper_1.value == pytest.approx((1 + 1 + 0) / 3)
-    assert {p: score.value for p, score in card.fast.items()} == pytest.approx(
-        {"1": 0.5, "1.5": 1 / 3, "2": 1 / 3}
-    )
+    assert {p: score.value for p, score in card.fast.items()} == pytest.approx({"1": 0.5, "1.5": 1 / 3, "2": 1 / 3})
     assert card.fast_k["1.5"].value == pytest.approx(2 / 3)
     assert card.fast_graph["1.5"].value == pytest.approx(0.5)  # of the one problem in which it is known
     assert card.speedup is not None

@@ -35,9 +35,7 @@ def test_an_honest_problem_is_admitted(pkb_arena: CommandLine, made_problem: Mad
     assert done.stderr.splitlines() == ["901_total W=1 float32: ok", "901_total W=2 float32: ok"]
 
 
-def test_a_problem_that_is_not_admitted_exits_with_1(
-    pkb_arena: CommandLine, made_problem: MadeProblem
-) -> None:
+def test_a_problem_that_is_not_admitted_exits_with_1(pkb_arena: CommandLine, made_problem: MadeProblem) -> None:
     folder = made_problem(baseline="def solution(x):\n    return x * 2\n", check="")
     done = pkb_arena("check-problem", str(folder), "--world", "2")
     assert done.returncode == 1
@@ -54,10 +52,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "problem.toml").write_text('slug = "x"'),
         "id is missing; it must be a whole number",
     ),
-    "no solution": (
-        lambda folder: (folder / "baseline.py").write_text("x = 1\n"),
-        "defines no solution(...)",
-    ),
+    "no solution": (lambda folder: (folder / "baseline.py").write_text("x = 1\n"), "defines no solution(...)"),
     "baseline.py is no Python": (
         lambda folder: (folder / "baseline.py").write_text("\ndef solution(x:\n"),
         "baseline.py:2: ",

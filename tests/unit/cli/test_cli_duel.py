@@ -29,9 +29,7 @@ def solution(tensor):
 @pytest.mark.usefixtures("small_budget")
 def test_the_house_against_the_baseline(pkb_arena_warm: CommandLine, tmp_path: Path) -> None:
     card = tmp_path / "card.svg"
-    done = pkb_arena_warm(
-        "duel", "1", "--left", "house", "--right", "baseline", "--svg", str(card), "--json", *SETTING
-    )
+    done = pkb_arena_warm("duel", "1", "--left", "house", "--right", "baseline", "--svg", str(card), "--json", *SETTING)
     assert done.returncode == 0, done.stderr
     duel = json.loads(done.stdout)
     for name in ("left", "right"):
@@ -55,11 +53,7 @@ def test_the_house_against_the_baseline(pkb_arena_warm: CommandLine, tmp_path: P
 
 
 def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
-    pkb_arena_warm: CommandLine,
-    home: Path,
-    model_server: ModelServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    pkb_arena_warm: CommandLine, home: Path, model_server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / "config").mkdir(parents=True)
     (home / "config" / "settings.toml").write_text(
@@ -71,17 +65,7 @@ def test_a_model_that_is_wrong_reads_the_verdict_and_beats_a_wrong_file(
     kernel = tmp_path / "mine.py"
     kernel.write_text("def solution(tensor):\n    return tensor * 2\n")
     done = pkb_arena_warm(
-        "duel",
-        "1",
-        "--left",
-        str(kernel),
-        "--right",
-        "model:m",
-        "--rounds",
-        "2",
-        "--unsafe",
-        "--json",
-        *SETTING,
+        "duel", "1", "--left", str(kernel), "--right", "model:m", "--rounds", "2", "--unsafe", "--json", *SETTING
     )
     assert done.returncode == 0, done.stderr
     duel = json.loads(done.stdout)
@@ -126,9 +110,7 @@ def test_a_model_stops_at_its_dollars(
     monkeypatch.setenv("MY_SECRET", KEY)
     model_server.replies = [streamed(WRONG, usage=(600_000, 600_000))]
     sides = ("--left", "model:m", "--right", "baseline")
-    done = pkb_arena_warm(
-        "duel", "1", *sides, "--budget", "2", "--rounds", "9", "--unsafe", "--json", *SETTING
-    )
+    done = pkb_arena_warm("duel", "1", *sides, "--budget", "2", "--rounds", "9", "--unsafe", "--json", *SETTING)
     assert done.returncode == 0, done.stderr
     assert "model:m (left) leaves: the budget of $2 is spent" in done.stderr
     duel = json.loads(done.stdout)

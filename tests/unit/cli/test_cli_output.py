@@ -44,9 +44,7 @@ def report(device: Interval | None) -> RunReport:
     )
 
 
-def test_the_device_time_and_the_yardsticks_have_lines_of_their_own(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_device_time_and_the_yardsticks_have_lines_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     print_report(report(Interval(1.21, 1.19, 1.24)))
     out = capsys.readouterr().out
     assert "end-to-end   1.17×  [1.13, 1.26]   baseline 625.2 µs   kernel 533.7 µs a call\n" in out
@@ -55,9 +53,7 @@ def test_the_device_time_and_the_yardsticks_have_lines_of_their_own(
     assert "not sealed · jail root" in out
 
 
-def test_what_both_clocks_say_is_said_once_and_then_what_would_help(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_both_clocks_say_is_said_once_and_then_what_would_help(capsys: pytest.CaptureFixture[str]) -> None:
     told = "same speed by device time 1.00× [0.98, 1.02]; end-to-end time too noisy"
     judged = msgspec.structs.replace(
         report(Interval(1.0, 0.98, 1.02)),
@@ -83,9 +79,7 @@ def test_a_result_of_single_calls_says_why_on_a_line_of_its_own(capsys: pytest.C
     print_report(single)
     out = capsys.readouterr().out
     assert "same speed end-to-end 1.00× [0.98, 1.02]" in out.splitlines()[0]
-    assert out.splitlines()[1].startswith(
-        "These are single calls: batches of many calls gave 9.00× [8.50, 9.50]"
-    )
+    assert out.splitlines()[1].startswith("These are single calls: batches of many calls gave 9.00× [8.50, 9.50]")
     assert "These are single calls" in compact(single)
 
 

@@ -33,17 +33,7 @@ FIELDS = {
         "verdict",
         "detail",
     ),
-    *(
-        "paper_rule",
-        "error",
-        "speedup",
-        "baseline_us",
-        "contender_us",
-        "roofline",
-        "seconds",
-        "jail",
-        "sealed",
-    ),
+    *("paper_rule", "error", "speedup", "baseline_us", "contender_us", "roofline", "seconds", "jail", "sealed"),
     *("failure", "run_id", "sizes", "outcome", "rounds", "clock", "told", "advice"),
 }
 CHECKED = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
@@ -101,24 +91,15 @@ def gone() -> Iterator[Callable[[psutil.Process], list[psutil.Process]]]:
     assert not alive
 
 
-def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(
-    pkb_arena: CommandLine, home: Path
-) -> None:
+def test_the_baseline_passes_against_itself_and_its_run_can_be_told_again(pkb_arena: CommandLine, home: Path) -> None:
     done = pkb_arena("run", "13", "baseline", *TIMED, "--json")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     said = json.loads(line)
     assert set(said) == FIELDS
-    assert (said["verdict"], said["id"], said["problem"], said["kernel"]) == (
-        "PASS",
-        13,
-        "gemm_allreduce",
-        "baseline",
-    )
+    assert (said["verdict"], said["id"], said["problem"], said["kernel"]) == ("PASS", 13, "gemm_allreduce", "baseline")
     assert (said["world"], said["device"], said["preset"], said["dtype"]) == (2, "cpu", "tiny", "bfloat16")
-    assert (
-        said["speedup"]["call"]["low"] <= said["speedup"]["call"]["median"] <= said["speedup"]["call"]["high"]
-    )
+    assert said["speedup"]["call"]["low"] <= said["speedup"]["call"]["median"] <= said["speedup"]["call"]["high"]
     assert said["failure"] is None
     assert "check" in done.stderr  # progress goes there
     assert "\x1b" not in done.stdout + done.stderr
@@ -141,9 +122,7 @@ def test_a_kernel_runs_against_another(pkb_arena_warm: CommandLine, kernel: Path
 def test_a_wrong_kernel_fails_with_rank_index_and_values(
     pkb_arena_warm: CommandLine, kernel: Path, source: str
 ) -> None:
-    kernel.write_text(
-        source.replace("return product", "product[3, 5] += dist.get_rank() * 9\n    return product")
-    )
+    kernel.write_text(source.replace("return product", "product[3, 5] += dist.get_rank() * 9\n    return product"))
     done = pkb_arena_warm("run", "13", "kernel.py", *CHECKED, "--json")
     assert done.returncode == 1, done.stderr
     said = json.loads(done.stdout)
@@ -253,16 +232,12 @@ def test_the_promise_of_a_quick_verdict_is_measured_for_real(run_benchmark: Comm
 def test_a_full_disk_does_not_stop_a_run(tmp_path: Path, home: Path, kernel: Path) -> None:
     (home / "data").mkdir(parents=True)
     (home / "state").mkdir()
-    script = (
-        'mount -t tmpfs -o size=64k tmpfs "$1" && { cat /dev/zero > "$1/filler" 2>/dev/null; shift; "$@"; }'
-    )
+    script = 'mount -t tmpfs -o size=64k tmpfs "$1" && { cat /dev/zero > "$1/filler" 2>/dev/null; shift; "$@"; }'
     probe = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(home / "data")]
     if subprocess.run([*probe, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this machine lets nobody mount a small disk")
     command = [sys.executable, "-P", "-m", "arena.cli", "run", "13", "kernel.py", *CHECKED]
-    done = subprocess.run(
-        [*probe, *command], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False
-    )
+    done = subprocess.run([*probe, *command], cwd=tmp_path, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     assert "✓ PASS" in done.stdout
     assert "No space left on device" in done.stderr

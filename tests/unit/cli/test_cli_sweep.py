@@ -27,10 +27,7 @@ def swept(monkeypatch: pytest.MonkeyPatch, outcome: str, *arguments: str, clock:
 def test_a_baseline_that_differs_from_itself_fails_and_is_named(monkeypatch, outcome):
     done = swept(monkeypatch, outcome)
     assert done.exit_code == ExitCode.KERNEL_FAILED
-    assert (
-        f"the baseline of 1 allreduce is {outcome} than itself (end-to-end): 1.500 [1.400, 1.600]"
-        in done.stderr
-    )
+    assert f"the baseline of 1 allreduce is {outcome} than itself (end-to-end): 1.500 [1.400, 1.600]" in done.stderr
     assert f"the baseline of 13 gemm_allreduce is {outcome} than itself" in done.stderr
 
 
@@ -57,10 +54,7 @@ def test_a_baseline_that_does_not_passes(monkeypatch, outcome):
         "s",
         "detail",
     ]
-    assert [line.split()[:3] for line in lines] == [
-        ["01", "allreduce", "PASS"],
-        ["13", "gemm_allreduce", "PASS"],
-    ]
+    assert [line.split()[:3] for line in lines] == [["01", "allreduce", "PASS"], ["13", "gemm_allreduce", "PASS"]]
 
 
 def test_the_headline_s_clock_decides_and_both_ratios_are_shown(monkeypatch):
@@ -76,19 +70,7 @@ def test_the_fields_of_its_json(monkeypatch):
     first, _ = json.loads(swept(monkeypatch, "even", "--json").stdout)
     assert first["call"] == [1.4, 1.5, 1.6]
     assert first.keys() == {
-        *(
-            "id",
-            "problem",
-            "world",
-            "dtype",
-            "verdict",
-            "detail",
-            "outcome",
-            "seconds",
-            "text",
-            "clock",
-            "told",
-        ),
+        *("id", "problem", "world", "dtype", "verdict", "detail", "outcome", "seconds", "text", "clock", "told"),
         *("call_us", "device_us", "call", "device", "percent", "limiter"),
     }
 

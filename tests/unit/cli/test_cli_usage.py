@@ -59,9 +59,9 @@ def test_list_json_is_one_array_with_every_field(pkb_arena: CommandLine, home: P
 
 
 def test_list_narrows_to_a_category_and_refuses_one_that_is_not(pkb_arena: CommandLine) -> None:
-    assert {
-        row["category"] for row in json.loads(pkb_arena("list", "--category", "tensor", "--json").stdout)
-    } == {"tensor"}
+    assert {row["category"] for row in json.loads(pkb_arena("list", "--category", "tensor", "--json").stdout)} == {
+        "tensor"
+    }
     done = pkb_arena("list", "--category", "tensors")
     assert done.returncode == 2
     assert "tensors" in done.stderr
@@ -186,9 +186,7 @@ def test_a_world_that_the_problem_forbids_is_refused_with_its_reason(
 ) -> None:
     problem = load_catalogue().find("13")
     line = next(
-        line
-        for line in (problem.folder / "problem.toml").read_text().splitlines()
-        if line.startswith("collectives")
+        line for line in (problem.folder / "problem.toml").read_text().splitlines() if line.startswith("collectives")
     )
     add_problem(tmp_path, home, line, f'{line}\nworlds = [2]\nworlds_reason = "it takes two"')
     done = pkb_arena("run", "two_only", "kernel.py", "--world", "3")
@@ -197,9 +195,7 @@ def test_a_world_that_the_problem_forbids_is_refused_with_its_reason(
     assert not (home / "data").exists()
 
 
-def test_a_broken_problem_of_ones_own_hides_no_other(
-    pkb_arena: CommandLine, tmp_path: Path, home: Path
-) -> None:
+def test_a_broken_problem_of_ones_own_hides_no_other(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:
     add_problem(tmp_path, home, 'class = "C"', 'class = "Z"')
     done = pkb_arena("list")
     assert done.returncode == 0
@@ -232,9 +228,7 @@ def test_an_unknown_setting_is_refused_by_every_command(pkb_arena: CommandLine, 
 
 @pytest.mark.parametrize("command", ["list", "--help", "--version", "config path"])
 @pytest.mark.parametrize("stdout", ["a pipe without a reader", "closed", "a full disk"])
-def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(
-    home: Path, command: str, stdout: str
-) -> None:
+def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(home: Path, command: str, stdout: str) -> None:
     redirected = {"a pipe without a reader": "| true", "closed": ">&-", "a full disk": "> /dev/full"}[stdout]
     script = f'"{sys.executable}" -m arena.cli {command} {redirected}; exit "${{PIPESTATUS[0]}}"'
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
@@ -249,10 +243,7 @@ def test_a_stdout_that_takes_nothing_ends_with_3_and_no_traceback(
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [
-        (b"\xff\xfe", "it is not UTF-8 text (byte 0)"),
-        (b"[agents.x]\nmemory_mib = -1\n", "from 64 to 16777216"),
-    ],
+    [(b"\xff\xfe", "it is not UTF-8 text (byte 0)"), (b"[agents.x]\nmemory_mib = -1\n", "from 64 to 16777216")],
 )
 def test_a_settings_file_that_cannot_be_read_is_named_without_words_of_python(
     pkb_arena: CommandLine, home: Path, content: bytes, words: str
@@ -309,9 +300,7 @@ def test_completion_scripts_complete_commands_and_problems(pkb_arena: CommandLin
     done = pkb_arena("completion", shell)
     assert done.returncode == 0
     assert "_PKB_ARENA_COMPLETE" in done.stdout
-    completed = pkb_arena(
-        _PKB_ARENA_COMPLETE="bash_complete", COMP_WORDS="pkb-arena run gemm_allr", COMP_CWORD="2"
-    )
+    completed = pkb_arena(_PKB_ARENA_COMPLETE="bash_complete", COMP_WORDS="pkb-arena run gemm_allr", COMP_CWORD="2")
     assert "gemm_allreduce" in completed.stdout
 
 

@@ -29,16 +29,9 @@ SEQUENCES = (
     "\u202e", "\u2066", "\u061c", "\u2028", "\x85", "\ufdd0", "\ufdd3", "\ufffe", "\ud800",
     "\U000e0041", "\t", "\n", "]]>", "<&'\"$x$",
 )  # fmt: skip
-TEXT = st.lists(st.one_of(st.text(st.characters(), max_size=8), st.sampled_from(SEQUENCES)), max_size=8).map(
-    "".join
-)
+TEXT = st.lists(st.one_of(st.text(st.characters(), max_size=8), st.sampled_from(SEQUENCES)), max_size=8).map("".join)
 MANY = settings(max_examples=300, deadline=None)
-COLOURS = (
-    click.style("", fg="green", reset=False),
-    click.style("", fg="red", reset=False),
-    "\x1b[1m",
-    "\x1b[0m",
-)
+COLOURS = (click.style("", fg="green", reset=False), click.style("", fg="red", reset=False), "\x1b[1m", "\x1b[0m")
 
 
 def draws(text: str) -> list[str]:

@@ -18,9 +18,7 @@ from problems.catalogue import load_catalogue
 CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 SETTING = ("--device", "cpu", "--preset", "tiny", "--world", "2", "--rounds", "0")
 TIMED = (*SETTING[:-1], "1")
-WRONG = (
-    "```python\nimport torch\n\n\ndef solution(tensor):\n    return tensor.clone()  # forgot the peers\n```\n"
-)
+WRONG = "```python\nimport torch\n\n\ndef solution(tensor):\n    return tensor.clone()  # forgot the peers\n```\n"
 RIGHT = """Peers are read after a barrier.
 
 ```python
@@ -97,9 +95,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(
     assert (tmp_path / "there.py").read_text() == "mine"
 
 
-def test_only_writing_runs_nothing(
-    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path
-) -> None:
+def test_only_writing_runs_nothing(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path, home: Path) -> None:
     models.replies = [streamed(RIGHT)]
     done = pkb_arena("generate", "1", *SETTING, "--model", "gemini", "--no-run", "-o", "mine.py", "--json")
     assert done.returncode == 0, done.stderr
@@ -109,9 +105,7 @@ def test_only_writing_runs_nothing(
     assert not (home / "data" / "runs").exists()
 
 
-def test_a_provider_that_refuses_the_key_is_named(
-    pkb_arena: CommandLine, models: ModelServer, tmp_path: Path
-) -> None:
+def test_a_provider_that_refuses_the_key_is_named(pkb_arena: CommandLine, models: ModelServer, tmp_path: Path) -> None:
     models.replies = [status("401 Unauthorized", json.dumps({"error": {"message": f"bad key {KEY}"}}))]
     done = pkb_arena("generate", "1", *SETTING, "--model", "anthropic", "--no-run")
     assert done.returncode == 3
@@ -131,12 +125,7 @@ def test_an_agent_reads_its_verdict_and_fixes_its_kernel(
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert [attempt["report"]["verdict"] for attempt in said["attempts"]] == ["WRONG_RESULT", "PASS"]
-    assert (said["best"], said["passed"], said["player"], said["reason"]) == (
-        2,
-        True,
-        f"agent:{provider}",
-        "steps",
-    )
+    assert (said["best"], said["passed"], said["player"], said["reason"]) == (2, True, f"agent:{provider}", "steps")
     assert said["spent"]["usd"] > 0
     assert said["pass_at"] is None
     kernel = Path(said["kernel"])
@@ -192,8 +181,7 @@ def test_attempts_are_independent_and_the_best_is_kept(
 ) -> None:
     models.replies = [streamed(WRONG), streamed("no", finish="refusal"), streamed(RIGHT), streamed("")]
     done = pkb_arena(
-        *("generate", "1", *SETTING, "--model", "openai_responses"),
-        *("--attempts", "4", "-o", "best.py", "--json"),
+        *("generate", "1", *SETTING, "--model", "openai_responses"), *("--attempts", "4", "-o", "best.py", "--json")
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -207,9 +195,7 @@ def test_attempts_are_independent_and_the_best_is_kept(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("walls")
-def test_no_process_inherits_the_key_and_ctrl_c_ends_all(
-    models: ModelServer, tmp_path: Path, home: Path
-) -> None:
+def test_no_process_inherits_the_key_and_ctrl_c_ends_all(models: ModelServer, tmp_path: Path, home: Path) -> None:
     models.replies = [dripping(b": wait\n\n", b": wait\n\n")]
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "arena.cli", "agent", "1", *SETTING, "--model", "gemini"],

@@ -101,9 +101,7 @@ def test_the_doctor_looks_at_folders_that_nobody_may_enter(run: Run, home: Path)
     assert "✗ settings file" in done.stdout
 
 
-def test_an_index_that_cannot_be_made_from_its_runs_is_not_taken_for_a_whole_one(
-    run: Run, home: Path
-) -> None:
+def test_an_index_that_cannot_be_made_from_its_runs_is_not_taken_for_a_whole_one(run: Run, home: Path) -> None:
     (home / "data" / "runs" / "r1.jsonl").write_text("{}\n")
     run("board")
     (home / "data" / "results.sqlite").unlink(missing_ok=True)

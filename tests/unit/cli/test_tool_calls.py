@@ -5,24 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from model_server import (
-    PROTOCOLS,
-    ModelServer,
-    calling,
-    random_sizes,
-    raw,
-    streamed,
-)
+from model_server import PROTOCOLS, ModelServer, calling, random_sizes, raw, streamed
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.models.connection.calls import Draft
 from arena.players.agent import Agent
-from arena.players.trace import (
-    Called,
-    Drafted,
-    Returned,
-    Wrote,
-)
+from arena.players.trace import Called, Drafted, Returned, Wrote
 
 MakeAgent = Callable[..., Agent]
 
@@ -73,9 +61,7 @@ async def test_a_kernel_can_be_watched_while_a_call_is_written(
     assert drafted[-1] < kinds.index(Called)
 
 
-@pytest.mark.parametrize(
-    "arguments", [r'{"source": "a\u12', '{"source": 7}', '{"source": "a\n"}', "x" * 100, ""]
-)
+@pytest.mark.parametrize("arguments", [r'{"source": "a\u12', '{"source": 7}', '{"source": "a\n"}', "x" * 100, ""])
 def test_a_draft_of_something_else_is_none(arguments: str) -> None:
     assert Draft().feed(arguments) in ("", "a")
 
@@ -144,12 +130,7 @@ async def test_the_conversation_goes_on_as_each_protocol_wants(
     ],
 )
 async def test_a_call_that_makes_no_sense_is_answered_with_an_error(
-    model_server: ModelServer,
-    made: MakeAgent,
-    bench: Bench,
-    protocol: str,
-    call: tuple[str, str],
-    words: str,
+    model_server: ModelServer, made: MakeAgent, bench: Bench, protocol: str, call: tuple[str, str], words: str
 ) -> None:
     model_server.replies = [calling(call), streamed(fenced("1.5"))]
     agent = made(protocol, steps=1)

@@ -32,9 +32,7 @@ def test_a_duel_that_ends_early_has_its_whole_events_and_no_winner(tmp_path: Pat
     path = written(tmp_path, WHOLE[:length])
     whole = whole_lines(WHOLE, length)
     assert list(read_duel(path)) == EVENTS[: max(whole - 1, 0)]
-    assert [record.ended for record in duel_records(tmp_path)] == (
-        [EVENTS[-1]] if whole > len(EVENTS) else []
-    )
+    assert [record.ended for record in duel_records(tmp_path)] == ([EVENTS[-1]] if whole > len(EVENTS) else [])
 
 
 @examples(200)

@@ -19,9 +19,7 @@ CommandLine = Callable[..., "subprocess.CompletedProcess[str]"]
 def test_the_script_that_comes_with_the_arena_can_be_played() -> None:
     script = load_script()
     catalogue = load_catalogue()
-    kinds = {
-        ("live" if scene.problem else "recorded" if scene.recorded else "board") for scene in script.scene
-    }
+    kinds = {("live" if scene.problem else "recorded" if scene.recorded else "board") for scene in script.scene}
     assert kinds == {"live", "recorded", "board"}
     for scene in script.scene:
         if scene.problem is not None:

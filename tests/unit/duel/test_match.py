@@ -8,16 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from arena.duel.events import (
-    SIDES,
-    Abandoned,
-    AnyDuelEvent,
-    DuelEnded,
-    DuelPlayer,
-    KernelJudged,
-    Left,
-    Submitted,
-)
+from arena.duel.events import SIDES, Abandoned, AnyDuelEvent, DuelEnded, DuelPlayer, KernelJudged, Left, Submitted
 from arena.duel.journal import duel_records, read_duel
 from arena.duel.match import Match
 from arena.duel.opening import duel_players, new_header
@@ -107,9 +98,7 @@ async def test_both_are_judged_and_the_final_decides(make_match: MakeMatch, path
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     ended = await match.play()
     assert (ended.winner, ended.reason) == ("left", "faster in the final")
-    verdicts = [
-        (event.side, event.verdict) for event in told(match, paths) if isinstance(event, KernelJudged)
-    ]
+    verdicts = [(event.side, event.verdict) for event in told(match, paths) if isinstance(event, KernelJudged)]
     assert sorted(verdicts) == [("left", Verdict.PASS), ("right", Verdict.PASS)]
     assert [record.ended for record in duel_records(paths.duels)] == [ended]
 
@@ -123,9 +112,7 @@ async def test_the_journal_folds_to_the_same_state(make_match: MakeMatch, paths:
     assert replayed == match.state
 
 
-async def test_runs_are_indexed_and_the_final_is_not(
-    make_match: MakeMatch, engine: Engine, paths: Paths
-) -> None:
+async def test_runs_are_indexed_and_the_final_is_not(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:
     match = make_match(fixed("pass", "a"), fixed("pass", "b"))
     await match.play()
     await engine.close()
@@ -168,9 +155,7 @@ async def test_every_save_is_handed_in_until_the_time_is_up(make_match: MakeMatc
     assert ended.winner == "left"
 
 
-async def test_while_paused_nothing_is_judged_and_the_clock_stands(
-    make_match: MakeMatch, tmp_path: Path
-) -> None:
+async def test_while_paused_nothing_is_judged_and_the_clock_stands(make_match: MakeMatch, tmp_path: Path) -> None:
     kernel = tmp_path / "kernel.py"
     kernel.write_text("pass")
     match = make_match(user("you", kernel), fixed("pass", "b"), minutes=5.0)
@@ -214,9 +199,7 @@ async def test_a_model_does_not_play_without_a_jail(make_match: MakeMatch) -> No
         await make_match(model, fixed("pass", "b")).play()
 
 
-async def test_a_duel_that_is_left_counts_for_nobody(
-    make_match: MakeMatch, engine: Engine, paths: Paths
-) -> None:
+async def test_a_duel_that_is_left_counts_for_nobody(make_match: MakeMatch, engine: Engine, paths: Paths) -> None:
     match = make_match(fixed("wait", "a"), fixed("pass", "b"))
     playing = asyncio.create_task(match.play())
     await until(lambda: match.state.left.last is not None)
@@ -243,11 +226,7 @@ async def test_events_are_in_order(make_match: MakeMatch, paths: Paths) -> None:
     assert isinstance(events[-1], DuelEnded)
     for name in SIDES:
         kinds = [type(event) for event in events if getattr(event, "side", None) == name]
-        assert [kind for kind in kinds if kind in (Submitted, KernelJudged, Left)] == [
-            Submitted,
-            KernelJudged,
-            Left,
-        ]
+        assert [kind for kind in kinds if kind in (Submitted, KernelJudged, Left)] == [Submitted, KernelJudged, Left]
 
 
 @pytest.mark.parametrize(
@@ -270,10 +249,7 @@ async def test_a_baseline_variant_plays_on_gpus_alone(paths: Paths) -> None:
     player = player_for("baseline-graph", paths, setting=on_gpus)
     assert new_header(PROBLEM, on_gpus, (player, player)).left == DuelPlayer("baseline", "baseline-graph")
     found = await player.play(Task(PROBLEM, on_gpus), KernelAccess())
-    assert (found.file_name, found.source) == (
-        "baseline-graph.py",
-        variant_source(PROBLEM, GRAPH, "cuda"),
-    )
+    assert (found.file_name, found.source) == ("baseline-graph.py", variant_source(PROBLEM, GRAPH, "cuda"))
     with pytest.raises(UsageError, match="baseline-graph needs GPU ranks"):
         player_for("baseline-graph", paths)
     with pytest.raises(UsageError, match="no baseline-windows for 13"):

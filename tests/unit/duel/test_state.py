@@ -52,9 +52,7 @@ def handed_in(
     source: str = "",
 ) -> list[AnyDuelEvent]:
     return [
-        Submitted(
-            at=at, side=side, attempt=attempt, sha256=f"{side}{attempt}", source=source or f"x = {attempt}"
-        ),
+        Submitted(at=at, side=side, attempt=attempt, sha256=f"{side}{attempt}", source=source or f"x = {attempt}"),
         KernelJudged(
             at=at + 1,
             side=side,
@@ -205,9 +203,7 @@ def test_faster_only_if_the_interval_says_so(speed: Interval, winner: str) -> No
         (Verdict.PASS, Verdict.PASS, None, "draw"),
     ],
 )
-def test_a_final_is_won_by_being_right_first(
-    left: Verdict, right: Verdict, call: Interval | None, winner: str
-) -> None:
+def test_a_final_is_won_by_being_right_first(left: Verdict, right: Verdict, call: Interval | None, winner: str) -> None:
     duel = state(*handed_in("left", 1), *handed_in("right", 1))
     ended = after_final(duel, result(left, right, call), 9.0)
     assert ended.winner == winner
@@ -232,9 +228,7 @@ def test_no_right_kernel_is_a_draw() -> None:
 
 
 def decided(call: Interval) -> tuple[DuelState, DuelEnded]:
-    duel = state(
-        *handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST)
-    )
+    duel = state(*handed_in("left", 1), *handed_in("left", 2, Verdict.CRASH), *handed_in("right", 1, speedup=FAST))
     ended = after_final(duel, result(Verdict.PASS, Verdict.PASS, call), 9.0)
     duel.apply(ended)
     return duel, ended

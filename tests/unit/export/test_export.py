@@ -124,9 +124,7 @@ def test_a_bundle_that_is_not_as_it_was_made_is_refused(sweep: Paths, tmp_path: 
     outside = tmp_path / "outside"
     outside.write_text("x")
     files = manifest.files | {"../outside": content_hash("x")}
-    (tmp_path / "b" / "manifest.json").write_bytes(
-        msgspec.json.encode(msgspec.structs.replace(manifest, files=files))
-    )
+    (tmp_path / "b" / "manifest.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(manifest, files=files)))
     with pytest.raises(UsageError, match="outside is missing"):
         import_bundle(elsewhere, tmp_path / "b")
     (tmp_path / "b" / "manifest.json").write_text("{}")
@@ -184,9 +182,7 @@ def test_the_reward_s_range_is_the_callers() -> None:
     assert reward(report(low=100.0), high=2.0) == 2.0
 
 
-def test_mistakes_with_bundles_are_one_error_each(
-    pkb_arena: CommandLine, sweep: Paths, tmp_path: Path
-) -> None:
+def test_mistakes_with_bundles_are_one_error_each(pkb_arena: CommandLine, sweep: Paths, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     assert pkb_arena("export", str(whole)).returncode == 0
     odd = tmp_path / "odd"

@@ -80,9 +80,7 @@ def test_a_missing_system_call_filter_is_rejected(chosen, program):
 def test_a_visible_home_is_rejected(chosen, program, monkeypatch):
     home = Path.home()
     monkeypatch.setattr(
-        profiles,
-        "program_paths",
-        lambda: [Path(sys.prefix), Path(sys.base_prefix), profiles.SOURCE_ROOT, home],
+        profiles, "program_paths", lambda: [Path(sys.prefix), Path(sys.base_prefix), profiles.SOURCE_ROOT, home]
     )
     reason = why_not(chosen, program)
     assert reason is not None  # as root the folder's own permissions may keep even the test from starting

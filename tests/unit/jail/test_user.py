@@ -45,13 +45,7 @@ def asked(profile: Profile, program: bytes | None, folder: Path) -> dict:
     fd = None if program is None else filter_file(program)
     with closing(profile.wrap(argv, folder, {"PYTHONPATH": python_path()}, filter_fd=fd)) as world:
         said = subprocess.run(
-            world.argv,
-            env=world.env,
-            pass_fds=world.fds,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
+            world.argv, env=world.env, pass_fds=world.fds, capture_output=True, text=True, timeout=120, check=False
         )
     assert said.returncode == 0, said.stderr[-2000:]
     return json.loads(said.stdout)

@@ -13,14 +13,7 @@ from made_clock import MadeClock
 from made_kernels import Fault, MadeKernel
 
 from sandbox.protocol.frames import FAILURES, Kind
-from sandbox.protocol.messages import (
-    Arm,
-    ChooseBatch,
-    LoadKernel,
-    MapArenas,
-    Order,
-    Reply,
-)
+from sandbox.protocol.messages import Arm, ChooseBatch, LoadKernel, MapArenas, Order, Reply
 from sandbox.worlds.failures import WorldFailed
 from sandbox.worlds.rank_wire import Received
 from sandbox.worlds.stopping import Activity, CannotStop
@@ -139,9 +132,7 @@ class MadeRanks:
         for rank, answers in enumerate(self._answers):
             if answers:
                 if answers[0].kind is not kind:
-                    raise WorldFailed(
-                        "PROTOCOL", rank, text=f"sent {answers[0].kind.name} where {kind.name} was due"
-                    )
+                    raise WorldFailed("PROTOCOL", rank, text=f"sent {answers[0].kind.name} where {kind.name} was due")
             elif rank in self._ended:
                 raise WorldFailed("NO_MEMORY", rank, text=why) if (why := ended()) else self._ended[rank]
             else:
@@ -155,8 +146,7 @@ class MadeRanks:
         if self.failure or self._ended:
             raise self.failure or next(iter(self._ended.values()))
         found = all(
-            any(getattr(answer.reply, "number", None) == number for answer in answers)
-            for answers in self._answers
+            any(getattr(answer.reply, "number", None) == number for answer in answers) for answers in self._answers
         )
         if found:
             self.close()

@@ -44,13 +44,9 @@ def test_a_contenders_failure_and_its_deadline_are_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("without_core", "seconds"),
-    [(0.5, 1.5), (0.8, 3.0), (1.0, 1.0 + WITHOUT_CORE)],
-    ids=["half", "most", "all"],
+    ("without_core", "seconds"), [(0.5, 1.5), (0.8, 3.0), (1.0, 1.0 + WITHOUT_CORE)], ids=["half", "most", "all"]
 )
-def test_time_for_which_ranks_have_no_core_does_not_count_up_to_a_limit(
-    without_core: float, seconds: float
-) -> None:
+def test_time_for_which_ranks_have_no_core_does_not_count_up_to_a_limit(without_core: float, seconds: float) -> None:
     machine, world = loading(MadeKernel(without_core=without_core, faults=[Fault(Kind.LOAD, ranks=(1,))]))
     before = machine.clock.monotonic()
     with pytest.raises(Deadline):
@@ -80,9 +76,7 @@ def test_an_answer_that_was_not_due_breaks_the_protocol() -> None:
 @pytest.mark.parametrize(
     ("compile_s", "limit", "late"), [(60.0, 1.0, False), (COMPILE - 1, 1.0, False), (COMPILE + 5, 1.0, True)]
 )
-def test_time_for_compiling_does_not_count_up_to_its_own_limit(
-    compile_s: float, limit: float, late: bool
-) -> None:
+def test_time_for_compiling_does_not_count_up_to_its_own_limit(compile_s: float, limit: float, late: bool) -> None:
     machine, world = loading(MadeKernel(compile_s=compile_s))
     before = machine.clock.monotonic()
     if late:

@@ -121,9 +121,7 @@ def test_a_world_that_the_system_ended_for_its_memory_is_out_of_memory() -> None
 
 
 @pytest.mark.parametrize(("order", "phase"), [(Kind.LOAD, "load"), (Kind.GO, "check"), (Kind.ARM, "check")])
-def test_ranks_that_say_nothing_miss_the_deadline_and_are_asked_where_they_are(
-    order: Kind, phase: str
-) -> None:
+def test_ranks_that_say_nothing_miss_the_deadline_and_are_asked_where_they_are(order: Kind, phase: str) -> None:
     machine = of_kernel(Fault(order, ranks=(0, 1)))
     correctness = correctness_check(machine)
     before = machine.clock.monotonic()
@@ -160,12 +158,7 @@ def test_a_rank_that_was_killed_is_told_with_its_last_stack() -> None:
     machine = of_kernel(Fault(Kind.GO, status=int(signal.SIGSEGV), ranks=(1,)))
     correctness = correctness_check(machine)
     correctness.run = msgspec.structs.replace(correctness.run, kernel_name="kernel.py", source="\n" * 12)
-    frames = (
-        ("/x/ctypes/__init__.py", 2),
-        ("/tmp/w/kernel.py", 8),
-        ("/tmp/w/kernel.py", 11),
-        ("/a/rank.py", 300),
-    )
+    frames = (("/x/ctypes/__init__.py", 2), ("/tmp/w/kernel.py", 8), ("/tmp/w/kernel.py", 11), ("/a/rank.py", 300))
     machine.ranks(correctness.contender).said[1] = stack(*frames)
     verdict, failure = correctness.judge()
     assert verdict is Verdict.CRASH
@@ -273,11 +266,7 @@ def test_outputs_that_must_match_exactly_say_so() -> None:
 def test_a_structure_that_was_not_compared_has_its_own_words() -> None:
     found = OutputFinding(Verdict.WRONG_STRUCTURE, message="nothing was written", output="out")
     verdict, failure = proved(finding(MadeMachine(), on_rank_1(found)))
-    assert (verdict, failure.message, failure.output) == (
-        Verdict.WRONG_STRUCTURE,
-        "nothing was written",
-        "out",
-    )
+    assert (verdict, failure.message, failure.output) == (Verdict.WRONG_STRUCTURE, "nothing was written", "out")
 
 
 def late(rank: int, order: CompareOutputs, slot: int, seen: list[int]) -> OutputFinding:

@@ -80,9 +80,7 @@ def test_a_queue_that_is_too_short_gets_fewer_calls(queues: int, calls: int, sid
 
 
 @pytest.mark.parametrize("side", ["kernel", "reference"])
-def test_calls_that_wait_for_the_device_have_no_device_time_and_their_call_time_all_the_same(
-    side: str,
-) -> None:
+def test_calls_that_wait_for_the_device_have_no_device_time_and_their_call_time_all_the_same(side: str) -> None:
     waiting = MadeKernel(gated_us=QUICK, queues=0)
     rounds = measured(made(waiting) if side == "kernel" else made(None, waiting))
     assert rounds.behind_gate.cannot_queue
@@ -116,9 +114,7 @@ def test_outputs_of_a_batch_that_was_not_queued_are_not_compared() -> None:
     contender = machine.ranks(rounds.turns.mine.worlds[0])
     trusted = machine.ranks(machine.started["baseline"][0])
     after_finish: list[object] = []
-    machine.at_order(
-        rounds.turns.mine.worlds[0], Kind.FINISH, lambda: after_finish.append(len(trusted.orders))
-    )
+    machine.at_order(rounds.turns.mine.worlds[0], Kind.FINISH, lambda: after_finish.append(len(trusted.orders)))
     rounds.measure()
     assert any(isinstance(order, FinishBatch) for order in contender.orders)
     at = after_finish[0]
@@ -186,9 +182,7 @@ def test_a_contender_that_delays_its_kept_batches_gains_nothing_beyond_what_refe
 
 
 def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None:
-    machine = MadeMachine(
-        "made-gpu", MadeKernel(noop_gated_us=noisy(60.0)), rival=MadeKernel(noop_gated_us=noisy(4.0))
-    )
+    machine = MadeMachine("made-gpu", MadeKernel(noop_gated_us=noisy(60.0)), rival=MadeKernel(noop_gated_us=noisy(4.0)))
     rounds = measured(machine, rival="rival.py")
     assert rounds.device.medians() == pytest.approx((76.0, 76.0))
 
@@ -196,10 +190,7 @@ def test_in_a_duel_a_delay_of_kept_batches_gains_neither_side_anything() -> None
 def test_kept_batches_behind_the_gate_run_on_both_sides_with_every_reference() -> None:
     machine = made()
     rounds = measured(machine, references=3)
-    for world, times in (
-        (rounds.turns.base.worlds[2], NOOP_BATCHES),
-        (rounds.turns.mine.worlds[0], 3 * NOOP_BATCHES),
-    ):
+    for world, times in ((rounds.turns.base.worlds[2], NOOP_BATCHES), (rounds.turns.mine.worlds[0], 3 * NOOP_BATCHES)):
         orders = machine.ranks(world).orders
         assert sum(isinstance(o, ChooseBatch) and o.noop and o.epoch > 0 for o in orders) == times
 

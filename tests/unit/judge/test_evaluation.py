@@ -107,9 +107,7 @@ def test_a_kernel_that_is_wrong_is_not_timed() -> None:
         (MadeKernel(call_us=noisy(1e-5)), Verdict.IMPOSSIBLE_SPEED),
     ],
 )
-def test_whatever_fails_while_it_is_timed_has_its_verdict_and_no_times(
-    kernel: MadeKernel, verdict: Verdict
-) -> None:
+def test_whatever_fails_while_it_is_timed_has_its_verdict_and_no_times(kernel: MadeKernel, verdict: Verdict) -> None:
     result = judged(gpu(kernel), rounds=12)
     assert result.verdict is verdict
     assert result.failure is not None

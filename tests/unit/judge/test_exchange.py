@@ -104,10 +104,7 @@ def test_discarding_compares_nothing_on_any_side() -> None:
     found.sides = [CONTENDER, REFERENCE]
     found.discard_outputs()
     last = machine.ranks(found.oracle).orders[-2:]
-    assert [(o.slots, o.side) for o in last if isinstance(o, CompareOutputs)] == [
-        ([], CONTENDER),
-        ([], REFERENCE),
-    ]
+    assert [(o.slots, o.side) for o in last if isinstance(o, CompareOutputs)] == [([], CONTENDER), ([], REFERENCE)]
 
 
 def test_the_first_rank_that_fails_decides_and_all_are_shown() -> None:

@@ -96,9 +96,7 @@ def test_a_rank_that_was_not_released_stays_stopped() -> None:
     assert processes.held == []
 
 
-@pytest.mark.parametrize(
-    ("waits_s", "at_least_s", "at_most_s"), [(0.02, 0.02, 0.05), (10.0, BEGIN_SECONDS, 1.0)]
-)
+@pytest.mark.parametrize(("waits_s", "at_least_s", "at_most_s"), [(0.02, 0.02, 0.05), (10.0, BEGIN_SECONDS, 1.0)])
 def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(waits_s, at_least_s, at_most_s):
     machine = made()
     rounds = machine.rounds()
@@ -113,9 +111,7 @@ def test_the_next_rank_starts_when_the_one_before_has_begun_or_gets_no_core(wait
 
 def test_an_output_that_is_wrong_only_when_ranks_start_apart_ends_the_run() -> None:
     machine = made()
-    machine.oracle.finding = lambda rank, order, slot: (
-        wrong() if order.against is None and apart(machine) else right()
-    )
+    machine.oracle.finding = lambda rank, order, slot: wrong() if order.against is None and apart(machine) else right()
     with pytest.raises(Failed) as failed:
         measured(machine)
     assert failed.value.verdict is Verdict.WRONG_RESULT
@@ -142,9 +138,7 @@ def test_only_calls_that_no_rank_has_begun_get_other_inputs() -> None:
     measured(machine)
     slots = {again.slot for again in orders(machine, DrawAgain)}
     calls = max(
-        order.count
-        for order in machine.ranks(machine.started["spare"][0]).orders
-        if isinstance(order, ChooseBatch)
+        order.count for order in machine.ranks(machine.started["spare"][0]).orders if isinstance(order, ChooseBatch)
     )
     assert slots
     assert {slot % calls for slot in slots} <= set(range(4, calls))

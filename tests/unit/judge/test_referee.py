@@ -59,9 +59,7 @@ def test_a_run_is_judged_from_its_start_to_its_last_event(told: Callable[[], lis
     assert all(later.at >= earlier.at for earlier, later in itertools.pairwise(found))
 
 
-def test_the_next_run_of_a_setting_prepares_nothing_and_has_a_fresh_world(
-    told: Callable[[], list[Any]],
-) -> None:
+def test_the_next_run_of_a_setting_prepares_nothing_and_has_a_fresh_world(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     for _ in range(2):
@@ -186,9 +184,7 @@ def test_a_machine_without_room_for_a_world_is_a_harness_error(told: Callable[[]
     assert (judged.verdict, judged.detail[:22]) == (Verdict.HARNESS_ERROR, "cannot start the spare")
 
 
-def test_an_unsound_device_is_a_harness_error_until_it_is_sound(
-    gpu: MadeGpu, told: Callable[[], list[Any]]
-) -> None:
+def test_an_unsound_device_is_a_harness_error_until_it_is_sound(gpu: MadeGpu, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
     gpu.complaint = "GPU 0 asks for a reset"
@@ -203,12 +199,9 @@ def test_an_unsound_device_is_a_harness_error_until_it_is_sound(
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"dtype": "int64"}, {"device": "abacus"}, {"problem_dir": "/nowhere"}, {"world": 0}],
+    "changes", [{"dtype": "int64"}, {"device": "abacus"}, {"problem_dir": "/nowhere"}, {"world": 0}]
 )
-def test_a_setting_that_cannot_be_run_is_refused(
-    changes: dict[str, Any], told: Callable[[], list[Any]]
-) -> None:
+def test_a_setting_that_cannot_be_run_is_refused(changes: dict[str, Any], told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     run = machine.run(rounds=6)
@@ -276,9 +269,7 @@ def test_a_run_can_be_cancelled_at_any_wait_and_the_next_one_passes(
 
 
 @pytest.mark.parametrize("role", ["reference", "spare"])
-def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(
-    role: str, told: Callable[[], list[Any]]
-) -> None:
+def test_a_run_can_be_cancelled_with_a_batch_behind_the_closed_gate(role: str, told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine("made-gpu")
     referee = machine.referee()
     referee.warm(machine.setting())
@@ -371,9 +362,7 @@ def test_warming_that_fails_is_no_event_and_shows_in_the_run(told: Callable[[], 
     assert {type(event) for event in told()} == {events.WorldChanged}
 
 
-def test_a_calibration_has_the_slowest_ranks_peaks_with_nothing_beside_it(
-    told: Callable[[], list[Any]],
-) -> None:
+def test_a_calibration_has_the_slowest_ranks_peaks_with_nothing_beside_it(told: Callable[[], list[Any]]) -> None:
     machine = MadeMachine()
     referee = machine.referee()
     referee.warm(machine.setting())

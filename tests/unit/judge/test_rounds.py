@@ -101,9 +101,7 @@ def test_every_reference_runs_every_batch_where_shapes_differ() -> None:
     *references, kernel = calls.values()
     assert references == [kernel - MOST_DISTINCT] * 3  # so many have references made before
     by_turn = [list(found) for _, found in itertools.groupby(rounds.call.raw, lambda pair: pair.turn)]
-    assert [sorted(pair.reference for pair in found) for found in by_turn] == [
-        [0, 1, 2]
-    ] * rounds.fewest_pairs
+    assert [sorted(pair.reference for pair in found) for found in by_turn] == [[0, 1, 2]] * rounds.fewest_pairs
     assert all(len({pair.contender_us for pair in found}) == 1 for found in by_turn)
     assert {sum(pair.baseline_first for pair in found) for found in by_turn} == {0, 1, 2, 3}
 

@@ -73,9 +73,7 @@ def test_outputs_of_single_calls_are_compared() -> None:
     machine = MadeMachine(kernel=kernel(noisy(20.0)), reference=BASELINE)
     rounds = machine.rounds(machine.run(rounds=12))
     good = machine.oracle.finding
-    machine.oracle.finding = lambda rank, order, slot: (
-        wrong() if rounds.single_calls.pairs else good(rank, order, slot)
-    )
+    machine.oracle.finding = lambda rank, order, slot: wrong() if rounds.single_calls.pairs else good(rank, order, slot)
     with pytest.raises(Failed):
         rounds.measure()
 

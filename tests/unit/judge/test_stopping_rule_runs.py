@@ -19,11 +19,7 @@ class Noise(NamedTuple):
     worlds: float
 
 
-LEVELS = {
-    "quiet": Noise(0.003, 0.0005, 0.001),
-    "ordinary": Noise(0.03, 0.003, 0.004),
-    "loud": Noise(0.12, 0.01, 0.008),
-}
+LEVELS = {"quiet": Noise(0.003, 0.0005, 0.001), "ordinary": Noise(0.03, 0.003, 0.004), "loud": Noise(0.12, 0.01, 0.008)}
 OFFSETS = (0.3, -1.1, 0.7, 0.2)
 """Of worlds, in standard deviations."""
 

@@ -91,9 +91,9 @@ def test_a_kept_result_is_quicker_than_the_machine_and_no_record() -> None:
     machine = MadeMachine("made-gpu", MadeKernel(noop_us=noisy(0.01)), rival=MadeKernel(noop_us=noisy(0.01)))
     rounds = machine.rounds(rival="rival.py", peaks=Peaks(1e12, 1e12, 1e8, "made-gpu"))
     rounds.measure()
-    assert [
-        side.observations.quickest for side in rounds.turns.kernels if side.observations
-    ] == pytest.approx([100.0] * 2)
+    assert [side.observations.quickest for side in rounds.turns.kernels if side.observations] == pytest.approx(
+        [100.0] * 2
+    )
 
 
 def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> None:
@@ -118,9 +118,7 @@ def test_a_late_writer_gets_a_last_chance_to_be_seen_once_no_kernel_rests() -> N
 def test_in_a_duel_the_one_whose_outputs_are_wrong_or_late_is_blamed(side: int) -> None:
     machine = MadeMachine()
     honest = machine.oracle.finding
-    machine.oracle.finding = lambda rank, order, slot: (
-        wrong() if order.side == side else honest(rank, order, slot)
-    )
+    machine.oracle.finding = lambda rank, order, slot: wrong() if order.side == side else honest(rank, order, slot)
     assert failing(machine.rounds(rival="rival.py")).side == side
 
     machine.oracle.finding = honest
@@ -166,9 +164,7 @@ def test_work_on_the_devices_right_before_batches_of_a_kind_disturbs_them(side: 
 
 def test_work_behind_the_closed_gate_is_seen_as_well() -> None:
     machine = MadeMachine("made-gpu")
-    rounds = looking(
-        machine, lambda order: 300.0 if rounds.turns.mine.worlds[0].state.value == "queued" else 1.0
-    )
+    rounds = looking(machine, lambda order: 300.0 if rounds.turns.mine.worlds[0].state.value == "queued" else 1.0)
     assert "(contender, device time)" in failing(rounds).failure.message
 
 

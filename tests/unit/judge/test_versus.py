@@ -44,9 +44,7 @@ def verdicts(result: Result) -> tuple[Verdict, Verdict]:
 @pytest.mark.parametrize("device", ["made-cpu", "made-gpu"])
 def test_the_quicker_of_two_right_kernels_is_faster_than_the_other(device: str) -> None:
     quick, slow = MadeKernel(noisy(50.0), noisy(30.0)), MadeKernel(noisy(100.0), noisy(90.0))
-    won, lost = (
-        fought(MadeMachine(device, *kernels), rounds=16) for kernels in ((quick, slow), (slow, quick))
-    )
+    won, lost = (fought(MadeMachine(device, *kernels), rounds=16) for kernels in ((quick, slow), (slow, quick)))
     assert verdicts(won) == verdicts(lost) == (Verdict.PASS, Verdict.PASS)
     assert (won.outcome, lost.outcome) == ("faster", "slower")
     assert won.speedup is not None
@@ -110,10 +108,7 @@ def test_wrong_and_late_outputs_are_laid_at_the_right_door(side: int, late: bool
     machine.oracle.finding, machine.oracle.touched = finding, touched
     result = fought(machine)
     found = verdicts(result)
-    assert (found[side], found[1 - side]) == (
-        Verdict.LATE_OUTPUT if late else Verdict.WRONG_RESULT,
-        Verdict.PASS,
-    )
+    assert (found[side], found[1 - side]) == (Verdict.LATE_OUTPUT if late else Verdict.WRONG_RESULT, Verdict.PASS)
     failure = result.failure if side == CONTENDER else result.rival and result.rival.failure
     assert failure is not None
     assert failure.phase == "time"
@@ -132,9 +127,7 @@ def test_the_one_that_computes_while_the_other_is_timed_has_disturbed_it(name: s
     assert (found[side], found[1 - side]) == (Verdict.BASELINE_DISTURBED, Verdict.PASS)
 
 
-def test_results_of_no_op_batches_are_gone_before_a_probe_looks_for_outputs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_results_of_no_op_batches_are_gone_before_a_probe_looks_for_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[str] = []
 
     def noted(owner: type, name: str) -> None:

@@ -5,9 +5,7 @@ import torch
 
 from sandbox.kit.blocks.fourier import pair_owners, row_pairs, transposed
 
-SIZES = [
-    (n0, world) for n0 in (1, 2, 7, 8, 15, 48, 105, 720, 840) for world in range(1, 9) if n0 % world == 0
-]
+SIZES = [(n0, world) for n0 in (1, 2, 7, 8, 15, 48, 105, 720, 840) for world in range(1, 9) if n0 % world == 0]
 
 
 @pytest.mark.parametrize(("n0", "world"), SIZES)

@@ -27,9 +27,7 @@ class Fake(Cpu):
     """A kind that no module of the product knows; its ranks are CPU ranks."""
 
     name = "fake"
-    pace = Pace(
-        batch_s=0.001, long_s=0.001, slower_s=0.01, calls=3, slots=6, pairs=2, gated_pairs=0, references=1
-    )
+    pace = Pace(batch_s=0.001, long_s=0.001, slower_s=0.01, calls=3, slots=6, pairs=2, gated_pairs=0, references=1)
     out_of_reach = Throughput(flops=1e15, local=2e15, link=3e15)
 
     def __init__(self) -> None:
@@ -91,9 +89,7 @@ def test_a_run_on_a_new_kind_is_judged_by_what_its_object_says(
     fake: Fake, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     # Right only on ranks that were started with the kind's own environment.
-    source = (
-        f"import os\nassert os.environ['PKB_TEST_FAKE_DEVICE']\n{load_catalogue().find('1').baseline_source}"
-    )
+    source = f"import os\nassert os.environ['PKB_TEST_FAKE_DEVICE']\n{load_catalogue().find('1').baseline_source}"
     run = Run(run_id="1", setting=setting("fake"), kernel_name="kernel.py", source=source, rounds=2)
     found = judge(run, capfdbinary)
     (end,) = [event for event in found if isinstance(event, Finished)]

@@ -42,19 +42,12 @@ def test_the_script_runs_its_commands_and_nothing_that_was_found(tmp_path: Path)
 
 
 def test_nothing_to_do_is_said() -> None:
-    assert list(as_script(fix_plan([MachineFinding("python", "ok", "3.11")]))) == [
-        "# Nothing is missing here."
-    ]
+    assert list(as_script(fix_plan([MachineFinding("python", "ok", "3.11")]))) == ["# Nothing is missing here."]
 
 
 @pytest.mark.parametrize(
     ("manager", "words"),
-    [
-        ("apt-get", ["gcc", "g++"]),
-        ("dnf", ["gcc", "gcc-c++"]),
-        ("pacman", ["gcc"]),
-        ("zypper", ["gcc", "gcc-c++"]),
-    ],
+    [("apt-get", ["gcc", "g++"]), ("dnf", ["gcc", "gcc-c++"]), ("pacman", ["gcc"]), ("zypper", ["gcc", "gcc-c++"])],
 )
 def test_packages_by_the_names_of_each_system(manager: str, words: Sequence[str]) -> None:
     (line,) = system_install("gcc", "g++", which=lambda name: name if name == manager else None)
@@ -78,9 +71,7 @@ def test_python_packages_go_where_the_program_lives() -> None:
 
 def test_walls_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("arena.machine.install_commands.shutil.which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(
-        "arena.machine.install_commands.ctypes.util.find_library", lambda name: "libseccomp.so.2"
-    )
+    monkeypatch.setattr("arena.machine.install_commands.ctypes.util.find_library", lambda name: "libseccomp.so.2")
     (tmp_path / "kernel").mkdir()
     switch = tmp_path / "kernel" / "apparmor_restrict_unprivileged_userns"
     switch.write_text("1\n")
@@ -106,11 +97,7 @@ def test_walls_that_a_switch_forbids(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_the_cupy_that_fits(
-    torch: tuple[int, int] | None,
-    driver: tuple[int, int] | None,
-    installed: list[str],
-    extra: str,
-    words: str,
+    torch: tuple[int, int] | None, driver: tuple[int, int] | None, installed: list[str], extra: str, words: str
 ) -> None:
     choice = choose_cupy(torch, driver, installed)
     assert choice.extra == extra
@@ -133,9 +120,7 @@ def test_the_doctor_prints_a_plan_and_does_nothing(pkb_arena: CommandLine, home:
     assert not home.exists()
 
 
-def test_make_asks_the_driver_which_cupy_it_is(
-    with_driver: Callable[..., "subprocess.CompletedProcess[str]"],
-) -> None:
+def test_make_asks_the_driver_which_cupy_it_is(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> None:
     program = """
 
 import arena.machine.facts

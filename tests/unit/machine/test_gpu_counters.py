@@ -34,9 +34,7 @@ def counted(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> C
 
 
 def test_bytes_and_shares_are_counted_gpu_by_gpu(counted: Callable[..., list[str]]) -> None:
-    lines = counted(
-        TX_KIB_S_1=KIB_OF_100_GB, RX_KIB_S=2 * KIB_OF_100_GB, METRIC_2=80, METRIC_5_1=0, METRIC_10_1=61
-    )
+    lines = counted(TX_KIB_S_1=KIB_OF_100_GB, RX_KIB_S=2 * KIB_OF_100_GB, METRIC_2=80, METRIC_5_1=0, METRIC_10_1=61)
     sent, received = map(int, lines[4].split())
     assert 95 <= sent <= 120
     assert 190 <= received <= 240
@@ -46,9 +44,7 @@ def test_bytes_and_shares_are_counted_gpu_by_gpu(counted: Callable[..., list[str
     assert lines[3] == lines[7] == ""
 
 
-def test_a_gpu_without_nvlink_and_a_driver_without_the_monitor_say_so(
-    counted: Callable[..., list[str]],
-) -> None:
+def test_a_gpu_without_nvlink_and_a_driver_without_the_monitor_say_so(counted: Callable[..., list[str]]) -> None:
     lines = counted(TX_KIB_S=-3, GPM_0=0, SAMPLE_1=-4, LINK_COUNT=-3, MEMORY_BITS=-3)
     assert lines[:3] == ["None None", "None None None", "None None"]
     assert lines[3].startswith("no bytes over NVLink: the driver counts none")
@@ -56,9 +52,7 @@ def test_a_gpu_without_nvlink_and_a_driver_without_the_monitor_say_so(
     assert "(GPM): the driver has no such counters for this GPU" in lines[7]
 
 
-def test_a_monitor_that_fails_and_a_metric_that_is_missing_take_nothing_else(
-    counted: Callable[..., list[str]],
-) -> None:
+def test_a_monitor_that_fails_and_a_metric_that_is_missing_take_nothing_else(counted: Callable[..., list[str]]) -> None:
     lines = counted(SAMPLE_0=-999, METRIC_5_1=-3, TX_KIB_S=KIB_OF_100_GB)
     assert lines[1] == "None None None"
     assert "nvmlGpmSampleGet: Unknown Error" in lines[3]

@@ -42,9 +42,7 @@ def package(site: Path, name: str, version: str) -> None:
 def toolkit(folder: Path, release: str) -> Path:
     nvcc = folder / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True)
-    nvcc.write_text(
-        f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.48'\n", encoding="utf-8"
-    )
+    nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.48'\n", encoding="utf-8")
     nvcc.chmod(0o755)
     return folder
 
@@ -60,12 +58,7 @@ def doctor(with_driver: Callable[..., "subprocess.CompletedProcess[str]"], tmp_p
         **knobs: object,
     ) -> dict[str, dict[str, str]]:
         site = tmp_path / "site"
-        there = {
-            "torch": "2.11.0+cu130",
-            "nvidia-nccl-cu13": "2.28.9",
-            "cupy-cuda13x": "14.2.0",
-            "triton": "3.6.0",
-        }
+        there = {"torch": "2.11.0+cu130", "nvidia-nccl-cu13": "2.28.9", "cupy-cuda13x": "14.2.0", "triton": "3.6.0"}
         for name, version in (there if packages is None else packages).items():
             package(site, name, version)
         (site / "torch").mkdir()
@@ -183,10 +176,7 @@ def test_one_gpu_has_nothing_to_be_linked_to(doctor: Doctor) -> None:
 
 @pytest.mark.parametrize(
     ("knobs", "words"),
-    [
-        ({"INIT": -9}, "nvmlInit: Driver Not Loaded"),
-        ({"HANDLE_1": -15}, "nvmlDeviceGetHandleByIndex(1): GPU is lost"),
-    ],
+    [({"INIT": -9}, "nvmlInit: Driver Not Loaded"), ({"HANDLE_1": -15}, "nvmlDeviceGetHandleByIndex(1): GPU is lost")],
 )
 def test_a_driver_that_does_not_answer(doctor: Doctor, knobs: dict[str, int], words: str) -> None:
     found = doctor(**knobs)

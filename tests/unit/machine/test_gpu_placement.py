@@ -13,7 +13,9 @@ def ask(with_driver: Callable[..., "subprocess.CompletedProcess[str]"]) -> Ask:
     """Prints an expression of the two modules in a process that has the fake driver."""
 
     def run(expression: str, visible: str | None = None, **knobs: object) -> str:
-        program = f"from sandbox.machine.gpu_health import *; from sandbox.machine.placement import *; print({expression})"
+        program = (
+            f"from sandbox.machine.gpu_health import *; from sandbox.machine.placement import *; print({expression})"
+        )
         environment = {"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {}
         done = with_driver(program, environment, **knobs)
         assert done.returncode == 0, done.stderr
@@ -35,16 +37,12 @@ def test_inside_they_are_named_so_that_no_order_can_mix_them_up(ask):
 
 
 def test_without_a_driver_to_ask_the_numbers_are_taken_as_they_are(ask):
-    assert (
-        ask("[(gpu.minor, gpu.uuid) for gpu in rank_gpus(2)]", visible="2,3", INIT=-9) == "[(2, ''), (3, '')]"
-    )
+    assert ask("[(gpu.minor, gpu.uuid) for gpu in rank_gpus(2)]", visible="2,3", INIT=-9) == "[(2, ''), (3, '')]"
     assert ask("'CUDA_VISIBLE_DEVICES' in cuda_environment(rank_gpus(1))", INIT=-9) == "False"
 
 
 def test_worlds_on_different_gpus_never_meet_on_a_core(ask):
-    sixteen = (
-        "(setattr(os, 'sched_getaffinity', lambda _: set(range(16))), [gpu.cores for gpu in rank_gpus(4)])[1]"
-    )
+    sixteen = "(setattr(os, 'sched_getaffinity', lambda _: set(range(16))), [gpu.cores for gpu in rank_gpus(4)])[1]"
     assert ask(sixteen, visible="2,3", GPUS=4) == "[(8, 9, 10, 11), (12, 13, 14, 15)]"
     assert ask(sixteen, visible="1", GPUS=8) == "[(2, 3)]"
     sides = {"GPUS": 4, "CORES": 0x0F, "CORES_2": 0xF0, "CORES_3": 0xF0}

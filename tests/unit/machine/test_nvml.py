@@ -8,9 +8,7 @@ import pytest
 
 from sandbox.machine.nvml import Gpu, visible
 
-GPUS = [
-    Gpu(n, n, f"GPU-{name}-0000", "NVIDIA H200", 143771) for n, name in enumerate(("aa01", "aa02", "bb03"))
-]
+GPUS = [Gpu(n, n, f"GPU-{name}-0000", "NVIDIA H200", 143771) for n, name in enumerate(("aa01", "aa02", "bb03"))]
 Ask = Callable[..., str]
 
 
@@ -50,10 +48,7 @@ def test_a_lost_gpu_is_named(ask: Ask) -> None:
     assert ask(lost, HANDLE_2=-15) == "the driver has lost it"
     assert ask(lost, ECC_2=-15) == "the driver has lost it"
     assert ask(lost, ECC_2=-16) == "the driver asks for a reset of the GPU"
-    assert (
-        ask(lost, ECC_2=-999)
-        == "sandbox.machine.nvml.NvmlMissing: nvmlDeviceGetTotalEccErrors: Unknown Error"
-    )
+    assert ask(lost, ECC_2=-999) == "sandbox.machine.nvml.NvmlMissing: nvmlDeviceGetTotalEccErrors: Unknown Error"
 
 
 @pytest.mark.parametrize(
@@ -89,9 +84,7 @@ def test_field_values(ask: Ask) -> None:
 
 def test_a_driver_that_does_not_come_up(ask: Ask) -> None:
     assert ask("gpus()", INIT=-9) == "sandbox.machine.nvml.NvmlMissing: nvmlInit: Driver Not Loaded"
-    assert ask("gpus()", INIT=-18).startswith(
-        "sandbox.machine.nvml.NvmlMissing: nvmlInit: RM has detected an NVML/RM"
-    )
+    assert ask("gpus()", INIT=-18).startswith("sandbox.machine.nvml.NvmlMissing: nvmlInit: RM has detected an NVML/RM")
     assert ask("gpus()", GPUS=-999) == "sandbox.machine.nvml.NvmlMissing: nvmlDeviceGetCount: Unknown Error"
 
 
@@ -113,17 +106,10 @@ def test_no_library_and_no_package() -> None:
     # pynvml takes CDLL by name when it is imported: this is what dlopen does where no driver is.
     for lack, said in (
         ("ctypes.CDLL = refuse", "nvmlInit: NVML Shared Library Not Found\n"),
-        (
-            "sys.modules['pynvml'] = None",
-            "the package nvidia-ml-py is not installed (pip install nvidia-ml-py)\n",
-        ),
+        ("sys.modules['pynvml'] = None", "the package nvidia-ml-py is not installed (pip install nvidia-ml-py)\n"),
     ):
         done = subprocess.run(
-            [sys.executable, "-c", program.format(lack)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
+            [sys.executable, "-c", program.format(lack)], capture_output=True, text=True, timeout=60, check=True
         )
         assert done.stdout == said
 

@@ -37,18 +37,14 @@ def test_a_packed_output_is_read_back(value):
         assert torch.equal(out, put)
     again, names = flatten(unflatten(structure, got.tensors))
     assert [name for name, _ in names] == [name for name, _ in leaves]
-    assert again.replace("T", "") == structure.replace("T", "").replace("int", "").replace(
-        "float", ""
-    ).replace("bool", "")
+    assert again.replace("T", "") == structure.replace("T", "").replace("int", "").replace("float", "").replace(
+        "bool", ""
+    )
 
 
 TREES = [
     torch.randn(3, 4),
-    (
-        torch.arange(5),
-        [torch.ones(2, dtype=torch.bool), None],
-        {"b": torch.zeros(()), "a": torch.empty(0, 3)},
-    ),
+    (torch.arange(5), [torch.ones(2, dtype=torch.bool), None], {"b": torch.zeros(()), "a": torch.empty(0, 3)}),
     {"returned": None, "written": {"grad0": torch.randn(2, 2)}},
     (torch.randn(2), 3),
 ]
@@ -97,21 +93,14 @@ def test_a_changed_shape_is_laid_out_anew():
 
 @pytest.mark.parametrize(
     "value",
-    [
-        torch.zeros(1 << 20),
-        [torch.zeros(1)] * 40,
-        torch.zeros(2, 2).to_sparse(),
-        torch.zeros(1).expand([1] * 9),
-    ],
+    [torch.zeros(1 << 20), [torch.zeros(1)] * 40, torch.zeros(2, 2).to_sparse(), torch.zeros(1).expand([1] * 9)],
 )
 def test_what_does_not_fit_is_refused(value):
     with pytest.raises(slots.DoesNotFit):
         slots.Slot(torch.zeros(SIZE, dtype=torch.uint8), ROOM).pack(*flatten(value))
 
 
-@pytest.mark.parametrize(
-    "value", ["text", {1: torch.zeros(1)}, torch.nn.Linear(1, 1), object(), {torch.zeros(1)}]
-)
+@pytest.mark.parametrize("value", ["text", {1: torch.zeros(1)}, torch.nn.Linear(1, 1), object(), {torch.zeros(1)}])
 def test_only_plain_trees_count(value):
     with pytest.raises(NotATree):
         flatten(value)
@@ -162,9 +151,7 @@ def test_one_changed_byte_is_seen_in_the_poison(at, byte):
     assert not slots.is_poisoned(memory)
 
 
-@pytest.mark.parametrize(
-    ("at", "seen"), [(0, None), (63, None), (64, 0), (4095, 0), (4096, None), (SIZE - 1, 15)]
-)
+@pytest.mark.parametrize(("at", "seen"), [(0, None), (63, None), (64, 0), (4095, 0), (4096, None), (SIZE - 1, 15)])
 def test_a_slot_is_overwritten_when_bytes_behind_its_header_are(at, seen):
     memory = torch.full((SIZE,), slots.POISON, dtype=torch.uint8)
     memory[at] = 0

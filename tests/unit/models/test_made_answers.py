@@ -12,9 +12,7 @@ from arena.models.answer import has_whole_kernel, join_continuation, kernel_sour
 from arena.models.fences import blocks_of
 
 IMPORTS = "import torch\n"
-REST = (
-    'def solution(a, b):\n    """Add."""\n    if a is b:\n        return 2 * a\n    return torch.add(a, b)\n'
-)
+REST = 'def solution(a, b):\n    """Add."""\n    if a is b:\n        return 2 * a\n    return torch.add(a, b)\n'
 KERNEL = IMPORTS + "\n\n" + REST
 TEXTS = {
     "<K>>": textwrap.indent(KERNEL, "> ", lambda line: True),
@@ -98,9 +96,7 @@ def test_every_text_is_read(text: str) -> None:
 
 
 MARKUP = st.lists(
-    st.sampled_from(
-        [*TEXTS, "```", "```python", "~~~", "<think>", "</think>", "\n", "words", "> ", "- ", "   "]
-    )
+    st.sampled_from([*TEXTS, "```", "```python", "~~~", "<think>", "</think>", "\n", "words", "> ", "- ", "   "])
 ).map(lambda parts: made("".join(parts)))
 
 
@@ -110,9 +106,7 @@ def test_every_markup_is_read(text: str) -> None:
     has_whole_kernel(text)
 
 
-WORDS = st.text(
-    st.characters(exclude_characters="`~<>", exclude_categories=["C", "Z"]) | st.sampled_from(" \n")
-)
+WORDS = st.text(st.characters(exclude_characters="`~<>", exclude_categories=["C", "Z"]) | st.sampled_from(" \n"))
 
 
 @given(before=WORDS, after=WORDS, think=st.booleans())

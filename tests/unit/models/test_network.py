@@ -89,9 +89,7 @@ async def test_a_proxy_that_cannot_be_used_is_named(monkeypatch: pytest.MonkeyPa
     assert "(ALL_PROXY)" in said
 
 
-async def test_certificates_that_cannot_be_used_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_certificates_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path, why in ((tmp_path / "missing.pem", "No such file"), (empty, "it has no certificate")):
@@ -100,8 +98,6 @@ async def test_certificates_that_cannot_be_used_are_named(
         assert f"SSL_CERT_FILE names {path}, which cannot be used: {why}" in said
 
 
-async def test_a_key_log_that_cannot_be_written_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_key_log_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path))
     assert f"SSLKEYLOGFILE names {tmp_path}, which cannot be written: Is a directory" in await failure()

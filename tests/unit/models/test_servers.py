@@ -81,8 +81,7 @@ async def test_the_other_name_of_the_limit_is_tried_once_and_remembered(model_se
     assert (await ask(model_server, retries=0))[0].text == "hello"
     assert (await ask(model_server, retries=0))[0].text == "again"
     fields = [
-        [name for name in ("max_tokens", "max_completion_tokens") if name in seen.body]
-        for seen in model_server.seen
+        [name for name in ("max_tokens", "max_completion_tokens") if name in seen.body] for seen in model_server.seen
     ]
     assert fields == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
     model_server.replies = [refused] * 5
@@ -109,10 +108,7 @@ async def test_settings_can_leave_fields_out_of_a_request(model_server: ModelSer
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (
-            {"detail": [{"loc": ["body", "seed"], "msg": "not an integer", "type": "int"}]},
-            "body.seed: not an integer",
-        ),
+        ({"detail": [{"loc": ["body", "seed"], "msg": "not an integer", "type": "int"}]}, "body.seed: not an integer"),
         ({"detail": "no such model"}, "no such model"),
         ({"object": "error", "message": "too long"}, "too long"),
         ([{"error": {"message": "in a list"}}], "in a list"),
@@ -168,13 +164,7 @@ async def test_some_other_json_is_no_answer(model_server: ModelServer, value: ob
 
 
 async def test_an_account_without_credit_is_not_asked_again(model_server: ModelServer) -> None:
-    body = {
-        "error": {
-            "message": "You exceeded your quota",
-            "type": "insufficient_quota",
-            "code": "insufficient_quota",
-        }
-    }
+    body = {"error": {"message": "You exceeded your quota", "type": "insufficient_quota", "code": "insufficient_quota"}}
     model_server.replies = [status("429 Too Many Requests", json.dumps(body))]
     with pytest.raises(PlayerFailed, match="You exceeded your quota") as raised:
         await ask(model_server)

@@ -30,9 +30,7 @@ from arena.models.conversation import AnyPiece, Conversation, Finish, Message, R
 from arena.models.model import ModelClient, open_model
 from arena.settings import ModelSettings, Settings
 
-ASK = Conversation(
-    "be brief", (Message("user", "a kernel, please"), Message("assistant", "?"), Message("user", "!"))
-)
+ASK = Conversation("be brief", (Message("user", "a kernel, please"), Message("assistant", "?"), Message("user", "!")))
 KERNEL = '```python\nimport torch\n\n\ndef solution(x):\n    return x  # × ü 😀 \\"quoted\\"\n```\n'
 
 
@@ -141,18 +139,13 @@ async def test_a_truncated_answer_is_continued(model_server: ModelServer, protoc
 
 
 async def test_an_answer_that_never_ends_is_given_up(model_server: ModelServer) -> None:
-    model_server.replies = [
-        streamed("```python\n", finish="length"),
-        streamed("x = 1\n" * 5, finish="length"),
-    ]
+    model_server.replies = [streamed("```python\n", finish="length"), streamed("x = 1\n" * 5, finish="length")]
     answer, _ = await ask(player(model_server))
     assert (answer.outcome, answer.continued) == ("truncated", 4)
     assert len(model_server.seen) == 5
 
 
-async def test_a_connection_that_ends_in_the_middle_is_taken_up_where_it_ended(
-    model_server: ModelServer,
-) -> None:
+async def test_a_connection_that_ends_in_the_middle_is_taken_up_where_it_ended(model_server: ModelServer) -> None:
     model_server.replies = [broken_off(KERNEL, 350), streamed(KERNEL)]
     answer, _ = await ask(player(model_server))
     assert answer.outcome == "kernel"
@@ -169,11 +162,7 @@ async def test_a_connection_that_ends_before_a_word_is_tried_again(model_server:
 
 @pytest.mark.parametrize("code", ["500 Oops", "502 Bad Gateway", "503 Busy", "529 Overloaded", "408 Slow"])
 async def test_a_server_in_trouble_is_asked_again(model_server: ModelServer, code: str) -> None:
-    model_server.replies = [
-        status(code, "<html>"),
-        status(code, '{"error": {"message": "later"}}'),
-        streamed(KERNEL),
-    ]
+    model_server.replies = [status(code, "<html>"), status(code, '{"error": {"message": "later"}}'), streamed(KERNEL)]
     answer, pieces = await ask(player(model_server))
     assert answer.outcome == "kernel"
     assert [piece.reason for piece in pieces if isinstance(piece, Retry)] == [code, f"{code}: later"]
@@ -206,9 +195,7 @@ async def test_tries_are_counted(model_server: ModelServer) -> None:
 @pytest.mark.parametrize(
     ("code", "advice"), [("401 Unauthorized", "key"), ("404 Not Found", "name"), ("400 Bad Request", "extra")]
 )
-async def test_what_will_not_change_is_not_asked_again(
-    model_server: ModelServer, code: str, advice: str
-) -> None:
+async def test_what_will_not_change_is_not_asked_again(model_server: ModelServer, code: str, advice: str) -> None:
     model_server.replies = [status(code, json.dumps({"error": {"message": f"no: {KEY}\x1b[31m"}}))]
     with pytest.raises(PlayerFailed, match="no: ") as caught:
         await ask(player(model_server))
@@ -245,9 +232,7 @@ async def test_an_answer_with_an_event_that_cannot_be_read_holds_no_kernel(model
     assert (await ask(player(model_server)))[0].text == KERNEL
     first, rest = events("openai_chat", KERNEL).split(b"data: ", 2)[1:]
     for bad in (b'data: {"choices": [{"delta": {"content": "\n\n', b"data: 17\n\n", b"data: \xff\xfe\n\n"):
-        model_server.replies = [
-            raw(b"data: " + first + b"data: " + rest.replace(b"data: ", bad + b"data: ", 1))
-        ]
+        model_server.replies = [raw(b"data: " + first + b"data: " + rest.replace(b"data: ", bad + b"data: ", 1))]
         answer, _ = await ask(player(model_server))
         assert (answer.outcome, answer.source) == ("unreadable", "")
         assert KERNEL.startswith(answer.text)
@@ -258,7 +243,9 @@ async def test_an_answer_with_an_event_that_cannot_be_read_holds_no_kernel(model
 
 
 async def test_an_error_inside_the_stream_is_told(model_server: ModelServer) -> None:
-    error = b'event: error\ndata: {"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}\n\n'
+    error = (
+        b'event: error\ndata: {"type": "error", "error": {"type": "invalid_request_error", "message": "too long"}}\n\n'
+    )
     model_server.replies = [raw(error)]
     for protocol in PROTOCOLS:
         with pytest.raises(PlayerFailed, match="too long"):
@@ -295,9 +282,7 @@ async def test_ten_megabytes_arrive_in_time(model_server: ModelServer) -> None:
     assert answer.source.endswith("def solution(x): ...\n")
 
 
-async def test_an_endless_answer_is_stopped(
-    model_server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endless_answer_is_stopped(model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "ANSWER_CHARACTERS", 10_000)
     model_server.replies = [streamed("y" * 30_000)]
     answer, _ = await ask(player(model_server))
@@ -337,9 +322,7 @@ async def test_a_wait_between_tries_can_be_cancelled(model_server: ModelServer) 
             await task
 
 
-async def test_usage_that_comes_late_is_waited_for_and_a_connection_left_open_is_not(
-    model_server: ModelServer,
-) -> None:
+async def test_usage_that_comes_late_is_waited_for_and_a_connection_left_open_is_not(model_server: ModelServer) -> None:
     data = events("openai_chat", KERNEL, usage=(7, 8)).removesuffix(b"data: [DONE]\n\n")
     model_server.replies = [dripping(data, b" ")]
     answer, _ = await ask(player(model_server))
@@ -376,7 +359,4 @@ def test_an_address_with_a_password_is_refused(model_server: ModelServer) -> Non
         "http://[::1",
     ):
         with pytest.raises(UsageError, match="base_url"):
-            open_model(
-                "test",
-                Settings(models={"test": ModelSettings(provider="gemini", model="m", base_url=address)}),
-            )
+            open_model("test", Settings(models={"test": ModelSettings(provider="gemini", model="m", base_url=address)}))

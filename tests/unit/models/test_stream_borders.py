@@ -26,9 +26,7 @@ from arena.settings import ModelSettings
 
 ASK = Conversation("be brief", (Message("user", "a kernel, please"),))
 KERNEL = '```python\ndef solution(x):\n    """😀 × ü \u2028"""\n    return x\n```\n'
-TEXTS = st.text(
-    st.sampled_from('ab"\\\n\r\t ü×\x85\u2028\ufeff\U0001f600\U0010ffff'), min_size=1, max_size=60
-)
+TEXTS = st.text(st.sampled_from('ab"\\\n\r\t ü×\x85\u2028\ufeff\U0001f600\U0010ffff'), min_size=1, max_size=60)
 SIZES = st.lists(st.integers(1, 50), min_size=1, max_size=6)
 HALVES = {"first": "\ud83d", "second": "\ude00", "both in the wrong order": "\ude00\ud83d"}
 protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -140,9 +138,7 @@ def test_half_a_character_without_the_other_fails_the_answer(protocol: str, half
     arguments = json.dumps({"source": broken}, ensure_ascii=False)
     called = call_events(protocol, KERNEL, [("run", arguments)], 1)
     answer, _ = ask(protocol, model_server.events(protocol, broken) if place == "text" else called)
-    if (
-        place == "call" and protocol == "gemini"
-    ):  # its calls come whole, as objects: this one has none of its arguments
+    if place == "call" and protocol == "gemini":  # its calls come whole, as objects: this one has none of its arguments
         assert [call.values for call in answer.calls] == [{}]
         return
     assert (answer.outcome, answer.source, answer.calls) == ("unreadable", "", ())
@@ -171,10 +167,7 @@ def test_an_event_that_cannot_be_read_never_shortens_a_kernel(protocol: str, dat
         answer, _ = ask(protocol, b"\n\n".join(told))
     except PlayerFailed:
         return
-    assert (answer.text, answer.outcome) == (KERNEL, "kernel") or (answer.source, answer.outcome) == (
-        "",
-        "unreadable",
-    )
+    assert (answer.text, answer.outcome) == (KERNEL, "kernel") or (answer.source, answer.outcome) == ("", "unreadable")
 
 
 LEAVES = st.sampled_from(
@@ -215,9 +208,7 @@ def places(value: Any, found: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 @protocols
 @examples(100)
 @given(st.data())
-def test_whatever_values_a_provider_sends_there_is_an_answer_or_its_failure(
-    protocol: str, data: st.DataObject
-) -> None:
+def test_whatever_values_a_provider_sends_there_is_an_answer_or_its_failure(protocol: str, data: st.DataObject) -> None:
     told = call_events(protocol, KERNEL, [("run", '{"source": "x"}')], 9) + events(protocol, KERNEL, 20)
     sent = [json.loads(line[6:]) for line in told.splitlines() if line.startswith(b"data: {")]
     for _ in range(data.draw(st.integers(1, 3))):

@@ -66,9 +66,7 @@ async def test_it_reads_the_verdict_and_does_better(model_server: ModelServer, m
     assert [event.gain for event in heard if isinstance(event, Judged)] == [True, True, True]
 
 
-async def test_the_trace_has_everything_and_is_what_listeners_heard(
-    model_server: ModelServer, made: MakeAgent
-) -> None:
+async def test_the_trace_has_everything_and_is_what_listeners_heard(model_server: ModelServer, made: MakeAgent) -> None:
     heard: list[AnyTraceEvent] = []
     model_server.replies = [status("500 Oops"), streamed(kernel("1.1")), streamed("sorry, no")]
     agent = made(heard=heard, steps=2)
@@ -80,9 +78,7 @@ async def test_the_trace_has_everything_and_is_what_listeners_heard(
     kinds = [type(event) for event in told]
     assert (kinds[0], kinds[-1]) == (Asked, Ended)
     assert {Retried, Wrote, Answered, Judged} <= set(kinds)
-    assert "".join(event.text for event in told if isinstance(event, Wrote) and event.step == 1) == kernel(
-        "1.1"
-    )
+    assert "".join(event.text for event in told if isinstance(event, Wrote) and event.step == 1) == kernel("1.1")
     (first, second) = [event for event in told if isinstance(event, Answered)]
     assert (first.outcome, second.outcome) == ("kernel", "prose")
     assert second.reason.startswith("the answer has no code")
@@ -144,9 +140,7 @@ async def test_samples_know_nothing_of_each_other(model_server: ModelServer, mad
     assert len({seen.prompt for seen in model_server.seen}) == 1
 
 
-async def test_a_provider_that_fails_leaves_what_was_found(
-    model_server: ModelServer, made: MakeAgent
-) -> None:
+async def test_a_provider_that_fails_leaves_what_was_found(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [streamed(kernel("1.2")), status("401 Unauthorized")]
     agent = made()
     with pytest.raises(PlayerFailed, match="401"):
@@ -170,9 +164,7 @@ async def test_cancelling_it_ends_the_trace_too(model_server: ModelServer, made:
         await task
     assert isinstance(heard[-1], Ended)
     assert heard[-1].reason == "cancelled"
-    assert "".join(
-        event.text for event in heard if isinstance(event, Wrote)
-    )  # nothing that was written is lost
+    assert "".join(event.text for event in heard if isinstance(event, Wrote))  # nothing that was written is lost
 
 
 async def test_a_full_disk_does_not_stop_it(

@@ -134,9 +134,7 @@ async def test_a_starter_is_handed_over_and_nothing_is_written(tools: ArenaTools
 
 
 async def test_without_a_jail_nothing_is_judged(tools: ArenaTools):
-    careful = ArenaTools(
-        tools._judge, load_catalogue([]), Settings(), find_paths(), Terms(choice=Choice(device="cpu"))
-    )
+    careful = ArenaTools(tools._judge, load_catalogue([]), Settings(), find_paths(), Terms(choice=Choice(device="cpu")))
     answer = await careful.call("run", {"problem": 13, "source": "pass"})
     assert answer.error
     assert "without a jail" in answer.text

@@ -30,16 +30,7 @@ from arena.setting_choice import Choice, choose_setting
 from arena.settings import ModelSettings, Settings, load_settings, save_settings
 from arena.workspace.templates import signature
 from problems.catalogue import load_catalogue
-from sandbox.protocol.events import (
-    Failure,
-    Interval,
-    Microseconds,
-    Result,
-    Roofline,
-    Seconds,
-    Setting,
-    Speedup,
-)
+from sandbox.protocol.events import Failure, Interval, Microseconds, Result, Roofline, Seconds, Setting, Speedup
 from sandbox.protocol.verdict import Verdict
 from sandbox.timing.conclusion import conclude
 
@@ -67,30 +58,17 @@ def test_every_problem_has_an_example_that_is_not_its_answer(device: str) -> Non
 
 def test_an_example_with_the_same_collective_does_not_suit() -> None:
     gather = next(example for example in EXAMPLES if example.problem.slug == "allgather")
-    assert not suits(
-        gather, CATALOGUE.find("fused_adam_grad_unshard_allgather"), "cpu"
-    )  # all_gather_into_tensor
+    assert not suits(gather, CATALOGUE.find("fused_adam_grad_unshard_allgather"), "cpu")  # all_gather_into_tensor
 
 
 def test_a_prompt_has_all_that_a_kernel_author_needs(paths: Paths) -> None:
     problem = CATALOGUE.find("36")
     text = str(prompt("36", paths))
-    for needed in (
-        problem.card.strip(),
-        problem.baseline_source.strip(),
-        signature(problem),
-        "2 ranks",
-        "bfloat16",
-    ):
+    for needed in (problem.card.strip(), problem.baseline_source.strip(), signature(problem), "2 ranks", "bfloat16"):
         assert needed in text
     assert "problems.shared.ulysses" in text
     assert "def reshard(" in text  # what the baseline imports
-    for section in (
-        "# The kit: symmetric memory",
-        "C++ for CPU ranks",
-        "# How it is judged",
-        "# A worked example",
-    ):
+    for section in ("# The kit: symmetric memory", "C++ for CPU ranks", "# How it is judged", "# A worked example"):
         assert section in text
     assert "${" not in text.replace("${n}", "")
 
@@ -179,9 +157,7 @@ def judgement(
 ) -> Judgement:
     interval = Interval(median=speedup, low=speedup * 0.98, high=speedup * 1.02) if speedup else None
     header = RunHeader(
-        **dict.fromkeys(
-            ("run_id", "slug", "category", "player", "kernel_name", "kernel_path", "sha256", "source"), ""
-        ),
+        **dict.fromkeys(("run_id", "slug", "category", "player", "kernel_name", "kernel_path", "sha256", "source"), ""),
         created=0.0,
         problem_id=1,
         setting=Setting(problem_dir="", preset="", sizes={}, world=2, device="", dtype=""),
@@ -220,10 +196,7 @@ def test_a_result_of_single_calls_tells_the_model_why() -> None:
     told = conclude(Interval(1.0, 0.98, 1.02), None, withheld=Interval(9.0, 8.5, 9.5)).sentence
     result = msgspec.structs.replace(tried.judgement.result, told=told)
     text = judgement_words(Judgement(tried.judgement.header, result, ""), tried.source, TEMPLATES)
-    assert (
-        "- Batches of many calls looked faster, and single calls do not confirm it. These are single calls:"
-        in text
-    )
+    assert "- Batches of many calls looked faster, and single calls do not confirm it. These are single calls:" in text
     assert "gave 9.00× [8.50, 9.50], which single calls contradict" in text
     assert text.count("These are single calls") == 1
 
@@ -296,19 +269,11 @@ def test_a_fence_is_longer_than_any_in_the_text() -> None:
 
 def test_gains_are_further_stages_fewer_wrong_elements_and_clearly_better_speedups() -> None:
     wrong = [
-        attempt(
-            1, Verdict.WRONG_RESULT, failure=Failure(phase="check", message="", advice="", wrong_share=share)
-        )
+        attempt(1, Verdict.WRONG_RESULT, failure=Failure(phase="check", message="", advice="", wrong_share=share))
         for share in (0.5, 0.1)
     ]
-    slow, fast, same = (
-        attempt(step, Verdict.PASS, speedup=value) for step, value in enumerate((0.8, 1.2, 1.21))
-    )
-    order = [
-        attempt(1, Verdict.HARNESS_ERROR),
-        attempt(1, Verdict.COMPILE_ERROR),
-        attempt(1, Verdict.TIMEOUT),
-    ]
+    slow, fast, same = (attempt(step, Verdict.PASS, speedup=value) for step, value in enumerate((0.8, 1.2, 1.21)))
+    order = [attempt(1, Verdict.HARNESS_ERROR), attempt(1, Verdict.COMPILE_ERROR), attempt(1, Verdict.TIMEOUT)]
     order += [attempt(1, Verdict.WRONG_STRUCTURE), *wrong, slow, fast]
     for worse, better in pairwise(order):
         assert gains(better, [worse])
@@ -367,21 +332,8 @@ def test_a_key_does_not_show_itself_and_is_inherited_by_nobody(monkeypatch: pyte
     for name in ("AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "PGPASSWORD", "CUDA_PASSWORD", "SOMETHING_ELSE"):
         monkeypatch.setenv(name, "secret-9876543210")
     kept = {
-        *(
-            "PATH",
-            "CUDA_VISIBLE_DEVICES",
-            "NCCL_DEBUG",
-            "OMP_NUM_THREADS",
-            "LD_LIBRARY_PATH",
-            "PKB_DEADLINE_SCALE",
-        ),
-        *(
-            "LC_ALL",
-            "XDG_RUNTIME_DIR",
-            "DBUS_SESSION_BUS_ADDRESS",
-            "TORCH_CUDA_ARCH_LIST",
-            "TRITON_CACHE_DIR",
-        ),
+        *("PATH", "CUDA_VISIBLE_DEVICES", "NCCL_DEBUG", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "PKB_DEADLINE_SCALE"),
+        *("LC_ALL", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "TORCH_CUDA_ARCH_LIST", "TRITON_CACHE_DIR"),
     }
     for name in kept - {"PATH"}:
         monkeypatch.setenv(name, "1")
@@ -401,9 +353,7 @@ def test_a_key_is_hidden_wherever_a_stream_cuts_it(size: int) -> None:
 
 def test_models_live_in_the_settings(paths: Paths) -> None:
     models = {
-        "big.one": ModelSettings(
-            provider="anthropic", model="m", price_in=3.5, extra={"a": {"b": [1, True, "x"]}}
-        ),
+        "big.one": ModelSettings(provider="anthropic", model="m", price_in=3.5, extra={"a": {"b": [1, True, "x"]}}),
         "local": ModelSettings(provider="openai_chat", model="q", base_url="http://127.0.0.1:8000/v1"),
     }
     save_settings(Settings(models=models, theme="light"), paths)

@@ -5,31 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from model_server import (
-    KEY,
-    PROTOCOLS,
-    ModelServer,
-    Reply,
-    Seen,
-    call_events,
-    calling,
-    raw,
-    status,
-    streamed,
-)
+from model_server import KEY, PROTOCOLS, ModelServer, Reply, Seen, call_events, calling, raw, status, streamed
 from scripted_agents import Bench, compiling, fenced, results, run, source, told
 
 from arena.models.connection.calls import ARGUMENT_CHARACTERS
 from arena.players.agent import Agent
 from arena.players.tools import CALLS, RESULT_CHARACTERS
-from arena.players.trace import (
-    Answered,
-    Asked,
-    Called,
-    Judged,
-    Retried,
-    Returned,
-)
+from arena.players.trace import Answered, Asked, Called, Judged, Retried, Returned
 
 MakeAgent = Callable[..., Agent]
 
@@ -46,9 +28,7 @@ async def test_compiling_tells_nothing_about_what_comes_out(
     assert len(agent.attempts) == 1
 
 
-async def test_what_kernels_print_reaches_the_model_as_data(
-    model_server: ModelServer, made: MakeAgent
-) -> None:
+async def test_what_kernels_print_reaches_the_model_as_data(model_server: ModelServer, made: MakeAgent) -> None:
     model_server.replies = [calling(run("broken"), compiling("broken")), streamed(fenced("1.5"))]
     await made(steps=2).run()
     for text in results(model_server.seen[1]):

@@ -65,24 +65,16 @@ def test_figures_are_of_a_call() -> None:
 
 
 def test_stamps_are_medians_of_blocks_and_calls() -> None:
-    work: list[Work] = [
-        ("kernel", "k", 0.0, 900.0),
-        ("stamp", "0 to 1", 10.0, 30.0),
-        ("stamp", "0 to 1", 12.0, 50.0),
-    ]
+    work: list[Work] = [("kernel", "k", 0.0, 900.0), ("stamp", "0 to 1", 10.0, 30.0), ("stamp", "0 to 1", 12.0, 50.0)]
     found = gpu_ranks(WorldProfile([report(0, work)]), LEAST)
     assert found[0].stamps == {"0 to 1": 40.0}
-    assert gpu_words.stamp_lines(found) == [
-        "rank 0: between stamps, µs, the median of blocks and calls: 0 to 1 40.0"
-    ]
+    assert gpu_words.stamp_lines(found) == ["rank 0: between stamps, µs, the median of blocks and calls: 0 to 1 40.0"]
     assert (found[0].busy_us, found[0].kernels) == (900.0, 1)
     timeline = median_call([report(0, work)])
     assert timeline is not None
     assert lane(timeline, 0, 10) == "░" * 9 + "·"
     events = json.loads(chrome_trace([report(0, work)]))["traceEvents"]
-    assert "block 0: between stamps" in [
-        each["args"]["name"] for each in events if each["name"] == "thread_name"
-    ]
+    assert "block 0: between stamps" in [each["args"]["name"] for each in events if each["name"] == "thread_name"]
 
 
 def test_busy_parts_join_what_overlaps() -> None:
@@ -104,9 +96,7 @@ def tiny(count: int, us: float, every: float) -> list[Work]:
 
 def test_many_small_kernels_are_launch_bound_and_few_or_long_or_dense_ones_are_not() -> None:
     found = gpu_ranks(WorldProfile([report(0, tiny(200, 1.5, 4.5))]), LEAST)[0]
-    assert found.diagnosis.startswith(
-        "launch-bound: 200 kernels a call, each of 1.5 µs; gaps between them 70 %"
-    )
+    assert found.diagnosis.startswith("launch-bound: 200 kernels a call, each of 1.5 µs; gaps between them 70 %")
     assert "CUDA graph" in found.advice
     assert not said(report(0, tiny(8, 1.5, 4.5)))[0].startswith("launch-bound")
     assert not said(report(0, tiny(30, 20.0, 30.0)))[0].startswith("launch-bound")
@@ -117,18 +107,13 @@ def synced(gap: float) -> list[Work]:
     work: list[Work] = []
     for at in range(5):
         begin = 200.0 * at
-        work += [
-            ("kernel", f"k{at}", begin, 190.0 - gap),
-            ("sync", "cudaStreamSynchronize", begin, 195.0 - gap),
-        ]
+        work += [("kernel", f"k{at}", begin, 190.0 - gap), ("sync", "cudaStreamSynchronize", begin, 195.0 - gap)]
     return work
 
 
 def test_gaps_behind_synchronisations_are_host_bound_and_short_ones_are_not() -> None:
     found = gpu_ranks(WorldProfile([report(0, synced(100.0))]), LEAST)[0]
-    assert found.diagnosis.startswith(
-        "host-bound: 5 synchronisations a call, behind which the GPU idles 44 %"
-    )
+    assert found.diagnosis.startswith("host-bound: 5 synchronisations a call, behind which the GPU idles 44 %")
     assert ".item()" in found.advice
     assert not said(report(0, synced(5.0)))[0].startswith("host-bound")
     unsynced = [each for each in synced(100.0) if each[0] != "sync"]
@@ -188,10 +173,7 @@ def test_at_hbm_and_more_through_it_than_must_be() -> None:
     assert said(plain, outside=counted(dram=0.5), least=half) == [
         "moves 1.9x the bytes through HBM that it must (50 % of its bandwidth)"
     ]
-    assert (
-        "HBM"
-        not in said(plain, outside=counted(dram=0.5), least=msgspec.structs.replace(LEAST, local=2.3e9))[0]
-    )
+    assert "HBM" not in said(plain, outside=counted(dram=0.5), least=msgspec.structs.replace(LEAST, local=2.3e9))[0]
     assert "HBM" not in said(plain, outside=counted(dram=0.1), least=half)[0]
     assert "HBM" not in said(plain, outside=counted(dram=None))[0]
 
@@ -209,9 +191,7 @@ def test_without_spans_the_drivers_figures_still_speak() -> None:
     assert found[0].diagnosis.startswith("at HBM: 80 %")
     assert found[0].row_us == 1_000.0
     assert said(blind, outside=counted())[0] == "what takes its time was not seen"
-    assert gpu_words.unseen_lines(found, [blind]) == [
-        "rank 0: torch's profiler did not start: RuntimeError: CUPTI"
-    ]
+    assert gpu_words.unseen_lines(found, [blind]) == ["rank 0: torch's profiler did not start: RuntimeError: CUPTI"]
 
 
 # --- words, lanes, trace --------------------------------------------------------------------------------------------
@@ -245,11 +225,7 @@ def test_the_trace_has_rows_for_the_host_and_for_every_stream() -> None:
         Span("host", CALL, 0.0, 4.0),
         Span("launch", "cudaLaunchKernel", 1.0, 1.0),
     ]
-    spans += [
-        Span("kernel", "\x1b[31mk", 2.0, 4.0, 7),
-        Span("copy", "c", 3.0, 4.0, 13),
-        Span("odd", "?", 1.0, 1.0),
-    ]
+    spans += [Span("kernel", "\x1b[31mk", 2.0, 4.0, 7), Span("copy", "c", 3.0, 4.0, 13), Span("odd", "?", 1.0, 1.0)]
     events = json.loads(chrome_trace([RankProfile(0, spans)]))["traceEvents"]
     rows = {each["name"]: each["tid"] for each in events if each["ph"] == "X"}
     names = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
@@ -278,9 +254,7 @@ def test_rows_line_up_below_their_heads_and_missing_figures_are_dashes() -> None
         "ranks 0, 1: no bytes over NVLink: why",
     ]
     off = msgspec.structs.replace(found[0], clock_us=30.0)
-    assert gpu_words.unseen_lines([off, found[1]], []) == [
-        "rank 0: its GPU's timestamps are 30 µs off at the least"
-    ]
+    assert gpu_words.unseen_lines([off, found[1]], []) == ["rank 0: its GPU's timestamps are 30 µs off at the least"]
     assert "did not come to their end" in gpu_words.row_words(None)
 
 

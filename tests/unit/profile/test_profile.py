@@ -122,12 +122,7 @@ def test_the_median_call_is_drawn() -> None:
 def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() -> None:
     early = rank(0, [("wait", "all_reduce", 100.0, 900.0)])
     late = rank(
-        1,
-        [
-            ("op", "aten::copy_", 0.0, 300.0),
-            ("op", "aten::mm", 300.0, 400.0),
-            ("wait", "all_reduce", 700.0, 300.0),
-        ],
+        1, [("op", "aten::copy_", 0.0, 300.0), ("op", "aten::mm", 300.0, 400.0), ("wait", "all_reduce", 700.0, 300.0)]
     )
     timeline = median_call([early, late])
     assert timeline is not None
@@ -142,11 +137,7 @@ def test_a_collective_waits_until_the_last_rank_is_there_and_then_exchanges() ->
 
 @pytest.mark.parametrize("width", [1, 7, 54, 154])
 def test_lanes_fill_every_width_with_what_takes_most_of_each_cell(width: int) -> None:
-    whole = [
-        LanePiece("code", 0.0, 1_000.0),
-        LanePiece("operation", 0.0, 333.0),
-        LanePiece("exchange", 333.0, 667.0),
-    ]
+    whole = [LanePiece("code", 0.0, 1_000.0), LanePiece("operation", 0.0, 333.0), LanePiece("exchange", 333.0, 667.0)]
     drawn = cells(whole, 1_000.0, width)
     assert len(drawn) == width
     assert set(drawn) <= {"operation", "exchange"}
@@ -171,9 +162,7 @@ def test_the_first_failure_is_the_cause() -> None:
     assert first_failure([RankProfile(0)]) is None
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"{}", b'{"rank": "0"}', b'{"rank": 0, "spans": [["call", "x", "soon", 1]]}']
-)
+@pytest.mark.parametrize("text", [b"", b"{}", b'{"rank": "0"}', b'{"rank": 0, "spans": [["call", "x", "soon", 1]]}'])
 def test_a_report_is_parsed_strictly(text: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode_report(text)
@@ -204,9 +193,7 @@ def solution(tensor):
 @pytest.mark.slow
 def test_real_ranks_are_told_apart(pkb_arena: CommandLine, tmp_path: Path, home: Path) -> None:
     (tmp_path / "late.py").write_text(LATE)
-    done = pkb_arena(
-        "profile", "1", "late.py", "--device", "cpu", "--world", "2", "--trace", "late.json", "--json"
-    )
+    done = pkb_arena("profile", "1", "late.py", "--device", "cpu", "--world", "2", "--trace", "late.json", "--json")
     assert done.returncode == 0, done.stderr
     assert all(each["plain_us"] > 0 for each in json.loads(done.stdout)["ranks"])
     ranks = json.loads(done.stdout)["ranks"]

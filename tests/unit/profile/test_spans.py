@@ -10,14 +10,7 @@ from sandbox.rank.profiling.spans import CALL, DRAIN, WAIT, gpu_spans, recorded,
 
 
 def event(
-    name: str,
-    start: float,
-    us: float,
-    *,
-    gpu: bool = False,
-    thread: int = 1,
-    correlation: int = 0,
-    stream: int = 7,
+    name: str, start: float, us: float, *, gpu: bool = False, thread: int = 1, correlation: int = 0, stream: int = 7
 ) -> Any:
     """As kineto has them; microseconds."""
     return SimpleNamespace(
@@ -103,9 +96,7 @@ def test_clocks_that_differ_are_seen_in_work_before_its_launch_or_after_the_wait
     ],
 )
 def test_calls_of_cuda_queue_or_wait(name: str, kind: str | None) -> None:
-    spans, _, _ = gpu_spans(
-        recorded([event(CALL, 0.0, 50.0), event(name, 5.0, 5.0), event(DRAIN, 50.0, 5.0)]), 0
-    )
+    spans, _, _ = gpu_spans(recorded([event(CALL, 0.0, 50.0), event(name, 5.0, 5.0), event(DRAIN, 50.0, 5.0)]), 0)
     assert [span.kind for span in spans if span.kind not in ("call", "host")] == ([kind] if kind else [])
 
 
@@ -125,14 +116,7 @@ def test_more_spans_than_are_kept_lose_the_last_call(monkeypatch: pytest.MonkeyP
 
 
 def test_stamps_become_spans_of_their_blocks() -> None:
-    noted = [
-        (1_000_500, 1, 0),
-        (1_000_000, 0, 0),
-        (1_003_000, 0, 2),
-        (1_002_000, 0, 1),
-        (1_004_500, 1, 1),
-        (9, 99, 0),
-    ]
+    noted = [(1_000_500, 1, 0), (1_000_000, 0, 0), (1_003_000, 0, 2), (1_002_000, 0, 1), (1_004_500, 1, 1), (9, 99, 0)]
     spans = stamp_spans(noted, 500)
     assert [(span.name, span.start_us, span.us, span.stream) for span in spans] == [
         ("0 to 1", 1_000.5, 2.0, 0),

@@ -21,13 +21,7 @@ from sandbox.worlds.profiling.world import profile_world
 
 @pytest.mark.parametrize(
     ("said", "calls"),
-    [
-        ([1e-3, 2e-3], 200),
-        ([5.0], 1),
-        ([0.0], MOST_CALLS),
-        ([math.nan, -1.0], MOST_CALLS),
-        ([math.inf], MOST_CALLS),
-    ],
+    [([1e-3, 2e-3], 200), ([5.0], 1), ([0.0], MOST_CALLS), ([math.nan, -1.0], MOST_CALLS), ([math.inf], MOST_CALLS)],
 )
 def test_whatever_ranks_say_a_row_ends(said: list[float], calls: int) -> None:
     assert calls_in_row(said) == calls

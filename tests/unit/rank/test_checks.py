@@ -117,11 +117,7 @@ def test_empty_outputs_are_equal():
 
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
-@given(
-    st.integers(0, 2**31),
-    st.integers(1, 300),
-    st.sampled_from([torch.float32, torch.bfloat16, torch.float16]),
-)
+@given(st.integers(0, 2**31), st.integers(1, 300), st.sampled_from([torch.float32, torch.bfloat16, torch.float16]))
 def test_correct_rounding_passes_and_the_negative_fails(seed, count, dtype):
     oracle = torch.randn(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     baseline = (oracle * (1 + torch.finfo(dtype).eps / 2)).to(dtype)

@@ -96,9 +96,7 @@ def test_the_baselines_own_output_passes_with_figures(compares: Compares) -> Non
         (lambda y: y[:1].expand(8, 16), r"output out has strides \[0, 1\]"),
     ],
 )
-def test_another_structure_is_named(
-    compares: Compares, change: Callable[[torch.Tensor], Any], words: str
-) -> None:
+def test_another_structure_is_named(compares: Compares, change: Callable[[torch.Tensor], Any], words: str) -> None:
     case = compares(TENTHS)
     finding = case.finding(change(case.right))
     assert finding.verdict is Verdict.WRONG_STRUCTURE
@@ -123,9 +121,7 @@ def test_an_output_on_the_wrong_device_is_named(compares: Compares) -> None:
 
 
 @pytest.mark.parametrize(("byte", "words"), [(slots.POISON, "never arrived"), (None, "never writes")])
-def test_a_slot_without_an_output_is_a_fault_of_protocol(
-    compares: Compares, byte: int | None, words: str
-) -> None:
+def test_a_slot_without_an_output_is_a_fault_of_protocol(compares: Compares, byte: int | None, words: str) -> None:
     case = compares(TENTHS)
     memory = torch.full((slots.header_bytes(4),), byte or 0xFF, dtype=torch.uint8)
     if byte is None:  # marked as written, but with more tensors than there is room for
@@ -136,9 +132,7 @@ def test_a_slot_without_an_output_is_a_fault_of_protocol(
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_value_that_is_not_finite_must_be_where_the_baseline_has_it(
-    compares: Compares, value: float
-) -> None:
+def test_a_value_that_is_not_finite_must_be_where_the_baseline_has_it(compares: Compares, value: float) -> None:
     case = compares(TENTHS)
     case.right[2, 3] = value
     finding = case.finding(case.right)
@@ -175,9 +169,7 @@ def test_the_cards_floor_of_the_run_dtype_widens_the_limits(compares: Compares) 
 def test_limits_follow_the_iteration_where_the_card_says_so(compares: Compares) -> None:
     usual, own = UsualError(5e-2, 0.3, 0.1), OwnError(5e-3, 1e-2)
     held = [
-        compares(TENTHS, check=check, dtype=torch.bfloat16).comparison.held(
-            "out", torch.ones(4096), usual, own
-        )
+        compares(TENTHS, check=check, dtype=torch.bfloat16).comparison.held("out", torch.ones(4096), usual, own)
         for check in ("", "by_iteration = true")
     ]
     assert 5e-2 < held[0].rms < 0.2
@@ -220,16 +212,11 @@ def test_outputs_that_cannot_be_put_in_order_are_wrong(compares: Compares) -> No
     case = compares(TENTHS, NO_SEVEN)
     case.right[0, 0] = 7
     finding = case.finding(case.right)
-    assert (finding.verdict, finding.message) == (
-        Verdict.WRONG_RESULT,
-        "the outputs do not belong together: seven",
-    )
+    assert (finding.verdict, finding.message) == (Verdict.WRONG_RESULT, "the outputs do not belong together: seven")
 
 
 def test_an_order_with_another_structure_or_shape_is_the_kernels_fault(compares: Compares) -> None:
-    splits = (
-        "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else (outputs, outputs)\n"
-    )
+    splits = "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else (outputs, outputs)\n"
     drops = "def canonical(outputs, setting):\n    return outputs if outputs[0, 0] != 7 else outputs[1:]\n"
     for extra, words in ((splits, "(T,T) after ordering, not T"), (drops, "[7, 16] after ordering")):
         case = compares(TENTHS, extra)
@@ -250,10 +237,7 @@ def test_the_papers_rule_is_told_apart_from_the_verdict(compares: Compares) -> N
 
 def test_an_oracle_of_another_shape_is_a_fault_of_the_problem(compares: Compares) -> None:
     narrow = "import torch\ndef solution(x):\n    return x * 0.1 if x.dtype == torch.float32 else {}\n"
-    for odd, words in (
-        ("x[:3]", r"\(8, 16\), oracle \(3, 16\)"),
-        ("(x, x)", r"returns T, the oracle \(T,T\)"),
-    ):
+    for odd, words in (("x[:3]", r"\(8, 16\), oracle \(3, 16\)"), ("(x, x)", r"returns T, the oracle \(T,T\)")):
         with pytest.raises(OracleDiffers, match=words):
             compares(narrow.format(odd))
 
@@ -299,9 +283,7 @@ def test_comparing_the_same_slots_again_has_the_same_limits(compares: Compares) 
 
 
 @pytest.mark.parametrize(("rows", "taken"), [(8, 8), (3, 20)])
-def test_a_calibration_takes_more_iterations_where_outputs_are_small(
-    compares: Compares, rows: int, taken: int
-) -> None:
+def test_a_calibration_takes_more_iterations_where_outputs_are_small(compares: Compares, rows: int, taken: int) -> None:
     case = compares(f"def solution(x):\n    return (x * 0.1)[:{rows}]\n")
     drawn: list[int] = []
 
@@ -347,8 +329,6 @@ def test_outputs_of_many_slots_are_held_beside_the_baseline_in_canonical_order(c
 def test_an_inexact_output_may_be_beside_the_baseline_and_no_further(compares: Compares) -> None:
     judge = compares(TENTHS)
     plain = flatten(judge.right)
-    once = judge.code.call(
-        lambda x: (x.double() * 0.7).float(), judge.code.draw(judge.setting, 1), judge.setting
-    )
+    once = judge.code.call(lambda x: (x.double() * 0.7).float(), judge.code.draw(judge.setting, 1), judge.setting)
     assert judge.comparison.farness_of(slots.packed(*flatten(once)), plain, {}) <= 1
     assert judge.comparison.farness_of(slots.packed(*flatten(once * 1.001)), plain, {}) > 1

@@ -86,9 +86,7 @@ def test_an_extension_is_built_once_and_an_error_is_a_compile_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PKB_KERNEL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(
-        build, "import_extension", lambda name, file: (name, file)
-    )  # a made one is no library
+    monkeypatch.setattr(build, "import_extension", lambda name, file: (name, file))  # a made one is no library
     source = tmp_path / "main.cpp"
     source.write_text("int x;")
     made: list[types.ModuleType] = []

@@ -20,9 +20,7 @@ def test_each_takes_a_call_beside_the_kernels_own() -> None:
 def test_where_not_one_fits_the_sizes_are_refused_with_what_is_needed() -> None:
     device = CONTEXTS_BYTES + 40 * GIB + 2 * GIB
     assert most_references(device, iterations=40 * GIB, call=GIB, oracle=0) == 1
-    with pytest.raises(
-        SizesRefused, match=r"take 40\.0 GiB .* 1\.0 GiB in each .* 1\.0 GiB: 55 GiB .* has 54 GiB"
-    ):
+    with pytest.raises(SizesRefused, match=r"take 40\.0 GiB .* 1\.0 GiB in each .* 1\.0 GiB: 55 GiB .* has 54 GiB"):
         most_references(device, iterations=40 * GIB, call=GIB, oracle=GIB)
 
 

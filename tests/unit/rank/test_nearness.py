@@ -24,9 +24,7 @@ def arena(*outputs: object) -> torch.Tensor:
 
 
 def far(theirs: list[object], baseline: list[object], held: list[Limits]) -> list[float]:
-    found = farness_of_slots(
-        arena(*theirs), arena(*baseline), range(len(theirs)), SIZE, ROOM, lambda unpacked: held
-    )
+    found = farness_of_slots(arena(*theirs), arena(*baseline), range(len(theirs)), SIZE, ROOM, lambda unpacked: held)
     return found.tolist()
 
 
@@ -39,9 +37,7 @@ def test_the_distance_counts_in_units_of_what_is_allowed() -> None:
     assert farness(y, b, LIMITS).tolist() == pytest.approx([0.0, 0.405 / 2 / 4e-2], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64]
-)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.complex64])
 def test_one_wrong_slot_of_many_is_far_in_every_dtype(dtype: torch.dtype) -> None:
     right = [torch.randn(9, 7).to(dtype) for _ in range(5)]
     wrong: list[object] = [t * (1 + 1e-3) for t in right]
@@ -98,10 +94,7 @@ def test_an_output_that_never_arrived_is_far() -> None:
     b = torch.ones(4)
     theirs = arena(b, b)
     theirs[SIZE:] = slots.POISON
-    assert farness_of_slots(theirs, arena(b, b), [0, 1], SIZE, ROOM, lambda u: [LIMITS]).tolist() == [
-        0.0,
-        FAR,
-    ]
+    assert farness_of_slots(theirs, arena(b, b), [0, 1], SIZE, ROOM, lambda u: [LIMITS]).tolist() == [0.0, FAR]
 
 
 def test_outputs_whose_limits_are_not_known_are_far() -> None:

@@ -75,17 +75,7 @@ def run(taken, solution, calls, noop=False):
 @pytest.mark.parametrize("holds", [True, False])
 @pytest.mark.parametrize(
     "solution",
-    [
-        fresh,
-        two,
-        nothing,
-        Buffers(1),
-        Buffers(3),
-        Buffers(CALLS - 1),
-        Buffers(MANY),
-        Wrapping(),
-        views_of_one,
-    ],
+    [fresh, two, nothing, Buffers(1), Buffers(3), Buffers(CALLS - 1), Buffers(MANY), Wrapping(), views_of_one],
 )
 def test_every_output_arrives_in_every_batch(solution, holds):
     taken = OutputCopies(holds)
@@ -97,14 +87,7 @@ def test_every_output_arrives_in_every_batch(solution, holds):
 
 @pytest.mark.parametrize(
     ("solution", "reuses"),
-    [
-        (fresh, False),
-        (two, False),
-        (views_of_one, False),
-        (Buffers(3), True),
-        (Buffers(1), True),
-        (Wrapping(), True),
-    ],
+    [(fresh, False), (two, False), (views_of_one, False), (Buffers(3), True), (Buffers(1), True), (Wrapping(), True)],
 )
 def test_memory_that_comes_again_is_seen(solution, reuses):
     taken = OutputCopies(holds=True)

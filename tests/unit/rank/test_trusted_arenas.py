@@ -23,9 +23,7 @@ def test_cleared_arenas_leave_nothing_behind() -> None:
             for fd in arenas.make(MakeArenas(LAYOUT, own=side == 0, side=side, shared=False)):
                 os.close(fd)
         arenas.take(0, 0, 1)
-        gone = [
-            weakref.ref(tensor) for side in arenas.sides.values() for tensor in (side.inputs, side.outputs)
-        ]
+        gone = [weakref.ref(tensor) for side in arenas.sides.values() for tensor in (side.inputs, side.outputs)]
         gone += [weakref.ref(arenas.own), weakref.ref(arenas.sides[0].due)]
         arenas.clear()
         assert [tensor() for tensor in gone] == [None] * len(gone)

@@ -42,12 +42,5 @@ def test_an_except_that_only_complains_is_no_fallback() -> None:
 
 
 def test_no_text_is_too_strange() -> None:
-    for text in (
-        "",
-        "(" * 200_000,
-        "torch." * 200_000 + "(",
-        "\n" * 200_000,
-        "except:\n" * 2_000,
-        "\x00\ud800",
-    ):
+    for text in ("", "(" * 200_000, "torch." * 200_000 + "(", "\n" * 200_000, "except:\n" * 2_000, "\x00\ud800"):
         labels(text)

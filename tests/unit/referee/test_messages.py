@@ -22,8 +22,7 @@ def test_every_kind_is_one_thing():
 
 def test_an_order_arrives_with_its_descriptors():
     tables = [
-        SlotTable(index, [TensorPlace(f"t{i}", 3, (128, 64), 4096 * i) for i in range(10)])
-        for index in range(128)
+        SlotTable(index, [TensorPlace(f"t{i}", 3, (128, 64), 4096 * i) for i in range(10)]) for index in range(128)
     ]
     mine, theirs = socket.socketpair()
     read, write = os.pipe()

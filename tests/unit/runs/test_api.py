@@ -16,16 +16,7 @@ from arena import Arena, RunRefused, UsageError, Verdict
 from arena.paths import Paths
 from arena.runs.engine import Engine
 from arena.runs.store import Store
-from sandbox.protocol.events import (
-    AnyEvent,
-    Cancelled,
-    Checked,
-    Finished,
-    PhaseStarted,
-    Refused,
-    RunStarted,
-    Timed,
-)
+from sandbox.protocol.events import AnyEvent, Cancelled, Checked, Finished, PhaseStarted, Refused, RunStarted, Timed
 
 SCRIPTED = (sys.executable, str(Path(__file__).parents[1] / "scripted_referee.py"))
 RIGHT = """import torch.distributed as dist
@@ -111,9 +102,7 @@ async def told(events: AsyncIterator[AnyEvent], kinds: list[type]) -> None:
 
 
 @pytest.mark.slow
-async def test_on_the_real_referee(
-    tmp_path: Path, shared_referee: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_on_the_real_referee(tmp_path: Path, shared_referee: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "COMMAND", shared_referee.command)
     file = tmp_path / "mine.py"
     file.write_text(RIGHT)
@@ -138,9 +127,7 @@ async def test_on_the_real_referee(
 
         refusal: list[type] = []
         with pytest.raises(RunRefused, match="another number of ranks"):
-            await told(
-                here.events(41, RIGHT, world=2, device="cpu", sizes={"M": 16, "N": 36}, rounds=0), refusal
-            )
+            await told(here.events(41, RIGHT, world=2, device="cpu", sizes={"M": 16, "N": 36}, rounds=0), refusal)
         assert refusal[-1] is Refused
 
         wrong = await here.judge(

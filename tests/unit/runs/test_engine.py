@@ -95,9 +95,7 @@ async def test_cancel_ends_the_run_and_the_next_one_works(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("source", ["die", "garbage"])
-async def test_a_referee_that_fails_ends_the_run_as_harness_error_and_is_replaced(
-    engine: Engine, source: str
-) -> None:
+async def test_a_referee_that_fails_ends_the_run_as_harness_error_and_is_replaced(engine: Engine, source: str) -> None:
     notices: list[Notice] = []
     engine.subscribe_notices(notices.append)
     assert await verdict(engine, source) is Verdict.HARNESS_ERROR
@@ -118,9 +116,7 @@ async def test_a_referee_that_hangs_is_given_up(engine: Engine, monkeypatch: pyt
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
-async def test_a_referee_that_hangs_cannot_hold_up_a_cancel(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_referee_that_hangs_cannot_hold_up_a_cancel(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "CANCEL_S", 0.2)
     run = await engine.judge(request("hang"))
     await engine.cancel()
@@ -128,9 +124,7 @@ async def test_a_referee_that_hangs_cannot_hold_up_a_cancel(
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
-async def test_a_fatal_fault_ends_the_run_with_its_words(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fatal_fault_ends_the_run_with_its_words(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena.runs.engine, "FATAL_S", 0.1)
     end = await (await engine.judge(request("fatal"))).end()
     assert isinstance(end, Finished)
@@ -188,9 +182,7 @@ async def test_who_is_cancelled_while_it_waits_cancels_the_run(engine: Engine) -
     assert await verdict(engine, "pass") is Verdict.PASS
 
 
-async def test_a_request_that_is_cancelled_while_the_referee_starts_leaves_a_whole_journal(
-    paths: Paths,
-) -> None:
+async def test_a_request_that_is_cancelled_while_the_referee_starts_leaves_a_whole_journal(paths: Paths) -> None:
     command = (sys.executable, "-c", "import time; time.sleep(60)")
     async with Engine(paths, command=command) as engine:
         ends: list[AnyEvent] = []

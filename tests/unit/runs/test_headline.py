@@ -25,9 +25,7 @@ def recorded(name: str) -> list[AnyEvent]:
 
 
 def sample(call: Interval, device: Interval | None) -> Timed:
-    return Timed(
-        run_id="r1", round=3, rounds=9, calls=4, baseline_us=9.0, contender_us=8.0, call=call, device=device
-    )
+    return Timed(run_id="r1", round=3, rounds=9, calls=4, baseline_us=9.0, contender_us=8.0, call=call, device=device)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,7 @@ from arena.runs.journal import Journal, RunHeader, read_events, read_header
 from sandbox.protocol.events import Finished, Log, PhaseStarted, Result, Seconds, Setting
 from sandbox.protocol.verdict import Verdict
 
-SETTING = Setting(
-    problem_dir="/problems/x", preset="tiny", sizes={"M": 2}, world=2, device="cpu", dtype="float32"
-)
+SETTING = Setting(problem_dir="/problems/x", preset="tiny", sizes={"M": 2}, world=2, device="cpu", dtype="float32")
 HEADER = RunHeader(
     run_id="r1",
     created=1.5,

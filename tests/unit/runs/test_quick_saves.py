@@ -39,15 +39,11 @@ async def test_a_run_is_not_blamed_for_those_that_were_cancelled_before_it(paths
         assert last.result.verdict is Verdict.PASS, last.result.detail
         for run in older:
             end = await run.end()
-            assert isinstance(end, Cancelled) or (
-                isinstance(end, Finished) and end.result.verdict is Verdict.PASS
-            )
+            assert isinstance(end, Cancelled) or (isinstance(end, Finished) and end.result.verdict is Verdict.PASS)
 
 
 def test_an_answer_that_a_cancelled_run_still_waited_for_is_not_taken_for_the_next_one() -> None:
-    setting = choose_setting(
-        load_catalogue().find("1"), Choice(preset="tiny", world=2, device="cpu"), Settings()
-    )
+    setting = choose_setting(load_catalogue().find("1"), Choice(preset="tiny", world=2, device="cpu"), Settings())
     referee = Referee()
     try:
         stage = referee.oracle.prepare(setting)

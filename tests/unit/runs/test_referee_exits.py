@@ -73,9 +73,7 @@ async def test_a_start_that_is_cancelled_leaves_no_failure_behind(paths: Paths) 
 
 
 async def test_bytes_that_are_no_text_end_a_referee_as_other_garbage_does(paths: Paths) -> None:
-    code = (
-        'import sys; sys.stdout.buffer.write(b\'{"type":"\\xff"}\\n\'); sys.stdout.flush(); sys.stdin.read()'
-    )
+    code = 'import sys; sys.stdout.buffer.write(b\'{"type":"\\xff"}\\n\'); sys.stdout.flush(); sys.stdin.read()'
     async with Engine(paths, command=(sys.executable, "-c", code)) as engine:
         with pytest.raises(RefereeFailed, match="said something that is no event"):
             await engine.start()

@@ -51,14 +51,7 @@ HEADER = RunHeader(
 
 def test_detail_names_phase_rank_index_values_and_advice() -> None:
     said = report(HEADER, RESULT).detail
-    for words in (
-        "check",
-        "rank 1",
-        "out[3, 5]",
-        "expected 1.5",
-        "got nan",
-        "Compare with the baseline.",
-    ):
+    for words in ("check", "rank 1", "out[3, 5]", "expected 1.5", "got nan", "Compare with the baseline."):
         assert words in said
     assert "\x1b" not in said
     assert "\n" not in said

@@ -17,12 +17,8 @@ from sandbox.protocol.events import Finished, Interval, Result, Seconds, Setting
 from sandbox.protocol.verdict import Verdict
 
 
-def header(
-    run_id: str, created: float = 1.0, problem: int = 13, device: str = "cpu", **changes: object
-) -> RunHeader:
-    setting = Setting(
-        problem_dir="/p", preset="tiny", sizes={"M": 2}, world=2, device=device, dtype="bfloat16"
-    )
+def header(run_id: str, created: float = 1.0, problem: int = 13, device: str = "cpu", **changes: object) -> RunHeader:
+    setting = Setting(problem_dir="/p", preset="tiny", sizes={"M": 2}, world=2, device=device, dtype="bfloat16")
     made = RunHeader(
         run_id=run_id,
         created=created,
@@ -124,9 +120,7 @@ def test_a_longer_measurement_replaces_shorter_ones(store: Store) -> None:
 
 def test_the_low_end_of_the_interval_decides_which_kernel_is_the_best(store: Store) -> None:
     wide = Speedup(call=Interval(2.0, 1.1, 3.6), device=None)
-    store.record(
-        entry_of(header("wide"), msgspec.structs.replace(result(speedup=2.0, outcome="faster"), speedup=wide))
-    )
+    store.record(entry_of(header("wide"), msgspec.structs.replace(result(speedup=2.0, outcome="faster"), speedup=wide)))
     store.record(entry_of(header("sure", 2.0), result(speedup=1.5, outcome="faster")))
     best = store.standings()[13].best
     assert best is not None
@@ -190,10 +184,7 @@ def test_an_index_of_version_1_is_kept_and_gets_the_new_columns(paths: Paths) ->
     old.close()
     one, two = Store(paths.database, paths.runs), Store(paths.database, paths.runs)
     one.record(entry_of(header("b", 2.0), result(speedup=1.2, outcome="faster")))
-    assert [(entry.run_id, entry.clock, entry.speedup) for entry in two.history(13)] == [
-        ("b", "", 1.2),
-        ("a", "", 1.5),
-    ]
+    assert [(entry.run_id, entry.clock, entry.speedup) for entry in two.history(13)] == [("b", "", 1.2), ("a", "", 1.5)]
 
 
 def journal(paths: Paths, run_id: str) -> None:
@@ -209,9 +200,7 @@ def test_a_lost_index_is_rebuilt_from_the_journals(paths: Paths) -> None:
     assert [entry.run_id for entry in Store(paths.database, paths.runs).history(13)] == ["a"]
 
 
-def test_a_damaged_index_is_put_aside_named_and_rebuilt(
-    paths: Paths, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_index_is_put_aside_named_and_rebuilt(paths: Paths, caplog: pytest.LogCaptureFixture) -> None:
     journal(paths, "a")
     paths.database.write_bytes(b"this is no database" * 100)
     store = Store(paths.database, paths.runs)

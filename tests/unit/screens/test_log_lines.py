@@ -34,10 +34,7 @@ def test_a_failure_that_was_told_is_not_told_again_at_the_end() -> None:
     finished = decode_event(PASSED.read_bytes().splitlines()[-1])
     assert isinstance(finished, Finished)
     result = msgspec.structs.replace(finished.result, verdict=Verdict.COMPILE_ERROR, failure=failure)
-    told = [
-        lines_of(event, Verdict.COMPILE_ERROR)
-        for event in (ended, Finished(run_id="r", sha256="", result=result))
-    ]
+    told = [lines_of(event, Verdict.COMPILE_ERROR) for event in (ended, Finished(run_id="r", sha256="", result=result))]
     assert told == [[], []]
 
 

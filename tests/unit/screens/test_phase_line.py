@@ -2,13 +2,7 @@
 
 from screens.kernel.phase_line import fitting
 
-PHASES = [
-    ("✓ load 0.08", ""),
-    ("· compile", ""),
-    ("✓ check 0.19", ""),
-    ("▸ time 1.2/31 s", ""),
-    ("esc cancels", ""),
-]
+PHASES = [("✓ load 0.08", ""), ("· compile", ""), ("✓ check 0.19", ""), ("▸ time 1.2/31 s", ""), ("esc cancels", "")]
 
 
 def texts(width: int) -> list[str]:

@@ -17,9 +17,7 @@ TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in 
 
 
 def test_a_text_beside_its_label_is_wrapped_below_itself() -> None:
-    rows = [
-        row.plain for row in hanging(Content("runs as"), Content("tiny · bfloat16 · 2 ranks on cpu"), 32, 10)
-    ]
+    rows = [row.plain for row in hanging(Content("runs as"), Content("tiny · bfloat16 · 2 ranks on cpu"), 32, 10)]
     assert rows == ["runs as   tiny · bfloat16 · 2", "          ranks on cpu"]
 
 
@@ -45,10 +43,7 @@ def test_the_message_of_a_failure_is_not_said_again_below_it() -> None:
     # A message that was cut: the whole of it stands at the end of the traceback, and nowhere else.
     cut = replace(failure, message="an exception ended solution(): ValueError: n")
     assert output_of(cut) == f"{TRACEBACK}\nValueError: no"
-    assert (
-        output_of(replace(failure, text="gcc: warning\nkernel.py:3: error"))
-        == "gcc: warning\nkernel.py:3: error"
-    )
+    assert output_of(replace(failure, text="gcc: warning\nkernel.py:3: error")) == "gcc: warning\nkernel.py:3: error"
 
 
 def test_a_result_that_was_never_right_is_not_called_the_best() -> None:

@@ -19,9 +19,7 @@ def problem() -> Problem:
 
 
 def with_worlds(problem: Problem, worlds: list[int]) -> Problem:
-    return Problem(
-        problem.folder, msgspec.structs.replace(problem.file, worlds=worlds, worlds_reason="because")
-    )
+    return Problem(problem.folder, msgspec.structs.replace(problem.file, worlds=worlds, worlds_reason="because"))
 
 
 def test_nothing_asked_takes_tiny_bfloat16_on_two_cpu_ranks(problem: Problem) -> None:
@@ -52,13 +50,7 @@ def test_the_default_world_communicates_where_the_problem_allows_it(problem: Pro
 
 @pytest.mark.parametrize(
     "choice",
-    [
-        Choice(world=5),
-        Choice(dtype="float8"),
-        Choice(preset="huge"),
-        Choice(sizes={"Q": 1}),
-        Choice(sizes={"M": 0}),
-    ],
+    [Choice(world=5), Choice(dtype="float8"), Choice(preset="huge"), Choice(sizes={"Q": 1}), Choice(sizes={"M": 0})],
 )
 def test_what_does_not_fit_is_refused_with_what_does(problem: Problem, choice: Choice) -> None:
     with pytest.raises(UsageError) as caught:

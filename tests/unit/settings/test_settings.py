@@ -46,9 +46,7 @@ def test_an_unknown_key_is_refused_with_its_file_and_the_nearest_key(paths: Path
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(
-    "values", [{"world": "two"}, {"world": -1}, {"device": "tpu"}, {"keymap": {"run": 5}}]
-)
+@pytest.mark.parametrize("values", [{"world": "two"}, {"world": -1}, {"device": "tpu"}, {"keymap": {"run": 5}}])
 def test_a_value_that_does_not_fit_is_refused_by_name(values: dict[str, object]) -> None:
     with pytest.raises(SettingsError, match=next(iter(values))):
         check_settings(values, "here")

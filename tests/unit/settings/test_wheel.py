@@ -36,9 +36,7 @@ def environment(folder: Path) -> Path:
 def install(bin_folder: Path, *arguments: str) -> None:
     pip = [sys.executable, "-m", "pip", "--python", str(bin_folder / "python"), "install", "--quiet"]
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [*pip, *arguments], env=outside, check=False, capture_output=True, text=True, timeout=500
-    )
+    done = subprocess.run([*pip, *arguments], env=outside, check=False, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
 
 
@@ -56,9 +54,7 @@ def run(bin_folder: Path, *arguments: str, python_path: str = "") -> "subprocess
 
 
 def test_every_tracked_file_of_the_packages_is_in_it(wheel: Path) -> None:
-    listed = subprocess.run(
-        ["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    listed = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True, check=False)
     tracked = {name for name in listed.stdout.splitlines() if (ROOT / name).exists()}
     if not tracked:
         pytest.skip("not a git checkout")
@@ -67,9 +63,7 @@ def test_every_tracked_file_of_the_packages_is_in_it(wheel: Path) -> None:
     assert any(name.endswith("data/share/man/man1/pkb-arena.1") for name in inside)
 
 
-def test_an_environment_that_has_the_wheel_judges_a_kernel(
-    wheel: Path, tmp_path: Path, small_budget: None
-) -> None:
+def test_an_environment_that_has_the_wheel_judges_a_kernel(wheel: Path, tmp_path: Path, small_budget: None) -> None:
     bin_folder = environment(tmp_path / "env")
     install(bin_folder, "--no-deps", "--no-index", str(wheel))
     # What pkb-arena needs comes from the environment of these checks, by path: its own packages are not there but in the wheel.

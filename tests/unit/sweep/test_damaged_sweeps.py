@@ -24,15 +24,7 @@ from arena.sweep.journal import (
     read_lines,
 )
 from arena.sweep.plan import SweepPlan
-from arena.sweep.records import (
-    AnyLine,
-    Cell,
-    CellResult,
-    SweepOpened,
-    SweepSession,
-    Unanswered,
-    Written,
-)
+from arena.sweep.records import AnyLine, Cell, CellResult, SweepOpened, SweepSession, Unanswered, Written
 from sandbox.protocol.events import Setting
 
 HERE = Machine("a small box", "", "2.9", "gloo")

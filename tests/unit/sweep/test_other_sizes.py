@@ -47,18 +47,14 @@ def test_they_differ_from_the_first_and_each_other_and_cost_little_more(problem:
 def test_nobody_can_foresee_them_and_a_seed_repeats_them() -> None:
     problem = CATALOGUE.find("13")
     setting = choose_setting(problem, ON_CPU, Settings())
-    first, same, other = (
-        list(islice(other_settings(problem, setting, random.Random(n)), 5)) for n in (1, 1, 2)
-    )
+    first, same, other = (list(islice(other_settings(problem, setting, random.Random(n)), 5)) for n in (1, 1, 2))
     assert first == same != other
 
 
 @pytest.mark.parametrize(
     ("source", "verdicts"), [("pass", ["PASS"] * 3), ("wrong", ["WRONG_RESULT"] * 3), ("refuse", [])]
 )
-async def test_refused_settings_are_drawn_again_and_say_nothing(
-    paths: Paths, source: str, verdicts: list[str]
-) -> None:
+async def test_refused_settings_are_drawn_again_and_say_nothing(paths: Paths, source: str, verdicts: list[str]) -> None:
     problem = CATALOGUE.find("1")
     setting = choose_setting(problem, ON_CPU, Settings())
     request = RunRequest(problem=problem, setting=setting, kernel_name="k.py", source=source)

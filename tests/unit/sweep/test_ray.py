@@ -15,18 +15,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'pkb-arena[
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 COMMAND = (
-    *(
-        sys.executable,
-        "-P",
-        "-m",
-        "arena.cli",
-        "sweep",
-        "--players",
-        "baseline,house",
-        "--rounds",
-        "0",
-        "--one-size",
-    ),
+    *(sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline,house", "--rounds", "0", "--one-size"),
     *("--device", "cpu", "--ray", "--name", "r", "--resume", "--json"),
 )
 

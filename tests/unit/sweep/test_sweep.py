@@ -20,16 +20,7 @@ from arena.models.budget import BudgetPool, Spent
 from arena.paths import Paths
 from arena.players.file import FilePlayer
 from arena.players.make_player import make_player
-from arena.players.player import (
-    KernelAccess,
-    NoAnswer,
-    Player,
-    PlayerKind,
-    PlayerName,
-    PlayerSetup,
-    Submission,
-    Task,
-)
+from arena.players.player import KernelAccess, NoAnswer, Player, PlayerKind, PlayerName, PlayerSetup, Submission, Task
 from arena.runs.engine import Engine
 from arena.settings import Settings
 from arena.sweep.journal import SweepJournal, read_lines
@@ -76,11 +67,7 @@ def plan_for(problems: str, players: Sequence[str] = (), **more: object) -> Swee
 
 
 async def played(
-    paths: Paths,
-    plan: SweepPlan,
-    players: Sequence[Player],
-    listener: Listener | None = None,
-    workers: int = 1,
+    paths: Paths, plan: SweepPlan, players: Sequence[Player], listener: Listener | None = None, workers: int = 1
 ) -> Sweep:
     """One session of the sweep "c"; the journal is closed after it."""
     journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
@@ -169,9 +156,7 @@ async def test_a_seat_that_fails_again_and_again_leaves_and_the_other_goes_on(pa
     said: list[str] = []
     broken = (*REFEREE[:1], "-c", "raise SystemExit(3)")
     journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
-    plan = plan_for(
-        "all", attempts=3
-    )  # the sound worker must not be done before the other has failed three times
+    plan = plan_for("all", attempts=3)  # the sound worker must not be done before the other has failed three times
     async with Engine(paths, command=REFEREE) as sound, Engine(paths, command=broken) as dying:
         sweep = Sweep(
             plan,
@@ -378,27 +363,8 @@ def test_the_command_killed_three_times(home: Path, tmp_path: Path) -> None:
     kernels = tmp_path / "kernels"
     kernels.mkdir()
     (kernels / "01.py").write_text("def solution(tensor):\n    return tensor.clone()\n")
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "arena.cli",
-        "sweep",
-        "--players",
-        f"baseline,house,file:{kernels}",
-    ]
-    command += [
-        "--problems",
-        "1-4",
-        "--rounds",
-        "1",
-        "--one-size",
-        "--device",
-        "cpu",
-        "--name",
-        "k",
-        "--resume",
-    ]
+    command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", f"baseline,house,file:{kernels}"]
+    command += ["--problems", "1-4", "--rounds", "1", "--one-size", "--device", "cpu", "--name", "k", "--resume"]
     path = home / "data" / "campaigns" / "k.jsonl"
     for _ in range(3):
         killed_in_the_middle(command, path)

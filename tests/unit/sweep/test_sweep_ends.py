@@ -41,9 +41,7 @@ def lines(home: Path, kind: str) -> list[dict[str, object]]:
     return [line for line in map(json.loads, journal.read_text().splitlines()) if line["type"] == kind]
 
 
-def test_a_line_that_does_not_fit_leaves_nothing_of_itself(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_does_not_fit_leaves_nothing_of_itself(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = SweepJournal(paths.sweeps / "c.jsonl", "c")
     whole = journal.path.read_bytes()
     write = os.pwrite
@@ -68,28 +66,12 @@ def test_a_model_s_answers_are_judged_and_no_key_is_anywhere(
     pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
 ) -> None:
     provider.replies = [streamed(WRONG), streamed("I would rather not.")]
-    command = (
-        "sweep",
-        "--players",
-        "model:m",
-        "--problems",
-        "1",
-        "--attempts",
-        "3",
-        *SETTING,
-        "--name",
-        "c",
-        "--json",
-    )
+    command = ("sweep", "--players", "model:m", "--problems", "1", "--attempts", "3", *SETTING, "--name", "c", "--json")
     done = pkb_arena_warm(*command)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert (said["whole"], said["done"]) == (True, 3)
-    assert sorted(str(line["verdict"]) for line in lines(home, "result")) == [
-        "NO_KERNEL",
-        "NO_KERNEL",
-        "WRONG_RESULT",
-    ]
+    assert sorted(str(line["verdict"]) for line in lines(home, "result")) == ["NO_KERNEL", "NO_KERNEL", "WRONG_RESULT"]
     assert said["scores"][0]["usd"] == pytest.approx(3 * (100 * 1.0 + 50 * 10.0) / 1e6)
     for path in home.rglob("*"):
         assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
@@ -106,17 +88,7 @@ def test_an_agent_reads_its_verdict_and_only_what_it_hands_in_counts(
     right = f"```python\n{load_catalogue().find('1').baseline_source}```\n"
     provider.replies = [streamed(WRONG), streamed(right)]
     done = pkb_arena_warm(
-        "sweep",
-        "--players",
-        "agent:m",
-        "--problems",
-        "1",
-        "--steps",
-        "2",
-        *SETTING,
-        "--name",
-        "c",
-        timeout=100,
+        "sweep", "--players", "agent:m", "--problems", "1", "--steps", "2", *SETTING, "--name", "c", timeout=100
     )
     assert done.returncode == 0, done.stderr
     assert [line["verdict"] for line in lines(home, "result")] == ["PASS"]
@@ -131,18 +103,7 @@ def test_a_provider_that_is_gone_is_an_exit_code_and_a_way_on(
     pkb_arena_warm: CommandLine, provider: ModelServer, home: Path
 ) -> None:
     provider.replies = [status("401 Unauthorized", '{"error": {"message": "who are you"}}')]
-    command = (
-        "sweep",
-        "--players",
-        "baseline,model:m",
-        "--problems",
-        "1",
-        "--attempts",
-        "2",
-        *SETTING,
-        "--name",
-        "c",
-    )
+    command = ("sweep", "--players", "baseline,model:m", "--problems", "1", "--attempts", "2", *SETTING, "--name", "c")
     done = pkb_arena_warm(*command)
     assert done.returncode == 3
     assert "who are you" in done.stderr

@@ -34,16 +34,8 @@ def test_the_headline_is_call_time_unless_calls_cannot_tell(call, device, word, 
 @pytest.mark.parametrize(
     ("call", "device", "sentence"),
     [
-        (
-            NOISY,
-            EVEN,
-            "same speed by device time 1.00× [0.98, 1.02], detects 3 %; end-to-end time too noisy",
-        ),
-        (
-            FASTER,
-            Interval(1.1, 1.09, 1.12),
-            "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]",
-        ),
+        (NOISY, EVEN, "same speed by device time 1.00× [0.98, 1.02], detects 3 %; end-to-end time too noisy"),
+        (FASTER, Interval(1.1, 1.09, 1.12), "1.31× faster end-to-end [1.20, 1.43]; device time 1.10× [1.09, 1.12]"),
         (
             EVEN,
             FASTER,
@@ -60,9 +52,7 @@ def test_the_sentence_has_the_numbers(call, device, sentence):
 
 def test_advice_is_given_where_a_clock_cannot_tell():
     assert conclude(EVEN, EVEN).advice == ""
-    assert conclude(NOISY, EVEN, ranks=4, cores=2).advice == (
-        "more rounds, fewer ranks than cores, a quieter machine"
-    )
+    assert conclude(NOISY, EVEN, ranks=4, cores=2).advice == ("more rounds, fewer ranks than cores, a quieter machine")
     assert "ranks" not in conclude(NOISY, None, ranks=2, cores=8).advice
 
 

@@ -77,12 +77,7 @@ def test_whatever_the_times_the_interval_is_finite_and_in_order(seed):
     generator = random.Random(seed)
     values = generator.choice([(1.0,), (1.0, 1.0, 2.0), (1e-9, 1.0, 1e12), (1.0, 1.001, 5e-324, 1e308)])
     made = [
-        Pair(
-            generator.randrange(4),
-            generator.choice(values),
-            generator.choice(values),
-            generator.random() < 0.9,
-        )
+        Pair(generator.randrange(4), generator.choice(values), generator.choice(values), generator.random() < 0.9)
         for _ in range(generator.randrange(50))
     ]
     for clock in ("call", "device"):
@@ -95,10 +90,7 @@ def test_whatever_the_times_the_interval_is_finite_and_in_order(seed):
 @pytest.mark.parametrize("count", [6, 7, 9, 12])
 @pytest.mark.parametrize("worlds", [1, 2, 3, 4])
 def test_few_pairs_of_identical_code_are_not_called(count, worlds):
-    said = [
-        outcome(speedup(pairs(count, spread=0.2, worlds=worlds, offset=0.005, seed=seed)))
-        for seed in range(40)
-    ]
+    said = [outcome(speedup(pairs(count, spread=0.2, worlds=worlds, offset=0.005, seed=seed))) for seed in range(40)]
     assert said.count("faster") + said.count("slower") <= 2
 
 
@@ -146,9 +138,7 @@ def called_and_width(found):
 
 @pytest.mark.parametrize("references", [2, 4])
 @pytest.mark.parametrize(("turns", "jitter", "offset"), [(6, 0.3, 0.0), (12, 0.15, 0.01), (30, 0.15, 0.01)])
-def test_pairs_that_share_the_contenders_batch_say_more_than_one_pair_of_it(
-    references, turns, jitter, offset
-):
+def test_pairs_that_share_the_contenders_batch_say_more_than_one_pair_of_it(references, turns, jitter, offset):
     shared, width = called_and_width(random_effects.fit(*made_turns(references, turns, jitter, offset)))
     ratios, _, first, turn = made_turns(1, turns, jitter, offset, seed=1)
     alone = random_effects.fit(ratios, np.arange(turns) % references, first, turn)
@@ -164,8 +154,7 @@ def test_pairs_that_share_the_contenders_batch_are_not_independent():
 def test_a_batch_of_the_contender_that_all_pairs_share_is_one_and_claims_nothing():
     chance = random.Random(1)
     found = [
-        Pair(k % 4, 200 * math.exp(chance.gauss(0, 0.01)), 100.0, True, turn=k // 4)
-        for k in range(4 * FEWEST - 4)
+        Pair(k % 4, 200 * math.exp(chance.gauss(0, 0.01)), 100.0, True, turn=k // 4) for k in range(4 * FEWEST - 4)
     ]
     assert turns_of(found) == FEWEST - 1
     assert outcome(speedup(found)) == "too noisy"

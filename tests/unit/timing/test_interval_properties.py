@@ -55,10 +55,7 @@ def scaled(pairs: list[Pair], baseline: float, contender: float) -> list[Pair]:
 def swapped(pairs: list[Pair]) -> list[Pair]:
     return [
         msgspec.structs.replace(
-            pair,
-            baseline_us=pair.contender_us,
-            contender_us=pair.baseline_us,
-            baseline_first=not pair.baseline_first,
+            pair, baseline_us=pair.contender_us, contender_us=pair.baseline_us, baseline_first=not pair.baseline_first
         )
         for pair in pairs
     ]
@@ -97,9 +94,7 @@ def test_rescaling_a_side_rescales_it(pairs: list[Pair], clock: str, base: float
 
 @examples(80)
 @given(made(st.just(0), ORDER_FROM, 20), CLOCKS, st.integers(2, 4))
-def test_more_of_the_same_beside_one_reference_never_widens_it(
-    pairs: list[Pair], clock: str, times: int
-) -> None:
+def test_more_of_the_same_beside_one_reference_never_widens_it(pairs: list[Pair], clock: str, times: int) -> None:
     """Beside several it may: more of the same tells that they differ, so that the contender's offset may be larger."""
     assume(turns_of(pairs) >= FEWEST)
     more = [
@@ -112,9 +107,7 @@ def test_more_of_the_same_beside_one_reference_never_widens_it(
 
 @examples(80)
 @given(ENOUGH, CLOCKS, st.floats(0, 1), st.floats(0, 1))
-def test_a_less_certain_harness_cost_never_narrows_it(
-    pairs: list[Pair], clock: str, less: float, more: float
-) -> None:
+def test_a_less_certain_harness_cost_never_narrows_it(pairs: list[Pair], clock: str, less: float, more: float) -> None:
     less, more = sorted([less, more])
     narrow, wide = speedup(pairs, clock, harness=less), speedup(pairs, clock, harness=more)
     assert half_width(narrow) <= half_width(wide) * (1 + 1e-6) + 1e-9

@@ -19,9 +19,7 @@ def test_it_only_looks_when_a_look_is_due():
     looked = []
     stopping_rule = StoppingRule(budget_s=1.0)
     for tenth in range(1, 41):
-        stopping_rule.decide(
-            tenth / 10, tenth, MANY, lambda tenth=tenth: looked.append(tenth) or (WIDE, None)
-        )
+        stopping_rule.decide(tenth / 10, tenth, MANY, lambda tenth=tenth: looked.append(tenth) or (WIDE, None))
     assert looked == [5, 10, 20, 40]
 
 

@@ -37,9 +37,7 @@ def test_the_graph_of_every_baseline_is_a_kernel_in_which_no_name_hides_another(
     assert sorted({name for name in names if names.count(name) > 1}) == ["solution"]
     # What the baseline calls `solution` is only its own entry: the yardstick's takes its place.
     assert not [
-        n
-        for n in ast.walk(ast.parse(problem.baseline_source))
-        if isinstance(n, ast.Name) and n.id == "solution"
+        n for n in ast.walk(ast.parse(problem.baseline_source)) if isinstance(n, ast.Name) and n.id == "solution"
     ]
 
 
@@ -53,9 +51,7 @@ def test_windows_are_for_four_plain_collectives_and_copy_engines_for_two():
                     variant_source(problem, word, "cuda")
 
 
-@pytest.mark.parametrize(
-    ("number", "word", "collective"), [(1, WINDOWS, "all_reduce"), (8, COPY_ENGINE, "all_to_all")]
-)
+@pytest.mark.parametrize(("number", "word", "collective"), [(1, WINDOWS, "all_reduce"), (8, COPY_ENGINE, "all_to_all")])
 def test_a_windows_text_knows_its_collective(number, word, collective):
     tree = ast.parse(variant_source(load_catalogue().find(str(number)), word, "cuda"))
     fixed = {
@@ -103,9 +99,7 @@ def recorder(monkeypatch):
 
 
 def test_a_call_is_plain_once_and_replayed_from_then_on(recorder):
-    kernel = recorder(
-        "made = []\n\ndef solution(x, scale):\n    made.append(x * scale)\n    return made[-1]\n"
-    )
+    kernel = recorder("made = []\n\ndef solution(x, scale):\n    made.append(x * scale)\n    return made[-1]\n")
     first, again = kernel.solution(torch.ones(2), 3), kernel.solution(torch.ones(2), 3)
     assert [len(kernel.made), first.tolist()] == [2, [3, 3]]  # the call itself, and its recording
     assert first is kernel.made[0]
@@ -126,12 +120,8 @@ def test_only_so_many_recordings_are_kept(recorder):
 
 def test_what_cannot_be_captured_is_one_clear_error(recorder):
     text = "calls = []\n\ndef solution(x):\n    calls.append(1)\n    if len(calls) > 1:\n"
-    kernel = recorder(
-        text + "        raise RuntimeError('CUDA error: not permitted\\nlong story')\n    return x + 1\n"
-    )
-    with pytest.raises(
-        RuntimeError, match=r"^cannot be captured in a CUDA graph: CUDA error: not permitted$"
-    ):
+    kernel = recorder(text + "        raise RuntimeError('CUDA error: not permitted\\nlong story')\n    return x + 1\n")
+    with pytest.raises(RuntimeError, match=r"^cannot be captured in a CUDA graph: CUDA error: not permitted$"):
         kernel.solution(torch.ones(1))
 
 

@@ -53,9 +53,7 @@ def test_a_starters_imports_stand_together_in_the_order_of_a_formatter(template:
 
 
 def test_a_signature_shows_defaults() -> None:
-    problems = [
-        problem for problem in load_catalogue().problems if any(default for _, default in problem.parameters)
-    ]
+    problems = [problem for problem in load_catalogue().problems if any(default for _, default in problem.parameters)]
     assert problems
     for problem in problems:
         name, default = next((name, default) for name, default in problem.parameters if default)

@@ -18,9 +18,7 @@ def test_every_deadline_of_a_kernel_is_scaled(monkeypatch: pytest.MonkeyPatch) -
     usual = TimeLimits.for_baseline(1e-4, 10)
     assert usual == TimeLimits()
     monkeypatch.setenv("PKB_DEADLINE_SCALE", "4")
-    assert TimeLimits.for_baseline(1e-4, 10) == TimeLimits(
-        load=80.0, first_call=40.0, batch=8.0, time=120.0, own=240.0
-    )
+    assert TimeLimits.for_baseline(1e-4, 10) == TimeLimits(load=80.0, first_call=40.0, batch=8.0, time=120.0, own=240.0)
     monkeypatch.setenv("PKB_DEADLINE_SCALE", "0.5")
     assert TimeLimits.for_baseline(1e-4, 10) == TimeLimits(load=10.0, first_call=5.0, batch=1.0)
 

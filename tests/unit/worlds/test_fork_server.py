@@ -72,11 +72,7 @@ def test_a_copy_of_a_program_runs_and_cannot_be_changed():
         with pytest.raises(PermissionError):
             os.ftruncate(fd, 0)
         done = subprocess.run(
-            ["sh", "-c", "echo $0"],
-            executable=f"/proc/self/fd/{fd}",
-            pass_fds=[fd],
-            capture_output=True,
-            check=True,
+            ["sh", "-c", "echo $0"], executable=f"/proc/self/fd/{fd}", pass_fds=[fd], capture_output=True, check=True
         )
         assert done.stdout == b"sh\n"
     finally:

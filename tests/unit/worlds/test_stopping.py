@@ -47,9 +47,7 @@ class Started:
         self.process.stdout.readline()
         pid = self.process.pid
         self.stopping: Stopping = (
-            ByGroup(self.group)
-            if self.group
-            else BySignals(lambda: processes.tree(pid), lambda: [pid], kernel=True)
+            ByGroup(self.group) if self.group else BySignals(lambda: processes.tree(pid), lambda: [pid], kernel=True)
         )
 
     def end(self) -> None:
@@ -81,9 +79,7 @@ def rest(stopping: Stopping, process: "subprocess.Popen[bytes]", *signals: signa
         os.kill(process.pid, number)
     time.sleep(0.1)
     until = time.monotonic() + 10  # on a busy machine who goes on waits for a core
-    while (
-        before.pids and signals and time.monotonic() < until and not has_gone_on(before, stopping.activity())
-    ):
+    while before.pids and signals and time.monotonic() < until and not has_gone_on(before, stopping.activity()):
         time.sleep(0.01)
     stopped_activity = StoppedActivity()
     stopped_activity.note(before, stopping.activity(), time.monotonic() - began)

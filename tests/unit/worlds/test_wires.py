@@ -95,8 +95,4 @@ def test_memory_that_was_used_up_is_the_cause_of_an_end() -> None:
         ends(theirs, 0, signal.SIGKILL)
         with pytest.raises(WorldFailed) as failed:
             wires.missing(Kind.DONE, lambda: "the memory is used up")
-        assert (failed.value.kind, failed.value.rank, failed.value.text) == (
-            "NO_MEMORY",
-            0,
-            "the memory is used up",
-        )
+        assert (failed.value.kind, failed.value.rank, failed.value.text) == ("NO_MEMORY", 0, "the memory is used up")

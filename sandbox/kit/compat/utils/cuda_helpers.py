@@ -90,8 +90,7 @@ def _load_inline(
 
     if cuda and cpp_extension.CUDA_HOME is None:
         raise CompileError(
-            "compile_cuda_extension needs nvcc (the CUDA toolkit), which is not here; "
-            "sandbox.kit.cuda needs none"
+            "compile_cuda_extension needs nvcc (the CUDA toolkit), which is not here; sandbox.kit.cuda needs none"
         )
     arch = _arch()
     if arch:

@@ -69,11 +69,7 @@ class CudaDevice:
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
         dist.init_process_group(
-            "nccl",
-            init_method=f"file://{folder}/store",
-            rank=rank,
-            world_size=world,
-            device_id=self.torch_device,
+            "nccl", init_method=f"file://{folder}/store", rank=rank, world_size=world, device_id=self.torch_device
         )
         dist.all_reduce(torch.zeros(1, device=self.torch_device))
         torch.cuda.synchronize()

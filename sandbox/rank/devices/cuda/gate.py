@@ -34,9 +34,7 @@ class CudaGate:
             "cuStreamWaitValue32_v2" if hasattr(driver(), "cuStreamWaitValue32_v2") else "cuStreamWaitValue32"
         )
         self.write_value = (
-            "cuStreamWriteValue32_v2"
-            if hasattr(driver(), "cuStreamWriteValue32_v2")
-            else "cuStreamWriteValue32"
+            "cuStreamWriteValue32_v2" if hasattr(driver(), "cuStreamWriteValue32_v2") else "cuStreamWriteValue32"
         )
         self.token = torch.zeros(1, device="cuda")
 

@@ -27,9 +27,7 @@ KIT_BLOCKS = (
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0}
 """Few threads do as well, and several blocks, chunks, slices and turns of a loop are wanted at sizes of a test."""
 HERE = Path(__file__).parent
-_TOP = re.compile(
-    r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE
-)
+_TOP = re.compile(r"^(?:template[^\n]*)?(?:PX_DI|template <> __device__)[^\n]*(?:\n(?:    |\})[^\n]*)*", re.MULTILINE)
 _TIMEOUT = "PX_TIMEOUT_MS 2000"
 
 
@@ -47,16 +45,16 @@ def _portable_header() -> str:
             return ""
         kind = special[1]
         body = (
-            "r.bits = emu_bf16(value);"
-            if kind == "bf16"
-            else "_Float16 h = (_Float16)value; memcpy(&r.bits, &h, 2);"
+            "r.bits = emu_bf16(value);" if kind == "bf16" else "_Float16 h = (_Float16)value; memcpy(&r.bits, &h, 2);"
         )
         return f"template <> __device__ __forceinline__ {kind} from_float<{kind}>(float value) {{ {kind} r; {body} return r; }}"
 
     before, after = _TOP.sub(kept, text).split("// --- 16-bit floats", 1)
     head, tail = after.split("struct __align__(2) f16 { u16 bits; };", 1)
     tail = tail.split("// --- TMA", 1)[0]
-    return f'{before}// --- 16-bit floats{head}struct __align__(2) f16 {{ u16 bits; }};\n#include "emulation_px.h"\n{tail}'
+    return (
+        f'{before}// --- 16-bit floats{head}struct __align__(2) f16 {{ u16 bits; }};\n#include "emulation_px.h"\n{tail}'
+    )
 
 
 class Launch(NamedTuple):
@@ -143,24 +141,9 @@ def compile(source: str, options: Any = (), arch: Any = None) -> Module:
         unfinished = folder / f"{stem}.{os.getpid()}"
         written = unfinished.with_name(unfinished.name + ".cpp")
         written.write_text(text)
-        command = [
-            "g++",
-            "-std=c++17",
-            "-O1",
-            "-g",
-            "-fPIC",
-            "-shared",
-            "-w",
-            "-fpermissive",
-            "-pthread",
-            f"-I{HERE}",
-        ]
+        command = ["g++", "-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-w", "-fpermissive", "-pthread", f"-I{HERE}"]
         done = subprocess.run(
-            [*command, "-o", str(unfinished), str(written)],
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
+            [*command, "-o", str(unfinished), str(written)], capture_output=True, text=True, timeout=100, check=False
         )
         if done.returncode:
             raise AssertionError(done.stderr[:4000])
