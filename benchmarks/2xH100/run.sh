@@ -19,7 +19,7 @@ $stop 80 python3 -m benchmarks aa-gpu 77 --repetitions 2 --preset paper --world 
 $stop 90 python3 -m pytest -q -m "gpu and peers" tests/gpu/test_profile.py --timeout 80 > "$out/profile-peers.txt" 2>&1
 $stop 90 $arena sweep 83 84 85 --players house --one-size --seconds 0.7 --preset production --world 2 --name late 2> "$out/house-late.txt"
 $stop 110 python3 -m benchmarks aa-gpu 1 8 13 46 83 --repetitions 2 --preset paper --world 2 > "$out/aa-some.txt" 2>&1
-# attacks-ahead.txt, house-training.txt, aa-again.txt: commit 018e3df. The first is run three times, with other names.
+# attacks-ahead.txt, house-training.txt, aa-again.txt: commit f9365d6. The first is run three times, with other names.
 attacks=tests/attacks/kernels
 players=file:$attacks/t18_all_in_the_first_call.py,file:$attacks/t18_all_but_in_some_sizes.py
 players=$players,file:$attacks/t18_stages_a_whole_batch.py,file:$attacks/honest.py
