@@ -16,7 +16,7 @@ from sandbox.timing.interval import TAIL, Pair
 from sandbox.timing.probes import Probes
 from sandbox.timing.turns import Batch, Turns
 
-PAIRS, DRAWN_AT_ONCE = 40, 20
+PAIRS, DRAWN_AT_ONCE = 24, 24
 """Pairs of single calls, and iterations that are drawn for them at once."""
 SECONDS, LEAST_PAIRS = 8.0, 8
 """Slow calls: no pair is begun after so many seconds, once there are so many."""

@@ -22,7 +22,7 @@ class Cpu(DeviceKind):
     arena_bytes = 32 << 20
     unsealed_arena_bytes = 32 << 20
 
-    pace = Pace(batch_s=0.012, long_s=0.012, slower_s=0.030, calls=128, slots=256, pairs=4, gated_pairs=0, references=2)
+    pace = Pace(batch_s=0.006, long_s=0.006, slower_s=0.030, calls=64, slots=256, pairs=4, gated_pairs=0, references=2)
     has_gate = False
     sees_foreign_work = False
     out_of_reach = Throughput(flops=2e13, local=4e12, link=4e12)
