@@ -117,19 +117,8 @@ def main() -> None:
     (home / "config" / "settings.toml").write_text("\n".join(tables))
     command = [sys.executable, "-P", "-m", "arena.cli", "sweep", "--players", "baseline,house,model:bright,model:dim"]
     command += ["--problems", given.problems, "--attempts", str(given.attempts), "--rounds", str(given.rounds)]
-    command += [
-        "--preset",
-        "tiny",
-        "--device",
-        "cpu",
-        "--world",
-        "2",
-        "--one-size",
-        "--name",
-        "stand-ins",
-        "--resume",
-        *(["--ray"] if given.ray else []),
-    ]
+    command += ["--preset", "tiny", "--device", "cpu", "--world", "2", "--one-size", "--name", "stand-ins", "--resume"]
+    command += ["--ray"] if given.ray else []
     environment = os.environ | {"PKB_ARENA_HOME": str(home)}
     journal = home / "data" / "campaigns" / "stand-ins.jsonl"
 

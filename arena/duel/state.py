@@ -20,7 +20,6 @@ class AttemptState:
     """One kernel of a side."""
 
     number: int
-    submitted_at: float
     sha256: str
     source: str
     phase: str = ""
@@ -204,7 +203,7 @@ def _apply_to_side(side: SideState, event: SideEvent) -> None:
         case events.Said():
             side.said = event.text
         case events.Submitted():
-            side.attempts.append(AttemptState(event.attempt, event.at, event.sha256, event.source))
+            side.attempts.append(AttemptState(event.attempt, event.sha256, event.source))
             side.writing = 0
         case events.Left():
             side.left = side.left or event.reason
