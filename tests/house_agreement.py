@@ -29,6 +29,8 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         ("allgather_gemm", "allgather_gemm_AT", "gemm_reducescatter"),
         ({"M": 40, "N": 7, "K": 40}, {"M": 200, "N": 313, "K": 120}),
     ),
+    "blocked_fp8_quantize": ({"M": 5, "N": 56, "block": 8}, {"M": 37, "N": 1024, "block": 128}),
+    "blocked_fp8_dequantize": ({"M": 3, "N": 14, "block": 2}, {"M": 37, "N": 500, "block": 4}),
     "gemm_allgather": ({"M": 5, "N": 11, "K": 3}, {"M": 211, "N": 313, "K": 33}),
     "fp8_reduce_scatter_grads": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
     "fp8_allgather_params": ({"M": 5, "max_P": 101}, {"M": 700, "max_P": 23_001}),
@@ -56,6 +58,23 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "physicsnemo_distributed_irfft": ({"B": 3, "C": 1, "H": 120, "Wd": 120}, {"B": 1, "C": 2, "H": 240, "Wd": 840}),
     "tp_muon_orthogonalization": ({"m": 37, "c": 51}, {"m": 200, "c": 120}),
     "openclip_contrastive_loss": ({"M": 37, "N": 50}, {"M": 600, "N": 24}),
+    **dict.fromkeys(
+        ("moe_pre_all2all", "moe_post_all2all"),
+        ({"M": 5, "N": 7, "E": 8, "K": 3}, {"M": 211, "N": 313, "E": 40, "K": 5}),
+    ),
+    "moe_token_preprocess": ({"M": 5, "E": 8, "K": 3}, {"M": 2011, "E": 40, "K": 5}),
+    "gnn_sparse_feature_fetch_projection": (
+        {"nodes": 101, "D": 7, "Q": 61},
+        {"nodes": 5000, "D": 40, "Q": 900},
+    ),
+    "gnn_feature_exchange_all2all_backward": ({"M": 300, "h": 3}, {"M": 2100, "h": 72}),
+    "gnn_sparse_embedding_all2all": ({"n": 7, "H": 5, "nodes": 100}, {"n": 1500, "H": 24, "nodes": 9000}),
+    "deepmd_kalman_filter_optimizer": ({"L": 1, "n": 5}, {"L": 15, "n": 24}),
+    "torchrec_kjt_all2all": (
+        {"B": 9, "M": 9, "length": 40, "variant": 2},
+        {"B": 30, "M": 30, "K": 8, "length": 2, "variant": 3},
+    ),
+    "hyena_forward_cp": ({"G": 8, "dim": 1, "S": 6, "T": 9}, {"B": 2, "G": 8, "dim": 3, "S": 64, "T": 600}),
     "hyena_conv1d_boundary_exchange": ({"B": 2, "D": 3, "C": 17, "K": 12}, {"B": 1, "D": 7, "C": 40, "K": 5}),
 }
 """(odd, large) of problems whose sizes have other names, or rules."""

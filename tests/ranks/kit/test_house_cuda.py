@@ -34,6 +34,17 @@ HOUSE = {
 CALLS = 6
 SIZES: dict[str, list[dict[str, int]]] = {
     "rope_allgather": [{"M": 64, "N": 640, "dim": 22}],
+    "blocked_fp8_quantize": [
+        {"M": 5, "N": 96, "block": 16},
+        {"M": 37, "N": 1024, "block": 128},
+        {"M": 3, "N": 1024, "block": 512},
+        {"M": 3, "N": 24, "block": 8},
+    ],
+    "blocked_fp8_dequantize": [
+        {"M": 3, "N": 14, "block": 2},
+        {"M": 5, "N": 100, "block": 4},
+        {"M": 37, "N": 512, "block": 128},
+    ],
     "ulysses_all_to_all_tensor_primitive": [{"M": 840, "N": 12}],
     "fused_adam_grad_unshard_allgather": [{"M": 5, "max_p": 101}, {"M": 60, "max_p": 2056}],
     "reducescatter_fused_rmsnorm": [{"M": 37, "N": 61}, {"M": 8, "N": 3001, "max_H": 9000}],
@@ -72,7 +83,38 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"B": 2, "C": 2, "T": 3, "H": 5, "Wd": 11, "lh": 4, "lw": 5, "us": 3},
     ],
     "importance_sampling_loss": [{"M": 5, "N": 7, "V": 900}, {"M": 11, "N": 24, "V": 88}],
+    "dinov2_distributed_sinkhorn_knopp": [
+        {"rows": 13, "K": 61, "iterations": 1},
+        {"rows": 33, "K": 1500, "iterations": 2},
+        {"rows": 5, "K": 5000},
+        {"rows": 4, "K": 5200},
+    ],
+    "embedding_lookup": [{"M": 5, "N": 7}, {"M": 997, "N": 40}],
+    "moe_token_preprocess": [{"M": 5, "E": 8, "K": 3}, {"M": 311, "E": 120, "K": 5}],
+    **dict.fromkeys(
+        ("moe_pre_all2all", "moe_post_all2all"),
+        [
+            {"M": 5, "N": 7, "E": 8, "K": 3},
+            {"M": 97, "N": 88, "E": 80, "K": 5},
+            {"M": 1030, "N": 3, "E": 8, "K": 8},
+            {"M": 33, "N": 1101, "E": 8, "K": 1},
+        ],
+    ),
     "distributed_sample_sort": [{"n": 61, "M": 400}],
+    "gnn_sparse_feature_fetch_projection": [{"nodes": 101, "D": 7, "Q": 61}, {"nodes": 5000, "D": 40, "Q": 900}],
+    "gnn_feature_exchange_all2all_backward": [{"M": 300, "h": 3}, {"M": 2100, "h": 72}],
+    "gnn_sparse_embedding_all2all": [{"n": 7, "H": 5, "nodes": 100}, {"n": 1500, "H": 24, "nodes": 9000}],
+    "deepmd_kalman_filter_optimizer": [{"L": 1, "n": 5}, {"L": 5, "n": 67}, {"L": 15, "n": 24}],
+    "torchrec_kjt_all2all": [
+        {"B": 7, "M": 7, "length": 3, "variant": 1},
+        {"B": 9, "M": 9, "length": 40, "variant": 2},
+        {"B": 30, "M": 30, "K": 8, "length": 2, "variant": 3},
+    ],
+    "hyena_forward_cp": [
+        {"G": 8, "dim": 1, "S": 6, "T": 9},
+        {"B": 2, "G": 8, "dim": 3, "S": 64, "T": 600},
+        {"B": 1, "G": 8, "dim": 2, "S": 256, "T": 100},
+    ],
     "sam3_allgather_iou_suppression": [{"n": 5, "H": 13, "V": 23}, {"n": 3, "H": 16, "V": 24}],
     **{
         f"vocab_parallel_log_prob_topk{form}": [

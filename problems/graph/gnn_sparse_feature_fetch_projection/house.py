@@ -1,0 +1,144 @@
+"""The house's feature fetch: all ranks see all ids, and owners store rows at their final places; nothing is sorted."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// table: this rank's rows of `width` elements, `shard` rows per rank; ids: this rank's queries. lists: [W][most], the queries of
+// all ranks, asked.at[r] of rank r; features: rows of `width`, both symmetric. A block has the same places in all lists. It
+// shows its queries to every rank, then stores there those of this rank's rows that the rank asks for.
+template <class T> static __device__ void fetch_rows(const Px& px, const T* table, const i64* ids, i64* lists, T* features,
+        const PxNumbers& asked, i64 most, i64 shard, i64 width) {
+    __shared__ i64 from[512], to[512];
+    __shared__ u32 found;
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 share = (most + gridDim.x - 1) / gridDim.x, first = blockIdx.x * share;
+    for (int away = 0; away < px.world; ++away) {
+        i64* there = px_at(px, (px.rank + away) % px.world, lists) + px.rank * most;
+        const i64 end = min(first + share, asked.at[px.rank]);
+        for (i64 i = first + threadIdx.x; i < end; i += blockDim.x) there[i] = ids[i];
+    }
+    px_meet(px, blockIdx.x, turn);
+    const int each = 16 / sizeof(T);
+    const u32 words = (width + each - 1) / each, step = blockDim.x;
+    for (int away = 1; away <= px.world; ++away) {  // the own queries last: they need no link
+        const int reader = (px.rank + away) % px.world;
+        const volatile i64* list = lists + reader * most;
+        T* there = px_at(px, reader, features);
+        const i64 end = min(first + share, asked.at[reader]);
+        for (i64 begin = first; begin < end; begin += blockDim.x) {
+            if (threadIdx.x == 0) found = 0;
+            __syncthreads();
+            const i64 place = begin + threadIdx.x;
+            if (place < end) {
+                const i64 id = list[place];
+                if (min(id / shard, (i64)px.world - 1) == px.rank) {
+                    const u32 at = atomicAdd(&found, 1u);
+                    from[at] = id - px.rank * shard;
+                    to[at] = place;
+                }
+            }
+            __syncthreads();
+            const u32 all = found * words;
+            for (u32 i = threadIdx.x; i < all; i += 4 * step) {
+                uint4 part[4];
+                #pragma unroll  // all loads are in flight before the first store
+                for (int k = 0; k < 4; ++k) {
+                    const u32 word = i + k * step;
+                    if (word < all) part[k] = px_ld_part(table + from[word / words] * width, word % words * each, width);
+                }
+                #pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    const u32 word = i + k * step;
+                    if (word < all) px_st_part(there + to[word / words] * width, word % words * each, width, part[k]);
+                }
+            }
+            __syncthreads();
+        }
+    }
+    px_meet(px, blockIdx.x, turn + 1);  // everybody's rows have arrived
+}
+extern "C" __global__ void __launch_bounds__(512, 2) fetch_halves(Px px, const u16* table, const i64* ids, i64* lists,
+        u16* features, PxNumbers asked, i64 most, i64 shard, i64 width) {
+    fetch_rows(px, table, ids, lists, features, asked, most, shard, width);
+}
+extern "C" __global__ void __launch_bounds__(512, 2) fetch_words(Px px, const u32* table, const i64* ids, i64* lists,
+        u32* features, PxNumbers asked, i64 most, i64 shard, i64 width) {
+    fetch_rows(px, table, ids, lists, features, asked, most, shard, width);
+}
+"""
+BLOCKS, THREADS = 264, 512
+"""Two blocks on each multiprocessor; the same block of every rank meets."""
+
+symm.reserve(2 << 30)
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when they are first asked for, so inside a first call."""
+    return cuda.compile(SOURCE)
+
+
+@torch.no_grad()
+def solution(
+    local_embedding_shard: torch.Tensor,
+    input_node_ids: torch.Tensor,
+    proj_matrix: torch.Tensor,
+    num_total_nodes: int,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """local_embedding_shard [rows, D], input_node_ids [Q] int64, proj_matrix [D, Dout] -> [Q, Dout].
+
+    With Ns = ceil(num_total_nodes / W), rank r holds table rows r*Ns up to (r+1)*Ns (fewer on the last
+    ranks). Row i of the result is the table row of input_node_ids[i] times this rank's proj_matrix. Q may differ between ranks.
+    """
+    team = symm.team(group)
+    if team.world == 1:
+        return local_embedding_shard[input_node_ids] @ proj_matrix
+    shard, width = -(-num_total_nodes // team.world), local_embedding_shard.shape[1]
+    asked = [count for (count,) in team.gather_numbers(input_node_ids.numel())]
+    # One buffer each. A launch stores rows at a rank that has come to the same launch, so behind the product of its call before.
+    # A rank writes its next queries after the launch before, in which all others have answered.
+    lists = team.room(team.world * max(asked), torch.int64, "queries", ring=1)
+    room = team.room(max(asked) * width, local_embedding_shard.dtype, "features", ring=1)
+    features = (
+        room[: input_node_ids.numel() * width].view(-1, width) if width else room.new_empty((asked[team.rank], 0))
+    )
+    if not room.is_cuda:
+        fetch_on_cpu(local_embedding_shard, input_node_ids, lists, room, asked, shard, team)
+        return features @ proj_matrix
+    table, ids = local_embedding_shard.contiguous(), input_node_ids.contiguous()
+    unit = 2 if table.element_size() % 4 else 4
+    kernel = kernels().fetch_halves if unit == 2 else kernels().fetch_words
+    addresses = table.data_ptr(), ids.data_ptr(), lists.data_ptr(), room.data_ptr()
+    blocks = min(max(-(-max(asked) // 16), 1), BLOCKS)  # the same on all ranks
+    sizes = max(asked), shard, width * table.element_size() // unit
+    kernel[blocks, THREADS](team.px, *addresses, asked, *sizes)
+    return features @ proj_matrix
+
+
+def fetch_on_cpu(
+    table: torch.Tensor,
+    ids: torch.Tensor,
+    lists: torch.Tensor,
+    room: torch.Tensor,
+    asked: list[int],
+    shard: int,
+    team: Any,
+) -> None:
+    """The same for CPU ranks: queries are read out of the peers' memory, and their rows written there."""
+    lists[: ids.numel()] = ids
+    team.barrier()
+    width = table.shape[1]
+    for peer in team.order():
+        queries = team.peers(lists)[peer][: asked[peer]]
+        owner = torch.div(queries, shard, rounding_mode="floor").clamp_(max=team.world - 1)
+        mine = (owner == team.rank).nonzero().flatten()
+        features = team.peers(room)[peer][: asked[peer] * width].view(asked[peer], width)
+        features[mine] = table[queries[mine] - team.rank * shard]
+    team.barrier()
