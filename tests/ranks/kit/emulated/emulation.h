@@ -103,6 +103,13 @@ static void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst
 static void __threadfence_system() { __threadfence(); }
 static unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 static int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
+static float atomicAdd(float* at, float value) {
+    float old, sum;
+    __atomic_load(at, &old, __ATOMIC_SEQ_CST);
+    do sum = old + value;
+    while (!__atomic_compare_exchange(at, &old, &sum, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    return old;
+}
 static float __uint_as_float(unsigned bits) { float value; memcpy(&value, &bits, 4); return value; }
 static unsigned __float_as_uint(float value) { unsigned bits; memcpy(&bits, &value, 4); return bits; }
 static float __fmul_rn(float a, float b) { return a * b; }
