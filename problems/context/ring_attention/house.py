@@ -1,0 +1,30 @@
+"""The house's ring attention: ranks exchange heads, so that each has whole sequences, and one fused kernel attends to them."""
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import symm
+from sandbox.kit.blocks.attention import attend, attend_together
+
+symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
+
+
+@torch.no_grad()
+def solution(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """q, k, v [B, S, H, d]: rows r·S .. r·S + S - 1 of the sequence -> the attention output of these rows, same shape.
+
+    The softmax goes over the keys of all ranks, up to the query's own position when causal. The scale is d^-1/2 if None.
+
+    A rank sends (W - 1)/W of its queries, keys, values and outputs: 4·(W - 1)/W·n elements in two launches. A ring sends
+    2·(W - 1)·n in W - 1 steps. Under the mask every rank has the work of W/2 blocks, where the last rank of a ring has W - 1/2.
+    """
+    if dist.get_world_size(group) == 1:
+        return attend(q, k, v, softmax_scale, causal)
+    return attend_together(torch.stack((q, k, v), dim=2), softmax_scale, causal, group)

@@ -1,0 +1,69 @@
+"""Attention over a sequence whose pieces lie on several ranks, by exchanging heads and not by passing keys round a ring.
+
+    from sandbox.kit.blocks.attention import attend, attend_together
+
+    context = attend_together(qkv, scale, causal, group)     # qkv [B, S, 3, H, d] -> [B, S, H, d]
+
+Each rank gets the whole sequence of its share of the heads. So one fused kernel does all products, no partial results are merged,
+and under a causal mask all ranks have the same work. A ring leaves the last rank with W - 1/2 blocks and the first with a half.
+"""
+
+import contextlib
+from contextlib import AbstractContextManager
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from sandbox.kit import symm
+from sandbox.kit.blocks.reshard import reshard
+
+FUSED = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Kernels for 16-bit tensors, the fastest on Hopper first; one that cannot take the shapes is skipped."""
+LONG = 1024
+"""Keys from which the choice of a kernel is worth its host time."""
+
+
+def attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None, causal: bool
+) -> torch.Tensor:
+    """Softmax attention: query [B, Sq, H, d], key and value [B, Sk, Hk, d] where Hk divides H -> [B, Sq, H, d], contiguous.
+
+    Query head h reads key head h * Hk // H. causal wants Sq = Sk. Scores and sums are float32; scale None: d^-1/2. Any strides
+    will do as long as elements of a head are neighbours.
+    """
+    q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    shared = query.shape[2] != key.shape[2]
+    with _kernels(query, key):
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, enable_gqa=shared)
+    return attended.transpose(1, 2).contiguous()
+
+
+def _kernels(query: torch.Tensor, key: torch.Tensor) -> AbstractContextManager[None]:
+    """The choice of kernels on a GPU: fused ones of float32 may multiply in less than float32, so plain products do that."""
+    if not query.is_cuda:
+        return contextlib.nullcontext()
+    if query.dtype == torch.float32:
+        return sdpa_kernel(SDPBackend.MATH)
+    if key.shape[1] < LONG:
+        return contextlib.nullcontext()
+    return sdpa_kernel(FUSED, set_priority=True)
+
+
+def attend_together(
+    qkv: torch.Tensor, scale: float | None, causal: bool, group: dist.ProcessGroup | None = None
+) -> torch.Tensor:
+    """Attention over the rows of all ranks of a group: qkv [B, S, 3, H, d], the same shape on all -> [B, S, H, d].
+
+    Rank c has the rows c * S to c * S + S - 1. Any number of heads: the last ranks attend to zeros where it is no multiple of the
+    ranks. Collective. On more than one GPU the result is memory of a ring of two where the ranks divide the heads: it is written
+    again by the second call after this one.
+    """
+    if dist.get_world_size(group) == 1:
+        query, key, value = qkv.unbind(2)
+        return attend(query, key, value, scale, causal)
+    team, heads = symm.team(group), qkv.shape[3]
+    query, key, value = reshard(qkv, 3, 1, team).unbind(2)  # [B, W * S, ceil(H / W), d] each
+    attended = reshard(attend(query, key, value, scale, causal), 1, 2, team)
+    return attended if attended.shape[2] == heads else attended[:, :, :heads].contiguous()
