@@ -22,7 +22,9 @@ HOUSE = {
         text in p.house_source
         for text in (
             "cuda.compile",
+            "sandbox.kit.blocks.attention",
             "sandbox.kit.blocks.columns",
+            "sandbox.kit.blocks.experts",
             "sandbox.kit.blocks.gathered_gemm",
             "sandbox.kit.blocks.perceptron",
             "sandbox.kit.blocks.r",
@@ -33,6 +35,9 @@ HOUSE = {
 }
 CALLS = 6
 SIZES: dict[str, list[dict[str, int]]] = {
+    "ring_attention": [{"M": 3, "N": 27, "H": 3, "d": 7}, {"M": 2, "N": 64, "H": 8, "d": 40}],
+    "fused_moe_fwd": [{"M": 5, "N": 7, "K": 3, "E": 12}, {"M": 97, "N": 40, "E": 84, "K": 8}],
+    "fused_moe_fwd_lora": [{"M": 5, "N": 7, "K": 3, "E": 12, "R": 3}, {"M": 97, "N": 40, "E": 12}],
     "rope_allgather": [{"M": 64, "N": 640, "dim": 22}],
     "blocked_fp8_quantize": [
         {"M": 5, "N": 96, "block": 16},
@@ -48,6 +53,16 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "ulysses_all_to_all_tensor_primitive": [{"M": 840, "N": 12}],
     "fused_adam_grad_unshard_allgather": [{"M": 5, "max_p": 101}, {"M": 60, "max_p": 2056}],
     "reducescatter_fused_rmsnorm": [{"M": 37, "N": 61}, {"M": 8, "N": 3001, "max_H": 9000}],
+    "fla_kimi_delta_attention_cp_tp": [
+        {"B": 1, "S": 5, "H": 3, "K": 7, "V": 5},
+        {"B": 2, "S": 19, "H": 4, "K": 72, "V": 40},
+        {"B": 1, "S": 9, "H": 2, "K": 130, "V": 17},
+    ],
+    "fla_gated_deltanet_cp": [
+        {"B": 1, "S": 5, "Hq": 2, "Hv": 4, "K": 7, "V": 5},
+        {"B": 2, "S": 19, "Hq": 4, "Hv": 4, "K": 72, "V": 40},
+        {"B": 1, "S": 9, "Hq": 2, "Hv": 4, "K": 130, "V": 17},
+    ],
     "hyena_conv1d_boundary_exchange": [
         {"B": 2, "D": 3, "C": 17, "K": 12},
         {"B": 2, "D": 9, "C": 24, "K": 7},

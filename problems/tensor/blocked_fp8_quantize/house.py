@@ -1,0 +1,117 @@
+"""House kernel: one launch scales blocks to E4M3 codes and stores codes and scales at their places in every rank's results."""
+
+import functools
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.quantisation import E4M3, LARGEST_CODE, SIXTEEN
+
+SOURCE = r"""
+// x: [16 words]; codes: [W][words] of 16 bytes, scales: [W][words / lanes], symmetric. A lane has 16 elements, and `lanes`
+// lanes (a power of two) have a block, whose maximum they find by shuffles. A warp has 128 words that follow each other, so
+// that it stores its scales together: single stores of 4 bytes would cross the link slowly.
+template <class T> static __device__ void quantise(const Px& px, const T* x, uint4* codes, float* scales, i64 words, int lanes,
+        float largest_code) {
+    const int STEPS = 4, lane = threadIdx.x % 32, blocks = 32 / lanes;  // blocks of one step
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 warp = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32, warps = (i64)gridDim.x * blockDim.x / 32;
+    for (i64 base = warp * 32 * STEPS; base < words; base += warps * 32 * STEPS) {  // the same in all lanes: they shuffle
+        float value[STEPS][16], scale[STEPS];
+        #pragma unroll  // all loads are in flight before the first comparison
+        for (int k = 0; k < STEPS; ++k) load16(x, 16 * (base + 32 * k + lane), 16 * words, value[k]);
+        #pragma unroll
+        for (int k = 0; k < STEPS; ++k) {
+            float top = 0;
+            #pragma unroll
+            for (int e = 0; e < 16; ++e) top = fmaxf(top, fabsf(value[k][e]));
+            for (int away = lanes / 2; away > 0; away /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, away));
+            scale[k] = __fdiv_rn(top, largest_code);
+            // The reciprocal of a tiny scale would be infinite, so tiny blocks are lifted first.
+            const float lift = top < 0x1p-100f ? 0x1p100f : 1.0f;
+            const float inverse = top == 0 ? 0.0f : __fdiv_rn(largest_code, top * lift);
+            u32 code[16];
+            #pragma unroll
+            for (int e = 0; e < 16; ++e) code[e] = to_e4m3(value[k][e] * lift * inverse);
+            const i64 word = base + 32 * k + lane;
+            if (word >= words) continue;
+            const uint4 sent = bytes16(code);
+            for (int away = 1; away <= px.world; ++away)  // the own copy last
+                px_st16(px_at(px, (px.rank + away) % px.world, codes) + px.rank * words + word, sent);
+        }
+        for (int first = 0; first < STEPS * blocks; first += 32) {
+            const int at = first + lane;  // of this warp's scales
+            float mine = 0;
+            #pragma unroll
+            for (int k = 0; k < STEPS; ++k) {
+                const float found = __shfl_sync(0xffffffffu, scale[k], at % blocks * lanes);
+                if (at / blocks == k) mine = found;
+            }
+            const i64 block = base / lanes + at;
+            if (at >= STEPS * blocks || block * lanes >= words) continue;
+            for (int away = 1; away <= px.world; ++away)
+                px_at(px, (px.rank + away) % px.world, scales)[px.rank * (words / lanes) + block] = mine;
+        }
+    }
+    px_meet(px, blockIdx.x, turn);  // all ranks' codes and scales have arrived
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(256, 2) quantise_blocks(Px px, const TYPE* x, uint4* codes, float* scales, i64 words,
+        int lanes, float largest_code) {
+    quantise<TYPE>(px, x, codes, scales, words, lanes, largest_code);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+SIZES = (16, 32, 64, 128, 256, 512)
+"""Of blocks that the kernel serves: from one lane to a warp."""
+BLOCKS, THREADS = 256, 256
+WORDS = 4
+"""Of 16 elements, in flight in a thread."""
+
+symm.reserve(2 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SIXTEEN + E4M3 + SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).quantise_blocks
+
+
+@torch.no_grad()
+def solution(local_tensor: torch.Tensor, block_size: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
+    """local_tensor [M, N] -> codes [W·M, N] float8_e4m3fn and scales [W·M, N/block_size] float32 of all ranks, on every rank.
+
+    A block is a run of block_size elements of a row; its scale is its largest magnitude / 448.
+
+    Raises:
+        ValueError: block_size does not divide N.
+    """
+    rows, columns = local_tensor.shape
+    if columns % block_size:
+        raise ValueError(f"{columns} columns do not divide into blocks of {block_size}")
+    x = local_tensor.contiguous()
+    if not x.is_cuda or x.dtype not in TYPES or block_size not in SIZES:
+        return in_torch(x, block_size)
+    kernel = kernel_for(x.dtype)
+    # Two of each are enough: a rank that stores for call e+2 has met all ranks in call e+1, behind whatever has read the results
+    # of call e.
+    codes = symm.out((symm.world * rows, columns), torch.uint8, "codes", ring=2)
+    scales = symm.out((symm.world * rows, columns // block_size), torch.float32, "scales", ring=2)
+    words = x.numel() // 16
+    blocks = min(max(-(-words // (THREADS * WORDS)), 1), BLOCKS)
+    kernel[blocks, THREADS](symm.px, x, codes.data_ptr(), scales, words, block_size // 16, LARGEST_CODE)
+    return codes.view(torch.float8_e4m3fn), scales
+
+
+def in_torch(x: torch.Tensor, block_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for CPU ranks and blocks of unusual sizes: each rank copies the codes and scales of all ranks."""
+    values = x.reshape(-1, block_size).float()
+    scales = values.abs().amax(dim=1) / LARGEST_CODE
+    codes = (values / torch.where(scales == 0, 1.0, scales)[:, None]).clamp_(-LARGEST_CODE, LARGEST_CODE)
+    bytes_here = codes.to(torch.float8_e4m3fn).view(torch.uint8).view(x.shape)
+    all_codes = symm.peers(symm.stage(bytes_here, "codes"))
+    all_scales = symm.peers(symm.stage(scales.view(x.shape[0], -1), "scales"))
+    symm.barrier()
+    return torch.cat(all_codes).view(torch.float8_e4m3fn), torch.cat(all_scales)
