@@ -1,0 +1,60 @@
+"""The house's attention layer: heads and not keys are exchanged, and partial outputs are added beside the last product."""
+
+import itertools
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from sandbox.kit import symm
+from sandbox.kit.blocks.attention import attend_together
+from sandbox.kit.blocks.side_stream import beside, join
+from sandbox.kit.blocks.sums import BLOCKS, add_up, boxes
+
+LARGE = 8 << 20
+"""Bytes of the output from which it is added in chunks of rows, each while the next is multiplied."""
+CHUNKS, FEW_BLOCKS = 4, 48
+"""The last chunk has nothing to run beside, so it gets all blocks."""
+SLOTS = 256
+"""The first signal slot of the sums: the exchange of heads has those below."""
+
+symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
+
+
+@torch.no_grad()
+def solution(
+    hidden_states: torch.Tensor,
+    w_qkv: torch.Tensor,
+    w_o: torch.Tensor,
+    num_heads: int,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    tp_group: dist.ProcessGroup | None = None,
+    cp_group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """hidden_states [B, S, D], w_qkv [3·H_l·d, D] with rows (q | k | v, head, d), w_o [D, H_l·d] -> [B, S, D].
+
+    num_heads counts all heads, H_l = num_heads / tp are here. The result is summed over the TP group: of partial outputs in the
+    run dtype, as the baseline's are.
+    """
+    heads = num_heads // dist.get_world_size(tp_group)
+    qkv = functional.linear(hidden_states, w_qkv).view(*hidden_states.shape[:2], 3, heads, -1)
+    context = attend_together(qkv, softmax_scale, causal, cp_group).flatten(0, 1).flatten(1)  # [B·S, H_l·d]
+    if dist.get_world_size(tp_group) == 1:
+        return torch.mm(context, w_o.t()).view(hidden_states.shape)
+    team = symm.team(tp_group)
+    output = context.new_empty((context.shape[0], w_o.shape[0]))
+    box = boxes(output.numel(), output.dtype, team, output.is_cuda)
+    if output.nbytes < LARGE or not output.is_cuda:
+        torch.mm(context, w_o.t(), out=output)
+        add_up(output, box, team, base=SLOTS)
+        return output.view(hidden_states.shape)
+    rows, width = output.shape
+    edges = [rows * number // CHUNKS for number in range(CHUNKS + 1)]
+    for first, last in itertools.pairwise(edges):
+        torch.mm(context[first:last], w_o.t(), out=output[first:last])
+        with beside():
+            blocks = BLOCKS if last == rows else FEW_BLOCKS
+            add_up(output[first:last], box[:, first * width :], team, base=SLOTS, most_blocks=blocks)
+    join()
+    return output.view(hidden_states.shape)

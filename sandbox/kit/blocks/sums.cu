@@ -1,0 +1,27 @@
+// x: [n], becomes factor times the sum over the ranks; box: [W (senders)][pitch], symmetric, one of two used in turn. A block
+// adds the words that the same block of the other ranks has sent.
+template <class T> static __device__ void add_up(const Px& px, T* x, T* box, i64 n, i64 pitch, float factor, u32 base) {
+    const u32 slot = base + blockIdx.x, turn = px_turn(px, slot);
+    const int each = 16 / sizeof(T);
+    const i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x, step = (i64)gridDim.x * blockDim.x;
+    for (i64 i = first; i * each < n; i += 4 * step) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 4; ++k) part[k] = px_ld_part(x, (i + k * step) * each, n);
+        for (int away = 1; away < px.world; ++away) {
+            T* there = px_at(px, (px.rank + away) % px.world, box) + px.rank * pitch;
+            #pragma unroll
+            for (int k = 0; k < 4; ++k) px_st_part(there, (i + k * step) * each, n, part[k]);
+        }
+    }
+    px_meet(px, slot, turn);  // what the others have for this block's words is here
+    for (i64 i = first; i * each < n; i += step) {
+        PxSum<T> total;
+        #pragma unroll
+        for (int source = 0; source < PX_MAX_WORLD; ++source)  // in the order of the ranks, so that all get the same
+            if (source < px.world) total.add(px_ld_part(source == px.rank ? x : box + source * pitch, i * each, n));
+        #pragma unroll
+        for (int e = 0; e < each; ++e) total.sum[e] *= factor;
+        px_st_part(x, i * each, n, total.rounded());
+    }
+}

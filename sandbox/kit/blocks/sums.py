@@ -1,0 +1,66 @@
+"""Sum over the ranks of a small team, in place and in one launch: everybody sends everything, and everybody adds.
+
+    from sandbox.kit import symm
+    from sandbox.kit.blocks.sums import add_up, boxes
+
+    box = boxes(x.numel(), x.dtype, team)
+    add_up(x, box, team)                  # x: the sum over the team's ranks, in float32 and rounded once
+
+Two ranks send as much as in any other way of adding, and meet once. More ranks send W/2 times as much as they would in shares.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = Path(__file__).with_name("sums.cu").read_text()
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) add_up_over_ranks(
+        Px px, TYPE* x, TYPE* box, i64 n, i64 pitch, float factor, u32 base) {
+    add_up<TYPE>(px, x, box, n, pitch, factor, base);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for, so inside a first call."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).add_up_over_ranks
+
+
+def boxes(count: int, dtype: torch.dtype, team: Team, on_gpu: bool) -> torch.Tensor:
+    """Where the ranks' elements arrive: symmetric [W, at least count], one of two buffers used in turn. Collective."""
+    if on_gpu:
+        kernel_for(dtype)  # before the ranks meet for the buffer: a rank that waits in a kernel traps after 2 s
+    each = 16 // dtype.itemsize
+    return team.out((team.world, -(-count // each) * each), dtype, "sums", ring=2)
+
+
+def add_up(
+    x: torch.Tensor, box: torch.Tensor, team: Team, factor: float = 1.0, base: int = 0, most_blocks: int = BLOCKS
+) -> None:
+    """x, contiguous, becomes the sum of all ranks' x times `factor`; the sum is float32, in the order of the ranks.
+
+    box: of `boxes`, or its columns from any element on: [W, at least x.numel()]; no two sums of a call share its elements.
+    base: the first of BLOCKS signal slots for this call alone. most_blocks: fewer leave multiprocessors to other kernels.
+    Collective.
+    """
+    if not x.is_cuda:
+        for place in team.peers(box):
+            place[team.rank, : x.numel()] = x.flatten()
+        team.barrier()
+        total = torch.zeros(x.numel(), dtype=torch.float32)
+        for part in box:
+            total += part[: x.numel()]
+        x.copy_(total.mul_(factor).view(x.shape))
+        return
+    blocks = min(max(-(-x.nbytes // (16 * THREADS)), 1), most_blocks, BLOCKS)
+    launch = kernel_for(x.dtype)[blocks, THREADS]
+    launch(team.px, x.data_ptr(), box.data_ptr(), x.numel(), box.stride(0), factor, base)
