@@ -26,13 +26,16 @@ DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
 ARCH = "sm_90a"
 BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
-BLOCKS_BY_DTYPE = ("candidates", "clipping", "fan_out", "perceptron", "quantisation", "sharded_adam")
+BLOCKS_BY_DTYPE = ("candidates", "clipping", "experts", "fan_out", "perceptron", "quantisation", "sharded_adam", "sums")
 """Those that compile one text for each dtype in TYPES."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 VARIANTS = {
+    "fla_kimi_delta_attention_cp_tp": [(2,), (1,), (4,)],  # groups of 64 key channels
+    "fla_gated_deltanet_cp": [(2,), (1,), (4,)],
     "tp_rms_norm": [(4,)],  # words a lane
     "gemv_decode": [(1,), (4,)],  # tiles
     "vocab_parallel_cross_entropy_loss": [(1,), (8,)],  # warps a row
+    "blocked_fp8_dequantize": [(False,), (True,)],  # of 8-bit codes
     "load_balancing_loss_fn": [(1,), (8,), (60,), (256,), (512,)],  # experts
 }
 """What the kernels of a house are made for besides the dtype."""
