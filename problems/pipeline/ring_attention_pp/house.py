@@ -1,0 +1,84 @@
+"""The house's pipeline of attention layers: batch entries are passed on one by one, so that both stages work at the same time."""
+
+import contextlib
+import itertools
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from sandbox.kit import symm
+from sandbox.kit.blocks import fan_out
+from sandbox.kit.blocks.attention import attend_together
+from sandbox.kit.blocks.side_stream import beside, join
+
+LARGE = 2 << 20
+"""Bytes of one part of the output from which the batch is passed on in parts."""
+MOST_PARTS = 8
+FEW_BLOCKS = 64
+"""Of a launch that passes something on, so that products beside it go on: the same for sender and receiver."""
+SLOTS = 256
+"""The first signal slot of what is passed on: the exchange of heads has those below."""
+
+symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
+ready: set[tuple[object, ...]] = set()
+"""Shapes and modes for which this process has loaded its libraries' kernels; no results."""
+
+
+@torch.no_grad()
+def solution(
+    hidden_states: torch.Tensor,
+    w_qkv: torch.Tensor,
+    w_o: torch.Tensor,
+    num_heads: int,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    cp_group: dist.ProcessGroup | None = None,
+    pp_group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """hidden_states [B, S, D], w_qkv [3·H·d, D] with rows (q | k | v, head, d), w_o [D, H·d] -> this stage's output [B, S, D].
+
+    Stages after the first take only shape and dtype of hidden_states; their input comes from the stage before. Stages are the
+    ranks of pp_group in order (None: a single stage).
+    """
+    stages = dist.get_process_group_ranks(pp_group) if pp_group is not None else [dist.get_rank()]
+    stage, batch = stages.index(dist.get_rank()), hidden_states.shape[0]
+    output = torch.empty_like(hidden_states, memory_format=torch.contiguous_format)
+
+    def layer(given: torch.Tensor, result: torch.Tensor) -> None:
+        qkv = functional.linear(given, w_qkv).view(*given.shape[:2], 3, num_heads, -1)
+        context = attend_together(qkv, softmax_scale, causal, cp_group)
+        torch.mm(context.flatten(0, 1).flatten(1), w_o.t(), out=result.view(-1, result.shape[-1]))
+
+    if len(stages) == 1:
+        layer(hidden_states, output)
+        return output
+    # A team for each pair of neighbours; its first member is the stage before.
+    before = symm.connect().sub(stages[stage - 1 : stage + 1]) if stage > 0 else None
+    after = symm.connect().sub(stages[stage : stage + 2]) if stage + 1 < len(stages) else None
+    parts = min(batch, MOST_PARTS) if output.nbytes // batch >= LARGE and output.is_cuda else 1
+    edges = [batch * number // parts for number in range(parts + 1)]
+    mode = (hidden_states.shape, w_qkv.shape, hidden_states.dtype, causal)
+    if mode not in ready and output.is_cuda:
+        # Stages that wait in a kernel trap after 2 s, so what takes long once is done before they wait.
+        ready.add(mode)
+        fan_out.kernel_for(output.dtype)
+        for first, last in itertools.pairwise(edges):
+            layer(hidden_states[first:last], output[first:last])
+        symm.connect().meet_on_host()
+    arrived = before.out(output.numel(), output.dtype, "arrived", ring=2) if before else output
+    leaving = after.out(output.numel(), output.dtype, "arrived", ring=2) if after else output
+    each = output[0].numel()
+    for first, last in itertools.pairwise(edges):
+        given, place = hidden_states[first:last], slice(first * each, last * each)
+        if before:
+            # From rank 0 of the pair; what this rank passes does not count.
+            fan_out.fan_out([given], arrived[place], before, base=SLOTS, most_blocks=FEW_BLOCKS)
+            given = arrived[place].view(given.shape)
+        layer(given, output[first:last])
+        if after:
+            with beside() if output.is_cuda else contextlib.nullcontext():
+                fan_out.fan_out([output[first:last]], leaving[place], after, base=SLOTS, most_blocks=FEW_BLOCKS)
+    if after and output.is_cuda:
+        join()
+    return output
