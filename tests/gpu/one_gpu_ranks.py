@@ -121,10 +121,7 @@ def compared(
         drawn = [code.draw(setting, seed) for seed in range(CALLS)]
         given = [{name: t.to(at, copy=True) for name, t in tensors.items()} for tensors in drawn]
         facts = [code.facts(tensors, setting) for tensors in drawn]
-        wanted = [
-            house_agreement.real_leaves(code.canonical(code.oracle(tensors, setting), setting, facts[n]))
-            for n, tensors in enumerate(drawn)
-        ]
+        wanted = [house_agreement.wanted_leaves(code, tensors, setting, facts[n]) for n, tensors in enumerate(drawn)]
         meet()
         try:
             calls = _in_a_row(code, solution, given, setting.replace(device=at), rank, world)

@@ -1,0 +1,230 @@
+"""The house's nearest neighbours: a launch spreads the queries, the library multiplies, a launch selects, sends and merges."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+const int LIST = 1024, MOST = LIST / 2;
+// x: this rank's queries, n halves (two bytes); y: the queries of all ranks, symmetric, these from `first` on.
+extern "C" __global__ void __launch_bounds__(512) spread(Px px, const u16* x, u16* y, i64 n, i64 first) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 step = (i64)gridDim.x * blockDim.x * 8;
+    for (i64 i = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * 8; i < n; i += step) {
+        const uint4 part = px_ld_part(x, i, n);
+        for (int peer = 0; peer < px.world; ++peer) px_st_part(px_at(px, peer, y) + first, i, n, part);
+    }
+    px_meet(px, blockIdx.x, turn);
+}
+// Keys have the order of the values and are above 0; those of bf16 have 16 bits. -0 counts as 0.
+template <class T> struct Key { static const int bits = 32; };
+template <> struct Key<bf16> { static const int bits = 16; };
+template <class T> static __device__ u32 key_of(float value) {
+    const u32 word = __float_as_uint(value + 0.0f);
+    return (word & 0x80000000u ? ~word : word | 0x80000000u) >> (32 - Key<T>::bits);
+}
+template <class T> static __device__ float value_of(u32 key) {
+    u32 word = key;
+    if (Key<T>::bits == 16) word = key << 16 | (key & 0x8000u ? 0 : 0xffffu);
+    return __uint_as_float(word & 0x80000000u ? word & 0x7fffffffu : ~word);
+}
+// Calls `see(value, column)` for every value of a row that is this thread's.
+template <class T, class See> static __device__ void look(const T* from, i64 columns, See see) {
+    const int each = 16 / sizeof(T);
+    const i64 stride = blockDim.x * each;
+    for (i64 i = (i64)threadIdx.x * each; i < columns; i += 4 * stride) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first comparison
+        for (int p = 0; p < 4; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
+        #pragma unroll
+        for (int p = 0; p < 4; ++p) {
+            float value[8];
+            px_unpack<T>(part[p], value);
+            #pragma unroll
+            for (int e = 0; e < each; ++e)
+                if (i + p * stride + e < columns) see(value[e], i + p * stride + e);
+        }
+    }
+}
+// Leaves in `listed` the k largest values of a row in descending order, as entries: the key above column_bits bits, that are
+// less for later columns. At least k values reach the k-th largest of the threads' maxima, and few others do. They are collected in a
+// second pass over the row, which is still cached, and each counts those in front of it. All entries are different.
+template <class T> static __device__ void choose(const T* from, i64 columns, u32 k, int column_bits, u64* entries, u64* listed) {
+    __shared__ u32 found, keys[512];
+    const u64 last = (1ull << column_bits) - 1;
+    const auto entry = [&](float value, i64 column) { return (u64)key_of<T>(value) << column_bits | (last - column); };
+    const auto collect = [&](u64 least) {
+        const float low = least >> column_bits ? value_of<T>((u32)(least >> column_bits)) : -px_infinity();
+        __syncthreads();
+        if (threadIdx.x == 0) found = 0;
+        __syncthreads();
+        look(from, columns, [&](float value, i64 column) {
+            if (value < low || entry(value, column) < least) return;
+            const u32 at = atomicAdd(&found, 1u);
+            if (at < LIST) entries[at] = entry(value, column);
+        });
+        __syncthreads();
+    };
+    float best = -px_infinity();
+    look(from, columns, [&](float value, i64) { best = fmaxf(best, value); });
+    __syncthreads();
+    keys[threadIdx.x] = (i64)threadIdx.x * (16 / sizeof(T)) < columns ? key_of<T>(best) : 0;
+    __syncthreads();
+    u32 bound = 0;
+    for (int bit = Key<T>::bits - 1; bit >= 0; --bit)
+        if (__syncthreads_count(keys[threadIdx.x] >= (bound | 1u << bit)) >= k) bound |= 1u << bit;
+    collect((u64)bound << column_bits);
+    if (found > LIST) {  // many equal values: bit by bit over the whole row to the k-th largest entry
+        u64 least = 0;
+        for (int bit = Key<T>::bits + column_bits - 1; bit >= 0; --bit) {
+            const u64 probe = least | 1ull << bit;
+            u32 reached = 0;
+            look(from, columns, [&](float value, i64 column) { reached += entry(value, column) >= probe; });
+            __syncthreads();
+            if (threadIdx.x == 0) found = 0;
+            __syncthreads();
+            if (reached) atomicAdd(&found, reached);
+            __syncthreads();
+            if (found >= k) least = probe;
+        }
+        collect(least);
+    }
+    for (int i = threadIdx.x; i < found; i += blockDim.x) {
+        u32 place = 0;
+        for (int j = 0; j < found; ++j) place += entries[j] > entries[i];
+        if (place < k) listed[place] = entries[i];
+    }
+    __syncthreads();
+}
+// found: [queries of all ranks][columns], those of rank r from row first.at[r] on. A block has the queries of the same numbers on
+// all ranks. It sends the k largest values of each, and their labels, to the queries' owner: boxes [W (senders)][most][k] words
+// of 16 bytes, symmetric, most: the most queries of a rank. Then it merges what it got for the own ones.
+template <class T> static __device__ void search(const Px& px, const T* found, const i64* labels, uint4* boxes, T* similarities,
+        i64* nearest, i64 columns, int column_bits, int k, i64 most, const PxNumbers& first) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    __shared__ u64 entries[LIST], listed[MOST];
+    __shared__ float values[PX_MAX_WORLD][MOST];
+    for (i64 query = blockIdx.x; query < most; query += gridDim.x)
+        for (int away = 1; away <= px.world; ++away) {  // the own ones last
+            const int owner = (px.rank + away) % px.world;
+            if (query >= first.at[owner + 1] - first.at[owner]) continue;
+            choose<T>(found + (first.at[owner] + query) * columns, columns, k, column_bits, entries, listed);
+            uint4* there = px_at(px, owner, boxes) + (px.rank * most + query) * k;
+            for (int i = threadIdx.x; i < k; i += blockDim.x) {
+                const u64 mask = (1ull << column_bits) - 1, label = labels[mask - (listed[i] & mask)];
+                const float value = value_of<T>((u32)(listed[i] >> column_bits));
+                px_st16(there + i, make_uint4(__float_as_uint(value), 0, (u32)label, (u32)(label >> 32)));
+            }
+        }
+    px_meet(px, blockIdx.x, turn);  // everybody's candidates have arrived
+    for (i64 query = blockIdx.x; query < first.at[px.rank + 1] - first.at[px.rank]; query += gridDim.x) {
+        const uint4* box = boxes + query * k;
+        for (int i = threadIdx.x; i < px.world * k; i += blockDim.x)
+            values[i / k][i % k] = __uint_as_float(px_ld16(box + i / k * most * k + i % k).x);
+        __syncthreads();
+        for (int i = threadIdx.x; i < px.world * k; i += blockDim.x) {
+            const int source = i / k;
+            const uint4 word = px_ld16(box + source * most * k + i % k);
+            const float value = __uint_as_float(word.x);
+            int place = i % k;
+            for (int other = 0; other < px.world; ++other) {
+                // How many of the other's are in front; of equal ones those of the first rank are.
+                int low = 0, high = other == source ? 0 : k;
+                while (low < high) {
+                    const int middle = (low + high) / 2;
+                    const float there = values[other][middle];
+                    if (there > value || (there == value && other < source)) low = middle + 1;
+                    else high = middle;
+                }
+                place += low;
+            }
+            if (place >= k) continue;
+            const i64 at = query * k + place;
+            similarities[at] = from_float<T>(value);
+            nearest[at] = (i64)((u64)word.w << 32 | word.z);
+        }
+        __syncthreads();
+    }
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512, 2) search_rows(Px px, const TYPE* found, const i64* labels, uint4* boxes,
+        TYPE* similarities, i64* nearest, i64 columns, int column_bits, int k, i64 most, PxNumbers first) {
+    search<TYPE>(px, found, labels, boxes, similarities, nearest, columns, column_bits, k, most, first);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 264, 512
+MOST_NEIGHBOURS = 512
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """The module with both kernels; compiled when it is first asked for."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
+
+
+@torch.no_grad()
+def solution(
+    test_features_rank: torch.Tensor,
+    train_features_rank_T: torch.Tensor,
+    train_labels_rank: torch.Tensor,
+    max_k: int,
+    group: dist.ProcessGroup | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """test_features_rank [Q, D], train_features_rank_T [D, T], train_labels_rank [1, T] int64 -> two times [Q, max_k].
+
+    The largest scalar products of each own query with all ranks' columns, in descending order and in the run dtype, and the
+    labels (int64) of those columns. Q and T may differ between ranks; max_k may not exceed any T (ValueError).
+    """
+    (width, columns), labels = train_features_rank_T.shape, train_labels_rank.view(-1)
+    if max_k > columns:
+        raise ValueError(f"max_k is {max_k}, but this rank has only {columns} training features")
+    queries, team = test_features_rank.contiguous(), symm.team(group)
+    on_gpu = queries.is_cuda and queries.dtype in TYPES and 0 < max_k <= MOST_NEIGHBOURS
+    if on_gpu:
+        kernel_for(queries.dtype)  # before the ranks meet: a rank that waits in a kernel traps after 2 s
+    counts = [count for (count,) in team.gather_numbers(queries.shape[0])]
+    most, first = max(counts), [sum(counts[:rank]) for rank in range(team.world + 1)]
+    if not on_gpu or most == 0 or width == 0:
+        return by_library(queries, train_features_rank_T, labels, max_k, counts, group)
+    # Of each two are enough: a rank that stores for call e+2 has met everybody in call e+1.
+    everyone = team.room(first[-1] * width, queries.dtype, "queries")
+    boxes = team.room(team.world * most * max_k * 4, torch.int32, "candidates")
+    made, halves = kernel_for(queries.dtype), queries.element_size() // 2 * width
+    blocks = min(-(-most * halves // (8 * THREADS)), BLOCKS)  # the same on all ranks
+    given = queries.data_ptr(), everyone.data_ptr(), queries.shape[0] * halves, first[team.rank] * halves
+    made.spread[blocks, THREADS](team.px, *given)
+    found = everyone[: first[-1] * width].view(-1, width) @ train_features_rank_T
+    similarities = queries.new_empty(queries.shape[0], max_k)
+    nearest = labels.new_empty(similarities.shape)
+    sizes = columns, (columns - 1).bit_length(), max_k, most
+    launch = made.search_rows[min(most, BLOCKS), THREADS]
+    launch(team.px, found, labels, boxes.data_ptr(), similarities, nearest, *sizes, first)
+    return similarities, nearest
+
+
+def by_library(
+    queries: torch.Tensor,
+    train: torch.Tensor,
+    labels: torch.Tensor,
+    k: int,
+    counts: list[int],
+    group: dist.ProcessGroup | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same with library calls; counts: the queries of each rank."""
+    everyone = [queries.new_empty(count, queries.shape[1]) for count in counts]
+    dist.all_gather(everyone, queries, group=group)
+    found, columns = (torch.cat(everyone) @ train).topk(k, dim=1)
+    own = [queries.shape[0]] * len(counts)
+    gathered = []
+    for sent in (found, labels[columns]):
+        received = sent.new_empty(sum(own), k)
+        dist.all_to_all_single(received, sent, own, counts, group=group)
+        gathered.append(received.view(len(counts), -1, k).transpose(0, 1).flatten(1))
+    similarities, places = gathered[0].topk(k, dim=1)
+    return similarities, gathered[1].gather(1, places)
