@@ -1,0 +1,103 @@
+"""The house's Kimi Delta Attention: one launch steps through the own tokens; states go from rank to rank as a wavefront.
+
+A rank neither gathers earlier tokens nor repeats their steps. As soon as 16 columns of a state have passed its last token,
+the block stores them in the next rank's memory, in words with flags, where the same block waits for them. Calls that follow
+one another overlap: a rank is at the next call while its successor is at this one.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks import delta_rule
+
+ENTRY = r"""
+struct Kimi {
+    static const bool BY_CHANNEL = true;
+    static __device__ float least() { return 1e-12f; }
+    static __device__ float strength(float beta) { return 1 / (1 + expf(-beta)); }
+    static __device__ float decay(float gate, float slope, float bias) { return expf(-5 / (1 + expf(-slope * (gate + bias)))); }
+};
+extern "C" __global__ void __launch_bounds__(256) step_through(Px px, const TYPE* q, const TYPE* k, const TYPE* v,
+        const TYPE* gate, const TYPE* beta, const bf16* a_log, const bf16* dt_bias, TYPE* out, uint4* boxes, PxNumbers n) {
+    const Steps steps = {n.at[0], n.at[1], n.at[1], n.at[2], n.at[2], n.at[3], n.at[4], n.at[2], 0};
+    delta_rule<TYPE, GROUPS, Kimi>(px, q, k, v, gate, beta, a_log, dt_bias, out, boxes, steps);
+}
+"""
+BLOCKS = 264
+"""Two on each multiprocessor; a block takes every BLOCKS-th slice of the states."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype, groups: int = 2) -> Any:
+    """The kernel for up to 64·groups key channels; compiled when it is first asked for."""
+    entry = ENTRY.replace("TYPE", delta_rule.TYPES[dtype]).replace("GROUPS", str(groups))
+    return cuda.compile(delta_rule.SOURCE + entry).step_through
+
+
+@torch.no_grad()
+def solution(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    g: torch.Tensor,
+    beta: torch.Tensor,
+    a_log: torch.Tensor,
+    dt_bias: torch.Tensor,
+    cp_group: dist.ProcessGroup | None = None,
+    tp_group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """q, k, g [B, S, H, K], v [B, S, H, V], beta [B, S, H] logits, a_log [H], dt_bias [H·K] -> [B, S, H, V].
+
+    The sequence is sharded over cp_group in rank order; results are rounded to q's dtype and summed over tp_group (if any) in
+    that dtype.
+    """
+    batch, tokens, heads, channels = q.shape
+    if q.is_cuda and q.dtype in delta_rule.TYPES and channels <= delta_rule.MOST_CHANNELS:
+        out = torch.empty_like(v, memory_format=torch.contiguous_format)
+        team = symm.team(cp_group)
+        launch = kernel_for(q.dtype, delta_rule.groups_for(channels))[
+            delta_rule.blocks_for(v, BLOCKS), delta_rule.LANES
+        ]
+        boxes: torch.Tensor | int = 0
+        if team.world > 1:
+            boxes = team.empty(delta_rule.boxes_for(v, channels), torch.int32, "states").data_ptr()
+        given = [x.contiguous() for x in (q, k, v, g, beta)]
+        launch(team.px, *given, a_log, dt_bias, out, boxes, [batch, tokens, heads, channels, v.shape[3]])
+    else:
+        out = by_library(q, k, v, g, beta, a_log, dt_bias, cp_group)
+    if tp_group is not None and dist.get_world_size(tp_group) > 1:
+        dist.all_reduce(out, group=tp_group)
+    return out
+
+
+def by_library(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    g: torch.Tensor,
+    beta: torch.Tensor,
+    a_log: torch.Tensor,
+    dt_bias: torch.Tensor,
+    group: dist.ProcessGroup | None,
+) -> torch.Tensor:
+    """The same by library calls, rounded to q's dtype: every rank waits for the state of the one before."""
+    dtype, (heads, channels) = q.dtype, q.shape[2:]
+    wide = torch.promote_types(dtype, torch.float32)
+    q, k, v, g, beta = (x.to(wide) for x in (q, k, v, g, beta))
+    decay = torch.exp(-5 * torch.sigmoid(a_log.to(wide).exp()[:, None] * (g + dt_bias.to(wide).view(heads, channels))))
+    q = functional.normalize(q, dim=-1, eps=1e-12) * channels**-0.5
+    k = functional.normalize(k, dim=-1, eps=1e-12)
+    state = v.new_zeros(v.shape[0], heads, channels, v.shape[3])
+    members = dist.get_process_group_ranks(group)
+    place = members.index(dist.get_rank())
+    if place > 0:
+        dist.recv(state, members[place - 1], group=group)
+    out = delta_rule.by_steps(q, k, v, decay, torch.sigmoid(beta), state)
+    if place + 1 < len(members):
+        dist.send(state, members[place + 1], group=group)
+    return out.to(dtype)
