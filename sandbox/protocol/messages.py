@@ -282,22 +282,22 @@ class LookedAhead(Reply, frozen=True):
 
 
 class DrawAgain(Order, frozen=True):
-    """Draw iterations from these seeds to replace one whose arguments contenders have already assembled."""
+    """Draw an iteration from a seed to replace one whose arguments contenders have already assembled."""
 
     kind = Kind.DRAW_AGAIN
     slot: int
-    seeds: list[int]
+    seed: int
     meaningful: bool = True
-    """Whether they are drawn from the problem's own distribution, also where the run's inputs are as upstream draws them."""
+    """Whether it is drawn from the problem's own distribution, also where the run's inputs are as upstream draws them."""
     replace: bool = False
-    """Whether the trusted rank's own inputs are replaced, by the iteration of the only seed."""
+    """Whether the trusted rank's own inputs are replaced by it. The same order without this came right before."""
 
 
 class DrawnAgain(Reply, frozen=True):
-    """By seed, whether everything that a contender knows of the slot is equal: shapes, and inputs that are not withheld."""
+    """Whether everything that a contender knows of the slot is equal: shapes, and inputs that are not withheld."""
 
     kind = Kind.DRAWN_AGAIN
-    fits: list[bool]
+    fits: bool
 
 
 class MeasurePeaks(Order, frozen=True):

@@ -19,6 +19,7 @@ from sandbox.protocol.frames import Kind
 from sandbox.protocol.verdict import Verdict
 from sandbox.rank.memory_room import HELD, arenas_bytes, most_references
 from sandbox.rank.outputs.comparison import Comparison, Reference, named
+from sandbox.rank.problem_code import Leaves
 from sandbox.rank.rank import Rank
 from sandbox.rank.shapes import Shapes, shapes_of
 from sandbox.rank.trusted_arenas import TrustedArenas
@@ -46,6 +47,8 @@ class TrustedRank(Rank):
         """For slots whose inputs were replaced by some of another distribution than the run's; made when it is needed."""
         self.replaced: set[int] = set()
         """These slots."""
+        self.drawn_again: Leaves = {}
+        """The iteration that was last looked at whether it fits in the place of another."""
         self.handlers |= {
             messages.Probe: self.probe,
             messages.MakeArenas: self.make_arenas,
@@ -63,6 +66,7 @@ class TrustedRank(Rank):
     def close_problem(self) -> None:
         """Also the arenas of all sides, which other worlds may still map."""
         self.comparison = self.meaningful = None
+        self.drawn_again = {}
         self.arenas.clear()
         super().close_problem()
 
@@ -150,6 +154,7 @@ class TrustedRank(Rank):
         self.arenas.forget()
         self.comparison.new_iterations()
         self.replaced.clear()
+        self.drawn_again = {}
         tables = []
         for index, seed in enumerate(order.seeds):
             tensors = self.code.draw(self.setting, seed)
@@ -176,29 +181,27 @@ class TrustedRank(Rank):
         self.reply(messages.Revealed(self.device.complete(to, self.arenas.own, ranges, order.watch)))
 
     def draw_again(self, order: messages.DrawAgain, fds: list[int]) -> None:
-        """Checks whether other iterations fit in the place of one, and can replace it in this rank's own inputs."""
+        """Checks whether another iteration fits in the place of one, or replaces it in this rank's own inputs."""
         assert self.code is not None
         assert self.setting is not None
         table = self.arenas.tables[order.slot]
         own = self.arenas.inputs_of(order.slot)
         other = order.meaningful and self.setting.distribution != MEANINGFUL
         setting = self.setting.replace(distribution=MEANINGFUL) if other else self.setting
-        fits = []
-        for seed in order.seeds:
-            tensors = self.code.draw(setting, seed)
-            fits.append(
-                slots.lay_out(tensors)[0] == table
-                and all(
-                    self.code.is_withheld(name) or same_bits(tensor.to(own[name].device), own[name])
-                    for name, tensor in tensors.items()
-                )
+        if order.replace:
+            for name, tensor in self.drawn_again.items():
+                own[name].copy_(tensor)
+            (self.replaced.add if other else self.replaced.discard)(order.slot)
+            self.drawn_again = {}
+            if other:
+                self.calibrate_meaningful(setting, order.seed)
+            fits = True
+        else:
+            self.drawn_again = tensors = self.code.draw(setting, order.seed)
+            fits = slots.lay_out(tensors)[0] == table and all(
+                self.code.is_withheld(name) or same_bits(tensor.to(own[name].device), own[name])
+                for name, tensor in tensors.items()
             )
-            if order.replace:
-                for name, tensor in tensors.items():
-                    own[name].copy_(tensor)
-                (self.replaced.add if other else self.replaced.discard)(order.slot)
-                if other:
-                    self.calibrate_meaningful(setting, seed)
         self.device.synchronize()
         self.reply(messages.DrawnAgain(fits))
 

@@ -56,6 +56,11 @@ class Due:
     """By what is said where they are wrong: slots of this round whose outputs have still to be compared."""
 
     @property
+    def left(self) -> int:
+        """Batches that are still to be tried."""
+        return self.apart + self.replaced
+
+    @property
     def kinds(self) -> list[str]:
         """Of batches that were not tried often enough."""
         return ["apart"] * (self.apart > 0) + ["replaced"] * (self.replaced > 0 and self.tries < MOST_TRIES)
@@ -85,6 +90,11 @@ class Probes:
     def open(self, calls: int) -> bool:
         """Whether something is due that batches of so many calls can show."""
         return any(self._kinds(due, calls) for due in self.due)
+
+    @property
+    def left(self) -> int:
+        """Batches that are still to be tried, of all kernels, if none of them fails."""
+        return sum(due.left for due in self.due)
 
     @property
     def proven(self) -> bool:
@@ -175,12 +185,12 @@ class Probes:
         for number in range(STOPS):
             self._wait(world, batch.calls, begun, seconds)
             self.turns.stop(side, world)
-            begun = min(world.calls_begun(), batch.calls)
+            begun, before = min(world.calls_begun(), batch.calls), begun
             if number == 0:
                 stopped()
             if self.turns.kind.has_gate:
-                # What was launched goes on, and must have read its inputs before others take their place.
-                self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * begun * seconds)
+                # What was launched since the last stop goes on, and must have read its inputs before others take their place.
+                self.turns.timer.sleep(LAUNCHED_SECONDS + LAUNCHED_TIMES * (begun - before) * seconds)
             found = self._replace_from(side, batch, begun)
             world.processes.resume()
             replaced |= found

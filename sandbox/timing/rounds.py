@@ -212,7 +212,9 @@ class Rounds:
         counts: whether the pairs belong to the measurement. Returns whether there was one.
         """
         self.turns.check_memory()
-        places = pairs_for(self.pace, self.calls, self.stage.layout.slots) if counts else 1
+        places = pairs_for(self.pace, self.calls, self.stage.layout.slots)
+        if not counts:
+            places = max(1, min(places, self.probes.left))
         self.turns.draw(self.calls * places)
         if self.done % NOOP_EVERY == NOOP_EVERY - 1:
             self.noop_batches()  # into slots that the pairs write to afterwards

@@ -47,9 +47,10 @@ class SingleCalls:
             Failed: an output was wrong.
         """
         started = self.turns.timer.monotonic()
-        at_once = min(DRAWN_AT_ONCE, self.turns.exchange.stage.layout.slots)
+        most = min(DRAWN_AT_ONCE, self.turns.exchange.stage.layout.slots)
         while self._wants_more(self.turns.timer.monotonic() - started):
             self.probes.hurry = len(self.pairs) >= PAIRS
+            at_once = max(1, min(most, PAIRS - len(self.pairs) + self.probes.left))
             self.turns.draw(at_once)
             timed: list[int] = []
             for place in range(at_once):

@@ -230,12 +230,11 @@ class Exchange:
         every iteration. The contender gets it with the next `reveal` of the slot.
         """
         for meaningful in (True, False):
-            seeds = fresh_seeds(tries)
-            fits = [reply.fits for reply in self.ask(messages.DrawAgain(slot, seeds, meaningful), messages.DrawnAgain)]
-            fitting = [seed for seed, *each in zip(seeds, *fits, strict=True) if all(each)]
-            if fitting:
-                self.ask(messages.DrawAgain(slot, fitting[:1], meaningful, replace=True), messages.DrawnAgain)
-                return True
+            for seed in fresh_seeds(tries):
+                again = messages.DrawAgain(slot, seed, meaningful)
+                if all(reply.fits for reply in self.ask(again, messages.DrawnAgain)):
+                    self.ask(replace(again, replace=True), messages.DrawnAgain)
+                    return True
         return False
 
     def discard_outputs(self) -> None:

@@ -23,7 +23,7 @@ class Cuda(DeviceKind):
     arena_bytes = 8 << 30
     unsealed_arena_bytes = 1 << 30  # in host memory, and copied for every batch
 
-    pace = Pace(batch_s=0.006, long_s=0.025, slower_s=0.030, calls=256, slots=768, pairs=6, gated_pairs=2, references=4)
+    pace = Pace(batch_s=0.006, long_s=0.025, slower_s=0.030, calls=256, slots=768, pairs=6, gated_pairs=3, references=4)
     has_gate = True
     sees_foreign_work = True
     out_of_reach = Throughput(flops=5e15, local=2e13, link=2e12)

@@ -101,8 +101,8 @@ class MadeOracle:
     """Sides whose poison was overwritten, seen at a Draw or a CheckPoison."""
     written: Callable[[int, LookAhead], bool] = lambda rank, order: False
     """By rank: whether calls that have not begun have outputs."""
-    fits: Callable[[int, DrawAgain], list[bool]] = lambda rank, order: [True] * len(order.seeds)
-    """By rank: which other iterations fit in the place of one."""
+    fits: Callable[[int, DrawAgain], bool] = lambda rank, order: True
+    """By rank: whether another iteration fits in the place of one."""
     foreign_us: Callable[[Reveal], float] = lambda order: 0.0
     peaks_of: Callable[[int], dict[str, float]] = lambda rank: {"local": 1e9, "start_us": 5.0}
     """By rank."""

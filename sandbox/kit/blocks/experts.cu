@@ -1,0 +1,80 @@
+// A warp routes a token. logits: [tokens][experts]; weights: [tokens][W], of every token the sum of its top_k probabilities by the rank
+// that owns the experts. x: [tokens][width]; arrived: [W (sources)][tokens][width], symmetric, or 0: the token is stored at its own
+// place at every rank that has a weight. Probabilities are rounded to T, as the library does before it chooses; of equal ones the
+// first is chosen.
+template <class T> static __device__ void route(const Px& px, const T* logits, const T* x, T* arrived, float* weights, i64 tokens,
+        i64 width, int experts, int top_k) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int lane = threadIdx.x % 32, owned = experts / px.world;
+    for (i64 t = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / 32; t < tokens; t += (i64)gridDim.x * blockDim.x / 32) {
+        const T* row = logits + t * experts;
+        const PxMass mass = px_warp_mass(px_mass(row, experts, lane, 32));
+        float weight = 0;  // of the rank with this lane's number
+        u64 last = ~0ull;
+        for (int k = 0; k < top_k; ++k) {
+            u64 best = 0;  // a probability's bits have its order; below them the first expert has the largest number
+            for (int e = lane; e < experts; e += 32) {
+                const float probability = to_float(from_float<T>(expf(to_float(row[e]) - mass.peak) / mass.sum));
+                const u64 key = (u64)__float_as_uint(probability) << 32 | ~(u32)e;
+                if (key < last && key > best) best = key;
+            }
+            #pragma unroll
+            for (int away = 16; away > 0; away /= 2) {
+                const u64 other = __shfl_xor_sync(0xffffffffu, best, away);
+                if (other > best) best = other;
+            }
+            if (lane == (int)~(u32)best / owned) weight += __uint_as_float((u32)(best >> 32));
+            last = best;
+        }
+        if (lane < px.world) weights[t * px.world + lane] = weight;
+        for (int away = 0; arrived && away < px.world; ++away) {
+            const int owner = (px.rank + away) % px.world;
+            if (__shfl_sync(0xffffffffu, weight, owner) == 0) continue;
+            px_move(px_at(px, owner, arrived) + (px.rank * tokens + t) * width, x + t * width, width, lane, 32);
+        }
+    }
+    if (arrived) px_meet(px, blockIdx.x, turn);  // everybody's tokens have arrived
+}
+// gate becomes silu(gate) * up; both have n elements.
+template <class T> static __device__ void activate(T* gate, const T* up, i64 n) {
+    const int each = 16 / sizeof(T);
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += (i64)gridDim.x * blockDim.x) {
+        const uint4 first = px_ld_part((const T*)gate, i * each, n), second = px_ld_part(up, i * each, n);
+        float value[8], factor[8];
+        px_unpack<T>(first, value);
+        px_unpack<T>(second, factor);
+        #pragma unroll
+        for (int e = 0; e < each; ++e) value[e] = value[e] / (1 + expf(-value[e])) * factor[e];
+        px_st_part(gate, i * each, n, px_pack<T>(value));
+    }
+}
+// out: [tokens][width], the sum over the owners of a token's weight times what they made of it. y: symmetric; pulled = 1: the owner
+// d has it in y[this rank][tokens][width] of its own memory; 0: it has come back to y[d][tokens][width] here.
+template <class T> static __device__ void combine(const Px& px, T* y, const float* weights, T* out, i64 tokens, i64 width, int pulled) {
+    if (pulled) px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // everybody's experts have ended
+    const int each = 16 / sizeof(T);
+    const i64 words = (width + each - 1) / each, all = tokens * words;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += (i64)gridDim.x * blockDim.x) {
+        const i64 t = all < 0xffffffff ? (u32)i / (u32)words : i / words, first = (i - t * words) * each;
+        uint4 part[PX_MAX_WORLD];
+        float weight[PX_MAX_WORLD], sum[8];
+        #pragma unroll  // all loads are in flight before the first addition
+        for (int owner = 0; owner < PX_MAX_WORLD; ++owner) {
+            weight[owner] = owner < px.world ? weights[t * px.world + owner] : 0;
+            if (weight[owner] == 0) continue;  // there may be anything
+            const T* from = pulled ? px_at(px, owner, y) + px.rank * tokens * width : y + owner * tokens * width;
+            part[owner] = px_ld_part(from + t * width, first, width);
+        }
+        #pragma unroll
+        for (int e = 0; e < each; ++e) sum[e] = 0;
+        #pragma unroll
+        for (int owner = 0; owner < PX_MAX_WORLD; ++owner) {
+            if (weight[owner] == 0) continue;
+            float value[8];
+            px_unpack<T>(part[owner], value);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) sum[e] += weight[owner] * value[e];
+        }
+        px_st_part(out + t * width, first, width, px_pack<T>(sum));
+    }
+}

@@ -1,0 +1,185 @@
+"""A mixture-of-experts layer whose experts lie on the ranks, all experts of a rank being the same MLP.
+
+    from sandbox.kit import symm
+    from sandbox.kit.blocks.experts import moe_layer
+
+    def mlp():
+        return (gate.weight, gate.bias), (up.weight, up.bias), (down.weight, down.bias)
+
+    out = moe_layer(x, router_weight, router_bias, mlp, num_experts=64, top_k=8, team=symm.team(group))
+
+A token goes to a rank once, whatever number of its experts lies there, and their weights are added up. A token's place at a rank
+follows from its number alone: no counts are exchanged, nothing is sorted, and the host waits for nothing. The price is that
+places of tokens which went elsewhere are multiplied, too.
+
+Few tokens take two launches around one MLP over all places: the first routes and stores rows at their owners, the second reads
+the results from there. Many tokens leave by copy engine before they are routed. A rank multiplies one half of its own tokens
+meanwhile, then those of its peers, then its other half while its peers' results travel back.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from sandbox.kit import cuda
+from sandbox.kit.blocks.columns import kernels as columns_kernels
+from sandbox.kit.blocks.columns import meet
+from sandbox.kit.blocks.side_stream import beside, join, mark
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = Path(__file__).with_name("experts.cu").read_text()
+ENTRIES = Path(__file__).with_name("experts_entries.cu").read_text()
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+WANTED = 528
+"""Blocks of launches that wait for nobody."""
+SLOT = 1000
+SENT_BESIDE = 16 << 20
+"""Bytes of a rank's tokens from which on GPUs they travel beside products."""
+Projection = tuple[torch.Tensor, torch.Tensor | None]
+"""Weight [out, in] and bias [out]."""
+Mlp = tuple[Projection, Projection, Projection]
+"""gate H -> I, up H -> I, down I -> H."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> tuple[Any, Any, Any]:
+    """(route_tokens, activate_gate, combine_owners) of a dtype; compiled inside a first call."""
+    module: Any = cuda.compile(SOURCE + ENTRIES.replace("TYPE", TYPES[dtype]))
+    return module.route_tokens, module.activate_gate, module.combine_owners
+
+
+def project(rows: torch.Tensor, projection: Projection, out: torch.Tensor) -> torch.Tensor:
+    """Writes rows [n, in] times the transposed weight, plus the bias, into out [n, out]."""
+    weight, bias = projection
+    return torch.mm(rows, weight.t(), out=out) if bias is None else torch.addmm(bias, rows, weight.t(), out=out)
+
+
+def gated_mlp(rows: torch.Tensor, mlp: Mlp, out: torch.Tensor) -> None:
+    """Writes down(silu(gate(x)) * up(x)) of rows [n, H] into out [n, H]. The activation is float32 and rounded once."""
+    gate, up, down = mlp
+    hidden, factor = (rows.new_empty((rows.shape[0], weight.shape[0])) for weight in (gate[0], up[0]))
+    project(rows, gate, hidden)
+    project(rows, up, factor)
+    if not rows.is_cuda:
+        hidden.copy_(F.silu(hidden.float()) * factor)
+    elif hidden.numel():
+        activate = kernel_for(rows.dtype)[1]
+        blocks = min(-(-hidden.nbytes // (16 * THREADS)), WANTED)
+        activate[blocks, THREADS](hidden, factor, hidden.numel())
+    project(hidden, down, out)
+
+
+def moe_layer(
+    hidden_states: torch.Tensor,
+    gate_weight: torch.Tensor,
+    gate_bias: torch.Tensor | None,
+    mlp: Callable[[], Mlp],
+    num_experts: int,
+    top_k: int,
+    team: Team,
+    large: int = SENT_BESIDE,
+) -> torch.Tensor:
+    """hidden_states [.., H] -> [T, H]: of every token the sum over its top_k experts of the router's probability times the MLP
+    of the rank that owns the expert.
+
+    T is the same on all members. gate_weight [E, H], gate_bias [E] or None: the router of this rank's tokens; expert e belongs
+    to member e // (E / W). mlp: gives this rank's MLP, and is called when the tokens have left where they travel beside products:
+    from `large` bytes on. Collective; uses the team's signal slots 0..127 and SLOT with numbers of their own (px_turn in px.cuh).
+    """
+    x = hidden_states.reshape(-1, hidden_states.shape[-1]).contiguous()
+    out = torch.empty_like(x)
+    if num_experts == 1 or not x.numel():  # a single expert is chosen with probability 1
+        gated_mlp(x, mlp(), out)
+        return out
+    if not x.is_cuda:
+        logits = F.linear(x, gate_weight, gate_bias)
+        return _on_cpu(x, _weights(logits, num_experts, top_k, team.world), mlp(), team)
+    (tokens, width), (route, _, combine) = x.shape, kernel_for(x.dtype)
+    weights = torch.empty((tokens, team.world), dtype=torch.float32, device=x.device)
+
+    def routed(arrived: torch.Tensor | int) -> None:
+        logits = F.linear(x, gate_weight, gate_bias)
+        blocks = min(-(-tokens // (THREADS // 32)), BLOCKS)
+        route[blocks, THREADS](team.px, logits, x, arrived, weights, tokens, width, num_experts, top_k)
+
+    pulled = team.world > 1 and x.nbytes < large
+    if pulled:
+        # One buffer each is enough: whoever stores in `arrived` has met everybody behind its MLP in the call before, and whoever
+        # writes `outputs` has met everybody behind its sums.
+        arrived = team.empty((team.world, *x.shape), x.dtype, "experts: arrived")
+        outputs = team.empty((team.world, *x.shape), x.dtype, "experts: outputs")
+        routed(arrived)
+        gated_mlp(arrived.view(-1, width), mlp(), outputs.view(-1, width))
+    else:
+        outputs = _beside_products(x, mlp, team, lambda: routed(0))
+    words = tokens * -(-width * x.element_size() // 16)
+    blocks = min(-(-words // THREADS), BLOCKS if pulled else WANTED)
+    combine[blocks, THREADS](team.px, outputs, weights, out, tokens, width, int(pulled))
+    return out
+
+
+def _beside_products(x: torch.Tensor, mlp: Callable[[], Mlp], team: Team, routed: Callable[[], None]) -> torch.Tensor:
+    """What the ranks' MLPs make of all tokens x [T, H] of this rank: [W (owners), T, H], symmetric."""
+    columns_kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+    rank, world = team.rank, team.world
+    half = x.shape[0] // 2 if world > 1 else 0
+    # One buffer each is enough: peers' MLPs have read `arrived` when their results have come back, and `returned` has been read
+    # before this rank's first meeting of the next call.
+    arrived = team.empty((world, *x.shape), x.dtype, "experts: arrived beside")
+    returned = team.empty((world, *x.shape), x.dtype, "experts: returned")
+    there, back = team.peers(arrived), team.peers(returned)
+    places = []
+    for away in range(1, world):
+        with beside():
+            there[(rank + away) % world][rank].copy_(x)
+            meet(arrived, team, SLOT)
+            places.append(mark())
+    routed()
+    own_mlp = mlp()
+    if half:
+        gated_mlp(x[:half], own_mlp, returned[rank, :half])
+    made = x.new_empty((world - 1, *x.shape))  # kept until the copies have read it
+    for number, place in enumerate(places):
+        join(place)  # the tokens of this source have arrived
+        source = (rank - number - 1) % world
+        gated_mlp(arrived[source], own_mlp, made[number])
+        with beside():
+            back[source][rank].copy_(made[number])
+            if number == world - 2:
+                meet(returned, team, SLOT)
+    gated_mlp(x[half:], own_mlp, returned[rank, half:])
+    if places:
+        join()  # all results have come back
+    return returned
+
+
+def _weights(logits: torch.Tensor, experts: int, top_k: int, world: int) -> torch.Tensor:
+    """Of every token the sum of its top_k probabilities by the rank that owns the experts: [T, W] float32."""
+    chosen, ids = torch.topk(F.softmax(logits, dim=-1), top_k, dim=-1)
+    return torch.zeros(len(logits), world).scatter_add_(1, ids // (experts // world), chosen.float())
+
+
+def _on_cpu(x: torch.Tensor, weights: torch.Tensor, mlp: Mlp, team: Team) -> torch.Tensor:
+    """The same for CPU ranks: owners read the tokens that chose them, and the tokens' ranks read the results."""
+    tokens, shares = team.peers(team.stage(x, "experts: tokens")), team.peers(team.stage(weights, "experts: weights"))
+    outputs = team.out((team.world, *x.shape), x.dtype, "experts: outputs", ring=2)
+    results = team.peers(outputs)
+    team.barrier()
+    chosen = [share[:, team.rank].nonzero().flatten() for share in shares]
+    rows = torch.cat([token[place] for token, place in zip(tokens, chosen, strict=True)])
+    made = torch.empty_like(rows)
+    gated_mlp(rows, mlp, made)
+    parts = torch.split(made, [len(place) for place in chosen])
+    for output, place, part in zip(outputs, chosen, parts, strict=True):
+        output[place] = part
+    team.barrier()
+    total = torch.zeros(x.shape)
+    for owner in team.order():
+        place = weights[:, owner].nonzero().flatten()
+        total[place] += weights[place, owner].unsqueeze(1) * results[owner][team.rank, place]
+    return total.to(x.dtype)
