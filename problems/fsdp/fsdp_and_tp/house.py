@@ -1,0 +1,201 @@
+"""House kernel: copy engines gather columns of the weights beside the products of the columns before; one pass makes the gate."""
+
+import functools
+import itertools
+from typing import Any
+
+import torch
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.columns import copy_columns, copy_rows, meet
+from sandbox.kit.blocks.columns import kernels as meeting
+from sandbox.kit.blocks.side_stream import beside, join, mark, side_stream
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = r"""
+// from: [rows][width], goes to rows of `pitch` elements at the same place of every member; to: symmetric.
+static __device__ void store(const Px& px, const TYPE* from, TYPE* to, i64 rows, i64 width, i64 pitch) {
+    const int each = 16 / sizeof(TYPE);
+    const u32 words = (width + each - 1) / each;  // divisions of 64 bits are several times as slow
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * words; i += gridDim.x * blockDim.x) {
+        const i64 row = i / words, first = i % words * each;
+        const uint4 part = px_ld_part(from + row * width, first, width);
+        for (int away = 1; away <= px.world; ++away)  // the own copy last
+            px_st_part(px_at(px, (px.rank + away) % px.world, to) + row * pitch, first, width, part);
+    }
+}
+// w1, w2: [depth / W][width], side by side in both [depth][2 width]; w3: [width][depth / W], in all3 [width][depth].
+extern "C" __global__ void __launch_bounds__(512) gather_weights(Px px, const TYPE* w1, const TYPE* w2, const TYPE* w3,
+        TYPE* both, TYPE* all3, i64 width, i64 depth) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 part = depth / px.world;
+    TYPE* rows = both + px.rank * part * 2 * width;
+    store(px, w1, rows, part, width, 2 * width);
+    store(px, w2, rows + width, part, width, 2 * width);
+    store(px, w3, all3 + px.rank * part, width, part, depth);
+    px_meet(px, blockIdx.x, turn);  // all members' parts have arrived
+}
+// u, w: [rows], `pitch` elements apart; z: [rows] of `width` elements, z_pitch apart: silu(u) w, rounded once.
+extern "C" __global__ void __launch_bounds__(512) gate(const TYPE* u, const TYPE* w, TYPE* z, i64 rows, i64 width, i64 pitch,
+        i64 z_pitch) {
+    const int each = 16 / sizeof(TYPE);
+    const u32 words = (width + each - 1) / each;
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < rows * words; i += gridDim.x * blockDim.x) {
+        const i64 row = i / words, first = i % words * each;
+        float up[8], factor[8];
+        px_unpack<TYPE>(px_ld_part(u + row * pitch, first, width), up);
+        px_unpack<TYPE>(px_ld_part(w + row * pitch, first, width), factor);
+        #pragma unroll
+        for (int e = 0; e < each; ++e) up[e] = up[e] / (1 + expf(-up[e])) * factor[e];
+        px_st_part(z + row * z_pitch, first, width, px_pack<TYPE>(up));
+    }
+}
+// partial: [n] of every member, symmetric; y: [n], their sum in rank order, rounded once.
+extern "C" __global__ void __launch_bounds__(512) add_members(Px px, TYPE* partial, TYPE* y, i64 n) {
+    px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // all members have written theirs
+    const int each = 16 / sizeof(TYPE);
+    const i64 step = (i64)gridDim.x * blockDim.x;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i * each < n; i += 2 * step) {
+        uint4 part[2][PX_MAX_WORLD];
+        #pragma unroll  // all loads are in flight before the first addition
+        for (int k = 0; k < 2; ++k)
+            #pragma unroll
+            for (int peer = 0; peer < PX_MAX_WORLD; ++peer)
+                if (peer < px.world) part[k][peer] = px_ld_part(px_at(px, peer, partial), (i + k * step) * each, n);
+        #pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            PxSum<TYPE> total;
+            #pragma unroll
+            for (int peer = 0; peer < PX_MAX_WORLD; ++peer)
+                if (peer < px.world) total.add(part[k][peer]);
+            px_st_part(y, (i + k * step) * each, n, total.rounded());
+        }
+    }
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+GATE_BLOCKS = 1056
+LARGE = 16 << 20
+"""Bytes of a shard from which on weights are gathered beside products."""
+CHUNKS = (1, 2, 4, 8, 17)
+"""Columns of the first two weights, in 32nds. Nothing runs beside the transfer of the first; each other one is shorter than the
+product before it."""
+SLOT = 1000
+
+symm.reserve(6 << 30)  # two of each gathered weight of the largest sizes in float32
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SOURCE.replace("TYPE", TYPES[dtype]))
+
+
+@torch.no_grad()
+def solution(
+    x_local: torch.Tensor,
+    W1_shard: torch.Tensor,
+    W2_shard: torch.Tensor,
+    W3_shard: torch.Tensor,
+    n_tp: int,
+    n_fsdp: int,
+) -> torch.Tensor:
+    """x_local [B_f, D], W1_shard and W2_shard [D/n_fsdp, F/n_tp], W3_shard [F/n_tp, D/n_fsdp] -> y [B_f, D].
+
+    y = (silu(x W1) · (x W2)) W3 for the rows of this FSDP index, the same on every rank of the TP group. Every product sums
+    over all of its depth in float32.
+    """
+    everyone = symm.connect()
+    assert n_tp * n_fsdp == everyone.world, "n_tp * n_fsdp must be the world size"
+    f, t = divmod(everyone.rank, n_tp)
+    fsdp, tp = everyone.sub(range(t, everyone.world, n_tp)), everyone.sub(range(f * n_tp, (f + 1) * n_tp))
+    x, w1, w2, w3 = (tensor.contiguous() for tensor in (x_local, W1_shard, W2_shard, W3_shard))
+    if x.is_cuda:  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+        kernel_for(x.dtype)
+        meeting()
+    depth, width = x.shape[1], w1.shape[1]
+    z = x.new_empty((x.shape[0], width))
+    if n_fsdp == 1:
+        write_gate(torch.mm(x, w1), torch.mm(x, w2), z)
+        return summed(z, w3, tp)
+    # Two of each are enough: a rank writes in call e+2 only after all members have begun call e+1.
+    both = fsdp.out(2 * depth * width, x.dtype, "W1 and W2", ring=2)
+    all3 = fsdp.out((width, depth), x.dtype, "W3", ring=2)
+    if x.is_cuda and w1.nbytes >= LARGE and width % (8 * sum(CHUNKS)) == 0:
+        edges = [width * sum(CHUNKS[:number]) // sum(CHUNKS) for number in range(len(CHUNKS) + 1)]
+    else:
+        edges = [0, width]
+    parts = [both[2 * depth * low : 2 * depth * high].view(depth, -1) for low, high in itertools.pairwise(edges)]
+    arrived = []
+
+    def gather(number: int) -> None:
+        """Queues the copies of a part of W1 and W2, or behind the last part of W3."""
+        if number < len(parts):
+            copy_inner((w1, w2), parts[number], edges[number], fsdp)
+        else:
+            copy_columns(w3, all3, fsdp)
+        meet(all3, fsdp, SLOT)
+        arrived.append(mark())
+
+    is_piecewise = len(parts) > 1
+    if is_piecewise:
+        with beside():
+            gather(0)
+    elif x.is_cuda:
+        words = max(-(-w1.nbytes // 16), 1)
+        launch = kernel_for(x.dtype).gather_weights[min(-(-words // THREADS), BLOCKS), THREADS]
+        launch(fsdp.px, w1, w2, w3, both, all3, width, depth)
+    else:
+        copy_inner((w1, w2), parts[0], 0, fsdp)
+        copy_columns(w3, all3, fsdp)
+        fsdp.barrier()
+    for number, part in enumerate(parts):
+        if is_piecewise:
+            with torch.cuda.stream(side_stream()):  # behind the part before, not behind its product
+                gather(number + 1)
+            join(arrived[number])
+        up, factor = torch.mm(x, part).chunk(2, dim=1)
+        write_gate(up, factor, z[:, edges[number] : edges[number + 1]])
+    if is_piecewise:
+        join(arrived[-1])
+    return summed(z, all3, tp)
+
+
+def copy_inner(shards: tuple[torch.Tensor, ...], part: torch.Tensor, low: int, team: Team) -> None:
+    """Copies columns `low` and on of two shards side by side to this member's rows of `part` at all members."""
+    rows, columns = shards[0].shape[0], part.shape[1] // 2
+    places = team.peers(part[team.rank * rows : (team.rank + 1) * rows])
+    for peer in (*team.order()[1:], team.rank):
+        for shard, place in zip(shards, places[peer].chunk(2, dim=1), strict=True):
+            copy_rows(place, shard[:, low : low + columns])
+
+
+def write_gate(up: torch.Tensor, factor: torch.Tensor, z: torch.Tensor) -> None:
+    """silu(up) · factor into z, all [rows, columns]; up and factor have rows equally far apart."""
+    if not z.is_cuda:
+        z.copy_(torch.nn.functional.silu(up.float()) * factor)
+        return
+    rows, columns = z.shape
+    words = max(-(-rows * columns * z.element_size() // 16), 1)
+    launch = kernel_for(z.dtype).gate[min(-(-words // THREADS), GATE_BLOCKS), THREADS]
+    addresses = up.data_ptr(), factor.data_ptr(), z.data_ptr()
+    launch(*addresses, rows, columns, up.stride(0), z.stride(0))
+
+
+def summed(z: torch.Tensor, weight: torch.Tensor, tp: Team) -> torch.Tensor:
+    """The sum of z weight over the members of the TP group, in float32 and rounded once."""
+    if tp.world == 1:
+        return torch.mm(z, weight)
+    # Two in turn: a slow member may still read the one of the call before.
+    partial = tp.out((z.shape[0], weight.shape[1]), z.dtype, "partial", ring=2)
+    torch.mm(z, weight, out=partial)
+    if not z.is_cuda:
+        peers = tp.peers(partial)
+        tp.barrier()
+        return torch.stack(peers).sum(dim=0, dtype=torch.float32).to(z.dtype)
+    y = torch.empty_like(partial)
+    words = max(-(-y.nbytes // 16), 1)
+    launch = kernel_for(z.dtype).add_members[min(-(-words // THREADS), BLOCKS), THREADS]
+    launch(tp.px, partial, y, y.numel())
+    return y
