@@ -1,0 +1,54 @@
+"""The house's MoE layer with LoRA: the low-rank branches are added to the weights, so that the MLP is a plain one.
+
+A rank multiplies thousands of rows: one product of rank R per projection costs less than a branch for every row. The sum is
+rounded once to the run dtype, where the baseline rounds both paths and their sum.
+"""
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import symm
+from sandbox.kit.blocks.experts import Mlp, Projection, moe_layer
+
+symm.reserve(3 << 30)  # tokens of all ranks and their results, of the largest sizes
+
+LARGE = 16 << 20
+"""Bytes of a rank's tokens from which on they travel beside products."""
+
+
+@torch.no_grad()
+def solution(
+    hidden_states: torch.Tensor,
+    gate_weight: torch.Tensor,
+    gate_bias: torch.Tensor | None,
+    gate_proj: torch.nn.Linear,
+    up_proj: torch.nn.Linear,
+    down_proj: torch.nn.Linear,
+    lora_gate_A: torch.Tensor,
+    lora_gate_B: torch.Tensor,
+    lora_up_A: torch.Tensor,
+    lora_up_B: torch.Tensor,
+    lora_down_A: torch.Tensor,
+    lora_down_B: torch.Tensor,
+    num_experts: int,
+    top_k: int,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """hidden_states [.., H] (T tokens), gate_weight [E, H], gate_bias [E]; projections H -> I, H -> I, I -> H with biases.
+
+    Each projection p has factors A [r, in] and B [out, r] and becomes p(x) + (x Aᵀ) Bᵀ. Returns [T, H]: for every token the
+    sum over its top_k experts of the router's probability times the owner's MLP.
+    """
+
+    def mlp() -> Mlp:
+        gate = merged(gate_proj, lora_gate_A, lora_gate_B)
+        up = merged(up_proj, lora_up_A, lora_up_B)
+        return gate, up, merged(down_proj, lora_down_A, lora_down_B)
+
+    team = symm.team(group)
+    return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, team, LARGE)
+
+
+def merged(layer: torch.nn.Linear, a: torch.Tensor, b: torch.Tensor) -> Projection:
+    """The weight [out, in] plus b [out, r] times a [r, in], and the bias."""
+    return torch.addmm(layer.weight, b, a), layer.bias
