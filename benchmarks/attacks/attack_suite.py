@@ -52,7 +52,8 @@ class AttackKernel(msgspec.Struct, frozen=True):
     problem: str
     source: str
     twin: str = ""
-    device: str = "cpu"
+    device: str = ""
+    """Where it must run; empty: anywhere."""
     runs: int = 1
     at_least_us: float = 0.0
     not_faster: bool = False
@@ -121,7 +122,7 @@ def read_kernel(path: Path) -> AttackKernel:
             problem=fields["problem"],
             source=source,
             twin=fields.get("twin", ""),
-            device=fields.get("device", "cpu"),
+            device=fields.get("device", ""),
             runs=int(fields.get("runs", "1")),
             at_least_us=float(fields.get("at_least_us", "0")),
             not_faster="not_faster" in fields,

@@ -1,6 +1,7 @@
 """`python -m benchmarks attacks`: the attack suite on this machine."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -46,7 +47,31 @@ NOT_APPLICABLE = "not applicable"
 
 
 @click.command()
-@click.option("--only", "ids", multiple=True, metavar="ID", help="Only this attack, such as A3; repeatable.")
+@click.option(
+    "--only", "ids", multiple=True, metavar="ID", help=f"Only this attack, such as A3, or {TWIN}; repeatable."
+)
+@click.option(
+    "--repetitions",
+    type=Whole(1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Runs of each kernel. It is as expected when every one is.",
+)
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    show_default=True,
+    help="Where kernels run whose headers name no device.",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(["tiny", "paper", "production"]),
+    default="tiny",
+    show_default=True,
+    help="The sizes of every kernel's problem.",
+)
 @click.option(
     "--write",
     "page",
@@ -75,6 +100,9 @@ NOT_APPLICABLE = "not applicable"
 def command(
     ctx: click.Context,
     ids: tuple[str, ...],
+    repetitions: int,
+    device: str,
+    preset: str,
     page: Path | None,
     seconds: float | None,
     seed: int,
@@ -97,14 +125,18 @@ def command(
                 print_line(line)
         ctx.exit(ExitCode.KERNEL_FAILED if tally.undeserved else ExitCode.PASS)
     catalogue = read_catalogue(SUITE)
-    if unknown := set(ids) - {attack.id for attack in catalogue}:
+    if unknown := set(ids) - {TWIN, *(attack.id for attack in catalogue)}:
         raise UsageError(
             f"there is no attack {min(unknown)}", f"their ids go from {catalogue[0].id} to {catalogue[-1].id}"
         )
     if page is not None:
         _parts(page)  # said before minutes are spent
     kernels = [kernel for kernel in read_kernels(SUITE) if not ids or kernel.attack in ids]
-    outcomes, jail = run_interruptibly(_judge_all(kernels, harmful(catalogue)))
+    kernels = [
+        msgspec.structs.replace(kernel, runs=kernel.runs * repetitions, device=kernel.device or device)
+        for kernel in kernels
+    ]
+    outcomes, jail = run_interruptibly(_judge_all(kernels, harmful(catalogue), preset))
     lines = [f"Jail profile `{jail}`. {summary(catalogue, outcomes)}.", "", *table(catalogue, outcomes)]
     if page is not None:
         before, after = _parts(page)
@@ -130,7 +162,9 @@ def _parts(page: Path) -> tuple[str, str]:
     return before, after
 
 
-async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tuple[list[AttackOutcome], str]:
+async def _judge_all(
+    kernels: list[AttackKernel], needing_walls: set[str], preset: str
+) -> tuple[list[AttackOutcome], str]:
     baseline = load_catalogue().find("allreduce").folder / "baseline.py"
     bait = Bait(watched=(baseline,))
     said: list[AnyEvent] = []
@@ -149,7 +183,7 @@ async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tu
             for kernel in kernels:
                 said.clear()
                 needs_walls = kernel.attack in needing_walls
-                outcomes.append(await _judge(engine, kernel, needs_walls, bait, ready, said))
+                outcomes.append(await _judge(engine, kernel, preset, needs_walls, bait, ready, said))
                 say(f"{kernel.name}: {outcomes[-1].verdict} {'' if outcomes[-1].as_expected else '✗'}")
         if not bait.all_gone():
             outcomes.append(AttackOutcome("the referee", TWIN, "", "ended", harm=("processes are left",)))
@@ -159,15 +193,22 @@ async def _judge_all(kernels: list[AttackKernel], needing_walls: set[str]) -> tu
 
 
 async def _judge(
-    judge: Judge, kernel: AttackKernel, needs_walls: bool, bait: Bait, ready: list[Ready], said: list[AnyEvent]
+    judge: Judge,
+    kernel: AttackKernel,
+    preset: str,
+    needs_walls: bool,
+    bait: Bait,
+    ready: list[Ready],
+    said: list[AnyEvent],
 ) -> AttackOutcome:
     outcome = AttackOutcome(kernel.name, kernel.attack, expected_text(kernel), NOT_APPLICABLE)
     lacks_gpus = kind_of(kernel.device).on_gpus and not visible_gpus()
     if lacks_gpus or (needs_walls and not is_jail(judge.jail)):
         return outcome
     problem = load_catalogue().find(kernel.problem)
-    choice = Choice(preset="tiny", device=kernel.device)
-    surprise, verdict, walled = "", "", False
+    choice = Choice(preset=preset, device=kernel.device)
+    surprise, walled = "", False
+    verdicts: Counter[str] = Counter()
     for _ in range(kernel.runs):
         source = bait.fill(kernel.source, ready[-1].pid if ready else os.getpid())
         request = RunRequest(
@@ -181,10 +222,14 @@ async def _judge(
             result = (await judge_to_end(judge, request)).result
         except (RunRefused, RunCancelled) as error:
             return msgspec.structs.replace(outcome, verdict=type(error).__name__, surprise=error.message)
-        verdict = result.verdict.value
+        verdicts[result.verdict.value] += 1
         surprise = surprise or kernel.surprise(result)
         walled = is_jail(result.jail)
     text = b"".join(map(encode, said)).decode(errors="replace")
+    counted = len(verdicts) > 1
     return msgspec.structs.replace(
-        outcome, verdict=verdict, surprise=surprise, harm=bait.harm(text, walled=walled, device=kernel.device)
+        outcome,
+        verdict=", ".join(f"{verdict} {count}" if counted else verdict for verdict, count in verdicts.most_common()),
+        surprise=surprise,
+        harm=bait.harm(text, walled=walled, device=kernel.device),
     )
