@@ -1,0 +1,301 @@
+"""The house's jagged all-to-all: from a table of sums sources compute the final place of each segment and store it there."""
+
+import functools
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm, tables
+from sandbox.kit.blocks.early_read import read_early
+
+SOURCE = r"""
+// The plan of F features: F + 1 times where a feature's lengths begin here, then F times where they lie at their owner, the
+// owner, and the owner's first feature.
+const int SLOT = 1000;
+struct Plan {
+    const PxNumbers& few;
+    const i64* many;
+    int features;
+    __device__ i64 begin(int f) const { return px_number(few, many, f); }
+    __device__ i64 place(int f) const { return px_number(few, many, features + 1 + f); }
+    __device__ int owner(int f) const { return px_number(few, many, 2 * features + 1 + f); }
+    __device__ int first(int f) const { return px_number(few, many, 3 * features + 1 + f); }
+};
+static __device__ i64 sum_up_to(i64 value) {  // of the lanes up to this one
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int away = 1; away < 32; away *= 2) {
+        const i64 before = __shfl_sync(0xffffffffu, value, max(lane - away, 0));
+        if (lane >= away) value += before;
+    }
+    return value;
+}
+// Stores lengths at their final places and adds them up, a feature in `parts` items. The last block tells all ranks this rank's
+// sums. table: [W][F] of everybody's, symmetric; partial: [F][parts]; whole: [F + 1], places, starts: the same: ids of all ranks
+// before a feature, where this rank's ids of a feature lie at its owner, and where they begin here. found: ids that this rank
+// gets; order.at: the senders' order; batch.at: their batch sizes; batches: [1 + W], their sum and they themselves.
+extern "C" __global__ void __launch_bounds__(512) push_lengths(Px px, PxNumbers few, const i64* many, const i64* lengths,
+        i64* result, i64* partial, i64* table, i64* whole, i64* places, i64* starts, i64* found, i64* batches, u32* done,
+        PxNumbers order, PxNumbers batch, int features, int parts, int own_first, int own_end) {
+    __shared__ i64 warps[16];
+    const Plan plan = {few, many, features};
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (blockIdx.x == 0 && threadIdx.x < px.world) batches[1 + threadIdx.x] = batch.at[threadIdx.x];
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        batches[0] = 0;
+        for (int rank = 0; rank < px.world; ++rank) batches[0] += batch.at[rank];
+    }
+    for (int item = blockIdx.x; item < features * parts; item += gridDim.x) {
+        const int f = item / parts, part = item % parts;
+        const i64 begin = plan.begin(f), n = plan.begin(f + 1) - begin, share = (n + parts - 1) / parts;
+        const i64 end = min((part + 1) * share, n);
+        i64* there = px_at(px, plan.owner(f), result) + plan.place(f);
+        i64 sum = 0;
+        for (i64 i = part * share + threadIdx.x; i < end; i += blockDim.x) {
+            const i64 length = lengths[begin + i];
+            there[i] = length;
+            sum += length;
+        }
+        sum = sum_up_to(sum);
+        if (lane == 31) warps[warp] = sum;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            sum = 0;
+            for (int w = 0; w < blockDim.x / 32; ++w) sum += warps[w];
+            partial[item] = sum;
+        }
+        __syncthreads();
+    }
+    if (!px_last_block(done, gridDim.x)) return;
+    const u32 turn = px_turn(px, SLOT);
+    for (int f = threadIdx.x; f < features; f += blockDim.x) {
+        i64 sum = 0;
+        for (int part = 0; part < parts; ++part) sum += ((const volatile i64*)partial)[f * parts + part];
+        for (int peer = 0; peer < px.world; ++peer) px_at(px, peer, table)[px.rank * features + f] = sum;
+    }
+    px_meet(px, SLOT, turn);
+    const volatile i64* sums = table;
+    if (warp == 0) {
+        i64 before_all = 0, before_own = 0;
+        for (int begin = 0; begin < features + 1; begin += 32) {
+            const int f = begin + lane;
+            i64 all = 0;
+            const i64 own = f < features ? sums[px.rank * features + f] : 0;
+            for (int rank = 0; rank < px.world; ++rank) all += f < features ? sums[rank * features + f] : 0;
+            const i64 until_all = sum_up_to(all), until_own = sum_up_to(own);
+            if (f <= features) {
+                whole[f] = before_all + until_all - all;
+                starts[f] = before_own + until_own - own;
+            }
+            before_all += __shfl_sync(0xffffffffu, until_all, 31);
+            before_own += __shfl_sync(0xffffffffu, until_own, 31);
+        }
+    }
+    __syncthreads();
+    for (int f = threadIdx.x; f < features; f += blockDim.x) {
+        i64 place = whole[f] - whole[plan.first(f)];
+        for (int j = 0; order.at[j] != px.rank; ++j) place += sums[order.at[j] * features + f];
+        places[f] = place;
+    }
+    if (threadIdx.x == 0) *found = whole[own_end] - whole[own_first];
+}
+// Of each id, or of each weight: a block has a part of this rank's, which it stores segment by segment.
+template <class T> static __device__ void push_rows(const Px& px, const Plan& plan, const T* rows, T* result,
+        const i64* starts, const i64* places, i64 n) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 share = (n + gridDim.x - 1) / gridDim.x, end = min((blockIdx.x + 1) * share, n);
+    i64 begin = blockIdx.x * share;
+    int f = 0;
+    for (int high = plan.features; begin < end && high - f > 1;) {  // the last feature that begins at `begin` or before
+        const int middle = (f + high) / 2;
+        if (starts[middle] <= begin) f = middle;
+        else high = middle;
+    }
+    for (; begin < end; ++f) {
+        const i64 until = min(end, starts[f + 1]);
+        if (until <= begin) continue;
+        T* there = px_at(px, plan.owner(f), result) + (places[f] - starts[f]);
+        for (i64 i = begin + threadIdx.x; i < until; i += 4 * blockDim.x) {
+            T part[4];
+            #pragma unroll  // all loads are in flight before the first store
+            for (int k = 0; k < 4; ++k)
+                if (i + k * blockDim.x < until) part[k] = rows[i + k * blockDim.x];
+            #pragma unroll
+            for (int k = 0; k < 4; ++k)
+                if (i + k * blockDim.x < until) there[i + k * blockDim.x] = part[k];
+        }
+        begin = until;
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's have arrived, and the lengths of the launch before
+}
+"""
+ENTRIES = "".join(
+    f"""
+extern "C" __global__ void __launch_bounds__(512) push_{8 * size}(Px px, PxNumbers few, const i64* many, const {kind}* rows,
+        {kind}* result, const i64* starts, const i64* places, i64 n, int features) {{
+    push_rows(px, Plan{{few, many, features}}, rows, result, starts, places, n);
+}}
+"""
+    for size, kind in ((2, "u16"), (4, "u32"), (8, "u64"))
+)
+BLOCKS, THREADS = 128, 512
+AT_ONCE = 32
+"""Numbers that the processes exchange in one message."""
+
+symm.reserve(4 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when they are first asked for, so inside a first call."""
+    return cuda.compile(SOURCE + ENTRIES)
+
+
+def of_all(numbers: Sequence[int], team: Any) -> list[tuple[int, ...]]:
+    """Everybody's numbers by rank, as many on all ranks; the processes exchange them."""
+    heard: list[tuple[int, ...]] = [()] * team.world
+    for begin in range(0, len(numbers), AT_ONCE):
+        some = team.gather_numbers(*numbers[begin : begin + AT_ONCE])
+        heard = [known + more for known, more in zip(heard, some, strict=True)]
+    return heard
+
+
+@functools.lru_cache(maxsize=64)
+def plan_of(splits: tuple[int, ...], strides: tuple[tuple[int, ...], ...], before: tuple[int, ...], rank: int) -> Any:
+    """(the plan's numbers, lengths that each rank gets). strides[r][f]: samples of feature f on rank r; before: the ranks that
+    precede this one in the senders' order."""
+    begins = [0, *accumulate(strides[rank])]
+    places: list[int] = []
+    owners: list[int] = []
+    firsts: list[int] = []
+    lengths = []
+    f = 0
+    for owner, features in enumerate(splits):
+        first, there = f, 0
+        for f in range(first, first + features):
+            places.append(there + sum(strides[peer][f] for peer in before))
+            there += sum(stride[f] for stride in strides)
+        f = first + features
+        owners += [owner] * features
+        firsts += [first] * features
+        lengths.append(there)
+    return [*begins, *places, *owners, *firsts], lengths
+
+
+@torch.no_grad()
+def solution(
+    lengths: torch.Tensor,
+    values: torch.Tensor,
+    key_splits: list[int],
+    batch_size: int,
+    pg: dist.ProcessGroup | None = None,
+    weights: torch.Tensor | None = None,
+    stride_per_key: list[int] | None = None,
+    stagger: int = 1,
+) -> dict[str, torch.Tensor]:
+    """Sends every feature of this rank's samples to the feature's owner.
+
+    lengths [sum of strides] int64, feature by feature; values [sum of lengths] and weights (or None) in the
+    same order. Rank d owns the next key_splits[d] features; feature f has stride_per_key[f] samples here
+    (batch_size without it).
+
+    Returns lengths, values (and weights) of the owned features, feature by feature and within a feature by
+    source, sources in the order x, x + g, x + 2g... for x below g = W / stagger. With a common batch size
+    also stride (their sum, 0-dim int64) and stride_per_rank [W]; with stride_per_key instead
+    stride_per_key_per_rank [owned features, W], sources in that order.
+    """
+    team = symm.team(pg)
+    world, rank, features = team.world, team.rank, sum(key_splits)
+    span = world // stagger
+    order = [x + span * y for x in range(span) for y in range(stagger)]
+    heard = of_all([values.numel(), *([batch_size] if stride_per_key is None else stride_per_key)], team)
+    strides = tuple(told[1:] * features if stride_per_key is None else told[1:] for told in heard)
+    plan, owned_lengths = plan_of(tuple(key_splits), strides, tuple(order[: order.index(rank)]), rank)
+    ids = [told[0] for told in heard]
+    # Two of each result: a rank that stores for call e+2 has met everybody in call e+1, behind whatever has read call e's.
+    rooms = {"lengths": team.room(max(owned_lengths), lengths.dtype, "lengths")}
+    sources = {"values": values.contiguous()} | ({} if weights is None else {"weights": weights.contiguous()})
+    rooms |= {name: team.room(sum(ids), source.dtype, name) for name, source in sources.items()}
+    batches = [told[1] if stride_per_key is None else 0 for told in heard]
+    push = on_gpus if lengths.is_cuda else on_cpu
+    found, stride = push(lengths.contiguous(), sources, rooms, plan, key_splits, order, batches, max(ids), team)
+    result = {"lengths": rooms["lengths"][: owned_lengths[rank]], "values": rooms["values"][:found]}
+    if stride_per_key is None:
+        result |= {"stride": stride[0], "stride_per_rank": stride[1:]}
+    else:
+        first = sum(key_splits[:rank])
+        table = [[strides[peer][f] for peer in order] for f in range(first, first + key_splits[rank])]
+        shape = key_splits[rank], world
+        result["stride_per_key_per_rank"] = torch.tensor(table, dtype=torch.int64, device=lengths.device).view(shape)
+    if weights is not None:
+        result["weights"] = rooms["weights"][:found]
+    return result
+
+
+def on_gpus(
+    lengths: torch.Tensor,
+    sources: dict[str, torch.Tensor],
+    rooms: dict[str, torch.Tensor],
+    plan: list[int],
+    splits: list[int],
+    order: list[int],
+    batches: list[int],
+    most: int,
+    team: Any,
+) -> tuple[int, torch.Tensor]:
+    """Fills the rooms of all ranks. Returns how many ids arrive here, and the sum of the batch sizes followed by themselves."""
+    features, device = sum(splits), lengths.device
+    first = sum(splits[: team.rank])
+    parts = max(BLOCKS // max(features, 1), 1)
+    few, many = tables.numbers(plan, device)
+    scratch = torch.empty(features * (parts + 1) + 2 * (features + 1) + 1, dtype=torch.int64, device=device)
+    sizes = [features * parts, features + 1, features, features + 1, 1]
+    partial, whole, places, starts, found = torch.split(scratch, sizes)
+    table = team.empty((team.world, max(features, 1)), torch.int64, "sums")
+    done = team.empty(1, torch.int32, "done")  # zero at first, and after every launch
+    stride = torch.empty(1 + team.world, dtype=torch.int64, device=device)
+    tables_at = (x.data_ptr() for x in (partial, table, whole, places, starts, found, stride, done))
+    launch = kernels().push_lengths[min(max(features * parts, 1), BLOCKS), THREADS]
+    numbers = order, batches, features, parts, first, first + splits[team.rank]
+    launch(team.px, few, many, lengths, rooms["lengths"], *tables_at, *numbers)
+    arriving = read_early(found)
+    blocks = min(max(-(-most // (4 * THREADS)), 1), BLOCKS)  # the same on all ranks
+    for name, source in sources.items():
+        kernel = getattr(kernels(), f"push_{8 * source.element_size()}")
+        addresses = source.data_ptr(), rooms[name].data_ptr(), starts.data_ptr(), places.data_ptr()
+        kernel[blocks, THREADS](team.px, few, many, *addresses, source.numel(), features)
+    return int(arriving()[0]), stride
+
+
+def on_cpu(
+    lengths: torch.Tensor,
+    sources: dict[str, torch.Tensor],
+    rooms: dict[str, torch.Tensor],
+    plan: list[int],
+    splits: list[int],
+    order: list[int],
+    batches: list[int],
+    most: int,
+    team: Any,
+) -> tuple[int, torch.Tensor]:
+    """The same for CPU ranks, whose processes exchange the sums."""
+    features, rank = sum(splits), team.rank
+    begins, where = plan[: features + 1], plan[features + 1 : 2 * features + 1]
+    owners, firsts = plan[2 * features + 1 : 3 * features + 1], plan[3 * features + 1 :]
+    parts = [lengths[begins[f] : begins[f + 1]] for f in range(features)]
+    sums = of_all([int(part.sum()) for part in parts], team)
+    whole = [0, *accumulate(sum(told[f] for told in sums) for f in range(features))]
+    start = 0
+    for f, (part, owner) in enumerate(zip(parts, owners, strict=True)):
+        team.peers(rooms["lengths"])[owner][where[f] : where[f] + len(part)] = part
+        place = whole[f] - whole[firsts[f]] + sum(sums[peer][f] for peer in order[: order.index(rank)])
+        count = sums[rank][f]
+        for name, source in sources.items():
+            team.peers(rooms[name])[owner][place : place + count] = source[start : start + count]
+        start += count
+    team.barrier()
+    first = sum(splits[:rank])
+    return whole[first + splits[rank]] - whole[first], torch.tensor([sum(batches), *batches])
