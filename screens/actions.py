@@ -54,6 +54,7 @@ _KEY_WORDS = {
     "pagedown": "page down",
     "minus": "-",
     "plus": "+",
+    "ctrl+@": "ctrl+space",  # as terminals send it
 }
 
 

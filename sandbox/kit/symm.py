@@ -46,9 +46,13 @@ from sandbox.kit.symmetric_memory.host_signals import host_signals
 from sandbox.kit.symmetric_memory.team import OUT_RING, Shape, Team
 
 rank: int
+"""This rank, from 0 to world - 1."""
 world: int
+"""The number of ranks."""
 ranks: tuple[int, ...]
+"""All ranks, in ascending order."""
 px: Px
+"""The addresses of all heaps and signal pads, for compiled kernels that take a `Px`."""
 
 _world_team: Team | None = None
 

@@ -4,7 +4,9 @@ import asyncio
 from pathlib import Path
 from typing import ClassVar
 
+from textual import on
 from textual.binding import BindingType
+from textual.widgets import TextArea
 
 from arena.duel.events import SIDES, SideName, other
 from arena.duel.match import Match
@@ -27,6 +29,7 @@ from screens.app_protocol import AppProtocol, DuelPlan
 from screens.duel.base import DuelScreen
 from screens.services import Services
 from screens.widgets.editor import Editor
+from screens.widgets.pane_title import FRAME, entitle
 
 YOU, GUEST = "you", "guest"
 MODEL_ROUNDS = 20
@@ -138,6 +141,20 @@ class LiveDuelScreen(DuelScreen):
         text = self._editor.file_text
         await asyncio.to_thread(self.services.workspace.save, self._path, text)
         self._editor.mark_saved(text)
+
+    def action_complete_name(self) -> None:
+        if self.edits is not None:
+            self._editor.complete()
+
+    @on(TextArea.SelectionChanged)
+    def _cursor_moved(self) -> None:
+        if self.edits is not None:
+            pane = self.query_one(f"#{self.edits}-pane")
+            entitle(pane, subtitle=self._editor.signature(pane.size.width - FRAME))
+
+    def action_leave_duel(self) -> None:
+        if self.edits is None or not self._editor.completion.close():
+            super().action_leave_duel()
 
     def action_pause(self) -> None:
         if self.state.stage == "paused":

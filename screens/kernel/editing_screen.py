@@ -167,6 +167,11 @@ class EditingScreen(PanedScreen):
             self.show_view(KERNEL)
         await self.query_one(SourcePane).open(kind)
 
+    def action_complete(self) -> None:
+        if self.view != KERNEL:
+            self.show_view(KERNEL)
+        self.editor.complete()
+
     def action_wrap(self) -> None:
         """Long lines are wrapped, or reach beyond the pane."""
         for source in self.query(Source):

@@ -282,6 +282,8 @@ class KernelScreen(EditingScreen):
         bar = next((bar for bar in self.query(SourceBar) if bar.has_pseudo_class("focus-within")), None)
         if bar is not None:
             bar.close()
+        elif self.editor.completion.close():
+            pass
         elif self.session.busy:
             self.start(self.session.cancel(), "cancel")
         elif self.zoomed:

@@ -22,6 +22,7 @@ from textual.widgets.text_area import Selection
 
 from arena.workspace.line_ends import plain, with_line_ends
 from screens.widgets import search, text_lines
+from screens.widgets.completion import Completion, name_at, signature_words
 from screens.widgets.highlight import Part, language_of, line_spans, parts_of
 from screens.widgets.text_lines import LineMarks
 
@@ -139,10 +140,7 @@ class Source(TextArea):
         return line
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        version = hash(tuple(self.document.lines))  # strings cache their hashes: microseconds
-        if version != self._parts_of:
-            self._parts_of = version
-            self._parts = parts_of(self.document.lines, self.source_language)
+        self._find_parts()
         self._look()
         if self._styles:
             return ScrollView.render_lines(self, crop)
@@ -154,6 +152,23 @@ class Source(TextArea):
             # The colour of plain text would be drawn over those of the code.
             self._theme.cursor_line_style = Style(bgcolor=line.bgcolor) if line is not None else None
         return ScrollView.render_lines(self, crop)
+
+    def _find_parts(self) -> None:
+        version = hash(tuple(self.document.lines))  # strings cache their hashes: microseconds
+        if version != self._parts_of:
+            self._parts_of = version
+            self._parts = parts_of(self.document.lines, self.source_language)
+
+    def is_code(self, place: search.Place) -> bool:
+        """Whether the character at `place` is Python, and neither in a string nor in a comment."""
+        self._find_parts()
+        row, column = place
+        parts = self._parts.get(row, ())
+        spans = line_spans(self.document.get_line(row), parts, self.source_language)
+        return self.source_language == "python" and not (
+            any(part.start <= column and (part.end is None or column < part.end) for part in parts)
+            or any(span.start <= column < span.end and span.kind in ("string", "comment") for span in spans)
+        )
 
     def _look(self) -> None:
         """What the lines of one paint have in common: a TextArea asks its reactives for it again with every line."""
@@ -228,6 +243,7 @@ class Editor(Source):
         # "Select line" and "select all" there; history and model here, in the footer's order.
         for key in ("f6", "f7"):
             self._bindings.key_to_bindings.pop(key, None)
+        self.completion = Completion(self, self.is_code)
         self._saved, self._saved_plain = "", ""
         """The file's text, and the same with the line ends of the editor."""
 
@@ -274,7 +290,9 @@ class Editor(Source):
         """
         if self.read_only:
             return
-        if event.key == "enter":
+        if self.completion.take(event.key, typed=event.is_printable):
+            pass
+        elif event.key == "enter":
             self._new_line()
         elif event.is_printable or not await self._act(event.key):
             return
@@ -355,4 +373,22 @@ class Editor(Source):
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
         self.marks.follow(self.document.lines)
+        self.completion.follow()
         self.post_message(self.Edited(self))
+
+    def on_text_area_selection_changed(self) -> None:
+        self.completion.follow()
+
+    def on_blur(self) -> None:
+        self.completion.close()
+
+    def complete(self) -> None:
+        """Offers the names of the kit that fit at the cursor."""
+        if self.read_only or not self.completion.open():
+            self.app.notify("No names to offer here. They come after symm., cuda. and cpp.", timeout=4, markup=False)
+
+    def signature(self, room: int) -> str:
+        """The signature of the kit's name at the cursor, or of the call around it, in `room` columns; empty without one."""
+        row, column = self.cursor_location
+        name = name_at(self.document.lines, (row, column))
+        return signature_words(name, room) if name is not None and self.is_code((row, max(column - 1, 0))) else ""

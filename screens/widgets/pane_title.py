@@ -7,6 +7,9 @@ from textual.content import Content
 from textual.geometry import Region
 from textual.widget import Widget
 
+FRAME = 8
+"""Columns of a border that are not its title."""
+
 
 class TitledPane(Vertical):
     """A pane whose borders alone are painted when its title changes, not all that is inside them.

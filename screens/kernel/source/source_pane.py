@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher
 from problems.specification import Problem
 from screens.kernel.source.diff_view import DiffView
 from screens.widgets.editor import Editor, Source
-from screens.widgets.pane_title import TitledPane, entitle
+from screens.widgets.pane_title import FRAME, TitledPane, entitle
 from screens.widgets.source_bars import SourceBar
 
 KERNEL = "kernel"
@@ -83,10 +83,6 @@ VIEW_NAMES = (KERNEL, *(view.NAME for view in VIEWS))
 VIEW_LETTERS = {KERNEL: "k", **{view.NAME: view.LETTER for view in VIEWS}}
 
 
-_FRAME = 8
-"""Columns of a border that are not its title."""
-
-
 def shortened_path(path: Path, cells: int) -> str:
     """A path from the home folder on; where it is too long, its end."""
     text = str(path)
@@ -144,7 +140,7 @@ class SourcePane(TitledPane):
             self.show_title(self._copy_key)
 
     def show_title(self, copy_key: str) -> None:
-        """The file and the cursor's place, or what else is shown. `copy_key` copies the path."""
+        """The file, the cursor's place and the signature there, or what else is shown. `copy_key` copies the path."""
         self._copy_key = copy_key
         view = self.query_one("#sources", ContentSwitcher).visible_content
         if isinstance(view, SourceView):
@@ -152,10 +148,11 @@ class SourcePane(TitledPane):
             return
         row, column = self.editor.cursor_location
         place = f"{row + 1}:{column + 1}"
-        entitle(self, f"{self.file.name}  {place}", self._path_words(copy_key))
+        signature = self.editor.signature(self.size.width - FRAME)
+        entitle(self, f"{self.file.name}  {place}", signature or self._path_words(copy_key))
 
     def _path_words(self, copy_key: str) -> str:
         hint = f" · {copy_key} copies"
-        room = self.size.width - _FRAME
+        room = self.size.width - FRAME
         path = shortened_path(self.file, room - len(hint))
         return f"{path}{hint}" if room > 40 else shortened_path(self.file, room)

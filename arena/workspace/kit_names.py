@@ -1,0 +1,65 @@
+"""The names that kernels import from the kit, read from its source: importing the kit would load torch."""
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import sandbox
+
+MODULES = ("symm", "cuda", "cpp")
+"""Modules of `sandbox.kit` that kernels call by name."""
+
+
+class KitName(NamedTuple):
+    """A function or an attribute of a module of the kit."""
+
+    module: str
+    name: str
+    parameters: str
+    """Without types: "(x, tag=None)"; empty for an attribute."""
+    types: str
+    """The parameters with their types, and the result: "(x: torch.Tensor) -> list[int]"; ": int" for an attribute."""
+    doc: str
+    """The first paragraph of its documentation, in one line."""
+
+    @property
+    def call(self) -> str:
+        """As a kernel writes it: "symm.stage(x, tag=None)"."""
+        return f"{self.module}.{self.name}{self.parameters}"
+
+
+@cache
+def kit_names(module: str) -> tuple[KitName, ...]:
+    """The public functions and attributes of one of MODULES, by name. Takes milliseconds once."""
+    source = Path(sandbox.__path__[0], "kit", f"{module}.py").read_text(encoding="utf-8")
+    body = ast.parse(source).body
+    found = []
+    for node, below in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, ast.FunctionDef):
+            found.append(_function(module, node))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.append(KitName(module, node.target.id, "", f": {ast.unparse(node.annotation)}", _text(below)))
+    return tuple(sorted(name for name in found if not name.name.startswith("_")))
+
+
+def _function(module: str, node: ast.FunctionDef) -> KitName:
+    typed = f"({ast.unparse(node.args)})"
+    if node.returns is not None:
+        typed += f" -> {ast.unparse(node.returns)}"
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    plain = f"({ast.unparse(node.args)})"
+    return KitName(module, node.name, plain, typed, _first_paragraph(ast.get_docstring(node) or ""))
+
+
+def _text(node: ast.stmt | None) -> str:
+    """The documentation below an attribute."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return _first_paragraph(node.value.value)
+    return ""
+
+
+def _first_paragraph(doc: str) -> str:
+    return " ".join(doc.partition("\n\n")[0].split())

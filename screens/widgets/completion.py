@@ -1,0 +1,255 @@
+"""Completion of the kit's names in the editor: the list at the cursor, and the signature of the call around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Offset
+from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
+
+from arena.workspace.kit_names import MODULES, KitName, kit_names
+from screens.widgets.foreign import PlainStatic
+from screens.widgets.search import Place
+
+_STARTED = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w*)$")
+_NAME = re.compile(rf"(?<![\w.])({'|'.join(MODULES)})\.(\w+)")
+_CALL_LINES = 20
+"""Lines above the cursor that an open call may begin in."""
+ROWS, COLUMNS = 8, 64
+"""The most names that are shown at once, and the width of the list."""
+FRAME_ROWS = 4
+"""Rows of the list's border, and of the text below the names."""
+
+
+def _is_kits(lines: Sequence[str], module: str) -> bool:
+    """Whether no import gives the name of a module of the kit to another one, as `from torch import cuda` does."""
+    other = re.compile(rf"\s*(?:from\s+(?!sandbox\.kit\s)[\w.]+\s+import\b.*\b{module}\b|import\b.*\bas\s+{module}\b)")
+    return not any(other.match(line) for line in lines)
+
+
+def names_for(lines: Sequence[str], place: Place) -> tuple[str, tuple[KitName, ...]]:
+    """What is written of a name in front of `place`, and the names that start so; none where no module of the kit is."""
+    started = _STARTED.search(lines[place[0]][: place[1]])
+    if started is None or not _is_kits(lines, started[1]):
+        return "", ()
+    written = started[2]
+    return written, tuple(name for name in kit_names(started[1]) if name.name.startswith(written))
+
+
+def name_at(lines: Sequence[str], place: Place) -> KitName | None:
+    """The name of the kit at `place`, or the function whose arguments are written there."""
+    row, column = place
+    found = next((match for match in _NAME.finditer(lines[row]) if match.start() <= column <= match.end()), None)
+    if found is None and (opening := _open_bracket(lines, place)) is not None:
+        above, before = opening
+        found = next((match for match in _NAME.finditer(lines[above]) if match.end() == before), None)
+    if found is None or not _is_kits(lines, found[1]):
+        return None
+    return next((name for name in kit_names(found[1]) if name.name == found[2]), None)
+
+
+def _open_bracket(lines: Sequence[str], place: Place) -> Place | None:
+    """The last round bracket in front of `place` that is open there and follows a name of the kit."""
+    depth = 0
+    for row in range(place[0], max(-1, place[0] - _CALL_LINES), -1):
+        line = lines[row][: place[1]] if row == place[0] else lines[row]
+        for column in range(len(line) - 1, -1, -1):
+            if line[column] == ")":
+                depth += 1
+            elif line[column] == "(":
+                depth -= 1
+                if depth < 0:
+                    if any(match.end() == column for match in _NAME.finditer(line)):
+                        return row, column
+                    depth = 0  # brackets of other calls, and of expressions, may be around the arguments
+    return None
+
+
+def signature_words(name: KitName, room: int) -> str:
+    """The signature and what it does, as much of both as fits into `room` columns."""
+    full = f"{name.module}.{name.name}{name.types}"
+    wordings = (f"{full} · {name.doc}", f"{name.call} · {name.doc}", full, name.call)
+    return next((words for words in wordings if cell_len(words) <= room), f"{name.call[: max(room - 1, 0)]}…")
+
+
+class Completion:
+    """The names that may follow at the cursor of an editor. Closed, it takes no key."""
+
+    def __init__(self, editor: TextArea, is_code: Callable[[Place], bool]) -> None:
+        """is_code: whether the character at a place is neither in a string nor in a comment."""
+        self.editor = editor
+        self._is_code = is_code
+        self._names: tuple[KitName, ...] = ()
+        self._written = ""
+        self._start: Place = (0, 0)
+        """Where the name starts."""
+        self._chosen = 0
+        self._due = False
+        """A full stop was typed, and the message of it has not come yet."""
+        self._list: CompletionList | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._names)
+
+    @property
+    def names(self) -> tuple[KitName, ...]:
+        """What is offered."""
+        return self._names
+
+    @property
+    def chosen(self) -> KitName:
+        """The name that enter takes; only while it is open."""
+        return self._names[self._chosen]
+
+    @property
+    def place(self) -> Offset:
+        """Where the name starts on the screen."""
+        return self.editor.cursor_screen_offset - Offset(len(self._written), 0)
+
+    def open(self) -> bool:
+        """Shows the names that fit in front of the cursor; False where there are none."""
+        row, column = self.editor.cursor_location
+        written, names = names_for(self.editor.document.lines, (row, column))
+        if not names or not self._is_code((row, column - len(written) - 1)):
+            return False
+        self._start = (row, column - len(written))
+        self._show(written, names)
+        return True
+
+    def close(self) -> bool:
+        """Hides the list; False where it was closed."""
+        was_open, self._names = self.is_open, ()
+        if was_open and self._list is not None:
+            self._list.display = False
+        return was_open
+
+    def follow(self) -> None:
+        """The text or the cursor is elsewhere: offers what fits now."""
+        due, self._due = self._due, False
+        if self.is_open:
+            row, column = self.editor.cursor_location
+            written, names = names_for(self.editor.document.lines, (row, column))
+            if not names or (row, column - len(written)) != self._start:
+                self.close()
+            elif (written, names) != (self._written, self._names):
+                self._show(written, names)
+        if due and not self.is_open:
+            self.open()
+
+    def take(self, key: str, *, typed: bool) -> bool:
+        """Whether a key of the editor was for the list. typed: it writes a character."""
+        if self.is_open:
+            self.follow()  # the message of the letter before this key may still be on its way
+        self._due = key == "full_stop" or (self._due and typed)
+        if not self.is_open:
+            return False
+        if key in ("enter", "tab") and self.chosen.name != self._written:
+            self.accept()
+        elif key == "escape":
+            self.close()
+        elif key in (steps := {"up": -1, "down": 1, "pageup": -ROWS, "pagedown": ROWS}):
+            self._choose(self._chosen + steps[key], around=abs(steps[key]) == 1)
+        else:
+            if key in ("enter", "tab"):  # the name is there: the key does what it always does
+                self.close()
+            return False
+        return True
+
+    def accept(self, index: int | None = None) -> None:
+        """Writes a name, or the chosen one, in place of its beginning."""
+        name = self.chosen if index is None else self._names[index]
+        self.close()
+        self.editor.replace(name.name, self._start, self.editor.cursor_location)
+
+    def _choose(self, index: int, *, around: bool) -> None:
+        last = len(self._names) - 1
+        self._chosen = index % len(self._names) if around else min(max(index, 0), last)
+        if self._list is not None:
+            self._list.choose(self._chosen)
+
+    def _show(self, written: str, names: tuple[KitName, ...]) -> None:
+        self._written, self._names, self._chosen = written, names, 0
+        if self._list is None:
+            self._list = CompletionList(self)
+            self.editor.screen.mount(self._list)
+        else:
+            self._list.show()
+
+
+class CompletionList(Vertical):
+    """Lies over the screen at the name that is written. The editor keeps the keyboard."""
+
+    DEFAULT_CSS = """
+    CompletionList {
+        overlay: screen;
+        constrain: inside none;
+        position: absolute;
+        height: auto;
+        border: round $accent;
+        border-subtitle-color: $muted;
+        background: $background;
+        & OptionList { height: auto; scrollbar-size-vertical: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+        & PlainStatic { height: 2; padding: 0 1; color: $muted; border: none; }
+    }
+    """
+    BORDER_SUBTITLE = "enter inserts · esc closes"
+    ALLOW_SELECT: ClassVar[bool] = False
+
+    def __init__(self, completion: Completion) -> None:
+        super().__init__()
+        self._completion = completion
+
+    def compose(self) -> ComposeResult:
+        names = OptionList(compact=True)
+        names.can_focus = False
+        yield names
+        yield PlainStatic()
+
+    def on_mount(self) -> None:
+        for moved in ("scroll_x", "scroll_y", "size"):
+            self.watch(self._completion.editor, moved, self._place, init=False)
+        self.show()
+
+    def show(self) -> None:
+        """The names that are offered now."""
+        names = self._completion.names
+        self.display = bool(names)
+        if not names or not self.children:
+            return
+        rows = [Content(f"{name.name}{name.parameters}") for name in names]
+        self.query_one(OptionList).set_options([Option(row) for row in rows])
+        self._place()
+        self.choose(0)
+
+    def choose(self, index: int) -> None:
+        """Marks one of them, and shows what it does."""
+        self.query_one(OptionList).highlighted = index
+        self.query_one(PlainStatic).update(Content(self._completion.chosen.doc))
+
+    def _place(self) -> None:
+        """Below the name, or above it where there is no room. The line with the cursor stays in sight."""
+        if not self._completion.is_open:
+            return
+        column, row = self._completion.place
+        columns, lines = self.screen.size
+        above, below = row, lines - row - 2  # the last line has the keys
+        rows = max(1, min(ROWS, len(self._completion.names), max(above, below) - FRAME_ROWS))
+        self.styles.width = min(COLUMNS, columns)
+        self.query_one(OptionList).styles.max_height = rows
+        fits = below >= rows + FRAME_ROWS
+        self.absolute_offset = Offset(column - 1, row + 1 if fits else row - rows - FRAME_ROWS)
+        self.refresh(layout=True)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """A click."""
+        event.stop()
+        if self._completion.is_open:
+            self._completion.accept(event.option_index)

@@ -1,0 +1,231 @@
+"""Completion of the kit's names in the editor, and the signature at the cursor."""
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.events import Key
+from textual.widgets import OptionList
+
+from screens.app_protocol import DuelPlan
+from screens.duel.live import GUEST, YOU, LiveDuelScreen
+from screens.themes import VARIABLE_DEFAULTS
+from screens.widgets.completion import CompletionList, name_at, names_for, signature_words
+from screens.widgets.editor import Editor
+
+SYMM = ("s", "y", "m", "m", "full_stop")
+
+
+class Page(App[None]):
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLE_DEFAULTS
+
+    def compose(self) -> ComposeResult:
+        yield Editor(id="kernel")
+
+
+def names(text: str) -> list[str]:
+    lines = text.split("\n")
+    return [name.name for name in names_for(lines, (len(lines) - 1, len(lines[-1])))[1]]
+
+
+def test_names_start_as_what_is_written() -> None:
+    assert {"stage", "peers", "barrier"} <= set(names("x = symm."))
+    assert names("x = symm.st") == ["stage"]
+    assert names("symm.rank") == ["rank", "ranks"]
+    assert names("cuda.comp") == ["compile", "compile_cubin"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch.cuda.",
+        "my_symm.",
+        "symm",
+        "symm.nothing",
+        "from torch import cuda, nn\ncuda.",
+        "import torch.cuda as cuda\ncuda.",
+    ],
+)
+def test_names_of_others_are_left_alone(text: str) -> None:
+    assert names(text) == []
+
+
+def test_the_kits_own_import_is_the_kits() -> None:
+    assert names("from sandbox.kit import cuda, symm\ncuda.") != []
+
+
+def test_the_call_around_the_cursor_is_found() -> None:
+    lines = ["y = f(symm.out((4,", "    torch.empty(3)", "    ), x)", "symm.barrier()"]
+
+    def found(row: int, column: int) -> str:
+        name = name_at(lines, (row, column))
+        return name.name if name is not None else ""
+
+    assert found(0, 3) == found(0, 5) == ""
+    assert found(0, 8) == found(0, 15) == found(0, 18) == found(1, 10) == found(2, 8) == "out"
+    assert found(2, 9) == ""
+    assert found(3, 13) == "barrier"
+    assert found(3, 14) == ""
+
+
+def test_a_signature_is_as_full_as_there_is_room() -> None:
+    name = name_at(["symm.stage"], (0, 5))
+    assert name is not None
+    assert signature_words(name, 200).startswith("symm.stage(x: torch.Tensor, tag: str | None=None) -> torch.Tensor · ")
+    assert signature_words(name, 40) == "symm.stage(x, tag=None)"
+    assert signature_words(name, 12) == "symm.stage(…"
+
+
+async def test_names_come_after_the_full_stop_and_enter_or_tab_takes_one() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        await pilot.press(*SYMM)
+        assert editor.completion.is_open
+        await pilot.press("s")
+        assert [name.name for name in editor.completion.names] == ["signal", "stage", "sub"]
+        await pilot.press("down", "enter")
+        assert editor.text == "symm.stage"
+        assert not editor.completion.is_open
+        await pilot.press("enter", *SYMM, "w", "o", "tab")
+        assert editor.text == "symm.stage\nsymm.world"
+        await pilot.press("ctrl+z")
+        assert editor.text == "symm.stage\nsymm.wo"
+
+
+async def test_up_goes_round_and_what_is_chosen_is_explained() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        await pilot.press(*SYMM, "s", "up")
+        await pilot.pause()
+        shown = app.query_one(CompletionList)
+        assert shown.query_one(OptionList).highlighted == 2
+        assert "slots and epochs of their own" in str(shown.query_one("PlainStatic").render())
+        await pilot.press("pageup")
+        assert editor.completion.chosen.name == "signal"
+
+
+async def test_a_closed_list_takes_no_key() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        await pilot.press(*SYMM, "escape")
+        assert not editor.completion.is_open
+        assert not app.query_one(CompletionList).display
+        await pilot.press("p", "enter", "tab", "up", "down", "x")
+        assert editor.text == "symm.p\n    x"
+        await pilot.press("enter", *SYMM, *"out")  # the name is complete: enter ends the line
+        await pilot.press("enter")
+        assert editor.text.endswith("symm.out\n    ")
+
+
+@pytest.mark.parametrize("text", ["# symm", '"symm', 'S = r"""\n__global__ void f(int x) {\nsymm'])
+async def test_comments_strings_and_cuda_have_no_list(text: str) -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved(text)
+        editor.move_cursor(editor.document.end)
+        await pilot.press("full_stop")
+        assert not editor.completion.is_open
+
+
+async def test_a_burst_of_keys_is_typed_as_it_is() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        for key in (*"symm.stage", "enter", *"x", "enter", *"symm."):
+            app.post_message(Key("full_stop" if key == "." else key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert editor.text == "symm.stage\nx\nsymm."
+        assert editor.completion.is_open
+
+
+async def test_the_list_goes_with_the_word_and_the_focus() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        await pilot.press(*SYMM, "s")
+        await pilot.press("backspace")
+        assert len(editor.completion.names) > 3
+        await pilot.press("backspace")
+        await pilot.pause()
+        assert not editor.completion.is_open
+        await pilot.press("full_stop")
+        app.set_focus(None)
+        await pilot.pause()
+        assert not editor.completion.is_open
+
+
+@pytest.mark.parametrize("height", [12, 24])
+@pytest.mark.parametrize("row", [0, 10, 60])
+async def test_the_list_leaves_the_line_of_the_cursor_in_sight(height: int, row: int) -> None:
+    app = Page()
+    async with app.run_test(size=(60, height)) as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        editor.open_saved("\n" * 60)
+        editor.move_cursor((row, 0))
+        await pilot.press(*SYMM)
+        await pilot.pause()
+        region = app.query_one(CompletionList).region
+        assert region.bottom <= height
+        assert region.y >= 0
+        assert not region.y <= editor.cursor_screen_offset.y < region.bottom
+        assert 0 <= region.x <= region.right <= 60
+
+
+async def test_a_click_takes_a_name() -> None:
+    app = Page()
+    async with app.run_test() as pilot:
+        editor = app.query_one(Editor)
+        editor.focus()
+        await pilot.press(*SYMM, "s")
+        await pilot.pause()
+        await pilot.click(OptionList, offset=(2, 2))
+        await pilot.pause()
+        assert editor.text == "symm.sub"
+        assert app.focused is editor
+
+
+@pytest.mark.slow
+async def test_escape_closes_the_list_before_it_leaves_the_kernel(open_app, type_kernel, until, screen_text) -> None:
+    async with open_app(problem="13") as (app, pilot):
+        editor = app.screen.editor
+        type_kernel(app.screen, "symm.stage(x)\nsymm.")
+        editor.move_cursor((1, 5))
+        await pilot.press("ctrl+@")
+        assert editor.completion.is_open
+        await until(pilot, lambda: "peers(t)" in screen_text(app))
+        await pilot.press("escape")
+        assert not editor.completion.is_open
+        assert not app.screen.was_pressed("cancel")
+        editor.move_cursor((0, 11))
+        await until(pilot, lambda: "symm.stage(x: torch.Tensor, tag: str" in screen_text(app))
+        await pilot.press("ctrl+@")
+        await until(pilot, lambda: any("come after symm." in said.message for said in app._notifications))
+
+
+@pytest.mark.slow
+async def test_a_duel_has_the_list_and_the_signature(open_app, until, screen_text) -> None:
+    async with open_app() as (app, pilot):
+        problem = app.services.catalogue.find("13")
+        app.play_duel(problem, DuelPlan(YOU, GUEST, 10.0))
+        await until(pilot, lambda: isinstance(app.screen, LiveDuelScreen))
+        editor = app.screen._editor
+        await until(pilot, lambda: app.focused is editor and editor.text != "")
+        editor.move_cursor((0, 0))
+        await pilot.press(*SYMM, "b", "ctrl+space")
+        assert editor.completion.is_open
+        await pilot.press("escape")
+        assert not editor.completion.is_open
+        assert not app.screen.was_pressed("leave_duel")
+        await pilot.press("ctrl+@", "enter")
+        assert editor.text.startswith("symm.barrier")
+        await until(pilot, lambda: "symm.barrier(timeout_s: float=10.0)" in screen_text(app))
