@@ -46,6 +46,10 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         ({"M": 40, "N": 7, "K": 40}, {"M": 200, "N": 313, "K": 120}),
     ),
     "fsdp_and_tp": ({"M": 5, "N": 37}, {"M": 256, "N": 200}),
+    "conv2d_boundary_exchange": (
+        {"C": 5, "rows": 16, "width": 7, "padding": 3, "stride": 2},
+        {"C": 33, "rows": 64, "width": 21, "stride": 3},
+    ),
     "blocked_fp8_quantize": ({"M": 5, "N": 56, "block": 8}, {"M": 37, "N": 1024, "block": 128}),
     "blocked_fp8_dequantize": ({"M": 3, "N": 14, "block": 2}, {"M": 37, "N": 500, "block": 4}),
     "gemm_allgather": ({"M": 5, "N": 11, "K": 3}, {"M": 211, "N": 313, "K": 33}),
@@ -97,6 +101,7 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         {"B": 1, "S": 5, "Hq": 2, "Hv": 4, "K": 7, "V": 5},
         {"B": 2, "S": 37, "Hq": 2, "Hv": 2, "K": 66, "V": 20},
     ),
+    "gnn_neighbor_sampling": ({"nodes": 101, "seeds": 7, "seeds_min": 1, "hops": 2, "fanout": 3}, {"nodes": 9000, "seeds": 300, "seeds_min": 300, "hops": 4, "fanout": 4}),
     "hyena_conv1d_boundary_exchange": ({"B": 2, "D": 3, "C": 17, "K": 12}, {"B": 1, "D": 7, "C": 40, "K": 5}),
 }
 """(odd, large) of problems whose sizes have other names, or rules."""

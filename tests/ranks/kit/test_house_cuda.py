@@ -35,6 +35,11 @@ HOUSE = {
 }
 CALLS = 6
 SIZES: dict[str, list[dict[str, int]]] = {
+    "magi1_cso_async_attention": [
+        {"R": 1, "Dh": 7, "Hq": 8, "Hk": 2, "c": 5, "window": 1},
+        {"R": 2, "Dh": 8, "Hq": 8, "Hk": 8, "c": 13, "window": 2},
+        {"R": 5, "Dh": 16, "Hq": 12, "Hk": 4, "c": 24, "window": 3},
+    ],
     "ring_attention_pp": [{"M": 3, "N": 18, "H": 4, "d": 8, "D": 21}, {"M": 2, "N": 64, "H": 8, "d": 16, "D": 64}],
     "ring_attention_tp": [{"M": 3, "N": 18, "H": 4, "d": 8, "D": 21}, {"M": 2, "N": 64, "H": 8, "d": 16, "D": 64}],
     "ring_attention": [{"M": 3, "N": 27, "H": 3, "d": 7}, {"M": 2, "N": 64, "H": 8, "d": 40}],
@@ -42,6 +47,12 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "fused_moe_fwd_lora": [{"M": 5, "N": 29, "K": 3, "E": 12, "R": 3}, {"M": 97, "N": 40, "E": 12}],
     "rope_allgather": [{"M": 64, "N": 640, "dim": 22}],
     "fsdp_and_tp": [{"M": 5, "N": 37}, {"M": 35, "N": 41}, {"M": 128, "N": 40}, {"M": 256, "N": 33}],
+    "conv2d_boundary_exchange": [
+        {"C": 5, "rows": 16, "width": 7, "padding": 3, "stride": 2},
+        {"C": 3, "rows": 10, "width": 9, "padding": 1, "stride": 3},
+        {"B": 1, "C": 9, "rows": 14, "width": 8, "padding": 2, "stride": 5},
+        {"C": 2, "rows": 3, "width": 5, "padding": 2},
+    ],
     "blocked_fp8_quantize": [
         {"M": 5, "N": 96, "block": 16},
         {"M": 37, "N": 1024, "block": 128},
@@ -65,6 +76,10 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"B": 1, "S": 5, "Hq": 2, "Hv": 4, "K": 7, "V": 5},
         {"B": 2, "S": 11, "Hq": 4, "Hv": 4, "K": 72, "V": 24},
         {"B": 1, "S": 9, "Hq": 2, "Hv": 4, "K": 130, "V": 17},
+    ],
+    "gnn_neighbor_sampling": [
+        {"nodes": 50, "seeds": 7, "seeds_min": 1, "hops": 6, "fanout": 2},
+        {"nodes": 3000, "seeds": 200, "seeds_min": 20, "hops": 3, "fanout": 4},
     ],
     "hyena_conv1d_boundary_exchange": [
         {"B": 2, "D": 3, "C": 17, "K": 12},
@@ -118,7 +133,7 @@ SIZES: dict[str, list[dict[str, int]]] = {
         [
             {"M": 5, "N": 7, "E": 8, "K": 3},
             {"M": 97, "N": 88, "E": 80, "K": 5},
-            {"M": 1030, "N": 3, "E": 8, "K": 8},
+            {"M": 193, "N": 3, "E": 8, "K": 8},
             {"M": 33, "N": 1101, "E": 8, "K": 1},
         ],
     ),

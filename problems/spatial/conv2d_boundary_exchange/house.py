@@ -1,0 +1,106 @@
+"""House kernel: the strip is convolved as it is; rows that need the neighbours are computed beside it, in patches."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import conv2d
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.side_stream import beside, join
+from sandbox.kit.symmetric_memory.team import Team
+
+SOURCE = r"""
+// x: [planes][size], of which a neighbour needs the first or last `halo` elements. patches: [2 (top, bottom)][planes][3 halo],
+// symmetric: the rows above a strip, then its first rows; its last rows from element `start` on, then the rows below it.
+template <class T> static __device__ void exchange(const Px& px, const T* x, T* patches, i64 planes, i64 size, i64 halo,
+        i64 start) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int lane = threadIdx.x % 32, warps = gridDim.x * blockDim.x / 32;
+    for (i64 plane = (blockIdx.x * blockDim.x + threadIdx.x) / 32; plane < planes; plane += warps) {
+        const T* strip = x + plane * size;
+        T *top = patches + plane * 3 * halo, *bottom = top + planes * 3 * halo;
+        if (px.rank > 0) px_move(px_at(px, px.rank - 1, bottom) + size - start, strip, halo, lane, 32);
+        if (px.rank < px.world - 1) px_move(px_at(px, px.rank + 1, top), strip + size - halo, halo, lane, 32);
+        px_move(top + halo, strip, 2 * halo, lane, 32);
+        px_move(bottom, strip + start, size - start, lane, 32);
+    }
+    px_meet(px, blockIdx.x, turn);  // the neighbours' rows have arrived
+}
+extern "C" __global__ void __launch_bounds__(512) exchange_halves(Px px, const u16* x, u16* patches, i64 planes, i64 size,
+        i64 halo, i64 start) {
+    exchange(px, x, patches, planes, size, halo, start);
+}
+extern "C" __global__ void __launch_bounds__(512) exchange_words(Px px, const u32* x, u32* patches, i64 planes, i64 size,
+        i64 halo, i64 start) {
+    exchange(px, x, patches, planes, size, halo, start);
+}
+"""
+BLOCKS, THREADS = 16, 512
+"""Few blocks: those that wait for a neighbour keep multiprocessors from the convolution beside them."""
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when they are first asked for."""
+    return cuda.compile(SOURCE)
+
+
+@torch.no_grad()
+def solution(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: int = 1,
+    padding: int = 1,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """x [B, C, h, w], weight [Co, C, k, k], bias [Co] -> this rank's strip [B, Co, h_out, w_out].
+
+    The strip is extended by `padding` rows of either neighbour, by zeros at the ends of the image. Of a convolution with zeros
+    on all sides only rows of the result near the borders are wrong: they are replaced.
+    """
+    team = symm.team(group)
+    if team.world == 1 or padding == 0:
+        return conv2d(x, weight, bias, stride, padding)
+    x = x.contiguous()
+    height, is_thin = x.shape[2], x.shape[2] < 2 * padding  # then some rows need both neighbours
+    if not x.is_cuda or is_thin or weight.shape[2] != 2 * padding + 1 or x.element_size() not in (2, 4):
+        return conv2d(extended(x, padding, team), weight, bias, stride, (0, padding))
+    # Rows of the result below `above` need the strip above, from `below` on they need the strip below.
+    above, below = -(-padding // stride), -(-(height - padding) // stride)
+    with beside():
+        patches = exchanged(x, padding, below * stride - padding, team)
+        rows = conv2d(patches, weight, bias, stride, (0, padding))
+    result = conv2d(x, weight, bias, stride, padding)
+    join()
+    top, bottom = rows.chunk(2)
+    if team.rank > 0:
+        result[:, :, :above] = top
+    if team.rank < team.world - 1:
+        result[:, :, below:] = bottom[:, :, : result.shape[2] - below]
+    return result
+
+
+def exchanged(x: torch.Tensor, padding: int, start: int, team: Team) -> torch.Tensor:
+    """[2 B, C, 3 padding, w]: B patches at the top of the strip x [B, C, h, w], then B at its bottom, from row `start` on."""
+    kernel = kernels().exchange_halves if x.element_size() == 2 else kernels().exchange_words
+    batch, channels, height, width = x.shape
+    # Two are enough: a rank stores in call e+2 only after all ranks have met in call e+1, behind their patches of call e.
+    patches = team.out((2 * batch, channels, 3 * padding, width), x.dtype, "patches", ring=2)
+    planes = batch * channels
+    blocks = min(max(-(-32 * planes // THREADS), 1), BLOCKS)
+    sizes = planes, height * width, padding * width, start * width
+    kernel[blocks, THREADS](team.px, x.data_ptr(), patches.data_ptr(), *sizes)
+    return patches
+
+
+def extended(x: torch.Tensor, padding: int, team: Team) -> torch.Tensor:
+    """The strip x [B, C, h, w] with `padding` rows of either neighbour, read from their memory: [B, C, h + 2 padding, w]."""
+    peers = team.peers(team.stage(torch.stack((x[:, :, :padding], x[:, :, -padding:]))))
+    team.barrier()
+    outside = torch.zeros_like(x[:, :, :padding])
+    above = peers[team.rank - 1][1] if team.rank > 0 else outside
+    below = peers[team.rank + 1][0] if team.rank < team.world - 1 else outside
+    return torch.cat((above, x, below), dim=2)
