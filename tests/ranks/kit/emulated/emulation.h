@@ -102,6 +102,11 @@ static int __popc(unsigned value) { return __builtin_popcount(value); }
 static void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 static void __threadfence_system() { __threadfence(); }
 static unsigned atomicAdd(unsigned* at, unsigned value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
+static unsigned atomicMin(unsigned* at, unsigned value) {
+    unsigned old = __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    while (value < old && !__atomic_compare_exchange_n(at, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+    return old;
+}
 static int atomicAdd(int* at, int value) { return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST); }
 static float atomicAdd(float* at, float value) {
     float old, sum;
