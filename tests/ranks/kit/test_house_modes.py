@@ -49,6 +49,16 @@ def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
     for group, dtype in ((1000, torch.bfloat16), (7, torch.bfloat16), (1, torch.float32), (600, torch.float32)):
         calls.append(("quantized_grad_allreduce", (_real(rank, 33, 77).to(dtype), group)))
     calls.append((siglip, (_real(rank, 6, 8), _real(rank + 5, 6, 8), 30.0, 5.0, None)))
+    half, whole, code = torch.bfloat16, torch.float32, torch.float8_e4m3fn
+    for codes, scales, block in (
+        (half, half, 8),
+        (half, half, 1),
+        (half, whole, 4),
+        (code, half, 64),
+        (whole, whole, 12),
+    ):
+        given = _real(rank, WORLD, 9, 64).to(codes), _real(rank, WORLD, 576 // block).to(scales)
+        calls.append(("blocked_fp8_dequantize", (*given, block)))
     return calls
 
 
