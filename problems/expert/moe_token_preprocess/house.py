@@ -1,0 +1,134 @@
+"""The house's dispatch metadata: one launch counts, exchanges the counts and writes the four results into the host's memory.
+
+The mask has few ones, so a thread that finds one adds it to its block's counts. The last block gives every owner the
+counts of its experts, each in a word with a flag, and the host reads a flag in pinned memory until it has the call's number.
+What limits it: reading the mask.
+"""
+
+import ctypes
+import functools
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+
+SOURCE = r"""
+// mask: [n / experts][experts]; counts: [experts] and done, zero at first and after every launch. boxes: [2 (turns)]
+// [W senders][local] words of 8 bytes, symmetric, flagged by the call's epoch: whoever writes a turn again has read everybody's
+// words of the turn between. out: pinned host memory: rows to each rank [W], rows from each [W], per source and local expert
+// [W][local] floats, their sums [local], and at `flag` the epoch when all is there.
+extern "C" __global__ void __launch_bounds__(512) count_experts(Px px, const float* mask, u32* counts, u32* done,
+        u64* boxes, i64* out, u32* flag, i64 n, int experts, u32 epoch) {
+    __shared__ u32 found[8192];
+    const bool fits = experts <= 8192;  // else every one is added in global memory
+    for (int e = threadIdx.x; e < experts && fits; e += blockDim.x) found[e] = 0;
+    __syncthreads();
+    const i64 step = 4 * (i64)gridDim.x * blockDim.x;
+    for (i64 begin = 4 * ((i64)blockIdx.x * blockDim.x + threadIdx.x); begin < n; begin += 8 * step) {
+        uint4 part[8];
+        #pragma unroll  // all loads are in flight before the first count
+        for (int k = 0; k < 8; ++k) part[k] = px_ld_part(mask, begin + k * step, n);
+        #pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            const u32 word[4] = {part[k].x, part[k].y, part[k].z, part[k].w};
+            if (!(word[0] | word[1] | word[2] | word[3])) continue;
+            #pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                if (!word[j]) continue;
+                const u32 expert = (u32)((begin + k * step + j) % experts);
+                atomicAdd(fits ? &found[expert] : &counts[expert], 1u);
+            }
+        }
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < experts && fits; e += blockDim.x)
+        if (found[e]) atomicAdd(&counts[e], found[e]);
+    if (!px_last_block(done, gridDim.x)) return;
+    const int local = experts / px.world;
+    u64* box = boxes + (i64)(epoch & 1) * experts;
+    for (int e = threadIdx.x; e < experts; e += blockDim.x)
+        px_st_ll(px_at(px, e / local, box) + px.rank * local + e % local, counts[e], epoch);
+    float* per_local = (float*)(out + 2 * px.world);
+    for (int i = threadIdx.x; i < experts; i += blockDim.x) per_local[i] = px_ld_ll(box + i, epoch);
+    for (int rank = threadIdx.x; rank < px.world; rank += blockDim.x) {
+        i64 sent = 0, received = 0;
+        for (int i = rank * local; i < (rank + 1) * local; ++i) sent += counts[i], received += px_ld_ll(box + i, epoch);
+        out[rank] = sent;
+        out[px.world + rank] = received;
+    }
+    for (int j = threadIdx.x; j < local; j += blockDim.x) {
+        u32 sum = 0;
+        for (int rank = 0; rank < px.world; ++rank) sum += px_ld_ll(box + rank * local + j, epoch);
+        per_local[experts + j] = sum;
+    }
+    __threadfence_system();
+    __syncthreads();
+    for (int e = threadIdx.x; e < experts; e += blockDim.x) counts[e] = 0;
+    if (threadIdx.x == 0) px_store_release((u64)flag, epoch);
+}
+"""
+BLOCKS, THREADS = 264, 512
+PATIENCE_S = 3.0
+"""How long the host reads the flag; kernels wait for their peers for two seconds."""
+
+
+@functools.cache
+def kernels() -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SOURCE)
+
+
+@functools.cache
+def pinned(nbytes: int) -> tuple[torch.Tensor, ctypes.c_uint32]:
+    """Host memory that kernels write: so many bytes, and a flag behind them."""
+    memory = torch.zeros(nbytes + 8, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
+    return memory, ctypes.c_uint32.from_address(memory.data_ptr() + nbytes)
+
+
+def wait_for(flag: ctypes.c_uint32, value: int) -> None:
+    """Returns when a kernel has written the value; raises CUDA's error when the kernel failed."""
+    end = time.monotonic() + PATIENCE_S
+    while flag.value != value:
+        if time.monotonic() > end:
+            torch.cuda.synchronize()
+            return
+
+
+@torch.no_grad()
+def solution(
+    expert_mask: torch.Tensor, num_experts: int, group: dist.ProcessGroup | None = None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """expert_mask [E, K, T]: 1 where the k-th choice of token t is expert e, else 0; float32.
+
+    Returns four host tensors: rows this rank sends to each rank [W] int64, rows it receives from each rank [W] int64, rows
+    of each source for each of this rank's experts [W, E_l], and their sum over the sources [E_l], both float32.
+    """
+    team = symm.team(group)
+    world, local = team.world, num_experts // team.world
+    if not expert_mask.is_cuda:
+        counts = expert_mask.sum(dim=(1, 2))
+        everybody = team.out((world, num_experts), counts.dtype, "counts", ring=2)
+        for peer in team.peers(everybody):
+            peer[team.rank] = counts
+        team.barrier()
+        table = everybody.view(world, world, local)  # source, owner, local expert
+        per_local = table[:, team.rank].clone()
+        received = per_local.sum(dim=1).to(torch.int64)
+        return table[team.rank].sum(dim=1).to(torch.int64), received, per_local, per_local.sum(dim=0)
+    launches, mask = kernels(), expert_mask.permute(2, 1, 0).contiguous()  # as it lies
+    sizes = [8 * world, 8 * world, 4 * num_experts, 4 * local]
+    memory, flag = pinned(sum(sizes) + sum(sizes) % 8)
+    counts = team.empty(num_experts + 1, torch.int32, "counts")
+    boxes = team.empty((2, num_experts), torch.int64, "boxes")
+    epoch, numbers = team.next_epoch(), counts.data_ptr()
+    blocks = min(max(-(-mask.numel() // (4 * THREADS)), 1), BLOCKS)
+    addresses = mask, numbers, numbers + 4 * num_experts, boxes.data_ptr(), memory.data_ptr(), ctypes.addressof(flag)
+    flag.value = 0  # another group's calls have the same numbers
+    launches.count_experts[blocks, THREADS](team.px, *addresses, mask.numel(), num_experts, epoch)
+    wait_for(flag, epoch)
+    sent, received, per_local, total = torch.split(memory[: sum(sizes)].clone(), sizes)
+    floats = per_local.view(torch.float32).view(world, local), total.view(torch.float32)
+    return sent.view(torch.int64), received.view(torch.int64), *floats
