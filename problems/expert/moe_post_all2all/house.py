@@ -215,6 +215,7 @@ def solution(
         return out.copy_(total.index_add_(0, local_input_permutation_mapping, weighted))
     if not out.numel():
         return out
+    ask, answer, combine = kernel_for(rows.dtype)
     choices = tokens * top_k
     # One buffer each is enough: who asks again has met everybody at the end of `answer`, and who answers again has met
     # everybody at the end of `ask`, behind the `combine` of the call before.
@@ -222,7 +223,6 @@ def solution(
     sums = team.room(team.world * tokens * width, rows.dtype, "sums", ring=1)
     holders = torch.empty(choices, dtype=torch.int32, device=rows.device)
     returning, leaving = [0, *accumulate(input_splits)], [0, *accumulate(output_splits)]
-    ask, answer, combine = kernel_for(rows.dtype)
     chosen = routing_map.contiguous(), selected_experts.contiguous(), routing_weights.contiguous()
     numbers = tokens, width, num_experts, top_k
     launch = ask[min(-(-tokens // 32), BLOCKS), THREADS]

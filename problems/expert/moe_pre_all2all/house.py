@@ -199,6 +199,7 @@ def solution(
             raise RuntimeError(f"the mask has {permutation.numel()} rows to send, input_splits {sum(input_splits)}")
         arrived = all_to_all_rows(x, input_splits, output_splits, team, permutation)
         return arrived[chunks.arrivals(sizes, arriving)], routing_map, permutation, x.shape
+    kernel, unit = kernels(), 2 if x.element_size() % 4 else 4
     mask, sizes = expert_mask.contiguous(), sizes.contiguous()
     groups, warps = -(-tokens // 32), THREADS // 32
     # Two buffers each: a rank that writes for call e+2 has met everybody in call e+1, behind their `receive` of call e.
@@ -208,7 +209,6 @@ def solution(
     permutation = torch.empty(sum(input_splits), dtype=torch.int64, device=x.device)
     sent, received = [0, *accumulate(input_splits)], [0, *accumulate(output_splits)]
     blocks = min(-(-num_experts * groups // warps), BLOCKS)
-    kernel, unit = kernels(), 2 if x.element_size() % 4 else 4
     launch = kernel.sum_choices[blocks, THREADS]
     launch(team.px, mask, routing_map, cells, tokens, num_experts, mask.shape[1], sent[:-1])
     send, receive = (kernel.send_u16, kernel.receive_u16) if unit == 2 else (kernel.send_u32, kernel.receive_u32)

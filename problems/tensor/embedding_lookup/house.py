@@ -203,9 +203,9 @@ def solution(indices: torch.Tensor, local_shard: torch.Tensor) -> torch.Tensor:
     heads = team.empty((world, 2), torch.int32, "heads")
     unit = 2 if shard.element_size() % 4 else 4
     kernel, scaled = kernels(), width * shard.element_size() // unit
-    answer, repeat = (
-        (kernel.answer_halves, kernel.repeat_halves) if unit == 2 else (kernel.answer_words, kernel.repeat_words)
-    )
+    answer, repeat = kernel.answer_words, kernel.repeat_words
+    if unit == 2:
+        answer, repeat = kernel.answer_halves, kernel.repeat_halves
     kernel.count_owners[chunks, THREADS](team.px, ids, counts, chosen, n, owned, each)
     launch = kernel.ask_owners[chunks, THREADS]
     launch(team.px, ids, counts, chosen, places, twins, wanted, heads, n, owned, each, longest)
