@@ -100,7 +100,8 @@ extern "C" __global__ void __launch_bounds__(256) project_runs(Px px, const TYPE
 }
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
-BLOCKS, WARPS = 528, 8
+BLOCKS, WARPS = 396, 8
+"""Three blocks on each multiprocessor: what its registers hold."""
 MOST_TOKENS = 8
 """Columns of a tensor core's product; more tokens are multiplied by the library."""
 LONG = 64
@@ -131,7 +132,8 @@ def solution(hidden_states: torch.Tensor, weight_shard: torch.Tensor, bias_shard
     # result of call e. Sizes change from call to call, so results are slices of larger rooms.
     room = symm.room(tokens * symm.world * columns, hidden_states.dtype, "logits")
     tiles = LONG // 16 if columns >= LONG * BLOCKS // 4 else 1
-    blocks = min(max(-(-columns // (16 * tiles)), 1), BLOCKS)
+    runs = max(-(-columns // (16 * tiles)), 1)
+    blocks = -(-runs // -(-runs // BLOCKS))  # as many runs for each
     kernel = kernel_for(hidden_states.dtype, tiles)[blocks, 32 * WARPS]
     given = hidden_states.contiguous(), weight_shard.contiguous(), bias_shard.contiguous()
     kernel(symm.px, *given, room, tokens, columns, width)
