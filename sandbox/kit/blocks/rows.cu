@@ -1,26 +1,32 @@
 // x: rows of `width` elements; ids: which of them are sent, one after the other (0: all as they lie); y: the results,
 // symmetric. Chunk c is sent to member plan[10 + c]: rows plan[c] to plan[c + 1] of those sent, and they lie there from row
-// plan[20 + c] on.
+// plan[20 + c] on. Words are taken from behind the own chunk on, so that no two members send to the same one at the same time. Odd
+// blocks take theirs backwards: own rows are copied while others are under way.
 template <class T> static __device__ void send_rows(const Px& px, const T* x, const i64* ids, T* y, i64 width,
         const PxNumbers& plan) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int each = 16 / sizeof(T);
     const i64 words = (width + each - 1) / each, all = plan.at[px.world] * words, step = (i64)gridDim.x * blockDim.x;
-    for (i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x; first < all; first += 4 * step) {
+    const i64 rounds = (all + 4 * step - 1) / (4 * step);
+    int own = 0;
+    while (plan.at[10 + own] != px.rank) ++own;
+    const i64 start = plan.at[own + 1] * words;
+    for (i64 round = 0; round < rounds; ++round) {
+        const i64 first = (blockIdx.x % 2 ? rounds - 1 - round : round) * 4 * step + (i64)blockIdx.x * blockDim.x + threadIdx.x;
         uint4 part[4];
         #pragma unroll  // all loads are in flight before the first store
         for (int k = 0; k < 4; ++k) {
-            const i64 i = first + k * step, row = i / words;
-            if (i < all) part[k] = px_ld_part(x + (ids ? ids[row] : row) * width, i % words * each, width);
+            const i64 i = first + k * step, at = i + start < all ? i + start : i + start - all, row = at / words;
+            if (i < all) part[k] = px_ld_part(x + (ids ? ids[row] : row) * width, at % words * each, width);
         }
         #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            const i64 i = first + k * step, row = i / words;
+            const i64 i = first + k * step, at = i + start < all ? i + start : i + start - all, row = at / words;
             if (i >= all) break;
             int chunk = 0;
             while (row >= plan.at[chunk + 1]) ++chunk;
             T* there = px_at(px, (int)plan.at[10 + chunk], y) + (plan.at[20 + chunk] + row - plan.at[chunk]) * width;
-            px_st_part(there, i % words * each, width, part[k]);
+            px_st_part(there, at % words * each, width, part[k]);
         }
     }
     px_meet(px, blockIdx.x, turn);  // everybody's rows have arrived
