@@ -16,6 +16,7 @@ SENSITIVE = {"importance_sampling_loss": 4}
 LARGE = {"M": 211, "N": 313, "K": 33}
 """Beyond what is summed in one step, and no multiple of any world."""
 SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
+    "ring_attention_backward_dp": ({"M": 3, "N": 18, "H": 3, "d": 7}, {"M": 2, "N": 211, "H": 5, "d": 40}),
     "magi1_cso_async_attention": (
         {"R": 2, "Dh": 7, "Hq": 8, "Hk": 4, "c": 5, "window": 1},
         {"R": 5, "Dh": 16, "Hq": 24, "Hk": 8, "c": 59, "window": 3},
@@ -101,7 +102,11 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         {"B": 1, "S": 5, "Hq": 2, "Hv": 4, "K": 7, "V": 5},
         {"B": 2, "S": 37, "Hq": 2, "Hv": 2, "K": 66, "V": 20},
     ),
-    "gnn_neighbor_sampling": ({"nodes": 101, "seeds": 7, "seeds_min": 1, "hops": 2, "fanout": 3}, {"nodes": 9000, "seeds": 300, "seeds_min": 300, "hops": 4, "fanout": 4}),
+    "gnn_neighbor_sampling": (
+        {"nodes": 101, "seeds": 7, "seeds_min": 1, "hops": 2, "fanout": 3},
+        {"nodes": 9000, "seeds": 300, "seeds_min": 300, "hops": 4, "fanout": 4},
+    ),
+    "gsplat_3d_gaussian_splatting": ({"n": 7, "cameras": 1}, {"n": 1500, "cameras": 3}),
     "hyena_conv1d_boundary_exchange": ({"B": 2, "D": 3, "C": 17, "K": 12}, {"B": 1, "D": 7, "C": 40, "K": 5}),
 }
 """(odd, large) of problems whose sizes have other names, or rules."""

@@ -50,7 +50,8 @@ static __device__ u32 sum_before_block(const u32* totals, u32& all) {
 // scratch: first [nodes], place [nodes], offset, start and taken [room for nodes], seen [room for edges], totals [2][blocks].
 // edges: [3][room for edges]: row, col, edge. sizes: {nodes, edges} that were found.
 extern "C" __global__ void __launch_bounds__(512) walk(Px px, const i64* seeds, const i64* row_ptr, const i64* col,
-        const i64* owner, u32* all_starts, u32* all_neighbours, u32* counters, u32* scratch, i64* node, i64* edges, i64* sizes, PxNumbers n) {
+        const i64* owner, u32* all_starts, u32* all_neighbours, u32* counters, u32* scratch, i64* node, i64* edges, i64* sizes,
+        PxNumbers n) {
     const u32 turn = px_turn(px, blockIdx.x);
     const i64 seeded = n.at[0], nodes = n.at[1], most = n.at[5];
     u32 *first = scratch, *place = first + nodes, *offset = place + nodes, *start = offset + n.at[4], *taken = start + n.at[4];

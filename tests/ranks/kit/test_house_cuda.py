@@ -35,6 +35,7 @@ HOUSE = {
 }
 CALLS = 6
 SIZES: dict[str, list[dict[str, int]]] = {
+    "ring_attention_backward_dp": [{"M": 2, "N": 18, "H": 3, "d": 7}, {"M": 1, "N": 140, "H": 2, "d": 24}],
     "magi1_cso_async_attention": [
         {"R": 1, "Dh": 7, "Hq": 8, "Hk": 2, "c": 5, "window": 1},
         {"R": 2, "Dh": 8, "Hq": 8, "Hk": 8, "c": 13, "window": 2},
@@ -80,6 +81,11 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "gnn_neighbor_sampling": [
         {"nodes": 50, "seeds": 7, "seeds_min": 1, "hops": 6, "fanout": 2},
         {"nodes": 3000, "seeds": 200, "seeds_min": 20, "hops": 3, "fanout": 4},
+    ],
+    "gsplat_3d_gaussian_splatting": [
+        {"n": 3, "cameras": 1},
+        {"n": 37, "cameras": 3},
+        {"n": 700, "cameras": 1},
     ],
     "hyena_conv1d_boundary_exchange": [
         {"B": 2, "D": 3, "C": 17, "K": 12},
@@ -148,9 +154,9 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"B": 30, "M": 30, "K": 8, "length": 2, "variant": 3},
     ],
     "hyena_forward_cp": [
-        {"G": 8, "dim": 1, "S": 6, "T": 9},
-        {"B": 2, "G": 8, "dim": 3, "S": 64, "T": 600},
-        {"B": 1, "G": 8, "dim": 2, "S": 256, "T": 100},
+        {"B": 2, "G": 4, "dim": 1, "S": 6, "T": 9},
+        {"B": 2, "G": 4, "dim": 3, "S": 64, "T": 600},
+        {"B": 1, "G": 4, "dim": 1, "S": 256, "T": 100},
     ],
     "sam3_allgather_iou_suppression": [{"n": 5, "H": 13, "V": 23}, {"n": 3, "H": 16, "V": 24}],
     **{
