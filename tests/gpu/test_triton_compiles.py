@@ -19,12 +19,31 @@ UPSTREAM = "tests/gpu/kernels/upstream_triton.py"
 MAY_SKIP = not os.environ.get("CI") or visible_gpus() > 0
 """Continuous integration installs Triton, except where a machine with GPUs has its own."""
 
-KERNELS: dict[str, tuple[str, dict[str, str]]] = {
-    STARTER: ("add_all", {"addresses": "*i64", "out": "*bf16", "n": "i32"}),
-    UPSTREAM: ("one_shot_kernel", {"pointers": "i64", "out": "*bf16", "n": "i32"}),
-}
-"""Of each text: its kernel, and the types that its calls pass."""
-CONSTANTS = {"WORLD": 4, "BLOCK": 1024}
+GRADIENTS = "sandbox/kit/blocks/attention_gradients.py"
+_MATRICES = dict.fromkeys(("grad", "q", "k", "v"), "*bf16") | {"lse": "*fp32", "delta": "*fp32"}
+_STRIDES = ("batch_stride", "row_stride", "head_stride")
+_NUMBERS = {"scale": "fp32", **dict.fromkeys(("causal", "rows", "heads", "width", *_STRIDES), "i32")}
+
+KERNELS: list[tuple[str, str, dict[str, str], dict[str, int]]] = [
+    (STARTER, "add_all", {"addresses": "*i64", "out": "*bf16", "n": "i32"}, {"WORLD": 4, "BLOCK": 1024}),
+    (UPSTREAM, "one_shot_kernel", {"pointers": "i64", "out": "*bf16", "n": "i32"}, {"WORLD": 4, "BLOCK": 1024}),
+    (
+        GRADIENTS,
+        "gradients_of_queries",
+        _MATRICES
+        | {"out": "*bf16", "dq": "*bf16"}
+        | _NUMBERS
+        | dict.fromkeys(("dq_batch", "dq_row", "dq_head"), "i32"),
+        {"ROWS": 128, "STEP": 64, "WIDTH": 128},
+    ),
+    (
+        GRADIENTS,
+        "gradients_of_keys",
+        _MATRICES | {"dk": "*bf16", "dv": "*bf16"} | _NUMBERS | dict.fromkeys(("dk_batch", "dk_row", "dk_head"), "i32"),
+        {"KEYS": 64, "STEP": 32, "WIDTH": 256},
+    ),
+]
+"""Of each text: its kernels, the types that its calls pass, and its constants."""
 
 needs_triton = pytest.mark.skipif(
     MAY_SKIP and find_spec("triton") is None, reason="Triton is not installed: pip install triton"
@@ -49,15 +68,16 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _compiled(text: str, kernel: str, types: dict[str, str], file: Path) -> Any:
+def _compiled(text: str, kernel: str, types: dict[str, str], constants: dict[str, int], file: Path) -> Any:
     """What Triton made of a kernel of a text; Triton reads the kernel's source from a file."""
     import triton
     from triton.backends.compiler import GPUTarget
 
     file.write_text(text)
     function = getattr(_module(file), kernel)
-    signature = types | dict.fromkeys(CONSTANTS, "constexpr")
-    source = triton.compiler.ASTSource(function, signature, CONSTANTS)
+    named = types | dict.fromkeys(constants, "constexpr")
+    signature = {name: named[name] for name in function.arg_names}
+    source = triton.compiler.ASTSource(function, signature, constants)
     return triton.compile(source, target=GPUTarget("cuda", 90, 32))
 
 
@@ -65,13 +85,13 @@ def test_every_triton_text_is_here():
     folders = [ROOT / name for name in ("arena", "problems", "sandbox", "screens", "tests")]
     files = [path for folder in folders for path in folder.rglob("*.py")]
     found = {str(path.relative_to(ROOT)) for path in files if "\n@triton.jit" in path.read_text()}
-    assert found == set(KERNELS)
+    assert found == {path for path, *_ in KERNELS}
 
 
 @needs_triton
-@pytest.mark.parametrize("path", KERNELS)
-def test_a_triton_text_compiles(path, tmp_path):
-    made = _compiled(_text(path), *KERNELS[path], tmp_path / "kernel.py")
+@pytest.mark.parametrize(("path", "kernel", "types", "constants"), KERNELS, ids=[kernel for _, kernel, *_ in KERNELS])
+def test_a_triton_text_compiles(path, kernel, types, constants, tmp_path):
+    made = _compiled(_text(path), kernel, types, constants, tmp_path / "kernel.py")
     assert made.asm["cubin"][:4] == b"\x7fELF"
     assert ".target sm_90" in made.asm["ptx"]
 
@@ -87,4 +107,4 @@ def test_a_broken_triton_text_does_not(right, wrong, tmp_path):
     text = _text(STARTER)
     assert right in text
     with pytest.raises(CompilationError):
-        _compiled(text.replace(right, wrong), *KERNELS[STARTER], tmp_path / "kernel.py")
+        _compiled(text.replace(right, wrong), *KERNELS[0][1:], tmp_path / "kernel.py")

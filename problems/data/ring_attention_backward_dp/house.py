@@ -1,0 +1,79 @@
+"""The house's backward of attention: ranks exchange heads, weights stay in registers, replicas add in one launch."""
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import symm
+from sandbox.kit.blocks.reshard import reshard
+from sandbox.kit.blocks.sums import add_up, boxes
+
+WIDEST = 256
+"""Elements of a head up to which the tiles of a program fit into shared memory."""
+SLOTS = 256
+"""The first signal slot of the sum over replicas: the exchange of heads has those below."""
+
+symm.reserve(4 << 30)  # two buffers for each exchange, of the largest sizes
+
+
+@torch.no_grad()
+def solution(
+    dout: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    out: torch.Tensor,
+    softmax_lse: torch.Tensor,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    cp_group: dist.ProcessGroup | None = None,
+    dp_group: dist.ProcessGroup | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dout, q, k, v, out [B, S, H, d], softmax_lse [B, H, S] float32 -> (dq, dk, dv) [B, S, H, d] of the run dtype.
+
+    Sums over blocks stay float32; each gradient is rounded, then averaged over dp_group (None: no average) in float32.
+
+    A rank of a ring sends keys, values and their gradients in float32 in W steps. Here it gets the whole sequence of its share of
+    the heads, so gradients are complete where they are computed, and go home in the run dtype.
+    """
+    scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+    given, heads = [dout, q, k, v, out], q.shape[2]
+    gradients = q.new_empty((3, *q.shape))
+    if dist.get_world_size(cp_group) == 1:
+        write_gradients(given, softmax_lse, scale, causal, list(gradients))
+    else:
+        team = symm.team(cp_group)
+        whole = reshard(torch.stack(given, dim=2), 3, 1, team)  # [B, W·S, 5, ceil(H / W), d]
+        lse = reshard(softmax_lse, 1, 2, team)  # [B, ceil(H / W), W·S]
+        mine = whole.new_empty((*whole.shape[:2], 3, *whole.shape[3:]))
+        write_gradients(list(whole.unbind(2)), lse, scale, causal, list(mine.unbind(2)))
+        home = reshard(mine, 1, 3, team)  # [B, S, 3, at least H, d]
+        gradients.copy_(home[:, :, :, :heads].movedim(2, 0))
+    replicas = dist.get_world_size(dp_group) if dp_group is not None else 1
+    if replicas > 1:
+        team = symm.team(dp_group)
+        box = boxes(gradients.numel(), gradients.dtype, team, gradients.is_cuda)
+        add_up(gradients, box, team, factor=1 / replicas, base=SLOTS)
+    grad_q, grad_k, grad_v = gradients
+    return grad_q, grad_k, grad_v
+
+
+def write_gradients(
+    given: list[torch.Tensor], lse: torch.Tensor, scale: float, causal: bool, gradients: list[torch.Tensor]
+) -> None:
+    """Writes (dq, dk, dv) from (dout, q, k, v, out), all [B, S, H, d], and lse [B, H, S], without other ranks."""
+    width = given[0].shape[-1]
+    if given[0].is_cuda and given[0].dtype != torch.float32 and width <= WIDEST:
+        from sandbox.kit.blocks import attention_gradients
+
+        attention_gradients.write_gradients(given, lse, scale, causal, gradients)
+        return
+    # In float32 products of whole matrices are as fast as any, and [B, H, S, S] is written.
+    upstream, query, key, value, result = (tensor.transpose(1, 2).float() for tensor in given)
+    weights = (query @ key.mT).mul_(scale).sub_(lse[..., None]).exp_()
+    if causal:
+        weights.tril_()
+    by_score = upstream @ value.mT
+    by_score.sub_((upstream * result).sum(dim=-1, keepdim=True)).mul_(weights).mul_(scale)
+    found = (by_score @ key, by_score.mT @ query, weights.mT @ upstream)
+    for gradient, part in zip(gradients, found, strict=True):
+        gradient.copy_(part.transpose(1, 2))
