@@ -8,6 +8,9 @@ from sandbox.kit.blocks.experts import Mlp, moe_layer
 
 symm.reserve(3 << 30)  # tokens of all ranks and their results, of the largest sizes
 
+LARGE = 16 << 20
+"""Bytes of a rank's tokens from which on they travel beside products."""
+
 
 @torch.no_grad()
 def solution(
@@ -29,4 +32,5 @@ def solution(
     def mlp() -> Mlp:
         return (gate_proj.weight, gate_proj.bias), (up_proj.weight, up_proj.bias), (down_proj.weight, down_proj.bias)
 
-    return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, symm.team(group))
+    team = symm.team(group)
+    return moe_layer(hidden_states, gate_weight, gate_bias, mlp, num_experts, top_k, team, LARGE)

@@ -49,8 +49,10 @@ template <class T> static __device__ void activate(T* gate, const T* up, i64 n) 
     }
 }
 // out: [tokens][width], the sum over the owners of a token's weight times what they made of it. y: symmetric; pulled = 1: the owner
-// d has it in y[this rank][tokens][width] of its own memory; 0: it has come back to y[d][tokens][width] here.
-template <class T> static __device__ void combine(const Px& px, T* y, const float* weights, T* out, i64 tokens, i64 width, int pulled) {
+// d has it in y[this rank][tokens][width] of its own memory; 0: it has come back to y[d][tokens][width] here. places: [W][tokens], the
+// tokens' rows in these arrays (0: they lie in their own order).
+template <class T> static __device__ void combine(const Px& px, T* y, const float* weights, const i64* places, T* out, i64 tokens,
+        i64 width, int pulled) {
     if (pulled) px_meet(px, blockIdx.x, px_turn(px, blockIdx.x));  // everybody's experts have ended
     const int each = 16 / sizeof(T);
     const i64 words = (width + each - 1) / each, all = tokens * words;
@@ -63,7 +65,7 @@ template <class T> static __device__ void combine(const Px& px, T* y, const floa
             weight[owner] = owner < px.world ? weights[t * px.world + owner] : 0;
             if (weight[owner] == 0) continue;  // there may be anything
             const T* from = pulled ? px_at(px, owner, y) + px.rank * tokens * width : y + owner * tokens * width;
-            part[owner] = px_ld_part(from + t * width, first, width);
+            part[owner] = px_ld_part(from + (places ? places[owner * tokens + t] : t) * width, first, width);
         }
         #pragma unroll
         for (int e = 0; e < each; ++e) sum[e] = 0;

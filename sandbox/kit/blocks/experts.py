@@ -8,17 +8,20 @@
 
     out = moe_layer(x, router_weight, router_bias, mlp, num_experts=64, top_k=8, team=symm.team(group))
 
-A token goes to a rank once, whatever number of its experts lies there, and their weights are added up. A token's place at a rank
-follows from its number alone: no counts are exchanged, nothing is sorted, and the host waits for nothing. The price is that
-places of tokens which went elsewhere are multiplied, too.
+A token goes to a rank once, whatever number of its experts lies there, and their weights are added up.
 
-Few tokens take two launches around one MLP over all places: the first routes and stores rows at their owners, the second reads
-the results from there. Many tokens leave by copy engine before they are routed. A rank multiplies one half of its own tokens
-meanwhile, then those of its peers, then its other half while its peers' results travel back.
+Few tokens take two launches around one MLP: the first routes and stores rows at their owners, the second reads the results from
+there. A token's place at a rank is its number: no counts are exchanged, nothing is sorted, and the host waits for nothing. The
+price is that places of tokens which went elsewhere are multiplied, too.
+
+Many tokens leave by copy engine. A rank multiplies one half of its own tokens meanwhile, then those of its peers, then its other
+half while its peers' results travel back. Where most tokens go to most ranks, all of them leave before they are routed; elsewhere
+the host waits for counts, as the library's exchange does.
 """
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,8 @@ WANTED = 528
 SLOT = 1000
 SENT_BESIDE = 16 << 20
 """Bytes of a rank's tokens from which on GPUs they travel beside products."""
+ALL_GO = 0.75
+"""The expected part of the tokens that goes to a rank, from which on all tokens go to all ranks."""
 Projection = tuple[torch.Tensor, torch.Tensor | None]
 """Weight [out, in] and bias [out]."""
 Mlp = tuple[Projection, Projection, Projection]
@@ -107,6 +112,7 @@ def moe_layer(
         blocks = min(-(-tokens // (THREADS // 32)), BLOCKS)
         route[blocks, THREADS](team.px, logits, x, arrived, weights, tokens, width, num_experts, top_k)
 
+    places: torch.Tensor | int = 0
     pulled = team.world > 1 and x.nbytes < large
     if pulled:
         # One buffer each is enough: whoever stores in `arrived` has met everybody behind its MLP in the call before, and whoever
@@ -116,44 +122,67 @@ def moe_layer(
         routed(arrived)
         gated_mlp(arrived.view(-1, width), mlp(), outputs.view(-1, width))
     else:
-        outputs = _beside_products(x, mlp, team, lambda: routed(0))
+        columns_kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
+        if 1 - math.comb(num_experts - num_experts // team.world, top_k) / math.comb(num_experts, top_k) >= ALL_GO:
+            all_rows = [x] * team.world
+            outputs = _beside_products(x, all_rows, [tokens] * team.world, mlp, team, lambda: routed(0))
+        else:
+            routed(0)
+            chosen = weights.t() != 0
+            places = chosen.cumsum(1) - 1
+            rows = x[chosen.nonzero()[:, 1]]
+            counts = chosen.sum(1).tolist()
+            received = [numbers[team.rank] for numbers in team.gather_numbers(*counts)]
+            outputs = _beside_products(x, torch.split(rows, counts), received, mlp, team, lambda: None)
     words = tokens * -(-width * x.element_size() // 16)
     blocks = min(-(-words // THREADS), BLOCKS if pulled else WANTED)
-    combine[blocks, THREADS](team.px, outputs, weights, out, tokens, width, int(pulled))
+    combine[blocks, THREADS](team.px, outputs, weights, places, out, tokens, width, int(pulled))
     return out
 
 
-def _beside_products(x: torch.Tensor, mlp: Callable[[], Mlp], team: Team, routed: Callable[[], None]) -> torch.Tensor:
-    """What the ranks' MLPs make of all tokens x [T, H] of this rank: [W (owners), T, H], symmetric."""
-    columns_kernels()  # before the ranks meet for their buffers: a rank that waits in a kernel traps after 2 s
-    rank, world = team.rank, team.world
-    half = x.shape[0] // 2 if world > 1 else 0
+def _beside_products(
+    x: torch.Tensor,
+    sent: Sequence[torch.Tensor],
+    received: Sequence[int],
+    mlp: Callable[[], Mlp],
+    team: Team,
+    meanwhile: Callable[[], None],
+) -> torch.Tensor:
+    """What the ranks' MLPs make of rows of x [T, H]: [W (owners), T, H], symmetric, as many rows of each as were sent to it.
+
+    sent: the rows for each member, up to T; received: how many come from each. meanwhile: what is queued once the rows have left.
+    """
+    rank, world, own = team.rank, team.world, sent[team.rank]
+    half = len(own) // 2 if world > 1 else 0
     # One buffer each is enough: peers' MLPs have read `arrived` when their results have come back, and `returned` has been read
     # before this rank's first meeting of the next call.
     arrived = team.empty((world, *x.shape), x.dtype, "experts: arrived beside")
     returned = team.empty((world, *x.shape), x.dtype, "experts: returned")
     there, back = team.peers(arrived), team.peers(returned)
-    places = []
+    ready = []
     for away in range(1, world):
+        owner = (rank + away) % world
         with beside():
-            there[(rank + away) % world][rank].copy_(x)
+            there[owner][rank, : len(sent[owner])].copy_(sent[owner])
             meet(arrived, team, SLOT)
-            places.append(mark())
-    routed()
+            ready.append(mark())
+    meanwhile()
     own_mlp = mlp()
     if half:
-        gated_mlp(x[:half], own_mlp, returned[rank, :half])
-    made = x.new_empty((world - 1, *x.shape))  # kept until the copies have read it
-    for number, place in enumerate(places):
-        join(place)  # the tokens of this source have arrived
+        gated_mlp(own[:half], own_mlp, returned[rank, :half])
+    made = []  # kept until the copies have read it
+    for number, place in enumerate(ready):
+        join(place)  # the rows of this source have arrived
         source = (rank - number - 1) % world
-        gated_mlp(arrived[source], own_mlp, made[number])
+        rows = arrived[source, : received[source]]
+        made.append(torch.empty_like(rows))
+        gated_mlp(rows, own_mlp, made[number])
         with beside():
-            back[source][rank].copy_(made[number])
+            back[source][rank, : len(rows)].copy_(made[number])
             if number == world - 2:
                 meet(returned, team, SLOT)
-    gated_mlp(x[half:], own_mlp, returned[rank, half:])
-    if places:
+    gated_mlp(own[half:], own_mlp, returned[rank, half : len(own)])
+    if ready:
         join()  # all results have come back
     return returned
 
