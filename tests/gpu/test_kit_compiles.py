@@ -34,6 +34,7 @@ VARIANTS = {
     "fla_gated_deltanet_cp": [(2,), (1,), (4,)],
     "tp_rms_norm": [(4,)],  # words a lane
     "gemv_decode": [(1,), (4,)],  # tiles
+    "hyena_forward_cp": [(64,), (16384,)],  # samples of the sequence
     "vocab_parallel_cross_entropy_loss": [(1,), (8,)],  # warps a row
     "blocked_fp8_dequantize": [(False,), (True,)],  # of 8-bit codes
     "load_balancing_loss_fn": [(1,), (8,), (60,), (256,), (512,)],  # experts

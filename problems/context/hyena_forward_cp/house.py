@@ -1,0 +1,308 @@
+"""The house's Hyena operator: gates are part of the exchanges, and a channel is convolved without leaving shared memory."""
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks import shared_fft
+
+EXCHANGES = r"""
+// x1, x2, v: [batch][channels of all ranks][samples], this rank's part of the sequence: `parts` chunks of it. With two, rank r
+// has chunks r and 2W-1-r of 2W. z: [batch][channels / W][W samples], the owner's channels in natural order, y: like x1;
+// both symmetric.
+struct Sizes { i64 batch, channels, samples; int parts, world; };
+static __device__ i64 chunk_of(const Sizes& a, int rank, int part) { return part ? 2 * a.world - 1 - rank : rank; }
+// Where a sample of the sequence lies: whose it is, and at which place.
+static __device__ i64 place_of(const Sizes& a, i64 at, int& owner) {
+    const u32 chunk = a.samples / a.parts, number = (u32)at / chunk, part = number >= (u32)a.world;
+    owner = part ? 2 * a.world - 1 - number : number;
+    return part * (i64)chunk + (u32)at % chunk;
+}
+template <class T> static __device__ void send_gated(const Px& px, const T* x2, const T* v, T* z, const Sizes& a) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = 16 / sizeof(T);
+    const i64 chunk = a.samples / a.parts, own = a.channels / a.world, length = a.samples * a.world;
+    const u32 words = (chunk + each - 1) / each, lines = a.batch * a.channels * a.parts;
+    const u32 all = lines * words, step = gridDim.x * blockDim.x;  // divisions of 32 bits are several times as fast
+    for (u32 begin = blockIdx.x * blockDim.x + threadIdx.x; begin < all; begin += 2 * step) {
+        uint4 left[2], right[2];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 2; ++k) {
+            const u32 i = begin + k * step;
+            const i64 from = i / words * chunk;
+            if (i < all) left[k] = px_ld_part(x2 + from, i % words * each, chunk);
+            if (i < all) right[k] = px_ld_part(v + from, i % words * each, chunk);
+        }
+        #pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const u32 i = begin + k * step;
+            if (i >= all) break;
+            const u32 line = i / words, row = line / (u32)a.parts, batch = row / (u32)a.channels;
+            const u32 channel = row - batch * (u32)a.channels, owner = channel / (u32)own;
+            float gate[each], value[each];
+            px_unpack<T>(left[k], gate);
+            px_unpack<T>(right[k], value);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) value[e] *= gate[e];
+            T* there = px_at(px, (int)owner, z) + (batch * own + channel - owner * own) * length;
+            px_st_part(there + chunk_of(a, px.rank, line % (u32)a.parts) * chunk, i % words * each, chunk, px_pack<T>(value));
+        }
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's channels have arrived
+}
+// One word of a channel's result goes to the rank that has these samples; row: [batch][channels] of all ranks.
+template <class T> static __device__ void send_back(const Px& px, T* y, const float* value, i64 row, i64 at, const Sizes& a) {
+    const int each = 16 / sizeof(T);
+    int owner;
+    if (a.samples / a.parts % each == 0) {
+        const i64 place = place_of(a, at, owner);
+        px_st16(px_at(px, owner, y) + row * a.samples + place, px_pack<T>(value));
+    } else {
+        for (int e = 0; e < each && at + e < a.samples * a.world; ++e) {
+            const i64 place = place_of(a, at + e, owner);
+            px_at(px, owner, y)[row * a.samples + place] = from_float<T>(value[e]);
+        }
+    }
+}
+// convolved: [batch][channels / W][W samples], for lengths that no block transforms.
+template <class T> static __device__ void send_all_back(const Px& px, const T* convolved, T* y, const Sizes& a) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = 16 / sizeof(T);
+    const i64 own = a.channels / a.world, length = a.samples * a.world, words = (length + each - 1) / each;
+    for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < a.batch * own * words; i += (i64)gridDim.x * blockDim.x) {
+        const i64 row = i / words, at = i % words * each;
+        float value[each];
+        px_unpack<T>(px_ld_part(convolved + row * length, at, length), value);
+        send_back(px, y, value, row / own * a.channels + px.rank * own + row % own, at, a);
+    }
+    px_meet(px, blockIdx.x, turn);
+}
+// out: [batch][samples][channels]; a block turns a tile in shared memory.
+template <class T> static __device__ void gate_and_turn(const T* x1, const T* y, T* out, const Sizes& a) {
+    __shared__ T tile[64][66];
+    const i64 across = (a.samples + 63) / 64, down = (a.channels + 63) / 64;
+    for (i64 t = blockIdx.x; t < a.batch * down * across; t += gridDim.x) {
+        const i64 base = t / across / down * a.channels * a.samples, channel = t / across % down * 64, sample = t % across * 64;
+        #pragma unroll 8
+        for (int i = threadIdx.x; i < 4096; i += blockDim.x) {
+            const i64 at = base + (channel + i / 64) * a.samples + sample + i % 64;
+            if (channel + i / 64 < a.channels && sample + i % 64 < a.samples)
+                tile[i / 64][i % 64] = from_float<T>(to_float(x1[at]) * to_float(y[at]));
+        }
+        __syncthreads();
+        #pragma unroll 8
+        for (int i = threadIdx.x; i < 4096; i += blockDim.x)
+            if (channel + i % 64 < a.channels && sample + i / 64 < a.samples)
+                out[base + (sample + i / 64) * a.channels + channel + i % 64] = tile[i % 64][i / 64];
+        __syncthreads();
+    }
+}
+extern "C" __global__ void __launch_bounds__(512) send_gates(
+        Px px, const TYPE* x2, const TYPE* v, TYPE* z, i64 batch, i64 channels, i64 samples, int parts) {
+    send_gated(px, x2, v, z, Sizes{batch, channels, samples, parts, px.world});
+}
+extern "C" __global__ void __launch_bounds__(512) send_convolved(
+        Px px, const TYPE* convolved, TYPE* y, i64 batch, i64 channels, i64 samples, int parts) {
+    send_all_back(px, convolved, y, Sizes{batch, channels, samples, parts, px.world});
+}
+extern "C" __global__ void __launch_bounds__(512) last_gate(
+        const TYPE* x1, const TYPE* y, TYPE* out, i64 batch, i64 channels, i64 samples) {
+    gate_and_turn(x1, y, out, Sizes{batch, channels, samples, 1, 1});
+}
+"""
+CONVOLUTION = r"""
+// A block has a filter and its channels, one after the other. M = W samples numbers of a channel, padded with as many zeros, are
+// M complex numbers, two samples each. h: [filters][taps], bias: of this rank; spectra: [blocks][M] complex, for this block's own
+// use: the filter's spectrum / M, where element 0 has the real frequencies 0 and M.
+template <class T, int M> static __device__ void convolve(const Px& px, float2* tile, const T* z, const T* h, const T* bias, T* y,
+        float2* spectrum, const float2* roots, const float2* ordered, const i32* mates, int filters, i64 taps, int dim,
+        const Sizes& a) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = 16 / sizeof(T);
+    const i64 own = a.channels / a.world;
+    for (int filter = blockIdx.x; filter < filters; filter += gridDim.x) {
+        for (int n = threadIdx.x; n < M; n += blockDim.x) {
+            const T* from = h + filter * taps + 2 * n;
+            tile[fft_at(n)] = make_float2(2 * n < taps ? to_float(from[0]) : 0, 2 * n + 1 < taps ? to_float(from[1]) : 0);
+        }
+        __syncthreads();
+        fft_forward<M, M>(tile, roots);
+        for (int p = threadIdx.x; p < M; p += blockDim.x) {
+            const int q = mates[p];
+            if (p > q) continue;
+            float2 low = tile[fft_at(p)], high = tile[fft_at(q)];
+            fft_split(low, high, ordered[p]);
+            spectrum[q] = make_float2(high.x / M, high.y / M);
+            spectrum[p] = make_float2(low.x / M, p ? low.y / M : high.x / M);
+        }
+        __syncthreads();
+        for (int c = 0; c < a.batch * dim; ++c) {
+            const i64 batch = c / dim, channel = filter * dim + c % dim;
+            const T* from = z + (batch * own + channel) * M;
+            const float delta = to_float(bias[channel]) / M;  // the bias is a tap more at 0
+            for (int i = threadIdx.x; i < M / each; i += blockDim.x) {
+                float value[each];
+                px_unpack<T>(px_ld16(from + i * each), value);
+                #pragma unroll
+                for (int e = 0; e < each / 2; ++e) {
+                    tile[fft_at(i * (each / 2) + e)] = make_float2(value[2 * e], value[2 * e + 1]);
+                    tile[fft_at(M / 2 + i * (each / 2) + e)] = make_float2(0, 0);
+                }
+            }
+            __syncthreads();
+            fft_forward<M, M>(tile, roots);
+            for (int p = threadIdx.x; p < M; p += blockDim.x) {
+                const int q = mates[p];
+                if (p > q) continue;
+                float2 low = tile[fft_at(p)], high = tile[fft_at(q)], first = spectrum[p], last = spectrum[q];
+                if (p == 0) last = make_float2(first.y, 0), first.y = 0;
+                fft_split(low, high, ordered[p]);
+                low = fft_times(low, make_float2(first.x + delta, first.y));
+                high = fft_times(high, make_float2(last.x + delta, last.y));
+                fft_join(low, high, ordered[p]);
+                tile[fft_at(q)] = high;
+                tile[fft_at(p)] = low;
+            }
+            __syncthreads();
+            fft_backward<M, M>(tile, roots);
+            for (int i = threadIdx.x; i < M / each; i += blockDim.x) {
+                float value[each];
+                #pragma unroll
+                for (int e = 0; e < each / 2; ++e) {
+                    const float2 pair = tile[fft_at(i * (each / 2) + e)];
+                    value[2 * e] = pair.x, value[2 * e + 1] = pair.y;
+                }
+                send_back(px, y, value, batch * a.channels + px.rank * own + channel, i * (i64)each, a);
+            }
+            __syncthreads();
+        }
+    }
+    px_meet(px, blockIdx.x, turn);  // everybody's results have arrived
+}
+extern "C" __global__ void __launch_bounds__(1024) convolve_channels(Px px, const TYPE* z, const TYPE* h, const TYPE* bias,
+        TYPE* y, float* spectra, const float* roots, const float* ordered, const i32* mates, i64 batch, i64 channels, i64 samples,
+        int parts, int filters, i64 taps, int dim) {
+    TILE
+    float2* spectrum = (float2*)spectra + (i64)blockIdx.x * LENGTH;
+    convolve<TYPE, LENGTH>(px, tile, z, h, bias, y, spectrum, (const float2*)roots, (const float2*)ordered, mates, filters, taps,
+        dim, Sizes{batch, channels, samples, parts, px.world});
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 264, 512
+MULTIPROCESSORS = 132
+SHORTEST, LONGEST = 64, 16384
+"""Lengths whose transform fits the shared memory of a block, if they are powers of two."""
+STATIC = 48 << 10
+"""Bytes of shared memory that need not be asked for."""
+AT_ONCE = 32 << 20
+"""Bytes of a spectrum that the library works on before it goes to the next channels, so that they stay in the cache."""
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype, length: int = 0) -> Any:
+    """The exchanges, and the convolution for one length (0: without it); compiled when they are first asked for."""
+    source = EXCHANGES
+    if length:
+        elements = shared_fft.elements(length)
+        static = 8 * elements <= STATIC
+        tile = f"__shared__ float2 tile[{elements}];" if static else "extern __shared__ float2 tile[];"
+        source += shared_fft.SOURCE + CONVOLUTION.replace("TILE", tile).replace("LENGTH", str(length))
+    return cuda.compile(source.replace("TYPE", TYPES[dtype]))
+
+
+@torch.no_grad()
+def solution(
+    x1_seq: torch.Tensor,
+    x2_seq: torch.Tensor,
+    v_seq: torch.Tensor,
+    h: torch.Tensor,
+    conv_bias: torch.Tensor,
+    num_groups: int,
+    group_dim: int,
+    group: dist.ProcessGroup | None = None,
+    with_zigzag_splitting: bool = True,
+) -> torch.Tensor:
+    """x1_seq, x2_seq, v_seq [B, D, S], h [num_groups, T], conv_bias [D] -> [B, S, D], in the layout of the
+    arguments.
+
+    Per channel, over the whole sequence: x1 * (h conv (x2 * v) + bias * (x2 * v)); channel d uses filter d //
+    group_dim. The convolution is circular with period 2 W S, in float32. Zigzag: of 2W chunks rank r holds chunk r, then
+    2W-1-r; otherwise shards in order.
+    """
+    team = symm.team(group)
+    filters = num_groups // team.world
+    mine = slice(team.rank * filters, (team.rank + 1) * filters)
+    own = slice(mine.start * group_dim, mine.stop * group_dim)
+    taps, bias = h[mine].contiguous(), conv_bias[own].contiguous()
+    parts = 2 if with_zigzag_splitting else 1
+    if not x1_seq.is_cuda or x1_seq.numel() == 0:
+        return on_cpu(x1_seq, x2_seq * v_seq, taps, bias, group_dim, parts, team)
+    x1, x2, v = x1_seq.contiguous(), x2_seq.contiguous(), v_seq.contiguous()
+    batch, channels, samples = x1.shape
+    length = samples * team.world
+    in_block = SHORTEST <= length <= LONGEST and length & (length - 1) == 0
+    kernels = kernel_for(x1.dtype, length if in_block else 0)
+    sizes = batch, channels, samples, parts
+    # One buffer each. z is written by those whose call before has met everybody behind the convolution that reads it, y by those
+    # whose send_gates has met everybody behind the last gate of the call before.
+    z = team.empty((batch, filters * group_dim, length), x1.dtype, "z")
+    y = team.empty((batch, channels, samples), x1.dtype, "y")
+    result = x1.new_empty((batch, samples, channels))
+    each = 16 // x1.element_size()
+    blocks = min(max(-(-x1.numel() // (each * THREADS)), 1), BLOCKS)
+    kernels.send_gates[blocks, THREADS](team.px, x2, v, z, *sizes)
+    if in_block:
+        tables = shared_fft.tables(length, x1.device)
+        threads = min(max(length // 8, 32), 2 * THREADS)
+        blocks_there = min(filters, MULTIPROCESSORS * max(2 * THREADS // threads, 1))
+        spectra = torch.empty((blocks_there, length, 2), dtype=torch.float32, device=x1.device)
+        shared = 8 * shared_fft.elements(length)
+        shape = (blocks_there, threads) if shared <= STATIC else (blocks_there, threads, shared)
+        constants = spectra, tables.roots, tables.ordered, tables.mates
+        kernels.convolve_channels[shape](
+            team.px, z, taps, bias, y, *constants, *sizes, filters, taps.shape[1], group_dim
+        )
+    else:
+        kernels.send_convolved[blocks, THREADS](team.px, convolved(z, taps, bias, group_dim), y, *sizes)
+    kernels.last_gate[min(-(-x1.numel() // 4096), 8 * BLOCKS), THREADS](x1, y, result, *sizes[:3])
+    return result
+
+
+def convolved(z: torch.Tensor, taps: torch.Tensor, bias: torch.Tensor, group_dim: int) -> torch.Tensor:
+    """z [B, d, L], taps [g, T], bias [d] -> [B, d, L] in z's dtype, by the library, some filters at a time."""
+    length, wide = z.shape[-1], torch.promote_types(z.dtype, torch.float32)
+    result = torch.empty_like(z)
+    some = max(AT_ONCE // max(z.shape[0] * group_dim * length * 2 * wide.itemsize, 1), 1) if z.is_cuda else len(taps)
+    for first in range(0, len(taps), some):
+        rows = taps[first : first + some].to(wide)
+        at = slice(first * group_dim, (first + len(rows)) * group_dim)
+        part = z[:, at].to(wide)
+        spectrum = torch.fft.rfft(part, n=2 * length).unflatten(1, (len(rows), group_dim))
+        spectrum *= torch.fft.rfft(rows, n=2 * length)[:, None]
+        y = torch.fft.irfft(spectrum.flatten(1, 2), n=2 * length)[..., :length]
+        result[:, at] = torch.addcmul(y, bias[at, None].to(wide), part)
+    return result
+
+
+def on_cpu(
+    x1: torch.Tensor, z: torch.Tensor, taps: torch.Tensor, bias: torch.Tensor, group_dim: int, parts: int, team: Any
+) -> torch.Tensor:
+    """The same for CPU ranks, which read the peers' memory; z: the gated samples of this rank."""
+    world, rank, chunk = team.world, team.rank, x1.shape[-1] // parts
+    own = len(bias)
+    peers = team.peers(team.stage(z.contiguous(), "z"))
+    team.barrier()
+    mine = [peer[:, rank * own : (rank + 1) * own] for peer in peers]
+    chunks = [part[..., :chunk] for part in mine]
+    if parts == 2:
+        chunks += [part[..., chunk:] for part in reversed(mine)]
+    y = convolved(torch.cat(chunks, dim=-1), taps, bias, group_dim) if z.numel() else torch.cat(chunks, dim=-1)
+    peers = team.peers(team.stage(y, "y"))
+    team.barrier()
+    held = (rank, 2 * world - 1 - rank)[:parts]
+    rows = [torch.cat([peer[..., c * chunk : (c + 1) * chunk] for c in held], dim=-1) for peer in peers]
+    return (x1 * torch.cat(rows, dim=1)).transpose(1, 2).contiguous()

@@ -1,0 +1,54 @@
+"""Transforms of a power of two of complex numbers, or of twice as many real ones, by a block in its shared memory.
+
+    from sandbox.kit.blocks import shared_fft
+
+    tables = shared_fft.tables(length, x.device)
+    module = cuda.compile(shared_fft.SOURCE + "... fft_forward<4096, 4096>(tile, roots) ...")
+
+Frequencies stay in the order in which the passes leave them, so that nothing is reordered between a transform and its inverse.
+"""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+SOURCE = Path(__file__).with_name("shared_fft.cu").read_text()
+PADDING = 16
+"""After so many elements of the tile one is left out, which spares bank conflicts."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the functions of shared_fft.cu read. float32, pairs (re, im): roots[j] = exp(-i pi j / M), ordered[p] = roots[k] for
+    the frequency k at place p. int32: mates[p], the place of frequency (M - k) mod M.
+    """
+
+    roots: torch.Tensor
+    ordered: torch.Tensor
+    mates: torch.Tensor
+
+
+def elements(length: int) -> int:
+    """Elements of eight bytes that a tile for `length` numbers has."""
+    return length + length // PADDING
+
+
+def frequencies(length: int) -> torch.Tensor:
+    """The frequency at each place after the forward passes: int64 [length]; length is a power of two."""
+    radix = min(length, 8)
+    inner = frequencies(length // radix) if length > radix else torch.zeros(1, dtype=torch.int64)
+    return (torch.arange(radix)[:, None] + radix * inner).flatten()
+
+
+@functools.lru_cache(maxsize=16)
+def tables(length: int, device: torch.device) -> Tables:
+    """The tables of one length, made once for a device."""
+    order = frequencies(length)
+    place = torch.empty_like(order)
+    place[order] = torch.arange(length)
+    angle = torch.arange(length, dtype=torch.float64) * (-torch.pi / length)
+    roots = torch.stack((angle.cos(), angle.sin()), dim=1).float()
+    mates = place[(length - order) % length].int()
+    return Tables(roots.to(device), roots[order].contiguous().to(device), mates.to(device))
