@@ -231,3 +231,107 @@ template <class T> static __device__ void cut(const Px& px, const T* logits, con
     }
     px_reach(px, blockIdx.x, turn);
 }
+// The sums of three numbers over the threads of all ranks, in the order of the ranks, the same everywhere. words: where rank 0's
+// three words of this exchange are; those of the next rank are `pitch` words behind. A word is a sum in two parts.
+static __device__ void sum_over_ranks(const Px& px, uint4* words, i64 pitch, const float* own, double* sums, u32 turn) {
+    __shared__ float warps[3][32];
+    __shared__ double totals[3];
+    #pragma unroll
+    for (int j = 0; j < 3; ++j) {
+        const float sum = px_warp_sum(own[j]);
+        if (threadIdx.x % 32 == 0) warps[j][threadIdx.x / 32] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x < 3) {
+        double sum = 0;
+        for (int w = 0; w < blockDim.x / 32; ++w) sum += warps[threadIdx.x][w];
+        const float high = (float)sum, low = (float)(sum - high);
+        for (int peer = 0; peer < px.world; ++peer)
+            px_st_ll16(px_at(px, peer, words) + px.rank * pitch + threadIdx.x,
+                make_uint2(__float_as_uint(high), __float_as_uint(low)), turn);
+        sum = 0;
+        for (int source = 0; source < px.world; ++source) {
+            const uint2 got = px_ld_ll16(words + source * pitch + threadIdx.x, turn);
+            sum += (double)__uint_as_float(got.x) + __uint_as_float(got.y);
+        }
+        totals[threadIdx.x] = sum;
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int j = 0; j < 3; ++j) sums[j] = totals[j];
+}
+// The cut of top-p alone: the largest key below which no more than `share` of all exponentials lies. Two bits of it are found in
+// each round over the row, which is still cached. boxes: [2 (turns)][W (senders)][rows][5 + 3 rounds] words of 16 bytes with
+// flags: {sum of exponentials, -}, {largest logit, target's logit}, three of the last exchange, three of each round.
+template <class T> static __device__ void cut_share(const Px& px, const T* logits, const i64* target, uint4* boxes, float* out,
+        i64* own_dropped, i64 rows, i64 columns, double share) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const i64 words = 5 + 3 * (Key<T>::bits / 2), pitch = rows * words;
+    __shared__ float heads[3][PX_MAX_WORLD];
+    uint4* box = boxes + (turn & 1) * px.world * pitch;
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = logits + row * columns;
+        uint4* here = box + row * words;
+        const PxMass own = px_block_mass(px_mass(from, columns, threadIdx.x, blockDim.x));
+        if (threadIdx.x < px.world) {
+            const i64 column = target[row] - px.rank * columns;
+            const u32 picked = column >= 0 && column < columns ? __float_as_uint(to_float(from[column])) : NOWHERE;
+            uint4* there = px_at(px, (int)threadIdx.x, here) + px.rank * pitch;
+            px_st_ll16(there, make_uint2(__float_as_uint(own.sum), 0), turn);
+            px_st_ll16(there + 1, make_uint2(__float_as_uint(own.peak), picked), turn);
+            const uint4* got = here + threadIdx.x * pitch;
+            const uint2 sum = px_ld_ll16(got, turn), edge = px_ld_ll16(got + 1, turn);
+            heads[0][threadIdx.x] = __uint_as_float(sum.x);
+            heads[1][threadIdx.x] = __uint_as_float(edge.x);
+            heads[2][threadIdx.x] = __uint_as_float(edge.y);
+        }
+        __syncthreads();
+        float peak = heads[1][0], found = heads[2][0];
+        for (int r = 1; r < px.world; ++r) peak = fmaxf(peak, heads[1][r]), found = fmaxf(found, heads[2][r]);
+        double total = 0, sums[3];
+        for (int r = 0; r < px.world; ++r) total += (double)heads[0][r] * expf(heads[1][r] - peak);
+        const double limit = share * total;
+        u32 bound = 0;
+        for (int round = 0; round < Key<T>::bits / 2; ++round) {
+            const int shift = Key<T>::bits - 2 - 2 * round;
+            const u32 first = bound + (1u << shift), second = bound + (2u << shift), third = bound + (3u << shift);
+            float below[3] = {0, 0, 0};
+            look(from, columns, [&](float value) {
+                const u32 key = key_of<T>(value);
+                const float weight = expf(value - peak);
+                below[0] += key < first ? weight : 0;
+                below[1] += key < second ? weight : 0;
+                below[2] += key < third ? weight : 0;
+            });
+            sum_over_ranks(px, here + 5 + 3 * round, pitch, below, sums, turn);
+            bound += (u32)((sums[0] <= limit) + (sums[1] <= limit) + (sums[2] <= limit)) << shift;
+        }
+        bound = min(bound, key_of<T>(peak));  // the largest stays
+        float last[3] = {0, 0, 0};  // what lies below the cut, and how often it is there
+        look(from, columns, [&](float value) {
+            const u32 key = key_of<T>(value);
+            if (key < bound) last[0] += expf(value - peak);
+            last[1] += key == bound;
+        });
+        sum_over_ranks(px, here + 2, pitch, last, sums, turn);
+        if (threadIdx.x == 0) {
+            const float least = value_of<T>(bound);
+            const double weight = expf(least - peak), many = sums[1];
+            double dropped = floor((limit - sums[0]) / weight);
+            dropped = dropped < many ? (dropped > 0 ? dropped : 0) : many;
+            if (dropped == many && bound == key_of<T>(peak)) dropped -= 1;
+            const float log_sum = (float)(log(total - sums[0] - dropped * weight) + peak);
+            double before = 0, equal = 0;  // of equal logits those of the first ranks are dropped first
+            for (int r = 0; r <= px.rank; ++r) {
+                before += equal;
+                equal = __uint_as_float(px_ld_ll16(here + r * pitch + 3, turn).x);
+            }
+            const double left = dropped > before ? dropped - before : 0;
+            out[row] = least, out[rows + row] = log_sum, out[2 * rows + row] = found;
+            out[3 * rows + row] = found >= least ? found - log_sum : -px_infinity();
+            own_dropped[row] = (i64)(left < equal ? left : equal);
+        }
+        __syncthreads();  // the row is done with
+    }
+    px_reach(px, blockIdx.x, turn);
+}

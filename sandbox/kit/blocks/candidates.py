@@ -1,4 +1,4 @@
-"""Top-k, then top-p, of rows of vocabulary-parallel logits in one launch: each rank sends its k largest to all.
+"""Top-k, top-p or both of rows of vocabulary-parallel logits in one launch: each rank sends its k largest to all.
 
     from sandbox.kit.blocks.candidates import cut_rows, serves
 
@@ -6,7 +6,8 @@
         least, log_sum, found, log_probability, dropped = cut_rows(logits, target, team, top_k, share=0.1)
 
 A block takes a row. At least k logits reach the k-th largest of its threads' maxima, and few others do. They are collected in a
-second pass over the row, which is still cached. `truncation` calls it on GPUs.
+second pass over the row, which is still cached. With top-p alone, each pass over the row finds two bits of the cut, from three
+sums that the ranks exchange. `truncation` calls it on GPUs.
 """
 
 import functools
@@ -24,6 +25,10 @@ extern "C" __global__ void __launch_bounds__(512, 2) cut_rows(Px px, const TYPE*
         float* out, i64* dropped, i64 rows, i64 columns, u32 top_k, double share) {
     cut<TYPE>(px, logits, target, boxes, out, dropped, rows, columns, top_k, share);
 }
+extern "C" __global__ void __launch_bounds__(512, 2) cut_rows_by_share(Px px, const TYPE* logits, const i64* target, uint4* boxes,
+        float* out, i64* dropped, i64 rows, i64 columns, double share) {
+    cut_share<TYPE>(px, logits, target, boxes, out, dropped, rows, columns, share);
+}
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
 BLOCKS, THREADS = 264, 512
@@ -35,8 +40,8 @@ LIST = 1024
 
 @functools.cache
 def kernel_for(dtype: torch.dtype) -> Any:
-    """Compiled when it is first asked for, so inside a first call."""
-    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).cut_rows
+    """Both kernels; compiled when they are first asked for, so inside a first call."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
 
 
 def serves(logits: torch.Tensor, world: int, top_k: int) -> bool:
@@ -51,17 +56,22 @@ def cut_rows(
     """logits [n, V/W], target [n] int64, both of the same rows on all ranks, what `serves` allows.
 
     top_k: 0, or how many logits are kept besides those that equal the last of them; share: then the largest part of their softmax
-    that is dropped from below (only with top_k). Returns (least, log_sum, found, log_probability), [n] float32, and dropped, [n]
+    that is dropped from below. Returns (least, log_sum, found, log_probability), [n] float32, and dropped, [n]
     int64: the fields of `sandbox.kit.blocks.truncation.Cut`. Collective; uses the team's slots 0..263 with numbers of their own.
     """
     (rows, columns), device = logits.shape, logits.device
     offered = min(top_k, columns)
     blocks, threads = min(rows, BLOCKS), THREADS if columns >= LONG else min(THREADS, 128)
+    by_share = top_k == 0 and share > 0
+    words = 5 + 3 * (8 if logits.dtype == torch.bfloat16 else 16) if by_share else 2 + offered // 2
     # A box belongs to one block, whose count of launches it uses.
-    shape = (2, team.world, rows, 2 + offered // 2, 4)
-    boxes = team.empty(shape, torch.int32, f"candidates of {blocks} blocks")
+    boxes = team.empty((2, team.world, rows, words, 4), torch.int32, f"candidates of {blocks} blocks")
     out = torch.empty((4, rows), dtype=torch.float32, device=device)
     dropped = torch.empty(rows, dtype=torch.int64, device=device)
-    given = logits.contiguous(), target.contiguous(), boxes.data_ptr()
-    kernel_for(logits.dtype)[blocks, threads](team.px, *given, out, dropped, rows, columns, top_k, share)
+    given = logits.contiguous(), target.contiguous(), boxes.data_ptr(), out, dropped, rows, columns
+    kernels = kernel_for(logits.dtype)
+    if by_share:
+        kernels.cut_rows_by_share[blocks, threads](team.px, *given, share)
+    else:
+        kernels.cut_rows[blocks, threads](team.px, *given, top_k, share)
     return out[0], out[1], out[2], out[3], dropped

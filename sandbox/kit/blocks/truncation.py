@@ -4,9 +4,9 @@
 
     cut = find_cut(logits, target, group, top_k=50, top_p=0.9)    # logits [n, V/W], target [n]
 
-With top-k every rank sends its k largest logits, and all ranks merge the same W·k candidates in one exchange. On GPUs this is
-one launch (`candidates`), and so is a cut without filters. With top-p alone, library calls search the cut in the ranks' sorted
-shards, 16 parts at a time, with a few exchanged numbers per row.
+On GPUs a cut is one launch (`candidates`). With top-k every rank sends its k largest logits, and all ranks merge the same W·k
+candidates in one exchange. With top-p alone, library calls search the cut in the ranks' sorted shards, 16 parts at a time, with a
+few exchanged numbers per row.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ def find_cut(
     """
     k = top_k or 0
     share = 0.0 if top_p is None or top_p >= 1 else 1 - top_p
-    if (k > 0 or share == 0) and candidates.serves(logits, dist.get_world_size(group), k):
+    if candidates.serves(logits, dist.get_world_size(group), k):
         return Cut(*candidates.cut_rows(logits, target, symm.team(group), k, share))
     columns = logits.shape[1]
     column = target - dist.get_rank(group) * columns
