@@ -2,10 +2,89 @@
 columns.
 """
 
+import functools
+from typing import Any
+
 import torch
 import torch.distributed as dist
 
-from sandbox.kit.blocks.truncation import find_cut
+from sandbox.kit import cuda
+from sandbox.kit.blocks.truncation import Cut, find_cut
+
+SOURCE = r"""
+// The column of a row's `count`-th value that equals `least`, -1 for none. Each warp counts those of a run of columns.
+template <class T> static __device__ i64 last_of(const T* from, i64 columns, float least, u32 count) {
+    __shared__ u32 counts[32];
+    __shared__ i64 found;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const i64 run = (columns + blockDim.x - 1) / blockDim.x * 32, low = warp * run, high = min(low + run, columns);
+    __syncthreads();  // the row before is done with
+    if (threadIdx.x == 0) found = -1;
+    if (count) {
+        u32 own = 0;
+        for (i64 base = low; base < high; base += 32) own += base + lane < high && to_float(from[base + lane]) == least;
+        own = (u32)px_warp_sum(own);
+        if (lane == 0) counts[warp] = own;
+        __syncthreads();
+        u32 before = 0;
+        for (int w = 0; w < warp; ++w) before += counts[w];
+        if (before < count && before + own >= count)
+            for (i64 base = low; before < count; base += 32) {
+                const u32 equal = __ballot_sync(0xffffffffu, base + lane < high && to_float(from[base + lane]) == least);
+                const u32 number = before + __popc(equal & (0xffffffffu >> (31 - lane)));
+                if (number == count && equal >> lane & 1) found = base + lane;
+                before += __popc(equal);
+            }
+    }
+    __syncthreads();
+    return found;
+}
+// gradient: [rows][columns], these from column `first` of the vocabulary on. A block takes a row. Of the values that equal the
+// least one kept, the first `dropped` are not.
+template <class T> static __device__ void write_gradient(const T* logits, const float* least, const float* log_sum,
+        const i64* dropped, const i64* target, const float* incoming, float* gradient, i64 rows, i64 columns, i64 first) {
+    const int each = 16 / sizeof(T);
+    const i64 stride = (i64)blockDim.x * each;
+    for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = logits + row * columns;
+        float* to = gradient + row * columns;
+        const float low = least[row], log_all = log_sum[row], factor = incoming[row];
+        const i64 column = target[row] - first, edge = last_of(from, columns, low, (u32)dropped[row]);
+        for (i64 i = (i64)threadIdx.x * each; i < columns; i += 2 * stride) {
+            uint4 part[2];
+            #pragma unroll
+            for (int p = 0; p < 2; ++p) part[p] = px_ld_part(from, i + p * stride, columns);
+            #pragma unroll
+            for (int p = 0; p < 2; ++p) {
+                const i64 at = i + p * stride;
+                float value[8];
+                px_unpack<T>(part[p], value);
+                #pragma unroll
+                for (int e = 0; e < each; ++e) {
+                    const bool outside = value[e] < low || (value[e] == low && at + e <= edge);
+                    value[e] = outside ? 0 : factor * ((at + e == column) - expf(value[e] - log_all));
+                }
+                #pragma unroll
+                for (int e = 0; e < each; e += 4) px_st_part(to, at + e, columns, px_pack<float>(value + e));
+            }
+        }
+    }
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) write_rows(const TYPE* logits, const float* least, const float* log_sum,
+        const i64* dropped, const i64* target, const float* incoming, float* gradient, i64 rows, i64 columns, i64 first) {
+    write_gradient(logits, least, log_sum, dropped, target, incoming, gradient, rows, columns, first);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 528, 512
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """Compiled when it is first asked for."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype])).write_rows
 
 
 @torch.no_grad()
@@ -27,18 +106,30 @@ def solution(
     chunk = target.shape[0] * max(1, chunk_size)
     if tokens % world or chunk % world:
         raise ValueError(f"{tokens} tokens in chunks of {chunk} cannot be shared equally by {world} ranks")
-    logits, flat, incoming = vocab_parallel_logits.flatten(0, 1), target.flatten(), grad_output.flatten()
+    logits, flat = vocab_parallel_logits.flatten(0, 1).contiguous(), target.flatten()
+    incoming = grad_output.flatten().float()
+    if logits.is_cuda:
+        kernel_for(logits.dtype)  # before the ranks meet
     cut = find_cut(logits, flat, tp_group, top_k, top_p)
+    first = dist.get_rank(tp_group) * logits.shape[1]
+    if not logits.is_cuda:
+        return by_library(logits, cut, flat - first, incoming).view(vocab_parallel_logits.shape)
+    gradient = torch.empty_like(logits, dtype=torch.float32)
+    if gradient.numel():
+        launch = kernel_for(logits.dtype)[min(tokens, BLOCKS), THREADS]
+        given = logits, cut.least, cut.log_sum, cut.dropped, flat.contiguous(), incoming, gradient
+        launch(*given, *logits.shape, first)
+    return gradient.view(vocab_parallel_logits.shape)
+
+
+def by_library(logits: torch.Tensor, cut: Cut, column: torch.Tensor, incoming: torch.Tensor) -> torch.Tensor:
+    """The gradient [n, V/W] float32 with library calls. column: the targets', counted from this rank's first one."""
     wide = logits.float()
     outside = wide < cut.least[:, None]
-    if top_p is not None and top_p < 1:  # of those that equal the least one the first may be dropped
-        equal = wide == cut.least[:, None]
-        outside |= equal & (equal.cumsum(dim=1, dtype=torch.int32) <= cut.dropped[:, None])
+    equal = wide == cut.least[:, None]  # of them the first may be dropped
+    outside |= equal & (equal.cumsum(dim=1, dtype=torch.int32) <= cut.dropped[:, None])
     gradient = (wide - cut.log_sum[:, None]).exp_().neg_()
-    columns = logits.shape[1]
-    column = flat - dist.get_rank(tp_group) * columns
-    here = (column >= 0) & (column < columns)
-    one = here.to(gradient.dtype)[:, None]
-    gradient.scatter_add_(1, column.masked_fill(~here, 0)[:, None], one)
-    gradient *= incoming[:, None].float()
-    return gradient.masked_fill_(outside, 0).view(vocab_parallel_logits.shape)
+    here = (column >= 0) & (column < logits.shape[1])
+    gradient.scatter_add_(1, column.masked_fill(~here, 0)[:, None], here.to(gradient.dtype)[:, None])
+    gradient *= incoming[:, None]
+    return gradient.masked_fill_(outside, 0)
