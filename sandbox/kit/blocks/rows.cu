@@ -1,7 +1,7 @@
 // x: rows of `width` elements; ids: which of them are sent, one after the other (0: all as they lie); y: the results,
 // symmetric. Chunk c is sent to member plan[10 + c]: rows plan[c] to plan[c + 1] of those sent, and they lie there from row
-// plan[20 + c] on. Words are taken from behind the own chunk on, so that no two members send to the same one at the same time. Odd
-// blocks take theirs backwards: own rows are copied while others are under way.
+// plan[20 + c] on. Words are taken from behind the own chunk on, so that no two members send to the same one at the same time.
+// Odd blocks take theirs backwards: own rows are copied while others are under way.
 template <class T> static __device__ void send_rows(const Px& px, const T* x, const i64* ids, T* y, i64 width,
         const PxNumbers& plan) {
     const u32 turn = px_turn(px, blockIdx.x);
