@@ -40,7 +40,10 @@ class OutputCopies:
         self._held: list[list[torch.Tensor]] = []
         """Tensors to be copied, by output."""
         self._targets: list[list[torch.Tensor]] = []
+        self._since = 0
+        """Calls since the oldest result that is held, its own and those that were copied at once included."""
         self._bytes = 0
+        """Of the results of these calls."""
         self._alive: list[list[torch.Tensor]] = []
         """Copied results that are kept alive, so that only the kernel itself can return their memory again."""
 
@@ -78,16 +81,21 @@ class OutputCopies:
             return
         number, self._number = self._number, self._number + 1
         tensors = slot.tensors_of(result)
-        if not tensors or number in self._at_once:
+        at_once = not tensors or number in self._at_once
+        if at_once:
             slot.put(result)
-            return
-        if not self._held:
+            if not self._held:
+                return
+        elif not self._held:
             self._held, self._targets = [[] for _ in tensors], [[] for _ in tensors]
-        for held, targets, tensor, target in zip(self._held, self._targets, tensors, slot.targets, strict=True):
-            held.append(tensor)
-            targets.append(target)
-            self._bytes += target.nbytes
-        if self._bytes >= HELD_BYTES or len(self._held[0]) >= HELD:
+        # Results are held over no more calls than were watched: a kernel with a few buffers may use them in turn.
+        self._since += 1
+        self._bytes += sum(target.nbytes for target in slot.targets)
+        if not at_once:
+            for held, targets, tensor, target in zip(self._held, self._targets, tensors, slot.targets, strict=True):
+                held.append(tensor)
+                targets.append(target)
+        if self._bytes >= HELD_BYTES or self._since >= HELD:
             self.finish()
 
     def finish(self) -> None:
@@ -101,7 +109,7 @@ class OutputCopies:
 
     def forget(self) -> None:
         """Releases all results, also after a failed batch."""
-        self._held, self._targets, self._bytes = [], [], 0
+        self._held, self._targets, self._since, self._bytes = [], [], 0, 0
         self._alive = []
 
     def _watch(self, slot: Slot, result: Any) -> None:

@@ -97,6 +97,15 @@ def test_memory_that_comes_again_is_seen(solution, reuses):
     assert taken.reuses is reuses
 
 
+@pytest.mark.parametrize("many", [2, 3])
+def test_large_results_in_buffers_used_in_turn_arrive(many, monkeypatch):
+    monkeypatch.setattr(output_copies, "HELD_BYTES", int((many - 0.5) * fresh(0).nbytes))
+    taken, solution = OutputCopies(holds=True), Buffers(many)
+    for _ in range(20):  # which outputs are copied at once is drawn
+        for number, (tensor,) in enumerate(run(taken, solution, CALLS)):
+            assert torch.equal(tensor, fresh(number))
+
+
 def test_a_longer_batch_that_was_prepared_and_not_run_says_nothing_of_memory_that_comes_again():
     taken, solution = OutputCopies(holds=True), Buffers(2)
     run(taken, solution, 1)
