@@ -22,6 +22,10 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         {"R": 5, "Dh": 16, "Hq": 24, "Hk": 8, "c": 59, "window": 3},
     ),
     "ring_attention_pp": ({"M": 3, "N": 18, "H": 4, "d": 8, "D": 21}, {"M": 2, "N": 211, "H": 8, "d": 40, "D": 200}),
+    "opensora_conv3d_allreduce": (
+        {"B": 2, "Co": 17, "time": 4, "height": 5, "width": 7},
+        {"B": 1, "Co": 240, "time": 4, "height": 6, "width": 5, "stride": 2, "groups": 2},
+    ),
     "dinov2_distributed_knn": (
         {"Q": 3, "D": 5, "bank": 101, "T_least": 20, "k": 7},
         {"Q": 11, "D": 72, "bank": 6000, "k": 100},
@@ -107,6 +111,10 @@ SIZES: dict[str, tuple[dict[str, int], dict[str, int]]] = {
         {"nodes": 9000, "seeds": 300, "seeds_min": 300, "hops": 4, "fanout": 4},
     ),
     "gsplat_3d_gaussian_splatting": ({"n": 7, "cameras": 1}, {"n": 1500, "cameras": 3}),
+    "torchharmonics_spherical_convolution": (
+        {"B": 1, "C": 3, "O": 3, "K": 1, "lat": 5, "rotation": 1, "groups": 1, "span": 3},
+        {"B": 2, "C": 6, "O": 9, "K": 5, "lat": 41, "rotation": 2, "groups": 3, "span": 5},
+    ),
     "hyena_conv1d_boundary_exchange": ({"B": 2, "D": 3, "C": 17, "K": 12}, {"B": 1, "D": 7, "C": 40, "K": 5}),
 }
 """(odd, large) of problems whose sizes have other names, or rules."""

@@ -91,6 +91,10 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"n": 37, "cameras": 3},
         {"n": 700, "cameras": 1},
     ],
+    "torchharmonics_spherical_convolution": [
+        {"B": 1, "C": 3, "O": 2, "K": 5, "lat": 9, "rotation": 1, "groups": 1, "span": 5},
+        {"B": 2, "C": 4, "O": 4, "K": 2, "lat": 6, "rotation": 3, "groups": 2, "span": 4},
+    ],
     "hyena_conv1d_boundary_exchange": [
         {"B": 2, "D": 3, "C": 17, "K": 12},
         {"B": 2, "D": 9, "C": 24, "K": 7},
@@ -126,6 +130,11 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"B": 2, "C": 2, "T": 3, "H": 5, "Wd": 11, "lh": 4, "lw": 5, "us": 3},
     ],
     "importance_sampling_loss": [{"M": 5, "N": 7, "V": 900}, {"M": 11, "N": 24, "V": 88}],
+    "opensora_conv3d_allreduce": [
+        {"B": 1, "Co": 12, "time": 9, "height": 7, "width": 9},
+        {"B": 2, "Co": 72, "time": 7, "height": 8, "width": 12, "stride": 2},
+        {"B": 1, "Co": 24, "time": 5, "height": 5, "width": 6, "kernel": 2, "dilation": 2, "groups": 2},
+    ],
     "dinov2_distributed_knn": [
         {"Q": 9, "D": 5, "bank": 300, "k": 7},
         {"Q": 3, "D": 12, "bank": 4001, "T_most": 1500, "k": 100},

@@ -1,0 +1,216 @@
+"""The house's row-parallel convolution: channels last, in slices of time; a slice is added up while the next one is computed."""
+
+import functools
+import itertools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.side_stream import beside, join
+
+SOURCE = r"""
+// A tile is PIXELS pixels and 8 words (of 16 bytes) of channels: 512 words. In shared memory a channel is a row.
+const int PIXELS = 64, WORDS = 512;
+template <class T> struct Tile {
+    static const int each = 16 / sizeof(T), channels = 8 * each, pitch = PIXELS + 4 / sizeof(T);
+};
+struct Place { i64 batch, pixel, channel; };  // where a tile begins
+template <class T> static __device__ Place place_of(i64 tile, i64 pixels, i64 channels) {
+    const i64 across = (channels + Tile<T>::channels - 1) / Tile<T>::channels, down = (pixels + PIXELS - 1) / PIXELS;
+    return {tile / across / down, tile / across % down * PIXELS, tile % across * Tile<T>::channels};
+}
+template <class T> static __device__ i64 tiles_of(i64 batches, i64 pixels, i64 channels) {
+    return batches * ((channels + Tile<T>::channels - 1) / Tile<T>::channels) * ((pixels + PIXELS - 1) / PIXELS);
+}
+template <class T> static __device__ uint4 row_word(const T* row) {
+    float value[8];
+    #pragma unroll
+    for (int e = 0; e < Tile<T>::each; ++e) value[e] = to_float(row[e]);
+    return px_pack<T>(value);
+}
+// x: [batches][channels][pixels] -> y: [batches][pixels][channels].
+template <class T> static __device__ void channels_last(const T* x, T* y, i64 batches, i64 pixels, i64 channels) {
+    const int each = Tile<T>::each;
+    __shared__ T tile[Tile<T>::channels][Tile<T>::pitch];
+    for (i64 number = blockIdx.x; number < tiles_of<T>(batches, pixels, channels); number += gridDim.x) {
+        const Place at = place_of<T>(number, pixels, channels);
+        #pragma unroll 8
+        for (int i = threadIdx.x; i < Tile<T>::channels * PIXELS; i += blockDim.x) {
+            const i64 channel = at.channel + i / PIXELS, pixel = at.pixel + i % PIXELS;
+            if (channel < channels && pixel < pixels)
+                tile[i / PIXELS][i % PIXELS] = x[(at.batch * channels + channel) * pixels + pixel];
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < WORDS; i += blockDim.x) {
+            const i64 pixel = at.pixel + i / 8;
+            float value[8];
+            #pragma unroll
+            for (int e = 0; e < each; ++e) value[e] = to_float(tile[i % 8 * each + e][i / 8]);
+            if (pixel < pixels)
+                px_st_part(y + (at.batch * pixels + pixel) * channels, at.channel + i % 8 * each, channels, px_pack<T>(value));
+        }
+        __syncthreads();
+    }
+}
+template <class T> static __device__ uint4 load_word(const T* x, const Place& at, int i, i64 pixels, i64 channels) {
+    const i64 pixel = at.pixel + i / 8, channel = at.channel + i % 8 * Tile<T>::each;
+    return px_ld_part(x + (at.batch * pixels + pixel) * channels, channel, pixel < pixels ? channels : 0);
+}
+// x: this rank's part of the sum, [batches][pixels][channels]; y: the sum with bias, [batches][channels][pitch], symmetric, from
+// its first pixel on. Tile g W + r belongs to rank r: it gets the others' parts of it in staged, [W (senders)][groups][512]
+// words, symmetric, adds them up in the order of the ranks, and sends the rounded sum to everybody, by channels.
+// Nobody reads `staged` any more when a launch has ended.
+template <class T> static __device__ void add_up(const Px& px, const T* x, uint4* staged, T* y, const T* bias, i64 batches,
+        i64 pixels, i64 channels, i64 pitch) {
+    const u32 turn = px_turn(px, blockIdx.x);
+    const int each = Tile<T>::each, across = PIXELS / each;
+    const i64 tiles = tiles_of<T>(batches, pixels, channels), groups = (tiles + px.world - 1) / px.world;
+    __shared__ T tile[Tile<T>::channels][Tile<T>::pitch];
+    for (i64 base = blockIdx.x; base < groups; base += 4 * gridDim.x)
+        for (int away = 1; away < px.world; ++away) {
+            const int owner = (px.rank + away) % px.world;
+            uint4* there = px_at(px, owner, staged) + px.rank * groups * WORDS;
+            for (int i = threadIdx.x; i < WORDS; i += blockDim.x) {
+                uint4 part[4];
+                #pragma unroll  // all loads are in flight before the first store
+                for (int k = 0; k < 4; ++k) {
+                    const i64 number = (base + k * gridDim.x) * px.world + owner;
+                    if (number < tiles) part[k] = load_word(x, place_of<T>(number, pixels, channels), i, pixels, channels);
+                }
+                #pragma unroll
+                for (int k = 0; k < 4; ++k) {
+                    const i64 group = base + k * gridDim.x;
+                    if (group * px.world + owner < tiles) px_st16(there + group * WORDS + i, part[k]);
+                }
+            }
+        }
+    px_meet(px, blockIdx.x, turn);
+    for (i64 group = blockIdx.x; group * px.world + px.rank < tiles; group += gridDim.x) {
+        const Place at = place_of<T>(group * px.world + px.rank, pixels, channels);
+        for (int i = threadIdx.x; i < WORDS; i += blockDim.x) {
+            uint4 part[PX_MAX_WORLD];
+            #pragma unroll
+            for (int source = 0; source < PX_MAX_WORLD; ++source)
+                if (source < px.world)
+                    part[source] = source == px.rank ? load_word(x, at, i, pixels, channels)
+                                                     : px_ld16(staged + (source * groups + group) * WORDS + i);
+            PxSum<T> total;
+            #pragma unroll
+            for (int source = 0; source < PX_MAX_WORLD; ++source)
+                if (source < px.world) total.add(part[source]);
+            #pragma unroll
+            for (int e = 0; e < each; ++e) {
+                const i64 channel = at.channel + i % 8 * each + e;
+                if (bias && channel < channels) total.sum[e] += to_float(bias[channel]);
+                tile[i % 8 * each + e][i / 8] = from_float<T>(total.sum[e]);
+            }
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < WORDS; i += blockDim.x) {
+            const i64 channel = at.channel + i / across;
+            if (channel >= channels) continue;
+            const uint4 word = row_word(&tile[i / across][i % across * each]);
+            T* row = y + (at.batch * channels + channel) * pitch;
+            for (int away = 0; away < px.world; ++away)
+                px_st_part(px_at(px, (px.rank + away) % px.world, row), at.pixel + i % across * each, pixels, word);
+        }
+        __syncthreads();
+    }
+    px_meet(px, blockIdx.x, turn + 1);
+}
+"""
+ENTRY = r"""
+extern "C" __global__ void __launch_bounds__(512) turn_around(
+        const TYPE* x, TYPE* y, i64 batches, i64 pixels, i64 channels) {
+    channels_last(x, y, batches, pixels, channels);
+}
+extern "C" __global__ void __launch_bounds__(512) add_tiles(Px px, const TYPE* x, uint4* staged, TYPE* y, const TYPE* bias,
+        i64 batches, i64 pixels, i64 channels, i64 pitch) {
+    add_up(px, x, staged, y, bias, batches, pixels, channels, pitch);
+}
+"""
+TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
+BLOCKS, THREADS = 128, 512
+FEW = 32
+"""Blocks that add up beside a convolution."""
+SLICES = 4
+LARGE = 1 << 24
+"""Bytes of the output from which on it is computed in slices."""
+PIXELS, TILE = 64, 8192
+"""Pixels and bytes of a tile."""
+
+symm.reserve(2 << 30)  # two results of the largest sizes
+
+
+@functools.cache
+def kernel_for(dtype: torch.dtype) -> Any:
+    """The module with both kernels; compiled when it is first asked for."""
+    return cuda.compile(SOURCE + ENTRY.replace("TYPE", TYPES[dtype]))
+
+
+def three(value: int | tuple[int, int, int]) -> tuple[int, ...]:
+    """A number for each of time, height and width."""
+    return (value,) * 3 if isinstance(value, int) else tuple(value)
+
+
+@torch.no_grad()
+def solution(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: int | tuple[int, int, int],
+    padding: int | tuple[int, int, int],
+    dilation: int | tuple[int, int, int],
+    groups: int = 1,
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """input [B, Ci, T, H, W], weight [Co, Ci/groups, kt, kh, kw], bias [Co] -> [B, Co, To, Ho, Wo], the same everywhere.
+
+    Ci are this rank's channels. Partial outputs are rounded to the run dtype; sum and bias are float32, rounded once.
+    """
+    if not input.is_cuda or input.dtype not in TYPES:
+        result = F.conv3d(input, weight, None, stride, padding, dilation, groups)
+        dist.all_reduce(result, group=group)
+        return result if bias is None else result.add_(bias.view(-1, 1, 1, 1))
+    team, made = symm.team(group), kernel_for(input.dtype)
+    strides, pads, steps = three(stride), three(padding), three(dilation)
+    reach = [step * (size - 1) + 1 for step, size in zip(steps, weight.shape[2:], strict=True)]
+    out = [(n + 2 * p - r) // s + 1 for n, p, r, s in zip(input.shape[2:], pads, reach, strides, strict=True)]
+    (batches, channels), frame = (input.shape[0], weight.shape[0]), out[1] * out[2]
+    shape = (batches, channels, *out)
+    # Of two results that of the call before stays as it is: a rank that stores for call e+2 has met everybody in call e+1.
+    result = team.out(shape, input.dtype, "sum", ring=2)
+    slices = min(SLICES, out[0]) if result.nbytes >= LARGE and pads[0] == 0 else 1
+    edges = [-(-out[0] * number // slices) for number in range(slices + 1)]  # the last one is the smallest
+    across = -(-channels // (TILE // PIXELS // input.element_size()))
+    tiles = batches * across * -(-edges[1] * frame // PIXELS)
+    shares = -(-tiles // team.world)
+    staged = team.empty((team.world, shares, TILE // 4), torch.int32, "parts of tiles")
+    video, by_tap = last(input), last(weight)
+    parts = []  # kept until the side stream has read them
+    for low, high in itertools.pairwise(edges):
+        times = slice(low * strides[0], (high - 1) * strides[0] + reach[0]) if slices > 1 else slice(None)
+        part = F.conv3d(video[:, :, times], by_tap, None, stride, padding, dilation, groups)
+        parts.append(part.permute(0, 2, 3, 4, 1).contiguous())
+        blocks = min(shares, BLOCKS if high == out[0] else FEW)
+        there = result.data_ptr() + low * frame * input.element_size()
+        sizes = batches, (high - low) * frame, channels, out[0] * frame
+        with beside():
+            launch = made.add_tiles[blocks, THREADS]
+            launch(team.px, parts[-1], staged.data_ptr(), there, 0 if bias is None else bias, *sizes)
+    join()
+    return result
+
+
+def last(x: torch.Tensor) -> torch.Tensor:
+    """The same tensor with channels last in memory."""
+    batches, channels, *places = x.shape
+    y = x.new_empty(batches, *places, channels)
+    if x.numel():
+        sizes = batches, x[0, 0].numel(), channels
+        tiles = batches * -(-channels * x.element_size() * PIXELS // TILE) * -(-sizes[1] // PIXELS)
+        kernel_for(x.dtype).turn_around[min(tiles, 4 * BLOCKS), THREADS](x.contiguous(), y, *sizes)
+    return y.permute(0, 4, 1, 2, 3)
