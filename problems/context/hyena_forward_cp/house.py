@@ -114,59 +114,24 @@ extern "C" __global__ void __launch_bounds__(512) last_gate(
 }
 """
 CONVOLUTION = r"""
-// A block has a filter and its channels, one after the other. M = W samples numbers of a channel, padded with as many zeros, are
-// M complex numbers, two samples each. h: [filters][taps], bias: of this rank; spectra: [blocks][M] complex, for this block's own
-// use: the filter's spectrum / M, where element 0 has the real frequencies 0 and M.
+// A block has a filter and its channels, one after the other. A channel's M = W samples numbers, padded with as many zeros, are M
+// complex numbers of a tile in shared memory.
+// h: [filters][taps], bias: of this rank's channels; spectrum: [M / 2 + 1], for this block's own use.
 template <class T, int M> static __device__ void convolve(const Px& px, float2* tile, const T* z, const T* h, const T* bias, T* y,
-        float2* spectrum, const float2* roots, const float2* ordered, const i32* mates, int filters, i64 taps, int dim,
+        float4* spectrum, const float2* roots, const float2* turns, const u32* pairs, int filters, i64 taps, int dim,
         const Sizes& a) {
     const u32 turn = px_turn(px, blockIdx.x);
     const int each = 16 / sizeof(T);
     const i64 own = a.channels / a.world;
     for (int filter = blockIdx.x; filter < filters; filter += gridDim.x) {
-        for (int n = threadIdx.x; n < M; n += blockDim.x) {
-            const T* from = h + filter * taps + 2 * n;
-            tile[fft_at(n)] = make_float2(2 * n < taps ? to_float(from[0]) : 0, 2 * n + 1 < taps ? to_float(from[1]) : 0);
-        }
-        __syncthreads();
+        fft_load<T, M>(tile, h + filter * taps, min(taps, (i64)2 * M));
         fft_forward<M, M>(tile, roots);
-        for (int p = threadIdx.x; p < M; p += blockDim.x) {
-            const int q = mates[p];
-            if (p > q) continue;
-            float2 low = tile[fft_at(p)], high = tile[fft_at(q)];
-            fft_split(low, high, ordered[p]);
-            spectrum[q] = make_float2(high.x / M, high.y / M);
-            spectrum[p] = make_float2(low.x / M, p ? low.y / M : high.x / M);
-        }
-        __syncthreads();
+        fft_multiply<true, M>(tile, spectrum, turns, pairs, 0);
         for (int c = 0; c < a.batch * dim; ++c) {
             const i64 batch = c / dim, channel = filter * dim + c % dim;
-            const T* from = z + (batch * own + channel) * M;
-            const float delta = to_float(bias[channel]) / M;  // the bias is a tap more at 0
-            for (int i = threadIdx.x; i < M / each; i += blockDim.x) {
-                float value[each];
-                px_unpack<T>(px_ld16(from + i * each), value);
-                #pragma unroll
-                for (int e = 0; e < each / 2; ++e) {
-                    tile[fft_at(i * (each / 2) + e)] = make_float2(value[2 * e], value[2 * e + 1]);
-                    tile[fft_at(M / 2 + i * (each / 2) + e)] = make_float2(0, 0);
-                }
-            }
-            __syncthreads();
+            fft_load<T, M>(tile, z + (batch * own + channel) * M, M);
             fft_forward<M, M>(tile, roots);
-            for (int p = threadIdx.x; p < M; p += blockDim.x) {
-                const int q = mates[p];
-                if (p > q) continue;
-                float2 low = tile[fft_at(p)], high = tile[fft_at(q)], first = spectrum[p], last = spectrum[q];
-                if (p == 0) last = make_float2(first.y, 0), first.y = 0;
-                fft_split(low, high, ordered[p]);
-                low = fft_times(low, make_float2(first.x + delta, first.y));
-                high = fft_times(high, make_float2(last.x + delta, last.y));
-                fft_join(low, high, ordered[p]);
-                tile[fft_at(q)] = high;
-                tile[fft_at(p)] = low;
-            }
-            __syncthreads();
+            fft_multiply<false, M>(tile, spectrum, turns, pairs, to_float(bias[channel]));
             fft_backward<M, M>(tile, roots);
             for (int i = threadIdx.x; i < M / each; i += blockDim.x) {
                 float value[each];
@@ -183,11 +148,11 @@ template <class T, int M> static __device__ void convolve(const Px& px, float2* 
     px_meet(px, blockIdx.x, turn);  // everybody's results have arrived
 }
 extern "C" __global__ void __launch_bounds__(1024) convolve_channels(Px px, const TYPE* z, const TYPE* h, const TYPE* bias,
-        TYPE* y, float* spectra, const float* roots, const float* ordered, const i32* mates, i64 batch, i64 channels, i64 samples,
+        TYPE* y, float* spectra, const float* roots, const float* turns, const u32* pairs, i64 batch, i64 channels, i64 samples,
         int parts, int filters, i64 taps, int dim) {
     TILE
-    float2* spectrum = (float2*)spectra + (i64)blockIdx.x * LENGTH;
-    convolve<TYPE, LENGTH>(px, tile, z, h, bias, y, spectrum, (const float2*)roots, (const float2*)ordered, mates, filters, taps,
+    float4* spectrum = (float4*)spectra + (i64)blockIdx.x * (LENGTH / 2 + 1);
+    convolve<TYPE, LENGTH>(px, tile, z, h, bias, y, spectrum, (const float2*)roots, (const float2*)turns, pairs, filters, taps,
         dim, Sizes{batch, channels, samples, parts, px.world});
 }
 """
@@ -258,11 +223,11 @@ def solution(
     if in_block:
         tables = shared_fft.tables(length, x1.device)
         threads = min(max(length // 8, 32), 2 * THREADS)
-        blocks_there = min(filters, MULTIPROCESSORS * max(2 * THREADS // threads, 1))
-        spectra = torch.empty((blocks_there, length, 2), dtype=torch.float32, device=x1.device)
+        blocks_there = min(filters, MULTIPROCESSORS * min(2 * THREADS // threads, 4))
+        spectra = torch.empty((blocks_there, length // 2 + 1, 4), dtype=torch.float32, device=x1.device)
         shared = 8 * shared_fft.elements(length)
         shape = (blocks_there, threads) if shared <= STATIC else (blocks_there, threads, shared)
-        constants = spectra, tables.roots, tables.ordered, tables.mates
+        constants = spectra, tables.roots, tables.turns, tables.pairs.data_ptr()
         kernels.convolve_channels[shape](
             team.px, z, taps, bias, y, *constants, *sizes, filters, taps.shape[1], group_dim
         )

@@ -1,5 +1,5 @@
-// Transforms of M complex numbers, M a power of two, in a block's shared memory; roots: exp(-i pi j / M), j < M. Element i lies at
-// tile[fft_at(i)], which spares bank conflicts. The frequencies come out in the order of the passes' digits and go in so.
+// Transforms of M complex numbers, M a power of two, in a block's shared memory; roots: exp(-i pi j / M), j < M. Element i lies
+// at tile[fft_at(i)], which spares bank conflicts. The frequencies come out in the order of the passes' digits and go in so.
 static __device__ int fft_at(int i) { return i + (i >> 4); }
 static __device__ float2 fft_times(float2 a, float2 b) { return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
 static __device__ float2 fft_plus(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
@@ -78,4 +78,59 @@ static __device__ void fft_join(float2& a, float2& b, float2 root) {
     const float2 odd = fft_times(make_float2((a.x - b.x) / 2, (a.y + b.y) / 2), fft_conj(root));
     a = make_float2(even.x - odd.y, even.y + odd.x);
     b = make_float2(even.x + odd.y, odd.x - even.y);
+}
+// A row of n <= 2M real numbers, zeros behind them, two to an element.
+template <class T, int M> static __device__ void fft_load(float2* tile, const T* row, i64 n) {
+    const int each = 16 / sizeof(T);
+    for (int first = threadIdx.x; first < 2 * M / each; first += 4 * blockDim.x) {
+        uint4 part[4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 4; ++k) part[k] = px_ld_part(row, (first + k * (i64)blockDim.x) * each, n);
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const int i = first + k * blockDim.x;
+            if (i >= 2 * M / each) break;
+            float value[each];
+            px_unpack<T>(part[k], value);
+            #pragma unroll
+            for (int e = 0; e < each / 2; ++e)
+                tile[fft_at(i * (each / 2) + e)] = make_float2(value[2 * e], value[2 * e + 1]);
+        }
+    }
+    __syncthreads();
+}
+// Of 2M real numbers, two to an element, after fft_forward. FILTER: puts their spectrum / M into `spectrum` [M / 2 + 1],
+// frequencies k and M - k in a word. Otherwise multiplies by it, plus a tap of `more` at 0; then fft_backward gives the
+// convolution.
+template <bool FILTER, int M> static __device__ void fft_multiply(
+        float2* tile, float4* spectrum, const float2* turns, const u32* pairs, float more) {
+    for (int first = threadIdx.x; first < M / 2 + 1; first += 4 * blockDim.x) {
+        u32 pair[4];
+        float4 factor[4];
+        float2 turn[4];
+        #pragma unroll  // all loads are in flight before the first store
+        for (int k = 0; k < 4; ++k) {
+            const int i = min(first + k * (int)blockDim.x, M / 2);
+            pair[k] = pairs[i];
+            turn[k] = turns[i];
+            if (!FILTER) factor[k] = spectrum[i];
+        }
+        #pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const int i = first + k * blockDim.x, p = fft_at(pair[k] & 0xffff), q = fft_at(pair[k] >> 16);
+            if (i >= M / 2 + 1) break;
+            float2 low = tile[p], high = tile[q];
+            fft_split(low, high, turn[k]);
+            if (FILTER) {
+                spectrum[i] = float4{low.x / M, low.y / M, high.x / M, high.y / M};
+            } else {
+                low = fft_times(low, make_float2(factor[k].x + more / M, factor[k].y));
+                high = fft_times(high, make_float2(factor[k].z + more / M, factor[k].w));
+                fft_join(low, high, turn[k]);
+                tile[q] = high;
+                tile[p] = low;
+            }
+        }
+    }
+    __syncthreads();
 }

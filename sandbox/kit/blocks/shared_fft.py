@@ -21,13 +21,15 @@ PADDING = 16
 
 @dataclass(frozen=True)
 class Tables:
-    """What the functions of shared_fft.cu read. float32, pairs (re, im): roots[j] = exp(-i pi j / M), ordered[p] = roots[k] for
-    the frequency k at place p. int32: mates[p], the place of frequency (M - k) mod M.
+    """What the functions of shared_fft.cu read.
+
+    roots: float32 [M, 2], roots[j] = exp(-i pi j / M). pairs: int32 [M/2 + 1], the place of frequency k and, times 65536, that of
+    (M - k) mod M, k = 0 .. M/2 in the order of the first places. turns: float32 [M/2 + 1, 2], roots[k] of each pair.
     """
 
     roots: torch.Tensor
-    ordered: torch.Tensor
-    mates: torch.Tensor
+    turns: torch.Tensor
+    pairs: torch.Tensor
 
 
 def elements(length: int) -> int:
@@ -44,11 +46,13 @@ def frequencies(length: int) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=16)
 def tables(length: int, device: torch.device) -> Tables:
-    """The tables of one length, made once for a device."""
+    """The tables of one length up to 32768, made once for a device."""
     order = frequencies(length)
     place = torch.empty_like(order)
     place[order] = torch.arange(length)
     angle = torch.arange(length, dtype=torch.float64) * (-torch.pi / length)
     roots = torch.stack((angle.cos(), angle.sin()), dim=1).float()
-    mates = place[(length - order) % length].int()
-    return Tables(roots.to(device), roots[order].contiguous().to(device), mates.to(device))
+    mates = place[(length - order) % length]
+    first = (torch.arange(length) <= mates).nonzero().flatten()
+    pairs = (first + (mates[first] << 16)).int()
+    return Tables(roots.to(device), roots[order[first]].contiguous().to(device), pairs.to(device))
