@@ -220,10 +220,8 @@ extern "C" __global__ void __launch_bounds__(512) filter_any(const float* field,
 }
 """
 BLOCKS, THREADS = 128, 512
-LANES = 384
-"""Threads of a block of `filter`: 96 for each of its four images."""
-ROW = 2048
-"""Longitudes in shared memory."""
+IMAGES, WARPS, ROW = 4, 3, 2048
+"""In a block of `filter`: images, warps of an image, and longitudes of an image in shared memory."""
 
 symm.reserve(2 << 30)  # two fields of the largest sizes
 
@@ -309,9 +307,10 @@ def solution(
         for listed in (ordered, tall_at, before[:-1]):
             numbers += [*listed, *[0] * (8 - len(listed))]
         numbers += by_channel
-        if turn == 1 and nlon_in + LANES + 16 <= ROW:
-            blocks = min(max(batch * channels * t_count, 1), 32 * BLOCKS)
-            launch.filter[blocks, LANES](*tables, y, numbers)
+        warps = min(-(-j_count // 128), WARPS)  # a thread has four longitudes
+        if turn == 1 and nlon_in + 128 * warps + 16 <= ROW:
+            blocks = min(max(batch * channels * t_count, 1), 96 * BLOCKS)
+            launch.filter[blocks, 32 * IMAGES * warps](*tables, y, numbers)
         else:
             blocks = min(max(-(-y.numel() // THREADS), 1), 32 * BLOCKS)
             launch.filter_any[blocks, THREADS](*tables, y, numbers)
