@@ -167,7 +167,7 @@ def solution(
     if idx.is_cuda:
         received = on_gpus(idx, value, ids, rows, max(lengths), team)
     else:
-        received = on_cpu(idx, value.flatten(1) if width else value.new_empty((len(idx), 0)), ids, rows, team)
+        received = on_cpu(idx, value.reshape(len(idx), width), ids, rows, team)
     return ids[:received], rows[: received * width].view(received, *value.shape[1:])
 
 

@@ -59,6 +59,13 @@ def _calls(rank: int) -> list[tuple[str, tuple[Any, ...]]]:
     ):
         given = _real(rank, WORLD, 9, 64).to(codes), _real(rank, WORLD, 576 // block).to(scales)
         calls.append(("blocked_fp8_dequantize", (*given, block)))
+    for samples, taps in ((32, 33), (5, 40)):  # shards in order
+        parts = (_real(rank + k, 1, 8, samples) for k in range(3))
+        calls.append(("hyena_forward_cp", (*parts, _real(7, 4, taps), _real(8, 8), 4, 2, None, False)))
+    for asked in ((7, 0), (100, 40)):  # as many queries as a rank likes
+        queries = torch.randint(0, 41, (asked[rank],), generator=torch.Generator().manual_seed(rank))
+        rows = _real(5, 41, 3)[21 * rank : 21 * (rank + 1)]
+        calls.append(("gnn_sparse_feature_fetch_projection", (rows, queries, _real(rank, 3, 5), 41, None)))
     return calls
 
 
