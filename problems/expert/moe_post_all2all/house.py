@@ -79,17 +79,31 @@ template <class T> static __device__ void ask(const Px& px, const uint8_t* map, 
 template <class T> static __device__ void add_rows(const T* row, float weight, T* to, i64 width) {
     const int each = 16 / sizeof(T), lane = threadIdx.x % 32;
     const u32 named = __ballot_sync(0xffffffffu, row != 0);
-    for (i64 begin = 0; begin < width; begin += 4 * 32 * each) {
+    if (__ballot_sync(0xffffffffu, ((u64)row | (u64)to | width * sizeof(T)) & 15)) {  // rows do not lie on 16 bytes
+        for (i64 begin = 0; begin < width; begin += 32) {
+            float sum = 0;
+            for (int k = 0; k < 32; ++k) {
+                if (!(named >> k & 1)) continue;
+                const T* from = (const T*)__shfl_sync(0xffffffffu, (u64)row, k);
+                const float factor = __shfl_sync(0xffffffffu, weight, k);
+                if (begin + lane < width) sum += factor * to_float(from[begin + lane]);
+            }
+            if (begin + lane < width) to[begin + lane] = from_float<T>(sum);
+        }
+        return;
+    }
+    for (i64 begin = lane * each; begin - lane * each < width; begin += 4 * 32 * each) {
         float sum[4][each];
         #pragma unroll
         for (int j = 0; j < 4 * each; ++j) sum[j / each][j % each] = 0;
         for (int k = 0; k < 32; ++k) {
             if (!(named >> k & 1)) continue;
-            const T* from = (const T*)__shfl_sync(0xffffffffu, (u64)row, k);
+            const T* from = (const T*)__shfl_sync(0xffffffffu, (u64)row, k) + begin;
             const float factor = __shfl_sync(0xffffffffu, weight, k);
             uint4 part[4];
             #pragma unroll  // all loads are in flight before the first sum
-            for (int j = 0; j < 4; ++j) part[j] = px_ld_part(from, begin + (j * 32 + lane) * each, width);
+            for (int j = 0; j < 4; ++j)
+                if (begin + j * 32 * each < width) part[j] = px_ld16(from + j * 32 * each);
             #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 float value[each];
@@ -99,7 +113,8 @@ template <class T> static __device__ void add_rows(const T* row, float weight, T
             }
         }
         #pragma unroll
-        for (int j = 0; j < 4; ++j) px_st_part(to, begin + (j * 32 + lane) * each, width, px_pack<T>(sum[j]));
+        for (int j = 0; j < 4; ++j)
+            if (begin + j * 32 * each < width) px_st16(to + begin + j * 32 * each, px_pack<T>(sum[j]));
     }
 }
 // The row that this lane names when `wanted` of the rows that return to an asker is asked for. first: the first of them.
@@ -151,22 +166,22 @@ template <class T> static __device__ void combine(const Px& px, const T* rows, c
 """
 )
 ENTRIES = r"""
-extern "C" __global__ void __launch_bounds__(512) ask_TYPE(Px px, const uint8_t* map, const i64* selected,
+extern "C" __global__ void __launch_bounds__(256) ask_TYPE(Px px, const uint8_t* map, const i64* selected,
         const TYPE* weights, uint2* asked, int* holders, i64 tokens, int experts, int top_k, PxNumbers first) {
     ask(px, map, selected, weights, asked, holders, tokens, experts, top_k, first);
 }
-extern "C" __global__ void __launch_bounds__(512) answer_TYPE(Px px, const TYPE* rows, const i64* sizes,
+extern "C" __global__ void __launch_bounds__(256) answer_TYPE(Px px, const TYPE* rows, const i64* sizes,
         const uint2* asked, TYPE* sums, i64 tokens, i64 width, int experts, int top_k, PxNumbers first) {
     answer(px, rows, sizes, asked, sums, tokens, width, experts, top_k, first);
 }
-extern "C" __global__ void __launch_bounds__(512) combine_TYPE(Px px, const TYPE* rows, const i64* sizes,
+extern "C" __global__ void __launch_bounds__(256) combine_TYPE(Px px, const TYPE* rows, const i64* sizes,
         const uint2* asked, const int* holders, const TYPE* sums, TYPE* out, i64 tokens, i64 width, int experts, int top_k,
         PxNumbers first) {
     combine(px, rows, sizes, asked, holders, sums, out, tokens, width, experts, top_k, first);
 }
 """
 TYPES = {torch.bfloat16: "bf16", torch.float16: "f16", torch.float32: "float"}
-BLOCKS, THREADS = 264, 512
+BLOCKS, THREADS = 528, 256
 MOST_CHOICES = 24
 """Choices of a token that a warp's lanes hold beside the sums of eight ranks; with more, library calls do it."""
 
