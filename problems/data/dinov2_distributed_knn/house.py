@@ -51,8 +51,8 @@ template <class T, class See> static __device__ void look(const T* from, i64 col
     }
 }
 // Leaves in `listed` the k largest values of a row in descending order, as entries: the key above column_bits bits, that are
-// less for later columns. At least k values reach the k-th largest of the threads' maxima, and few others do. They are collected in a
-// second pass over the row, which is still cached, and each counts those in front of it. All entries are different.
+// less for later columns. At least k values reach the k-th largest of the threads' maxima, and few others do. They are collected
+// in a second pass over the row, which is still cached, and each counts those in front of it. All entries are different.
 template <class T> static __device__ void choose(const T* from, i64 columns, u32 k, int column_bits, u64* entries, u64* listed) {
     __shared__ u32 found, keys[512];
     const u64 last = (1ull << column_bits) - 1;

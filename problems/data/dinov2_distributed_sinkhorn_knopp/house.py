@@ -167,13 +167,14 @@ def solution(
     (rows, columns), parts = scores.shape, -(-scores.shape[1] // (16 * THREADS))
     if not scores.is_cuda or n_iterations < 1 or not 0 < parts <= BLOCKS:
         return by_library(scores, teacher_temp, n_masked_patches_tensor, n_iterations, group)
+    made = kernels()  # before the ranks meet: a rank that waits in a kernel traps after 2 s
     team, teams = symm.team(group), BLOCKS // parts
     boxes = team.empty((2, team.world, columns), torch.int64, "column sums")
     partial, weights = scores.new_empty(teams, columns), scores.new_empty(columns)
     words = torch.zeros(max(rows * parts, 1), dtype=torch.int64, device=scores.device)
     result = torch.empty_like(scores)
     given = rows, columns, math.log2(math.e) / teacher_temp, parts
-    made, grid = kernels(), parts * teams
+    grid = parts * teams
     made.sum_columns[grid, THREADS](scores, partial, *given)
     for turn in range(1, n_iterations + 1):
         blocks = min(-(-columns // THREADS), BLOCKS)  # a column's box always belongs to the same block

@@ -59,6 +59,7 @@ def cut_rows(
     that is dropped from below. Returns (least, log_sum, found, log_probability), [n] float32, and dropped, [n]
     int64: the fields of `sandbox.kit.blocks.truncation.Cut`. Collective; uses the team's slots 0..263 with numbers of their own.
     """
+    kernels = kernel_for(logits.dtype)  # before the ranks meet: a rank that waits in a kernel traps after 2 s
     (rows, columns), device = logits.shape, logits.device
     offered = min(top_k, columns)
     blocks, threads = min(rows, BLOCKS), THREADS if columns >= LONG else min(THREADS, 128)
@@ -69,7 +70,6 @@ def cut_rows(
     out = torch.empty((4, rows), dtype=torch.float32, device=device)
     dropped = torch.empty(rows, dtype=torch.int64, device=device)
     given = logits.contiguous(), target.contiguous(), boxes.data_ptr(), out, dropped, rows, columns
-    kernels = kernel_for(logits.dtype)
     if by_share:
         kernels.cut_rows_by_share[blocks, threads](team.px, *given, share)
     else:
