@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
 from sandbox.kit.blocks.rows import all_to_all_rows
+from sandbox.kit.blocks.side_stream import beside, join
 
 SOURCE = r"""
 // rows: [count][width], ids: [count], total: [..][width], zeros at first: row j is added to row ids[j] of total. A block orders a
@@ -54,6 +55,8 @@ extern "C" __global__ void __launch_bounds__(512) add_rows(
 """
 BLOCKS, THREADS = 528, 512
 BATCH = 256
+LARGE = 16 << 20
+"""From so many bytes of the result on, rows travel while the own ones are added up."""
 
 symm.reserve(2 << 30)  # two buffers of the largest sizes
 
@@ -62,6 +65,13 @@ symm.reserve(2 << 30)  # two buffers of the largest sizes
 def kernels() -> Any:
     """Compiled when it is first asked for, so inside a first call."""
     return cuda.compile(SOURCE)
+
+
+def add(rows: torch.Tensor, ids: torch.Tensor, total: torch.Tensor) -> None:
+    """Adds row j of float32 rows to row ids[j] of total."""
+    if rows.numel():
+        blocks = min(-(-rows.shape[0] // BATCH), BLOCKS)
+        kernels().add_rows[blocks, THREADS](rows.data_ptr(), ids.data_ptr(), total.data_ptr(), *rows.shape)
 
 
 @torch.no_grad()
@@ -79,14 +89,24 @@ def solution(
     counts and of the chunks stands for the peer (rank + i) mod W. Sums are kept in float32 or wider.
     """
     team = symm.team(group)
-    arrived = grad_output.contiguous()
-    if team.world > 1:
-        arrived = all_to_all_rows(arrived, counts_sent, counts_received, team, rotated=True)
-    wide = torch.promote_types(arrived.dtype, torch.float32)
-    total = torch.zeros(seed_size, arrived.shape[1], dtype=wide, device=arrived.device)
-    if arrived.is_cuda and arrived.dtype is torch.float32:
-        if arrived.numel():
-            blocks = min(-(-arrived.shape[0] // BATCH), BLOCKS)
-            kernels().add_rows[blocks, THREADS](arrived, seed_inverse_ids.contiguous(), total, *arrived.shape)
+    rows, ids = grad_output.contiguous(), seed_inverse_ids.contiguous()
+    if not (rows.is_cuda and rows.dtype is torch.float32):
+        arrived = all_to_all_rows(rows, counts_sent, counts_received, team, rotated=True)
+        wide = torch.promote_types(rows.dtype, torch.float32)
+        total = torch.zeros(seed_size, rows.shape[1], dtype=wide, device=rows.device)
+        return total.index_add_(0, ids, arrived.to(wide)).to(rows.dtype)
+    kernels()  # before any rank waits for another one's kernel
+    if team.world == 1 or 4 * seed_size * rows.shape[1] < LARGE:
+        arrived = all_to_all_rows(rows, counts_sent, counts_received, team, rotated=True) if team.world > 1 else rows
+        total = torch.zeros(seed_size, rows.shape[1], dtype=torch.float32, device=rows.device)
+        add(arrived, ids, total)
         return total
-    return total.index_add_(0, seed_inverse_ids, arrived.to(wide)).to(grad_output.dtype)
+    own = counts_sent[0]  # position 0 is this rank itself
+    with beside():
+        sent, received = [0, *counts_sent[1:]], [0, *counts_received[1:]]
+        arrived = all_to_all_rows(rows[own:], sent, received, team, rotated=True)
+    total = torch.zeros(seed_size, rows.shape[1], dtype=torch.float32, device=rows.device)
+    add(rows[:own], ids[:own], total)
+    join()
+    add(arrived, ids[own:], total)
+    return total
