@@ -1,6 +1,7 @@
 """The names that kernels import from the kit, read from its source: importing the kit would load torch."""
 
 import ast
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -32,18 +33,46 @@ class KitName(NamedTuple):
 @cache
 def kit_names(module: str) -> tuple[KitName, ...]:
     """The public functions and attributes of one of MODULES, by name. Takes milliseconds once."""
-    source = Path(sandbox.__path__[0], "kit", f"{module}.py").read_text(encoding="utf-8")
-    body = ast.parse(source).body
+    body = _body(f"sandbox.kit.{module}")
+    constants = _constants(body)
     found = []
     for node, below in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.FunctionDef):
-            found.append(_function(module, node))
+            found.append(_function(module, node, constants))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             found.append(KitName(module, node.target.id, "", f": {ast.unparse(node.annotation)}", _text(below)))
     return tuple(sorted(name for name in found if not name.name.startswith("_")))
 
 
-def _function(module: str, node: ast.FunctionDef) -> KitName:
+def _body(module: str) -> list[ast.stmt]:
+    path = Path(sandbox.__path__[0]).joinpath(*module.split(".")[1:]).with_suffix(".py")
+    return ast.parse(path.read_text(encoding="utf-8")).body
+
+
+def _constants(body: Iterable[ast.stmt]) -> dict[str, ast.Constant]:
+    """Constants that a module takes from others of the kit, by name: defaults of parameters show their values."""
+    names = {
+        alias.name: node.module
+        for node in body
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("sandbox.kit")
+        for alias in node.names
+        if alias.name.isupper()
+    }
+    return {
+        target.id: node.value
+        for module in set(names.values())
+        for node in _body(module)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and names.get(target.id) == module
+    }
+
+
+def _function(module: str, node: ast.FunctionDef, constants: Mapping[str, ast.Constant]) -> KitName:
+    node.args.defaults = [
+        constants.get(default.id, default) if isinstance(default, ast.Name) else default
+        for default in node.args.defaults
+    ]
     typed = f"({ast.unparse(node.args)})"
     if node.returns is not None:
         typed += f" -> {ast.unparse(node.returns)}"
