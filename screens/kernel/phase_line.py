@@ -37,7 +37,8 @@ def phase_parts(state: RunState, now: float, most_s: float | None = None) -> lis
             took = f" {figures.seconds(phase.seconds)}" if phase and phase.seconds is not None else ""
             parts.append((f"✗ {name}{took}", "error"))
         elif phase is None and name == "time" and waiting is not None:
-            parts.append((f"▸ {WAITING} ({printable(waiting.words)}) {now - waiting.at:.0f} s", "accent"))
+            parts.append((f"▸ {WAITING} {now - waiting.at:.0f} s", "accent"))
+            parts.append((f"({printable(waiting.words)})", "accent"))
         elif phase is None:
             if name != "prepare" and state.verdict is not Verdict.PASS:  # a kernel may have nothing to compile
                 parts.append((f"· {name}", "muted"))
@@ -67,9 +68,12 @@ def _limit_words(phase: str, elapsed: float, limit: float | None) -> str:
 
 
 def fitting(parts: list[tuple[str, str]], width: int) -> list[tuple[str, str]]:
-    """What of the parts fits `width` cells: phases that never came go first, then finished ones, the oldest first."""
+    """What of the parts fits `width` cells.
+
+    Phases that never came go first, then finished ones, the oldest first, then what is in brackets.
+    """
     left = list(parts)
-    for sign in "·✓":
+    for sign in "·✓(":
         for part in parts:
             if sum(len(text) + len(_GAP) for text, _ in left) > width and part[0].startswith(sign):
                 left.remove(part)

@@ -101,8 +101,7 @@ def test_a_run_that_waits_for_another_one_says_for_which_and_how_long(events) ->
     assert (answer.words, answer.support) == ("✓ PASS", "Waiting: another run is timing")
     assert answer.advice.startswith("allreduce of ada, process 4711, since ")
     del state.phases["time"]
-    assert "▸ Waiting: another run is timing (allreduce of ada, process 4711, since " in words(state, 102.0)
-    assert words(state, 102.0).endswith(") 12 s")
+    assert "▸ Waiting: another run is timing 12 s  (allreduce of ada, process 4711, since " in words(state, 102.0)
     state.apply(PhaseStarted(run_id=state.run_id, phase="time", limit_s=34.0, at=103.0))
     assert state.waiting is None
 

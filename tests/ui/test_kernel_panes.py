@@ -10,7 +10,7 @@ from screens.kernel.kernel_session import RunUpdate
 from screens.kernel.log_lines import LogLine
 from screens.kernel.panes import result_pane
 from screens.kernel.panes.failure_view import FailureView
-from screens.kernel.panes.log_pane import LogPane
+from screens.kernel.panes.log_pane import LogPane, row_starts
 from screens.kernel.panes.run_pane import RunPane
 from screens.widgets.foreign import PlainStatic
 
@@ -181,3 +181,15 @@ async def test_an_error_is_copied_with_one_key(open_app, events, until, screen_t
         await pilot.press("y")
         assert app.clipboard.startswith("SyntaxError: invalid syntax\nThe file must define")
         assert 'File "kernel.py", line 7' in app.clipboard
+
+
+def test_rows_of_the_log_start_at_words() -> None:
+    words = "waiting: another run is timing (gemm_allreduce of root, process 6191)"
+    starts = row_starts(words, 44)
+    assert [words[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)] == [
+        "waiting: another run is timing ",
+        "(gemm_allreduce of root, process 6191)",
+    ]
+    assert row_starts("x" * 100, 40) == [0, 40, 80]
+    assert row_starts("", 40) == row_starts("x" * 40, 40) == [0]
+    assert row_starts(f"{'x' * 40} y", 40) == [0, 41]

@@ -119,7 +119,7 @@ class LogPane(ScrollView, RunPane, can_focus=True):
         self._rows = [
             (number, start)
             for number, line in enumerate(self._visible)
-            for start in range(0, max(len(line.text), 1), self._columns)
+            for start in row_starts(line.text, self._columns)
         ]
         self.virtual_size = Size(self._columns + _MARK, len(self._rows))
         self._to_end()
@@ -135,12 +135,14 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             return Strip.blank(width, self.rich_style)
         number, start = self._rows[row]
         line = self._visible[number]
+        below = self._rows[row + 1] if row + 1 < len(self._rows) else (number + 1, 0)
+        end = below[1] if below[0] == number else len(line.text)
         style = self.get_component_rich_style(f"log--{line.kind}")
         mark = f"{line.rank:>2}│ " if line.rank is not None and not start else "  │ "
         strip = Strip(
             [
                 Segment(mark, self.get_component_rich_style("log--rank")),
-                *self._pieces(line.text[start : start + self._columns], style),
+                *self._pieces(line.text[start:end][: self._columns], style),
             ]
         )
         strip = strip.adjust_cell_length(width, self.rich_style)
@@ -227,6 +229,15 @@ class LogPane(ScrollView, RunPane, can_focus=True):
             self.refresh()
             if event.chain == 2:
                 self.action_jump_to_line()
+
+
+def row_starts(text: str, columns: int) -> list[int]:
+    """Where the rows of a wrapped line start: behind a space, or anywhere in a word as long as half a row."""
+    starts = [0]
+    while len(text) - starts[-1] > columns:
+        at = text.rfind(" ", starts[-1] + columns // 2, starts[-1] + columns + 1)
+        starts.append(at + 1 if at >= 0 else starts[-1] + columns)
+    return starts
 
 
 _NAMED = re.compile(r"""(?:kernel|[\w.-]+)\.(?:py|cu|cpp)(?:"|')?(?:, line |:|\()(\d{1,6})|^line (\d{1,6})\b""")
