@@ -43,6 +43,11 @@ def outcome_sign(said: str) -> str:
     return SIGNS.get(said, "≈")
 
 
+def end_words(said: str) -> str:
+    """What stands at the end of a line of speedups in place of its value: a sign where that is no result."""
+    return "~" if said == TOO_NOISY else ""
+
+
 def outcome_style(said: str) -> str:
     """Name of the theme colour for an outcome."""
     return {"faster": "success", "slower": "error"}.get(said, "foreground")

@@ -138,8 +138,12 @@ class DuelScreen(BaseScreen):
         for name in SIDES:
             side = state.side(name)
             player = state.header.player(name).short
-            entitle(self.query_one(f"#{name}-pane"), duel_words.pane_title(state, name))
             over = state.ended is not None
+            pane, concealed = self.query_one(f"#{name}-pane"), name == self.hidden and not over
+            below = "hidden until the final" if concealed else ""
+            entitle(pane, duel_words.pane_title(state, name), None if name == self.edits else below)
+            pane.set_class(concealed, "concealed")
+            self.panes[name].soft_wrap = concealed
             words = duel_words.final_status(state, name) if over else duel_words.status(side, state.header.budget_usd)
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
             self._draw_attempts(name, duel_words.attempts(side, name, player, over))

@@ -17,7 +17,8 @@ def points_of(state: DuelState, name: SideName) -> tuple[Point, ...]:
     for attempt in state.side(name).attempts:
         if attempt.judged is not None:
             speed = attempt.judged.speedup
-            found.append(Point(attempt.judged.at, speed.median if attempt.passed and speed is not None else None))
+            value = speed.median if attempt.passed and speed is not None else None
+            found.append(Point(attempt.judged.at, value, words=figures.end_words(attempt.judged.outcome)))
         elif attempt.samples:
             found.append(Point(attempt.samples[-1].at, attempt.samples[-1].speedup.median))
     return tuple(found)

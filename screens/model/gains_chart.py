@@ -15,7 +15,7 @@ def point_of(kernel: KernelState) -> Point:
     speed = by_clock(report.speedup, report.clock) if report is not None else None
     if report is None or report.verdict is not Verdict.PASS or speed is None:
         return Point(kernel.judged_at, None)
-    return Point(kernel.judged_at, speed.median)
+    return Point(kernel.judged_at, speed.median, words=figures.end_words(report.outcome))
 
 
 class GainsChart(LineChart):

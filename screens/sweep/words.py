@@ -23,6 +23,8 @@ def square_words(square: Square | None, attempts: int) -> tuple[str, str]:
     only = "¹" if best.one_size_only else ""
     if best.speedup is None:
         return f"✓ correct{only}{count}", "success"
+    if best.outcome == figures.TOO_NOISY:  # a figure would be read as the result
+        return f"~ {best.outcome}{only}{count}", figures.outcome_style(best.outcome)
     sign = figures.outcome_sign(best.outcome)
     return f"{sign} {figures.factor(best.speedup)}×{only}{count}", figures.outcome_style(best.outcome)
 

@@ -78,6 +78,8 @@ class Point(NamedTuple):
     low: float | None = None
     high: float | None = None
     """The interval of `y`, where it has one: the band behind the line."""
+    words: str = ""
+    """What stands at the end of a line that ends here; the value where empty."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +296,7 @@ class LineChart(DrawnRows):
             row = self._row_of(last.y, rows)
             while found.get(row, ("", "axis"))[1] != "axis" and row + 1 < rows:
                 row += 1  # two lines that end beside each other
-            found[row] = (f"{figures.factor(last.y)}×", line.style)
+            found[row] = (last.words or f"{figures.factor(last.y)}×", line.style)
         return {row: [Segment(f" {words}".ljust(RIGHT), self._style(style))] for row, (words, style) in found.items()}
 
     def _x_axis(self, columns: int) -> Strip:

@@ -230,8 +230,35 @@ async def test_code_has_the_width_and_the_race_is_below(open_app, until) -> None
     async with open_app(size=(100, 30)) as (app, pilot):
         screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
         left, race = screen.query_one("#left-pane").region, screen.query_one("#race-pane").region
-        assert left.width >= 50
+        assert left.width >= 60
         assert left.bottom <= race.y
         assert race.width == 100
         await pilot.resize_terminal(220, 40)
         await until(pilot, lambda: screen.query_one("#race-pane").region.y == screen.query_one("#left-pane").region.y)
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_a_kernel_that_is_hidden_leaves_the_room_to_the_editor(open_app, until, screen_text, columns) -> None:
+    async with open_app(size=(columns, 30)) as (app, pilot):
+        screen = await started(app, pilot, until, prepare(app, you="pass", guest="pass"))
+        await until(pilot, lambda: "hidden until the final" in screen_text(app))
+        left, right = screen.query_one("#left-pane").region, screen.query_one("#right-pane").region
+        assert left.width >= min(60, 2 * columns // 3 - 3)
+
+        def status() -> str:
+            return "".join(
+                line[right.x : right.right] for line in screen_text(app).splitlines()[right.y : right.bottom]
+            )
+
+        await until(pilot, lambda: "✓ PASS" in status())
+        await pilot.press("f3", "f3")
+        await until(pilot, lambda: "hidden until the final" not in screen_text(app))
+        await until(
+            pilot,
+            lambda: abs(screen.query_one("#left-pane").size.width - screen.query_one("#right-pane").size.width) <= 1,
+        )
+        screen.action_give_up()
+        screen.action_give_up()
+        screen.match.agree("right")
+        await until(pilot, lambda: screen.state.over)
+        await until(pilot, lambda: "esc leave" in screen_text(app).splitlines()[-1])

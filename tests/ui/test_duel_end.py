@@ -10,6 +10,7 @@ from arena.duel.state import DuelState
 from sandbox.protocol.events import Interval
 from sandbox.protocol.verdict import Verdict
 from screens.duel import words
+from screens.duel.race_chart import points_of
 from screens.duel.replay import ReplayDuelScreen
 from screens.duel.seek_bar import SeekBar
 
@@ -102,6 +103,9 @@ def test_one_number_has_one_sign_everywhere() -> None:
     for line in said:
         assert "~" in str(line)
         assert "≈" not in str(line)
+    assert "1 ~0.99–1.40" in str(said[-1])  # no figure that would be read as the result
+    (point,) = points_of(state, "left")
+    assert point.words == "~"
 
 
 def test_a_kernel_that_was_not_judged_before_the_end_is_not_waited_for() -> None:
