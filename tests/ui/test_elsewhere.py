@@ -11,11 +11,13 @@ from textual.command import CommandPalette
 from textual.containers import Vertical
 from textual.widgets.markdown import MarkdownFence
 
+from arena.machine.finding import MachineFinding
 from arena.settings import Settings, load_settings
 from benchmarks import catalogue
 from benchmarks.app import measurements, promises
 from screens.actions import ACTIONS
 from screens.app import ArenaApp
+from screens.dialogs import doctor
 from screens.dialogs.dialog import Reader
 from screens.dialogs.help import HelpScreen
 from screens.dialogs.settings import SettingsScreen
@@ -154,6 +156,20 @@ async def test_the_doctor_looks(open_app, until, screen_text) -> None:
     async with open_app() as (app, pilot):
         await pilot.press("f12")
         await until(pilot, lambda: "shm" in screen_text(app))
+
+
+@pytest.mark.parametrize("columns", [60, 100, 160])
+async def test_findings_hang_below_themselves_where_they_scroll(open_app, until, monkeypatch, columns) -> None:
+    found = [MachineFinding(f"thing {number}", "ok", "word " * 40) for number in range(20)]
+    monkeypatch.setattr(doctor, "_findings", lambda: found)
+    async with open_app(size=(columns, 24)) as (app, pilot):
+        await pilot.press("f12")
+        await until(pilot, lambda: bool(app.screen.query("#findings")))
+        page = app.screen.query_one("#findings")
+        await until(pilot, lambda: page.size.height > 20)
+        await pilot.pause()
+        rows = [page.render_line(y).text for y in range(2, page.size.height)]
+        assert all(row.startswith(("✓ thing", " " * 19)) for row in rows)
 
 
 async def test_the_first_start_welcomes_and_runs_a_first_kernel(open_app, services, until, paths) -> None:
