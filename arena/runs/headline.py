@@ -17,6 +17,12 @@ def outcome_words(outcome: str) -> str:
     return SAME_SPEED if outcome == "even" else outcome
 
 
+def brief_words(median: float, outcome: str) -> str:
+    """ "1.42× faster"; "too noisy" without a figure, which would be read as the result."""
+    words = outcome_words(outcome)
+    return words if outcome == "too noisy" else f"{median:.2f}× {words}"
+
+
 class Headline(NamedTuple):
     """What is said first of a run that was timed."""
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from arena.runs.headline import brief_words
 from arena.runs.ranking import Measurement, ranked
 from arena.sweep import records
 from arena.sweep.plan import SweepPlan
@@ -134,5 +135,5 @@ def mark_words(mark: CellMark) -> str:
     """ "PASS 1.42× faster", "NO_KERNEL refusal"."""
     if mark.verdict == records.NO_KERNEL:
         return f"{mark.verdict} {mark.detail}"
-    speed = f" {mark.speedup:.2f}× {mark.outcome}" if mark.speedup is not None else ""
+    speed = f" {brief_words(mark.speedup, mark.outcome)}" if mark.speedup is not None else ""
     return f"{mark.verdict}{speed}"

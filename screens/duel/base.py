@@ -144,7 +144,8 @@ class DuelScreen(BaseScreen):
             entitle(pane, duel_words.pane_title(state, name), None if name == self.edits else below)
             pane.set_class(concealed, "concealed")
             self.panes[name].soft_wrap = concealed
-            words = duel_words.final_status(state, name) if over else duel_words.status(side, state.header.budget_usd)
+            running = duel_words.status(side, state.header.budget_usd)
+            words = duel_words.final_status(state, name, brief) if over else running
             self.query_one(f"#{name}-status", PlainStatic).update_if_new(words)
             self._draw_attempts(name, duel_words.attempts(side, name, player, over))
             if over:

@@ -105,8 +105,8 @@ def result(state: DuelState) -> Content:
     return Content("\n").join(lines)
 
 
-def final_status(state: DuelState, name: SideName) -> Content:
-    """What became of a side's kernel in the final; where there was none, of its last one."""
+def final_status(state: DuelState, name: SideName, brief: bool = False) -> Content:
+    """What became of a side's kernel in the final; where there was none, of its last one. brief: without the clock."""
     assert state.ended is not None
     finalist = state.ended.left if name == "left" else state.ended.right
     side = state.side(name)
@@ -120,7 +120,7 @@ def final_status(state: DuelState, name: SideName) -> Content:
         return Content.assemble(stopped, verdict, (f"  {printable(finalist.detail)}", "$muted"), *costs)
     time = f"  {figures.microseconds(finalist.us).strip()} µs a call" if finalist.us is not None else ""
     kernel = next((each for each in side.attempts if each.number == finalist.attempt), None)
-    alone = _speedup(kernel) if kernel is not None else ""
+    alone = _speedup(kernel, brief) if kernel is not None else ""
     over = f"\n{alone}" if alone else ""  # a line of its own: a narrow pane has room for two short ones
     return Content.assemble(stopped, verdict, time, over, *costs)
 

@@ -1,5 +1,6 @@
 """The headline of the kernel screen: problem and setting, and the verdict in the largest letters on the screen."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -116,8 +117,13 @@ def worlds_words(state: RunState) -> str:
     known = {role: world.state for role, world in state.worlds.items() if world.state != "gone"}
     starting = [role for role, found in known.items() if found != "ready"] if known else ["referee"]
     if starting:
-        return f"starting: {' and '.join(starting)} process{'es' * (len(starting) > 1)}"
-    return f"ready ({' and '.join(known)} process{'es' * (len(known) > 1)} started)"
+        return f"starting: {_listed(starting)} process{'es' * (len(starting) > 1)}"
+    return f"ready ({_listed(list(known))} process{'es' * (len(known) > 1)} started)"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """ "baseline, spare and reference"."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def _isolation(state: RunState) -> str:

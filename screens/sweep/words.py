@@ -44,7 +44,7 @@ def standing_words(grid: SweepGrid, now: float) -> str:
     """ "132 results · 71 right · $0.42 · last one 4 s ago"."""
     if not grid.sessions:
         return "empty"
-    parts = [f"{grid.results} results", f"{grid.passed} correct"]
+    parts = [f"{grid.results} result{'s' * (grid.results != 1)}", f"{grid.passed} correct"]
     waiting = sum(square.waiting for square in grid.squares.values())
     if waiting:
         parts.append(f"{waiting} waiting for a verdict")

@@ -47,6 +47,7 @@ async def test_the_end_shows_the_winner_the_interval_and_both_kernels(open_app, 
             assert "model:local ─ kernel 2" in text
         else:  # a line of its own, without the clocks
             await until(pilot, lambda: screen_text(app).splitlines()[1].strip().endswith("house ▲ 13.5×"))
+            assert "end-to-end" not in str(words.final_status(screen.state, "left", brief=True))
 
 
 async def test_a_journal_that_is_gone_is_said_and_nothing_else_happens(open_app, until, tmp_path) -> None:

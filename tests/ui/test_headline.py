@@ -15,9 +15,10 @@ from sandbox.protocol.events import (
     RunStarted,
     Speedup,
     Waiting,
+    WorldChanged,
 )
 from sandbox.timing.conclusion import conclude
-from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened
+from screens.kernel.headline import KernelHeadline, answer_of, outdated, shortened, worlds_words
 from screens.kernel.phase_line import phase_parts
 
 
@@ -166,3 +167,14 @@ async def test_whose_verdict_it_is_and_how_to_get_a_new_one_are_said_whole(
         )
         await until(pilot, lambda: "of revision 0123abcd · shift+F5 runs this text " in screen_text(app))
         assert "your best ≈ 0.99×" in screen_text(app)
+
+
+def test_worlds_that_are_ready_fit_the_narrowest_line() -> None:
+    state = RunState()
+    assert worlds_words(state) == "starting: referee process"
+    for role in ("baseline", "spare", "reference"):
+        state.apply(WorldChanged(role=role, state="ready", world=2, at=1.0))
+    assert worlds_words(state) == "ready (baseline, spare and reference processes started)"
+    assert len(worlds_words(state)) <= 58
+    state.apply(WorldChanged(role="spare", state="starting", world=2, at=2.0))
+    assert worlds_words(state) == "starting: spare process"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from arena.cli.diagnostics import LiveLine, complain, say
 from arena.cli.runs.sweep_output import BaselineRows
-from arena.runs.headline import by_clock
+from arena.runs.headline import brief_words, by_clock
 from arena.runs.run_request import Notice
 from arena.sweep.progress import Listener, SweepProgress
 from arena.sweep.records import Cell, CellResult
@@ -114,7 +114,7 @@ def _line(result: CellResult) -> str:
     cell = result.cell
     report = result.report
     speed = by_clock(report.speedup, report.clock) if report is not None else None
-    said = f" {speed.median:.2f}× {report.outcome}" if speed is not None and report is not None else ""
+    said = f" {brief_words(speed.median, report.outcome)}" if speed is not None and report is not None else ""
     attempt = f" {cell.attempt}" if cell.attempt > 1 else ""
     only = " (at this size only)" if report is not None and report.one_size_only else ""
     detail = "" if result.passed else f" {result.detail}"

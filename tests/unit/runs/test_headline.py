@@ -10,7 +10,7 @@ from run_states import fold
 from arena.cli.runs.progress import RunProgress
 from arena.duel.card import final_words, speed_words
 from arena.duel.events import DuelEnded, DuelHeader, Finalist
-from arena.runs.headline import advice_words, by_clock, headline_of, headline_so_far, sees_words
+from arena.runs.headline import advice_words, brief_words, by_clock, headline_of, headline_so_far, sees_words
 from arena.runs.journal import read_events
 from sandbox.protocol.events import AnyEvent, Finished, Interval, Speedup, Timed, decode_event
 from sandbox.protocol.verdict import Verdict
@@ -98,3 +98,9 @@ def test_journals_of_older_duels_have_no_clock():
         last = json.loads((ROOT / "docs" / name).read_bytes().splitlines()[-1])
         assert "clock" not in last or last["clock"] in ("", "call", "device")
     assert list(read_events(RECORDINGS / "pass.jsonl"))
+
+
+def test_noise_has_no_figure_and_even_is_called_same_speed() -> None:
+    assert brief_words(1.5, "faster") == "1.50× faster"
+    assert brief_words(1.0, "even") == "1.00× same speed"
+    assert brief_words(1.9, "too noisy") == "too noisy"

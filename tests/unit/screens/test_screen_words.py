@@ -6,11 +6,13 @@ from textual.content import Content
 from arena.machine.finding import MachineFinding
 from arena.runs.results import output_of
 from arena.runs.store import Entry, Standing
+from arena.sweep.grid import CellMark, Square
 from problems.catalogue import load_catalogue
 from sandbox.protocol.events import Failure
 from sandbox.protocol.verdict import Verdict
 from screens.dialogs.doctor import finding_lines
 from screens.kernel.status_words import best_words
+from screens.sweep.words import square_words
 from screens.widgets.hanging import hanging
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "kernel.py", line 3, in solution'
@@ -58,3 +60,12 @@ def test_a_result_that_was_never_right_is_not_called_the_best() -> None:
     right = replace(wrong, solved=True, last=replace(last, verdict=Verdict.PASS))
     assert best_words(problem, right).startswith("your best ✓ correct · ")
     assert best_words(problem, None).startswith("not tried yet · ")
+
+
+def test_a_cell_of_a_sweep_names_no_speedup_that_noise_hides() -> None:
+    def words(outcome: str) -> str:
+        mark = CellMark(1, "PASS", "", outcome, 1.9, "", "", "", False, 1.0, 0.0)
+        return square_words(Square({1: mark}), 1)[0]
+
+    assert words("faster") == "▲ 1.90×"
+    assert words("too noisy") == "~ too noisy"
