@@ -31,7 +31,7 @@ def conclude(
 ) -> Conclusion:
     """The headline is call time. It is device time where calls are too noisy to tell and device time is not.
 
-    withheld: the speedup of batches of many calls, where `call` is that of single calls, which contradict it.
+    withheld: the speedup of batches of many calls, where `call` is that of single calls, which do not confirm it.
     ranks, cores: of the machine's CPU ranks, to say whether fewer ranks would help; cores 0: not known or of no matter.
     """
     said = {name: interval for name, interval in (("call", call), ("device", device)) if interval is not None}
@@ -44,10 +44,10 @@ def conclude(
         advice = ", ".join([ADVICE_ROUNDS, *([ADVICE_RANKS] if 0 < cores < ranks + 1 else []), ADVICE_QUIET])
     sentence = _sentence(call, device)
     if withheld is not None:
-        sentence += (
-            f". {SINGLE_CALLS}: batches of many calls gave {withheld.median:.2f}× {ends(withheld)}, "
-            "which single calls contradict. Does a call work on inputs of later calls?"
-        )
+        noisy = call is None or outcome(call) == "too noisy"
+        doubt = "are too noisy to confirm." if noisy else "contradict. Does a call work on inputs of later calls?"
+        gave = f"{withheld.median:.2f}× {ends(withheld)}"
+        sentence += f". {SINGLE_CALLS}: batches of many calls gave {gave}, which single calls {doubt}"
     return Conclusion(outcome(said[clock]), clock, sentence, advice)
 
 

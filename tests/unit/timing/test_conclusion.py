@@ -50,6 +50,13 @@ def test_the_sentence_has_the_numbers(call, device, sentence):
     assert conclude(call, device).sentence == sentence
 
 
+def test_single_calls_contradict_only_where_they_can_tell():
+    many = Interval(9.0, 8.5, 9.5)
+    assert "which single calls contradict" in conclude(Interval(1.0, 0.98, 1.02), None, withheld=many).sentence
+    noisy = conclude(Interval(1.8, 0.6, 4.4), None, withheld=many).sentence
+    assert noisy.endswith("batches of many calls gave 9.00× [8.50, 9.50], which single calls are too noisy to confirm.")
+
+
 def test_advice_is_given_where_a_clock_cannot_tell():
     assert conclude(EVEN, EVEN).advice == ""
     assert conclude(NOISY, EVEN, ranks=4, cores=2).advice == ("more rounds, fewer ranks than cores, a quieter machine")
