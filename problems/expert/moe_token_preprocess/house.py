@@ -16,15 +16,15 @@ import torch.distributed as dist
 from sandbox.kit import cuda, symm
 
 SOURCE = r"""
+const int MOST_EXPERTS = 4096;
 // mask: [n / experts][experts]; counts: [experts] and done, zero at first and after every launch. boxes: [2 (turns)]
 // [W senders][local] words of 8 bytes, symmetric, flagged by the call's epoch: whoever writes a turn again has read everybody's
 // words of the turn between. out: pinned host memory: rows to each rank [W], rows from each [W], per source and local expert
 // [W][local] floats, their sums [local], and at `flag` the epoch when all is there.
 extern "C" __global__ void __launch_bounds__(512) count_experts(Px px, const float* mask, u32* counts, u32* done,
         u64* boxes, i64* out, u32* flag, i64 n, int experts, u32 epoch) {
-    __shared__ u32 found[8192];
-    const bool fits = experts <= 8192;  // else every one is added in global memory
-    for (int e = threadIdx.x; e < experts && fits; e += blockDim.x) found[e] = 0;
+    __shared__ u32 found[MOST_EXPERTS], got[MOST_EXPERTS];
+    for (int e = threadIdx.x; e < experts; e += blockDim.x) found[e] = 0;
     __syncthreads();
     const i64 step = 4 * (i64)gridDim.x * blockDim.x;
     for (i64 begin = 4 * ((i64)blockIdx.x * blockDim.x + threadIdx.x); begin < n; begin += 8 * step) {
@@ -39,38 +39,43 @@ extern "C" __global__ void __launch_bounds__(512) count_experts(Px px, const flo
             for (int j = 0; j < 4; ++j) {
                 if (!word[j]) continue;
                 const u32 expert = (u32)((begin + k * step + j) % experts);
-                atomicAdd(fits ? &found[expert] : &counts[expert], 1u);
+                atomicAdd(&found[expert], 1u);
             }
         }
     }
     __syncthreads();
-    for (int e = threadIdx.x; e < experts && fits; e += blockDim.x)
+    for (int e = threadIdx.x; e < experts; e += blockDim.x)
         if (found[e]) atomicAdd(&counts[e], found[e]);
     if (!px_last_block(done, gridDim.x)) return;
     const int local = experts / px.world;
     u64* box = boxes + (i64)(epoch & 1) * experts;
-    for (int e = threadIdx.x; e < experts; e += blockDim.x)
-        px_st_ll(px_at(px, e / local, box) + px.rank * local + e % local, counts[e], epoch);
+    for (int e = threadIdx.x; e < experts; e += blockDim.x) {
+        found[e] = counts[e];
+        counts[e] = 0;
+        px_st_ll(px_at(px, e / local, box) + px.rank * local + e % local, found[e], epoch);
+    }
     float* per_local = (float*)(out + 2 * px.world);
-    for (int i = threadIdx.x; i < experts; i += blockDim.x) per_local[i] = px_ld_ll(box + i, epoch);
+    for (int i = threadIdx.x; i < experts; i += blockDim.x) per_local[i] = got[i] = px_ld_ll(box + i, epoch);
+    __syncthreads();
     for (int rank = threadIdx.x; rank < px.world; rank += blockDim.x) {
         i64 sent = 0, received = 0;
-        for (int i = rank * local; i < (rank + 1) * local; ++i) sent += counts[i], received += px_ld_ll(box + i, epoch);
+        for (int i = rank * local; i < (rank + 1) * local; ++i) sent += found[i], received += got[i];
         out[rank] = sent;
         out[px.world + rank] = received;
     }
     for (int j = threadIdx.x; j < local; j += blockDim.x) {
         u32 sum = 0;
-        for (int rank = 0; rank < px.world; ++rank) sum += px_ld_ll(box + rank * local + j, epoch);
+        for (int rank = 0; rank < px.world; ++rank) sum += got[rank * local + j];
         per_local[experts + j] = sum;
     }
     __threadfence_system();
     __syncthreads();
-    for (int e = threadIdx.x; e < experts; e += blockDim.x) counts[e] = 0;
     if (threadIdx.x == 0) px_store_release((u64)flag, epoch);
 }
 """
 BLOCKS, THREADS = 264, 512
+MOST_EXPERTS = 4096
+"""Counts that a block holds; with more, library calls do it."""
 PATIENCE_S = 3.0
 """How long the host reads the flag; kernels wait for their peers for two seconds."""
 
@@ -108,13 +113,13 @@ def solution(
     """
     team = symm.team(group)
     world, local = team.world, num_experts // team.world
-    if not expert_mask.is_cuda:
+    if not expert_mask.is_cuda or num_experts > MOST_EXPERTS:
         counts = expert_mask.sum(dim=(1, 2))
         everybody = team.out((world, num_experts), counts.dtype, "counts", ring=2)
         for peer in team.peers(everybody):
             peer[team.rank] = counts
         team.barrier()
-        table = everybody.view(world, world, local)  # source, owner, local expert
+        table = everybody.cpu().view(world, world, local)  # source, owner, local expert
         per_local = table[:, team.rank].clone()
         received = per_local.sum(dim=1).to(torch.int64)
         return table[team.rank].sum(dim=1).to(torch.int64), received, per_local, per_local.sum(dim=0)
