@@ -26,7 +26,17 @@ DEVICE_SIGNALS = KIT / "include" / "px_device_signals.cuh"
 ARCH = "sm_90a"
 BLOCKS = ("columns", "fourier", "reshard", "rows")
 """Modules of the kit that launch kernels of their own."""
-BLOCKS_BY_DTYPE = ("candidates", "clipping", "experts", "fan_out", "perceptron", "quantisation", "sharded_adam", "sums")
+BLOCKS_BY_DTYPE = (
+    "candidates",
+    "clipping",
+    "experts",
+    "fan_out",
+    "perceptron",
+    "quantisation",
+    "sharded_adam",
+    "short_attention",
+    "sums",
+)
 """Those that compile one text for each dtype in TYPES."""
 HOUSE = [p for p in load_catalogue().problems if p.house_source and "cuda.compile" in p.house_source]
 VARIANTS = {

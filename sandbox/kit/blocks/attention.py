@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sandbox.kit import symm
 from sandbox.kit.blocks.reshard import reshard
+from sandbox.kit.blocks.short_attention import attend_short, is_short
 
 FUSED = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Kernels for 16-bit tensors, the fastest on Hopper first; one that cannot take the shapes is skipped."""
@@ -54,16 +55,19 @@ def _kernels(query: torch.Tensor, key: torch.Tensor) -> AbstractContextManager[N
 def attend_together(
     qkv: torch.Tensor, scale: float | None, causal: bool, group: dist.ProcessGroup | None = None
 ) -> torch.Tensor:
-    """Attention over the rows of all ranks of a group: qkv [B, S, 3, H, d], the same shape on all -> [B, S, H, d].
+    """Attention over the rows of all ranks of a group: qkv [B, S, 3, H, d], contiguous, the same shape on all -> [B, S, H, d].
 
-    Rank c has the rows c * S to c * S + S - 1. Any number of heads: the last ranks attend to zeros where it is no multiple of the
-    ranks. Collective. On more than one GPU the result is memory of a ring of two where the ranks divide the heads: it is written
-    again by the second call after this one.
+    Rank c has the rows c * S to c * S + S - 1. Any number of heads: the last ranks attend to zeros where it is no multiple of
+    the ranks. Short sequences take one launch, and no heads are exchanged. Collective. On more than one GPU the result may be
+    memory of a ring of two: it is written again by the second call after this one.
     """
-    if dist.get_world_size(group) == 1:
-        query, key, value = qkv.unbind(2)
+    world, heads = dist.get_world_size(group), qkv.shape[3]
+    query, key, value = qkv.unbind(2)
+    if is_short(query, world):
+        return attend_short(query, key, value, scale, causal, symm.team(group))
+    if world == 1:
         return attend(query, key, value, scale, causal)
-    team, heads = symm.team(group), qkv.shape[3]
+    team = symm.team(group)
     query, key, value = reshard(qkv, 3, 1, team).unbind(2)  # [B, W * S, ceil(H / W), d] each
     attended = reshard(attend(query, key, value, scale, causal), 1, 2, team)
     return attended if attended.shape[2] == heads else attended[:, :, :heads].contiguous()

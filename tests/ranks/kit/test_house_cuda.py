@@ -41,8 +41,8 @@ SIZES: dict[str, list[dict[str, int]]] = {
         {"R": 2, "Dh": 8, "Hq": 8, "Hk": 8, "c": 13, "window": 2},
         {"R": 5, "Dh": 16, "Hq": 12, "Hk": 4, "c": 24, "window": 3},
     ],
-    "ring_attention_pp": [{"M": 3, "N": 18, "H": 4, "d": 8, "D": 21}, {"M": 2, "N": 64, "H": 8, "d": 16, "D": 64}],
-    "ring_attention_tp": [{"M": 3, "N": 18, "H": 4, "d": 8, "D": 21}, {"M": 2, "N": 64, "H": 8, "d": 16, "D": 64}],
+    "ring_attention_pp": [{"M": 3, "N": 18, "H": 2, "d": 8, "D": 21}, {"M": 2, "N": 522, "H": 8, "d": 16, "D": 64}],
+    "ring_attention_tp": [{"M": 3, "N": 18, "H": 4, "d": 8, "D": 21}, {"M": 2, "N": 522, "H": 8, "d": 16, "D": 64}],
     "ring_attention": [
         {"M": 2, "N": 9, "H": 3, "d": 7},
         {"M": 1, "N": 24, "H": 2, "d": 40},
@@ -73,14 +73,14 @@ SIZES: dict[str, list[dict[str, int]]] = {
     "fused_adam_grad_unshard_allgather": [{"M": 5, "max_p": 101}, {"M": 60, "max_p": 2056}],
     "reducescatter_fused_rmsnorm": [{"M": 37, "N": 61}, {"M": 8, "N": 3001, "max_H": 9000}],
     "fla_kimi_delta_attention_cp_tp": [
-        {"B": 1, "S": 5, "H": 3, "K": 7, "V": 5},
-        {"B": 2, "S": 11, "H": 2, "K": 72, "V": 24},
-        {"B": 1, "S": 9, "H": 2, "K": 130, "V": 17},
+        {"B": 1, "S": 3, "H": 1, "K": 7, "V": 5},
+        {"B": 2, "S": 9, "H": 1, "K": 72, "V": 24},
+        {"B": 1, "S": 5, "H": 3, "K": 130, "V": 17},
     ],
     "fla_gated_deltanet_cp": [
-        {"B": 1, "S": 5, "Hq": 2, "Hv": 4, "K": 7, "V": 5},
-        {"B": 2, "S": 11, "Hq": 4, "Hv": 4, "K": 72, "V": 24},
-        {"B": 1, "S": 9, "Hq": 2, "Hv": 4, "K": 130, "V": 17},
+        {"B": 1, "S": 3, "Hq": 1, "Hv": 2, "K": 7, "V": 5},
+        {"B": 2, "S": 5, "Hq": 1, "Hv": 1, "K": 72, "V": 24},
+        {"B": 1, "S": 3, "Hq": 2, "Hv": 2, "K": 130, "V": 17},
     ],
     "gnn_neighbor_sampling": [
         {"nodes": 50, "seeds": 7, "seeds_min": 1, "hops": 6, "fanout": 2},
