@@ -20,8 +20,8 @@ from sandbox.kit.compilers.arguments import converter
 from sandbox.kit.compilers.signature import Function, exported
 
 KIT_BLOCKS = (
-    "reshard", "short_attention", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier", "gathered_gemm",
-    "perceptron", "quantisation", "rows", "sharded_adam", "side_stream", "sums", "truncation",
+    "reshard", "short_attention", "attention", "candidates", "clipping", "columns", "experts", "fan_out", "fourier",
+    "gathered_gemm", "perceptron", "quantisation", "rows", "sharded_adam", "side_stream", "sums", "truncation",
 )  # fmt: skip
 """Modules of the kit that launch kernels for house kernels."""
 SMALL = {"BLOCKS": 5, "THREADS": 64, "CHUNK": 4096, "CACHED": 4096, "LARGE": 0}
