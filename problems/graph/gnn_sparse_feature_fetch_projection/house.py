@@ -1,26 +1,30 @@
 """The house's feature fetch: all ranks see all ids, and owners store rows at their final places; nothing is sorted."""
 
 import functools
+import itertools
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sandbox.kit import cuda, symm
+from sandbox.kit.blocks.side_stream import beside, join, mark
 
 SOURCE = r"""
 // table: this rank's rows of `width` elements, `shard` rows per rank; ids: this rank's queries. lists: [W][most], the queries of
-// all ranks, asked.at[r] of rank r; features: rows of `width`, both symmetric. A block has the same places in all lists. It
-// shows its queries to every rank, then stores there those of this rank's rows that the rank asks for.
+// all ranks, asked.at[r] of rank r; features: rows of `width`, both symmetric. A launch serves the places `since` to `until` of
+// all lists, and a block the same of them in each. It shows its queries to every rank, then stores there those of this rank's
+// rows that the rank asks for.
 template <class T> static __device__ void fetch_rows(const Px& px, const T* table, const i64* ids, i64* lists, T* features,
-        const PxNumbers& asked, i64 most, i64 shard, i64 width) {
+        const PxNumbers& asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
     __shared__ i64 from[512], to[512];
     __shared__ u32 found;
     const u32 turn = px_turn(px, blockIdx.x);
-    const i64 share = (most + gridDim.x - 1) / gridDim.x, first = blockIdx.x * share;
+    const i64 share = (until - since + gridDim.x - 1) / gridDim.x, first = since + blockIdx.x * share;
+    const i64 last = min(first + share, until);
     for (int away = 0; away < px.world; ++away) {
         i64* there = px_at(px, (px.rank + away) % px.world, lists) + px.rank * most;
-        const i64 end = min(first + share, asked.at[px.rank]);
+        const i64 end = min(last, asked.at[px.rank]);
         for (i64 i = first + threadIdx.x; i < end; i += blockDim.x) there[i] = ids[i];
     }
     px_meet(px, blockIdx.x, turn);
@@ -30,7 +34,7 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
         const int reader = (px.rank + away) % px.world;
         const volatile i64* list = lists + reader * most;
         T* there = px_at(px, reader, features);
-        const i64 end = min(first + share, asked.at[reader]);
+        const i64 end = min(last, asked.at[reader]);
         for (i64 begin = first; begin < end; begin += blockDim.x) {
             if (threadIdx.x == 0) found = 0;
             __syncthreads();
@@ -64,16 +68,19 @@ template <class T> static __device__ void fetch_rows(const Px& px, const T* tabl
     px_meet(px, blockIdx.x, turn + 1);  // everybody's rows have arrived
 }
 extern "C" __global__ void __launch_bounds__(512, 2) fetch_halves(Px px, const u16* table, const i64* ids, i64* lists,
-        u16* features, PxNumbers asked, i64 most, i64 shard, i64 width) {
-    fetch_rows(px, table, ids, lists, features, asked, most, shard, width);
+        u16* features, PxNumbers asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
+    fetch_rows(px, table, ids, lists, features, asked, most, since, until, shard, width);
 }
 extern "C" __global__ void __launch_bounds__(512, 2) fetch_words(Px px, const u32* table, const i64* ids, i64* lists,
-        u32* features, PxNumbers asked, i64 most, i64 shard, i64 width) {
-    fetch_rows(px, table, ids, lists, features, asked, most, shard, width);
+        u32* features, PxNumbers asked, i64 most, i64 since, i64 until, i64 shard, i64 width) {
+    fetch_rows(px, table, ids, lists, features, asked, most, since, until, shard, width);
 }
 """
 BLOCKS, THREADS = 264, 512
 """Two blocks on each multiprocessor; the same block of every rank meets."""
+LARGE = 16 << 20
+"""From so many bytes of features on, they come in CHUNKS, and a chunk is multiplied while the next one comes."""
+CHUNKS = 4
 
 symm.reserve(2 << 30)
 
@@ -116,10 +123,26 @@ def solution(
     unit = 2 if table.element_size() % 4 else 4
     kernel = kernels().fetch_halves if unit == 2 else kernels().fetch_words
     addresses = table.data_ptr(), ids.data_ptr(), lists.data_ptr(), room.data_ptr()
-    blocks = min(max(-(-max(asked) // 16), 1), BLOCKS)  # the same on all ranks
-    sizes = max(asked), shard, width * table.element_size() // unit
-    kernel[blocks, THREADS](team.px, *addresses, asked, *sizes)
-    return features @ proj_matrix
+    most, sizes = (
+        max(asked),
+        (shard, width * table.element_size() // unit),
+    )  # the same on all ranks, and so are the launches
+    if most * width * table.element_size() < LARGE:
+        blocks = min(max(-(-most // 16), 1), BLOCKS)
+        kernel[blocks, THREADS](team.px, *addresses, asked, most, 0, most, *sizes)
+        return features @ proj_matrix
+    result = features.new_empty((len(features), proj_matrix.shape[1]))
+    ends = [most * chunk // CHUNKS for chunk in range(CHUNKS + 1)]
+    with beside():
+        arrived = []
+        for since, until in itertools.pairwise(ends):
+            blocks = min(max(-(-most // 16), 1), -(-BLOCKS // 4))  # the product needs the others
+            kernel[blocks, THREADS](team.px, *addresses, asked, most, since, until, *sizes)
+            arrived.append(mark())
+    for place, since, until in zip(arrived, ends, ends[1:], strict=False):
+        join(place)
+        torch.mm(features[since:until], proj_matrix, out=result[since:until])
+    return result
 
 
 def fetch_on_cpu(
