@@ -1,14 +1,16 @@
 // Rows in chunks (source, expert): they arrive source by source, and lie expert by expert. sizes: [world][experts / world],
 // the rows of each chunk. The whole block reads the table; then every thread can ask where an arriving row lies.
 const int MOST_EXPERTS = 1024;
-struct Chunks { u32 arrives[MOST_EXPERTS], lies[MOST_EXPERTS]; };
+struct Chunks { u32 rows[MOST_EXPERTS], arrives[MOST_EXPERTS], lies[MOST_EXPERTS]; };
 static __device__ void read_chunks(Chunks& chunks, const i64* sizes, int world, int experts) {
     const int local = experts / world;
+    for (int i = threadIdx.x; i < experts; i += blockDim.x) chunks.rows[i] = (u32)sizes[i];
+    __syncthreads();
     for (int i = threadIdx.x; i < experts; i += blockDim.x) {
         u32 earlier = 0, lower = 0;
         for (int source = 0; source < world; ++source)
             for (int expert = 0; expert < local; ++expert) {
-                const u32 rows = (u32)sizes[source * local + expert];
+                const u32 rows = chunks.rows[source * local + expert];
                 if (source * local + expert < i) earlier += rows;
                 if (expert < i % local || (expert == i % local && source < i / local)) lower += rows;
             }
