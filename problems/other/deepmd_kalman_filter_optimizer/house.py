@@ -1,4 +1,4 @@
-"""The house's Kalman step: two passes over P in two launches, with one number exchanged between them; no host waits for a GPU."""
+"""The house's Kalman step: two passes over half of P, with one number exchanged between them; no host waits for a GPU."""
 
 import functools
 from typing import Any
@@ -8,21 +8,66 @@ import torch
 from sandbox.kit import cuda, symm, tables
 
 SOURCE = r"""
-// Block i of this rank has the numbers 6i: addresses of P [n][n], H [n], w [n] and of the new P, then n, and where its rows begin
-// among those of all blocks. A warp works on four rows at a time, so that it loads a vector's element once for four of P.
-const int SLOT = 1000, ROWS = 4, AHEAD = 4, PART = 2;
-struct Rows { const double *P, *H; double* next; i64 n, row, flat; };
-static __device__ Rows rows_of(const PxNumbers& few, const i64* many, i64 group) {
+// Block i of this rank has the numbers 7i: addresses of P [n][n], H [n], w [n] and of the new P, then n, and where its rows begin
+// among those of all blocks, and its sums in `parts`. P is symmetric: only tiles on and below its diagonal are read, each for the
+// sums of its rows and of its columns.
+const int SLOT = 1000, SIDE = 64, EIGHT = 8;
+struct Tile { const double *P, *H; double* next; i64 n, flat, parts, down, across; };  // down, across: its first row and column
+static __device__ Tile tile_of(const PxNumbers& few, const i64* many, i64 item) {
     int i = 0;
+    i64 n;
     for (;; ++i) {
-        const i64 groups = (px_number(few, many, 6 * i + 4) + ROWS - 1) / ROWS;
-        if (group < groups) break;
-        group -= groups;
+        n = px_number(few, many, 7 * i + 4);
+        const i64 side = (n + SIDE - 1) / SIDE, tiles = side * (side + 1) / 2;
+        if (item < tiles) break;
+        item -= tiles;
     }
-    const double* P = (const double*)px_number(few, many, 6 * i);
-    const double* H = (const double*)px_number(few, many, 6 * i + 1);
-    double* next = (double*)px_number(few, many, 6 * i + 3);
-    return {P, H, next, px_number(few, many, 6 * i + 4), group * ROWS, px_number(few, many, 6 * i + 5) + group * ROWS};
+    i64 down = (i64)((sqrt(8.0 * item + 1) - 1) / 2);
+    while (down * (down + 1) / 2 > item) --down;  // whatever the root's last bit is
+    while ((down + 1) * (down + 2) / 2 <= item) ++down;
+    const i64 across = item - down * (down + 1) / 2;
+    return {(const double*)px_number(few, many, 7 * i), (const double*)px_number(few, many, 7 * i + 1),
+            (double*)px_number(few, many, 7 * i + 3), n, px_number(few, many, 7 * i + 5), px_number(few, many, 7 * i + 6),
+            down * SIDE, across * SIDE};
+}
+// parts: of each block [tiles a side][n], what each tile adds to P H.
+extern "C" __global__ void __launch_bounds__(512, 2) multiply_tiles(PxNumbers few, const i64* many, double* parts, i64 tiles) {
+    __shared__ double tile[SIDE][SIDE + 1], row_sums[EIGHT][SIDE], column_sums[EIGHT][SIDE];
+    const int lane = threadIdx.x % SIDE, group = threadIdx.x / SIDE, groups = blockDim.x / SIDE;
+    for (i64 item = blockIdx.x; item < tiles; item += gridDim.x) {
+        const Tile t = tile_of(few, many, item);
+        double sum = 0;  // of column `lane`
+        for (int first = group; first < SIDE; first += EIGHT * groups) {
+            double p[EIGHT];
+            #pragma unroll  // all loads are in flight before the first product
+            for (int k = 0; k < EIGHT; ++k) {
+                const i64 row = t.down + first + k * groups, column = t.across + lane;
+                p[k] = row < t.n && column < t.n ? t.P[row * t.n + column] : 0;
+            }
+            #pragma unroll
+            for (int k = 0; k < EIGHT; ++k) {
+                const int row = first + k * groups;
+                tile[row][lane] = p[k];
+                if (t.down + row < t.n) sum += p[k] * t.H[t.down + row];
+            }
+        }
+        column_sums[group][lane] = sum;
+        __syncthreads();
+        sum = 0;  // of row `lane`
+        for (int column = group; column < SIDE; column += groups)
+            if (t.across + column < t.n) sum += tile[lane][column] * t.H[t.across + column];
+        row_sums[group][lane] = sum;
+        __syncthreads();
+        for (int j = threadIdx.x; j < 2 * SIDE; j += blockDim.x) {
+            const bool of_rows = j < SIDE;
+            const i64 place = (of_rows ? t.down : t.across) + j % SIDE, other = of_rows ? t.across : t.down;
+            if (place >= t.n || (!of_rows && t.down == t.across)) continue;
+            sum = 0;
+            for (int g = 0; g < groups; ++g) sum += (of_rows ? row_sums : column_sums)[g][j % SIDE];
+            parts[t.parts + other / SIDE * t.n + place] = sum;
+        }
+        __syncthreads();
+    }
 }
 static __device__ double warp_sum(double value) {
     #pragma unroll
@@ -31,41 +76,27 @@ static __device__ double warp_sum(double value) {
 }
 // gain: P H of all blocks; partial: [blocks of the launch], boxes: px_swap's, done: a counter, left at 0. out: 1 / t and the new
 // lambda. Sums run in the same order in every call, and on all ranks.
-extern "C" __global__ void __launch_bounds__(512, 2) find_gains(Px px, PxNumbers few, const i64* many, double* gain,
-        double* partial, u32* done, uint4* boxes, double* out, i64 groups, int blocks, double lambda, double nue) {
-    __shared__ double warps[32];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, each = blockDim.x / 32;
+extern "C" __global__ void __launch_bounds__(128) sum_gains(Px px, PxNumbers few, const i64* many, const double* parts,
+        double* gain, double* partial, u32* done, uint4* boxes, double* out, i64 rows, int blocks, double lambda, double nue) {
+    __shared__ double warps[4];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     double own = 0;  // of H^T P H
-    for (i64 group = (i64)blockIdx.x * each + warp; group < groups; group += (i64)gridDim.x * each) {
-        const Rows rows = rows_of(few, many, group);
-        double sum[ROWS] = {};
-        for (i64 first = lane; first < rows.n; first += 32 * AHEAD) {
-            double h[AHEAD], p[ROWS][AHEAD];
-            #pragma unroll  // all loads are in flight before the first product
-            for (int k = 0; k < AHEAD; ++k) {
-                const i64 column = first + 32 * k;
-                h[k] = column < rows.n ? rows.H[column] : 0;
-                #pragma unroll
-                for (int r = 0; r < ROWS; ++r)
-                    p[r][k] = column < rows.n ? rows.P[min(rows.row + r, rows.n - 1) * rows.n + column] : 0;
-            }
-            #pragma unroll
-            for (int k = 0; k < AHEAD; ++k)
-                #pragma unroll
-                for (int r = 0; r < ROWS; ++r) sum[r] += p[r][k] * h[k];
-        }
-        #pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
-            const double total = warp_sum(sum[r]);
-            if (rows.row + r >= rows.n) continue;
-            own += total * rows.H[rows.row + r];
-            if (lane == r) gain[rows.flat + r] = total;
-        }
+    for (i64 row = (i64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += (i64)gridDim.x * blockDim.x) {
+        int i = 0;
+        while (row >= px_number(few, many, 7 * i + 5) + px_number(few, many, 7 * i + 4)) ++i;
+        const i64 n = px_number(few, many, 7 * i + 4), place = row - px_number(few, many, 7 * i + 5);
+        const double* from = parts + px_number(few, many, 7 * i + 6) + place;
+        double sum = 0;
+        #pragma unroll 8
+        for (i64 side = 0; side < (n + SIDE - 1) / SIDE; ++side) sum += from[side * n];
+        gain[row] = sum;
+        own += sum * ((const double*)px_number(few, many, 7 * i + 1))[place];
     }
+    own = warp_sum(own);
     if (lane == 0) warps[warp] = own;
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (int w = 1; w < each; ++w) own += warps[w];
+        for (int w = 1; w < blockDim.x / 32; ++w) own += warps[w];
         partial[blockIdx.x] = own;
     }
     if (!px_last_block(done, gridDim.x)) return;
@@ -87,50 +118,55 @@ extern "C" __global__ void __launch_bounds__(512, 2) find_gains(Px px, PxNumbers
     }
     px_reach(px, SLOT, turn);
 }
-// all: the new weights of all ranks, symmetric; this rank's `count` begin at `first`.
+// all: the new weights of all ranks, symmetric; this rank's `count` begin at `first`. A tile is also stored turned.
 extern "C" __global__ void __launch_bounds__(512, 2) update(Px px, PxNumbers few, const i64* many, const double* gain,
-        const double* out, const double* error, double* all, i64 first, i64 count, i64 groups, double inverse_lambda) {
+        const double* out, const double* error, double* all, i64 first, i64 count, i64 tiles, double inverse_lambda) {
+    __shared__ double tile[SIDE][SIDE + 1];
     const u32 turn = px_turn(px, blockIdx.x);
-    const int lane = threadIdx.x % 32, each = blockDim.x / 32;
+    const int lane = threadIdx.x % SIDE, group = threadIdx.x / SIDE, groups = blockDim.x / SIDE;
     const double inverse = out[0], step = inverse * *error;
     for (i64 j = (i64)blockIdx.x * blockDim.x + threadIdx.x; j < count; j += (i64)gridDim.x * blockDim.x) {
         int i = 0;
-        while (j >= px_number(few, many, 6 * i + 5) + px_number(few, many, 6 * i + 4)) ++i;
-        const double* weight = (const double*)px_number(few, many, 6 * i + 2);
-        const double value = weight[j - px_number(few, many, 6 * i + 5)] + step * gain[j];
+        while (j >= px_number(few, many, 7 * i + 5) + px_number(few, many, 7 * i + 4)) ++i;
+        const double* weight = (const double*)px_number(few, many, 7 * i + 2);
+        const double value = weight[j - px_number(few, many, 7 * i + 5)] + step * gain[j];
         for (int away = 0; away < px.world; ++away) px_at(px, (px.rank + away) % px.world, all)[first + j] = value;
     }
     // From the end to the beginning: what the first pass has read last is in the cache.
-    for (i64 item = (i64)blockIdx.x * each + threadIdx.x / 32; item < groups; item += (i64)gridDim.x * each) {
-        const Rows rows = rows_of(few, many, groups - 1 - item);
-        const double* column_gain = gain + (rows.flat - rows.row);
-        double factor[ROWS];
-        #pragma unroll
-        for (int r = 0; r < ROWS; ++r) factor[r] = inverse * column_gain[min(rows.row + r, rows.n - 1)];
-        for (i64 begin = lane; begin < rows.n; begin += 32 * PART) {
-            double k[PART], p[ROWS][PART];
+    for (i64 item = blockIdx.x; item < tiles; item += gridDim.x) {
+        const Tile t = tile_of(few, many, tiles - 1 - item);
+        const double* k = gain + t.flat;
+        const i64 column = t.across + lane;
+        const double factor = column < t.n ? inverse * k[column] : 0;
+        for (int begin = group; begin < SIDE; begin += EIGHT * groups) {
+            double p[EIGHT];
             #pragma unroll  // all loads are in flight before the first store
-            for (int a = 0; a < PART; ++a) {
-                const i64 column = begin + 32 * a;
-                k[a] = column < rows.n ? column_gain[column] : 0;
-                #pragma unroll
-                for (int r = 0; r < ROWS; ++r)
-                    p[r][a] = column < rows.n ? rows.P[min(rows.row + r, rows.n - 1) * rows.n + column] : 0;
+            for (int e = 0; e < EIGHT; ++e) {
+                const i64 row = t.down + begin + e * groups;
+                p[e] = row < t.n && column < t.n ? t.P[row * t.n + column] : 0;
             }
             #pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-                #pragma unroll
-                for (int a = 0; a < PART; ++a)
-                    if (rows.row + r < rows.n && begin + 32 * a < rows.n)
-                        rows.next[(rows.row + r) * rows.n + begin + 32 * a] = (p[r][a] - factor[r] * k[a]) * inverse_lambda;
+            for (int e = 0; e < EIGHT; ++e) {
+                const i64 row = t.down + begin + e * groups;
+                if (row >= t.n || column >= t.n) continue;
+                const double value = (p[e] - factor * k[row]) * inverse_lambda;
+                t.next[row * t.n + column] = value;
+                tile[begin + e * groups][lane] = value;
+            }
         }
+        __syncthreads();
+        if (t.down != t.across && t.down + lane < t.n)
+            for (int row = group; row < SIDE && t.across + row < t.n; row += groups)
+                t.next[(t.across + row) * t.n + t.down + lane] = tile[lane][row];
+        __syncthreads();
     }
     px_meet(px, blockIdx.x, turn);  // everybody's weights have arrived
 }
 """
 BLOCKS, THREADS = 264, 512
 """Two blocks on each multiprocessor; the same block of every rank meets."""
-ROWS = 4
+SIDE, FEWER = 64, 128
+"""Rows and columns of a tile; threads of a block of `sum_gains`."""
 AT_ONCE = 31
 """Sizes that the processes exchange in one message, beside their number."""
 
@@ -199,26 +235,31 @@ def on_gpus(
 
     most: rows of the rank with the most.
     """
-    device, rows, groups = room.device, 0, 0
-    blocks = min(max(-(-most // (ROWS * (THREADS // 32))), 1), BLOCKS)  # the same on all ranks
+    device, rows, tiles, sums = room.device, 0, 0, 0
     held, listed = [], []
     for i, jacobian in enumerate(H):
         n = jacobian.numel()
-        parts = P[i].contiguous(), jacobian.contiguous(), weights[i].contiguous()
-        held.append(parts)
+        given = P[i].contiguous(), jacobian.contiguous(), weights[i].contiguous()
+        held.append(given)
         P[i] = torch.empty((n, n), dtype=torch.float64, device=device)
-        listed += [*(part.data_ptr() for part in parts), P[i].data_ptr(), n, rows]
-        rows, groups = rows + n, groups + -(-n // ROWS)
+        listed += [*(tensor.data_ptr() for tensor in given), P[i].data_ptr(), n, rows, sums]
+        side = -(-n // SIDE)
+        rows, tiles, sums = rows + n, tiles + side * (side + 1) // 2, sums + side * n
     few, many = tables.numbers(listed, device)
+    summing = min(max(-(-rows // FEWER), 1), BLOCKS)
     boxes = team.empty((2, team.world, 4), torch.int32, "boxes")
     done = team.empty(1, torch.int32, "done")  # zero at first, and after every launch
-    out = torch.empty(2 + blocks + rows, dtype=torch.float64, device=device)
-    gain, partial = out[2 + blocks :], out[2:]
-    numbers = groups, len(H), *factors
-    find_gains = kernels().find_gains[blocks, THREADS]
-    find_gains(team.px, few, many, gain, partial, done.data_ptr(), boxes.data_ptr(), out, *numbers)
+    out = torch.empty(2 + summing + rows + sums, dtype=torch.float64, device=device)
+    partial, gain, parts = out[2:], out[2 + summing :], out[2 + summing + rows :]
+    at = few, many
+    if tiles:
+        kernels().multiply_tiles[min(tiles, BLOCKS), THREADS](*at, parts, tiles)
+    numbers = rows, len(H), *factors
+    sum_gains = kernels().sum_gains[summing, FEWER]
+    sum_gains(team.px, *at, parts, gain, partial, done.data_ptr(), boxes.data_ptr(), out, *numbers)
+    blocks = min(max(-(-most // 16), 1), BLOCKS)  # the same on all ranks
     update = kernels().update[blocks, THREADS]
-    update(team.px, few, many, gain, out, error.data_ptr(), room, first, rows, groups, 1 / factors[0])
+    update(team.px, *at, gain, out, error.data_ptr(), room, first, rows, tiles, 1 / factors[0])
     return out[1]
 
 
